@@ -1,0 +1,1 @@
+"""The rooms of GymWeb: see docs/architecture.md."""

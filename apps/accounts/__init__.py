@@ -1,0 +1,1 @@
+"""People, their roles and keys, and the one table of permissions."""

@@ -1,0 +1,78 @@
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.utils import timezone
+
+
+class Role(models.TextChoices):
+    """Ordered by what they may do; apps/accounts/permissions.py says exactly what."""
+
+    VIEWER = "viewer", "Viewer"
+    ANNOTATOR = "annotator", "Annotator"
+    ENGINEER = "engineer", "Engineer"
+    ADMIN = "admin", "Admin"
+
+
+class User(AbstractUser):
+    role = models.CharField(max_length=16, choices=Role.choices, default=Role.VIEWER)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="user_role_known"),
+        ]
+
+    def __str__(self) -> str:
+        return self.username
+
+
+class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
+    def usable(self) -> "ApiKeyQuerySet":
+        """Neither revoked nor expired."""
+        alive = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=timezone.now())
+        return self.filter(alive, revoked_at__isnull=True, user__is_active=True)
+
+
+class ApiKey(models.Model):
+    """A bearer key `gw_<prefix>_<secret>`; only the SHA-256 of the secret is kept."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_keys")
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=16, unique=True)
+    secret_hash = models.CharField(max_length=64)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ApiKeyQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return f"{self.name} (gw_{self.prefix}_…)"
+
+
+class SignInLink(models.Model):
+    """A one-time link, like a notebook server's; only the SHA-256 of its token is kept."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sign_in_links")
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"sign-in link of {self.user}"
+
+
+class AuditEntry(models.Model):
+    """Who did what to what. Written by the operation that did it; never changed."""
+
+    user = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
+    action = models.CharField(max_length=64)
+    target = models.CharField(max_length=200, blank=True)
+    detail = models.JSONField(default=dict, blank=True)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.at:%F %T} {self.user} {self.action} {self.target}"

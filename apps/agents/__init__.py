@@ -1,0 +1,1 @@
+"""Agents: the harness between policy model and environment."""

@@ -1,0 +1,35 @@
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+
+
+class Agent(models.Model):
+    """The harness: what stands around the policy model in the loop."""
+
+    slug = models.SlugField(max_length=64, unique=True)
+    name = models.CharField(max_length=100)
+    system_prompt = models.TextField(blank=True, help_text="Put before the task's own input; empty adds nothing")
+    examples = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Few-shot examples: a list of Responses items put before the task's input",
+    )
+    max_steps = models.PositiveSmallIntegerField(
+        default=10,
+        validators=[MinValueValidator(1), MaxValueValidator(1000)],
+        help_text="Policy-model turns; one more ends the attempt with max_steps",
+    )
+    time_limit = models.FloatField(
+        default=600.0,
+        validators=[MinValueValidator(0.1), MaxValueValidator(86_400)],
+        help_text="Seconds, checked between steps; the attempt is then verified as it stands",
+    )
+    parallel_tool_calls = models.BooleanField(default=True, help_text="Run the calls of one turn at the same time")
+    sampling = models.JSONField(default=dict, blank=True, help_text="Overrides the policy model's sampling defaults")
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name", "id"]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,1 @@
+"""The REST interface: JSON in, one call down, JSON out."""

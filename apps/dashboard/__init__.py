@@ -1,0 +1,1 @@
+"""The pages: HTML in and out, live over sockets."""

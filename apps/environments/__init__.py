@@ -1,0 +1,1 @@
+"""Environments: tools, per-attempt state and verifier."""

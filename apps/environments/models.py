@@ -1,0 +1,60 @@
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+
+from apps.policies.models import Health
+
+
+class Adapter(models.TextChoices):
+    BUILTIN = "builtin", "Built-in, in process"
+    HTTP = "http", "Resource server over HTTP"
+
+
+class Environment(models.Model):
+    """Tools, per-attempt state and verifier, served by a resource server."""
+
+    slug = models.SlugField(max_length=64, unique=True)
+    name = models.CharField(max_length=100)
+    description = models.TextField(blank=True)
+    adapter = models.CharField(max_length=16, choices=Adapter.choices, default=Adapter.HTTP)
+    builtin = models.CharField(max_length=64, blank=True, help_text="Built-in adapter: which environment")
+    base_url = models.CharField(max_length=500, blank=True, help_text="HTTP adapter: e.g. http://127.0.0.1:8001")
+    verifies = models.BooleanField(
+        default=True, help_text="Off: rollouts complete without a reward, for people to judge"
+    )
+    call_timeout = models.FloatField(
+        default=60.0,
+        validators=[MinValueValidator(0.1), MaxValueValidator(3600)],
+        help_text="Seconds for one seed or tool call",
+    )
+    verify_timeout = models.FloatField(
+        default=120.0,
+        validators=[MinValueValidator(0.1), MaxValueValidator(3600)],
+        help_text="Seconds for one verification",
+    )
+    max_tries = models.PositiveSmallIntegerField(
+        default=3,
+        validators=[MinValueValidator(1), MaxValueValidator(20)],
+        help_text="Tries when the server cannot be reached",
+    )
+    concurrency = models.PositiveIntegerField(
+        default=1024, validators=[MinValueValidator(1)], help_text="Rollouts in flight at once"
+    )
+    health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
+    health_message = models.CharField(max_length=500, blank=True, editable=False)
+    health_checked_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name", "id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=(models.Q(adapter=Adapter.BUILTIN) & ~models.Q(builtin=""))
+                | (models.Q(adapter=Adapter.HTTP) & ~models.Q(base_url="")),
+                name="environment_has_a_server",
+                violation_error_message="Name a built-in environment, or give the base URL of a resource server.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,1 @@
+"""Preference pairs and the files that trainers load."""

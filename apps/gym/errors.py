@@ -1,0 +1,43 @@
+"""One error class per boundary; each names the error kind that a rollout ends with."""
+
+from typing import ClassVar, Literal
+
+ErrorKind = Literal[
+    "policy_error",
+    "environment_error",
+    "verifier_error",
+    "judge_error",
+    "timed_out",
+    "worker_lost",
+    "cancelled",
+]
+
+
+class GymError(Exception):
+    """Something outside the attempt failed: the rollout ends `failed` with `kind` and has no reward."""
+
+    kind: ClassVar[ErrorKind]
+
+
+class PolicyError(GymError):
+    """The policy model could not be reached, refused, or answered something that is no reply."""
+
+    kind = "policy_error"
+
+
+class EnvironmentFault(GymError):
+    """The resource server could not be reached or broke its protocol."""
+
+    kind = "environment_error"
+
+
+class VerifierError(GymError):
+    """The verifier failed or gave something that is no reward."""
+
+    kind = "verifier_error"
+
+
+class TimedOut(GymError):
+    """The time limit of a call (after its retries) or of the whole rollout ran out."""
+
+    kind = "timed_out"

@@ -1,0 +1,117 @@
+"""Trace events: what a rollout leaves behind, in order, as one tagged union.
+
+Items are stored once. The conversation of a rollout is the concatenation of `items` over its events; a model call
+stores only how many items it saw (`seen`), never the conversation again.
+"""
+
+from typing import Any
+
+import msgspec
+
+from apps.gym.items import Item, TokenUsage, Tool
+
+
+class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """`at` and `duration` are seconds; `at` counts from the start of the attempt."""
+
+    at: float = 0.0
+    duration: float = 0.0
+
+    def new_items(self) -> list[Item]:
+        """The items that this event adds to the conversation."""
+        return []
+
+
+class SessionOpened(Event, tag="session"):
+    """The resource server was seeded and named its tools."""
+
+    environment: str
+    tools: list[Tool] = []
+    seed: int = 0
+
+
+class Prompt(Event, tag="prompt"):
+    """What the attempt starts from: system prompt, few-shot examples, the task's input."""
+
+    items: list[Item]
+
+    def new_items(self) -> list[Item]:
+        return self.items
+
+
+class ModelCall(Event, tag="model_call"):
+    """One turn: the reply to the first `seen` items of the conversation."""
+
+    seen: int
+    items: list[Item]
+    model: str = ""
+    response_id: str = ""
+    finish_reason: str = ""
+    usage: TokenUsage = {}
+    sampling: dict[str, Any] = {}
+    retries: int = 0
+
+    def new_items(self) -> list[Item]:
+        return self.items
+
+
+class ToolResult(Event, tag="tool_result"):
+    """A tool's output as the model sees it; `error` names what went wrong, and the rollout went on."""
+
+    call_id: str
+    name: str
+    output: str
+    error: str = ""
+
+    def new_items(self) -> list[Item]:
+        return [{"type": "function_call_output", "call_id": self.call_id, "output": self.output}]
+
+
+class EnvironmentTurn(Event, tag="environment_turn"):
+    """The environment answered a reply without tool calls with observations."""
+
+    items: list[Item]
+
+    def new_items(self) -> list[Item]:
+        return self.items
+
+
+class Verification(Event, tag="verification"):
+    """The verifier's judgement. `reward` is any finite float; None only where verification is `none`."""
+
+    reward: float | None
+    components: dict[str, float] = {}
+    explanation: str = ""
+    details: dict[str, Any] = {}
+    stop_reason: str = ""
+
+
+class ErrorRaised(Event, tag="error"):
+    """What ended the attempt without a reward."""
+
+    kind: str
+    message: str
+
+
+TraceUnion = SessionOpened | Prompt | ModelCall | ToolResult | EnvironmentTurn | Verification | ErrorRaised
+
+_decoder = msgspec.json.Decoder(TraceUnion)
+_encoder = msgspec.json.Encoder()
+
+
+def encode_event(event: TraceUnion) -> str:
+    return _encoder.encode(event).decode()
+
+
+def decode_event(payload: str | bytes) -> TraceUnion:
+    event: TraceUnion = _decoder.decode(payload)
+    return event
+
+
+def event_kind(event: TraceUnion) -> str:
+    return str(event.__struct_config__.tag)
+
+
+def conversation(events: list[TraceUnion]) -> list[Item]:
+    """The whole conversation in order: prompt first, then every item the attempt added."""
+    return [item for event in events for item in event.new_items()]

@@ -1,0 +1,1 @@
+"""Exporters: one small file a format, rows in, JSON objects out."""

@@ -1,0 +1,1 @@
+"""Policy clients: one protocol, one small file a wire."""

@@ -1,0 +1,41 @@
+"""The policy-client protocol: items in, a reply out."""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from apps.gym.items import Item, TokenUsage, Tool
+
+
+class Ask(msgspec.Struct, kw_only=True):
+    """One request. `sampling` holds Responses-style keys: temperature, top_p, max_output_tokens, seed, tool_choice, …
+
+    `session` names the rollout, so that an endpoint with several servers can keep it on one of them; `deadline` is
+    the loop time (`asyncio.get_running_loop().time()`) after which no retry may start.
+    """
+
+    items: list[Item]
+    tools: list[Tool] = []
+    sampling: dict[str, Any] = {}
+    session: str = ""
+    deadline: float | None = None
+
+
+class Reply(msgspec.Struct, kw_only=True):
+    """One turn of the policy model.
+
+    `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
+    """
+
+    items: list[Item]
+    finish_reason: str
+    usage: TokenUsage = {}
+    model: str = ""
+    response_id: str = ""
+    retries: int = 0
+
+
+class Policy(Protocol):
+    """Raises PolicyError when no reply can be had, TimedOut when the call's time ran out, retries included."""
+
+    async def ask(self, ask: Ask) -> Reply: ...

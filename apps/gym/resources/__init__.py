@@ -1,0 +1,1 @@
+"""Resource servers: one session protocol, one small file an adapter."""

@@ -1,0 +1,56 @@
+"""The environment protocol: every adapter, in-process or over HTTP, speaks this."""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from apps.gym.items import Item, TaskRow, Tool
+from apps.gym.rewards import Reward
+
+
+class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """The text the model gets back; `error` is a short name of what went wrong ("http_422", "unknown_tool"), or empty."""
+
+    text: str
+    error: str = ""
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """What a health check saw; `latency` in seconds."""
+
+    healthy: bool
+    message: str
+    latency: float = 0.0
+    tools: list[Tool] = []
+
+
+class Session(Protocol):
+    """One attempt's state. Every method may raise EnvironmentFault or TimedOut; `verify` also VerifierError."""
+
+    async def list_tools(self) -> list[Tool]:
+        """The tools of this session; empty when the task row alone declares them."""
+        ...
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
+        """A tool's own failure (4xx, 5xx, time-out, unknown name) is an output with `error`, not an exception."""
+        ...
+
+    async def respond(self, items: list[Item]) -> list[Item] | None:
+        """The environment's turn after a reply without tool calls: observations, or None when it is done."""
+        ...
+
+    async def verify(self, response: dict[str, Any]) -> Reward:
+        """Score the attempt; `response` is a whole Responses object whose `output` holds every item after the prompt."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class ResourceServer(Protocol):
+    """Opens sessions. One object serves any number of rollouts at once."""
+
+    name: str
+
+    async def seed_session(self, row: TaskRow, *, seed: int) -> Session: ...
+
+    async def probe(self) -> Probe: ...

@@ -1,0 +1,1 @@
+"""Verifiers: one small file a rule, each gives a Reward."""

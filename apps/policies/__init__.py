@@ -1,0 +1,1 @@
+"""Policy models: where replies come from."""

@@ -1,0 +1,1 @@
+"""Collections, rollouts, traces and the engine that makes them."""

@@ -1,0 +1,204 @@
+from typing import Any
+
+import orjson
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from apps.agents.models import Agent
+from apps.environments.models import Environment
+from apps.gym.events import TraceUnion, decode_event
+from apps.policies.models import PolicyModel
+from apps.tasks.models import Dataset, DatasetVersion, Task
+
+
+class Collection(models.Model):
+    """One rollout collection: dataset version × agent × policy model × repeats. Its counters are kept by the engine."""
+
+    class State(models.TextChoices):
+        PLANNING = "planning", "planning"
+        RUNNING = "running", "running"
+        COMPLETED = "completed", "completed"
+        CANCELLED = "cancelled", "cancelled"
+
+    name = models.CharField(max_length=200)
+    dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="collections")
+    version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, related_name="collections")
+    environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="collections")
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="collections")
+    policy_model = models.ForeignKey(PolicyModel, on_delete=models.PROTECT, related_name="collections")
+    repeats = models.PositiveIntegerField(default=1)
+    limit = models.PositiveIntegerField(null=True, blank=True, help_text="Only the first so many tasks")
+    seed = models.PositiveIntegerField(default=0)
+    sampling = models.JSONField(default=dict, blank=True)
+    priority = models.SmallIntegerField(default=0, help_text="Smaller is claimed first")
+    rollout_timeout = models.FloatField(default=1800.0, help_text="Seconds of wall time for one rollout")
+    max_attempts = models.PositiveSmallIntegerField(default=3)
+    snapshot = models.JSONField(default=dict, help_text="The resolved agent, policy model and environment as planned")
+    idempotency_key = models.CharField(max_length=128, null=True, blank=True, unique=True)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.PLANNING)
+
+    total = models.PositiveIntegerField(default=0)
+    completed = models.PositiveIntegerField(default=0)
+    failed = models.PositiveIntegerField(default=0)
+    cancelled = models.PositiveIntegerField(default=0)
+    rewarded = models.PositiveIntegerField(default=0, help_text="Completed with a reward")
+    reward_sum = models.FloatField(default=0.0)
+    input_tokens = models.BigIntegerField(default=0)
+    output_tokens = models.BigIntegerField(default=0)
+
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="collections"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def ended(self) -> int:
+        return self.completed + self.failed + self.cancelled
+
+    @property
+    def mean_reward(self) -> float | None:
+        return self.reward_sum / self.rewarded if self.rewarded else None
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in {self.State.COMPLETED, self.State.CANCELLED}
+
+
+class Worker(models.Model):
+    """A claimer's identity and lease. A worker that loses its lease takes a new row."""
+
+    class State(models.TextChoices):
+        ACTIVE = "active", "active"
+        DRAINING = "draining", "draining"
+        STOPPED = "stopped", "stopped"
+        LOST = "lost", "lost"
+
+    host = models.CharField(max_length=200)
+    pid = models.PositiveIntegerField()
+    seats = models.PositiveIntegerField()
+    busy = models.PositiveIntegerField(default=0)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.ACTIVE)
+    started_at = models.DateTimeField(auto_now_add=True)
+    heartbeat_at = models.DateTimeField(default=timezone.now)
+    lease_expires_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"worker {self.pk} on {self.host}:{self.pid}"
+
+
+class RolloutQuerySet(models.QuerySet["Rollout"]):
+    def completed(self) -> "RolloutQuerySet":
+        return self.filter(status=Rollout.Status.COMPLETED)
+
+    def rewarded(self) -> "RolloutQuerySet":
+        return self.completed().filter(reward__isnull=False)
+
+
+class Rollout(models.Model):
+    """One attempt at one task. The rows are the queue: `queued` rows are claimed under a worker's lease."""
+
+    class Status(models.TextChoices):
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        COMPLETED = "completed", "completed"
+        FAILED = "failed", "failed"
+        CANCELLED = "cancelled", "cancelled"
+
+    collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="rollouts")
+    task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="rollouts")
+    repeat = models.PositiveIntegerField(help_text="Which attempt at the task, from 0")
+    seed = models.PositiveBigIntegerField(default=0)
+    priority = models.SmallIntegerField(default=0)
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED)
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="Claims so far; with `lease`, the fence")
+    lost = models.PositiveSmallIntegerField(default=0, help_text="How often its worker was lost while it ran")
+    # No database reference: a fence is compared, never followed, and the hot table keeps one index less.
+    lease = models.BigIntegerField(null=True, blank=True, help_text="The worker that runs it")
+
+    reward = models.FloatField(null=True, blank=True)
+    components = models.JSONField(default=dict, blank=True)
+    stop_reason = models.CharField(max_length=32, blank=True)
+    error_kind = models.CharField(max_length=32, blank=True)
+    error_message = models.TextField(blank=True)
+    turns = models.PositiveIntegerField(default=0)
+    tool_calls = models.PositiveIntegerField(default=0)
+    tool_errors = models.PositiveIntegerField(default=0)
+    input_tokens = models.PositiveIntegerField(default=0)
+    output_tokens = models.PositiveIntegerField(default=0)
+    duration = models.FloatField(default=0.0, help_text="Seconds of the attempt that ended")
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RolloutQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["collection", "task", "repeat"], name="rollout_once"),
+            models.CheckConstraint(
+                condition=Q(reward__isnull=True) | Q(status="completed"),
+                name="rollout_reward_means_completed",
+            ),
+            models.CheckConstraint(
+                condition=(Q(status="failed") & ~Q(error_kind="")) | (~Q(status="failed") & Q(error_kind="")),
+                name="rollout_failed_has_a_kind",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status="completed") | ~Q(stop_reason=""),
+                name="rollout_completed_has_a_stop_reason",
+            ),
+            models.CheckConstraint(
+                condition=Q(status="running", lease__isnull=False) | (~Q(status="running") & Q(lease__isnull=True)),
+                name="rollout_running_has_a_lease",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["priority", "id"], condition=Q(status="queued"), name="rollout_queue"),
+            models.Index(fields=["lease"], condition=Q(status="running"), name="rollout_leases"),
+        ]
+
+    def __str__(self) -> str:
+        return f"rollout {self.pk} ({self.status})"
+
+    def trace(self) -> list[TraceUnion]:
+        """The decoded events of the latest attempt, in order."""
+        payloads = self.events.filter(attempt=self.attempt).order_by("seq").values_list("payload", flat=True)
+        return [decode_event(payload) for payload in payloads]
+
+
+class TraceEvent(models.Model):
+    """One event of an attempt, appended while it runs. `payload` is the JSON of an apps.gym.events struct."""
+
+    pk = models.CompositePrimaryKey("rollout_id", "attempt", "seq")
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="events", db_index=False)
+    attempt = models.PositiveSmallIntegerField()
+    seq = models.PositiveIntegerField()
+    kind = models.CharField(max_length=32)
+    payload = models.TextField()
+
+    class Meta:
+        ordering = ["attempt", "seq"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} #{self.seq}"
+
+    @property
+    def event(self) -> TraceUnion:
+        return decode_event(self.payload)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = orjson.loads(self.payload)
+        return parsed

@@ -1,0 +1,1 @@
+"""Datasets, their immutable versions and tasks."""

@@ -1,0 +1,1 @@
+"""The wiring: settings, addresses, ASGI, serving. Imported by nobody."""
