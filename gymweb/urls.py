@@ -1,3 +1,6 @@
-from django.urls import URLPattern, URLResolver
+from django.urls import include, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns = [
+    path("api/", include("apps.api.urls")),
+    path("", include("apps.dashboard.urls")),
+]

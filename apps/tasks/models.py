@@ -59,7 +59,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
 
 class Task(models.Model):
-    """One problem. `row_json` is the uploaded row as JSON text: text keeps key order and number form on every database."""
+    """One problem. `row_json` is the uploaded row as text, which keeps key order and number form on every database."""
 
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="tasks")
     version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="tasks")

@@ -9,7 +9,7 @@ from apps.gym.rewards import Reward
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """The text the model gets back; `error` is a short name of what went wrong ("http_422", "unknown_tool"), or empty."""
+    """The text the model gets back; `error` is a short name of what went wrong ("http_422"), or empty."""
 
     text: str
     error: str = ""
@@ -40,7 +40,7 @@ class Session(Protocol):
         ...
 
     async def verify(self, response: dict[str, Any]) -> Reward:
-        """Score the attempt; `response` is a whole Responses object whose `output` holds every item after the prompt."""
+        """Score the attempt; `response` is a Responses object whose `output` holds every item after the prompt."""
         ...
 
     async def close(self) -> None: ...
