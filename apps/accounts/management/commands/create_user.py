@@ -1,0 +1,45 @@
+"""Create an account from the command line: with a password that is given, or with a one-time sign-in link."""
+
+import os
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.accounts.links import sign_in_url
+from apps.accounts.models import Role
+from apps.accounts.people import create_user
+from apps.accounts.signing_in import create_sign_in_link
+
+
+class Command(BaseCommand):
+    help = "Create a user. The password comes from GYMWEB_PASSWORD or standard input, or use --link. None is made up."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("username")
+        parser.add_argument("--role", choices=Role.values, default=Role.VIEWER)
+        parser.add_argument("--email", default="")
+        parser.add_argument("--link", action="store_true", help="print a one-time sign-in link instead of a password")
+        parser.add_argument("--base-url", default="http://127.0.0.1:8000", help="where the server answers")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        password = None if options["link"] else _read_password()
+        try:
+            user = create_user(
+                username=options["username"], role=options["role"], email=options["email"], password=password
+            )
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from error
+        if options["link"]:
+            self.stdout.write(sign_in_url(options["base_url"], create_sign_in_link(user=user)))
+        else:
+            self.stderr.write(f"Created {user.username} ({user.role}).")
+
+
+def _read_password() -> str:
+    given = os.environ.get("GYMWEB_PASSWORD") or sys.stdin.readline().rstrip("\n")
+    if not given:
+        raise CommandError("Give a password in GYMWEB_PASSWORD or on standard input, or ask for a --link.")
+    return given

@@ -1,0 +1,96 @@
+"""Signing in: by password, throttled; by a one-time link, like a notebook server's."""
+
+import hashlib
+import secrets
+from datetime import timedelta
+
+from django.contrib.auth import authenticate
+from django.core.cache import cache
+from django.db import transaction
+from django.http import HttpRequest
+from django.utils import timezone
+
+from apps.accounts.auditing import record
+from apps.accounts.models import SignInLink, User
+
+TRIES_PER_NAME = 10
+TRIES_PER_ADDRESS = 50
+TRIES_WINDOW_SECONDS = 15 * 60
+
+
+class SignInRefused(Exception):
+    """Says the same for a wrong name, a wrong password and a closed account, so names cannot be found out."""
+
+    def __init__(self, message: str = "This user name and password do not match.") -> None:
+        super().__init__(message)
+
+
+class TooManyTries(SignInRefused):
+    """Even the right password is refused until the window ends."""
+
+    retry_after = TRIES_WINDOW_SECONDS
+
+    def __init__(self) -> None:
+        super().__init__("Too many tries. Wait a quarter of an hour, or ask an admin for a sign-in link.")
+
+
+def sign_in_with_password(*, request: HttpRequest, username: str, password: str) -> User:
+    """The user whose password this is; raises SignInRefused or TooManyTries. The caller opens the session."""
+    address = request.META.get("REMOTE_ADDR", "")
+    # Counted by name and address together, so that a stranger cannot lock a person out from elsewhere.
+    name_key = _throttle_key("name", f"{address} {username.lower()}")
+    address_key = _throttle_key("address", address)
+    if cache.get(name_key, 0) >= TRIES_PER_NAME or cache.get(address_key, 0) >= TRIES_PER_ADDRESS:
+        raise TooManyTries
+    # Counted before the password is looked at: tries sent at once must not all pass the check above.
+    _count(name_key)
+    _count(address_key)
+    user = authenticate(request, username=username, password=password)
+    if not isinstance(user, User):
+        record(user=None, action="sign_in.refuse", target=username, address=address)
+        raise SignInRefused
+    cache.delete(name_key)
+    record(user=user, action="sign_in.password", target=user, address=address)
+    return user
+
+
+def _throttle_key(kind: str, value: str) -> str:
+    return f"sign-in-tries:{kind}:{hashlib.sha256(value.encode()).hexdigest()}"
+
+
+def _count(key: str) -> None:
+    cache.add(key, 0, TRIES_WINDOW_SECONDS)
+    try:
+        cache.incr(key)
+    except ValueError:
+        # The window ended between the two calls.
+        cache.set(key, 1, TRIES_WINDOW_SECONDS)
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+@transaction.atomic
+def create_sign_in_link(*, user: User, minutes: int = 60) -> str:
+    """A token that signs `user` in once within the time."""
+    token = secrets.token_urlsafe(32)
+    SignInLink.objects.create(
+        user=user, token_hash=_hash(token), expires_at=timezone.now() + timedelta(minutes=minutes)
+    )
+    record(user=None, action="sign_in_link.create", target=user, minutes=minutes)
+    return token
+
+
+@transaction.atomic
+def redeem_sign_in_link(token: str) -> User | None:
+    """The link's user, once; None for a link that is used, expired, unknown, or whose user is closed."""
+    now = timezone.now()
+    link = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True).select_related("user").first()
+    if link is None:
+        return None
+    # The UPDATE's row count says who won when two browsers open the link at once.
+    if not SignInLink.objects.filter(pk=link.pk, used_at__isnull=True, expires_at__gt=now).update(used_at=now):
+        return None
+    record(user=link.user, action="sign_in.link", target=link.user)
+    return link.user

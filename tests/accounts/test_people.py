@@ -1,0 +1,60 @@
+"""Accounts are made by admins, have no default password, and never lose their last admin."""
+
+from io import StringIO
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
+
+from apps.accounts.models import AuditEntry, Role, User
+from apps.accounts.people import LastAdmin, change_password, create_user, edit_user
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def test_an_account_without_a_password_cannot_be_entered_by_one():
+    user = create_user(username="ada", role=Role.ENGINEER)
+    assert not user.has_usable_password()
+    assert AuditEntry.objects.get().detail == {"role": "engineer"}
+
+
+@pytest.mark.parametrize("fields", [{"password": "short"}, {"role": "owner"}, {"username": "taken"}, {"username": ""}])
+def test_a_weak_password_an_unknown_role_and_a_bad_name_are_refused(fields):
+    create_user(username="taken")
+    with pytest.raises(ValidationError):
+        create_user(**{"username": "new", "password": "a long enough secret", **fields})
+    assert User.objects.count() == 1
+
+
+@pytest.mark.parametrize("change", [{"role": Role.ENGINEER}, {"role": Role.ADMIN, "is_active": False}])
+def test_the_last_admin_stays_admin(change):
+    admin = make_user(Role.ADMIN)
+    make_user(Role.ADMIN, is_active=False)
+    with pytest.raises(LastAdmin):
+        edit_user(person=admin, by=admin, **change)
+    admin.refresh_from_db()
+    assert (admin.role, admin.is_active) == (Role.ADMIN, True)
+    second = make_user(Role.ADMIN)
+    edit_user(person=admin, by=second, **change)
+    assert User.objects.filter(role=Role.ADMIN, is_active=True).get() == second
+
+
+def test_a_new_password_works_and_a_weak_one_is_refused():
+    user = create_user(username="ada")
+    with pytest.raises(ValidationError):
+        change_password(person=user, password="12345", by=user)
+    change_password(person=user, password="a long enough secret", by=user)
+    assert User.objects.get().check_password("a long enough secret")
+
+
+def test_the_command_takes_the_password_from_the_environment_and_never_makes_one_up(monkeypatch, capsys):
+    monkeypatch.setenv("GYMWEB_PASSWORD", "a long enough secret")
+    call_command("create_user", "ada", "--role", "admin")
+    ada = User.objects.get(username="ada")
+    assert (ada.role, ada.check_password("a long enough secret")) == (Role.ADMIN, True)
+    monkeypatch.delenv("GYMWEB_PASSWORD")
+    monkeypatch.setattr("sys.stdin", StringIO(""))
+    with pytest.raises(CommandError, match="Give a password"):
+        call_command("create_user", "bob")
+    assert not User.objects.filter(username="bob").exists()

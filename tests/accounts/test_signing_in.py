@@ -1,0 +1,80 @@
+"""Signing in by password is throttled and says nothing; a link works once."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.cache import cache
+from django.utils import timezone
+
+from apps.accounts import signing_in
+from apps.accounts.models import AuditEntry, SignInLink
+from apps.accounts.signing_in import (
+    SignInRefused,
+    TooManyTries,
+    create_sign_in_link,
+    redeem_sign_in_link,
+    sign_in_with_password,
+)
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _no_earlier_tries():
+    cache.clear()
+
+
+def test_the_right_password_gives_the_user(rf):
+    user = make_user(password="a long enough secret")
+    found = sign_in_with_password(request=rf.post("/"), username=user.username, password="a long enough secret")
+    assert found == user
+    assert AuditEntry.objects.get().action == "sign_in.password"
+
+
+def test_a_wrong_name_a_wrong_password_and_a_closed_account_say_the_same(rf):
+    user = make_user(password="a long enough secret")
+    closed = make_user(password="a long enough secret", is_active=False)
+    said = set()
+    for name, password in [
+        (user.username, "wrong"),
+        ("nobody", "a long enough secret"),
+        (closed.username, "a long enough secret"),
+    ]:
+        with pytest.raises(SignInRefused) as refused:
+            sign_in_with_password(request=rf.post("/"), username=name, password=password)
+        said.add((type(refused.value), str(refused.value)))
+    assert said == {(SignInRefused, "This user name and password do not match.")}
+
+
+def test_after_too_many_tries_even_the_right_password_is_refused_but_not_from_elsewhere(rf):
+    user = make_user(password="a long enough secret")
+    for _ in range(signing_in.TRIES_PER_NAME):
+        with pytest.raises(SignInRefused):
+            sign_in_with_password(request=rf.post("/"), username=user.username, password="wrong")
+    with pytest.raises(TooManyTries):
+        sign_in_with_password(request=rf.post("/"), username=user.username.upper(), password="a long enough secret")
+    elsewhere = rf.post("/", REMOTE_ADDR="192.0.2.7")
+    assert sign_in_with_password(request=elsewhere, username=user.username, password="a long enough secret") == user
+
+
+def test_one_address_cannot_try_many_names(rf):
+    for number in range(signing_in.TRIES_PER_ADDRESS):
+        with pytest.raises(SignInRefused):
+            sign_in_with_password(request=rf.post("/"), username=f"name{number}", password="wrong")
+    with pytest.raises(TooManyTries):
+        sign_in_with_password(request=rf.post("/"), username="another", password="wrong")
+
+
+def test_a_link_signs_in_once_and_its_token_is_not_stored():
+    user = make_user()
+    token = create_sign_in_link(user=user)
+    assert token not in str(list(SignInLink.objects.values()))
+    assert [redeem_sign_in_link(token), redeem_sign_in_link(token)] == [user, None]
+
+
+def test_an_expired_link_an_unknown_one_and_that_of_a_closed_account_sign_nobody_in():
+    expired = create_sign_in_link(user=make_user())
+    SignInLink.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    closed = create_sign_in_link(user=make_user(is_active=False))
+    assert [redeem_sign_in_link(token) for token in (expired, closed, "unknown", "")] == [None] * 4
