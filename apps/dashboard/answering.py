@@ -1,0 +1,33 @@
+"""How a view answers: a page or, to htmx, the fragment of the same template; a form error with 422; a redirect."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django_htmx.http import HttpResponseClientRedirect
+
+
+def wants_fragment(request: HttpRequest) -> bool:
+    return bool(getattr(request, "htmx", False)) and not request.htmx.boosted  # type: ignore[attr-defined]
+
+
+def answer(request: HttpRequest, template: str, context: dict[str, Any], *, part: str, status: int = 200) -> HttpResponse:
+    """The whole page; only its partial `part` when htmx asks."""
+    name = f"{template}#{part}" if wants_fragment(request) else template
+    response = render(request, name, context, status=status)
+    response["Vary"] = "HX-Request, Cookie"
+    return response
+
+
+def answer_form(request: HttpRequest, template: str, context: dict[str, Any], *, part: str = "form") -> HttpResponse:
+    """A form page: 422 when its form is bound and wrong, so that htmx and scripts can tell."""
+    status = 422 if context["form"].is_bound else 200
+    return answer(request, template, context, part=part, status=status)
+
+
+def go(request: HttpRequest, to: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+    """To another page; htmx would swap a followed redirect into the form, so it is told to leave the page."""
+    response = redirect(to, *args, **kwargs)
+    if wants_fragment(request):
+        return HttpResponseClientRedirect(response["Location"])
+    return response

@@ -1,0 +1,107 @@
+"""What every page shows around its content: navigation, the worker pill, the theme. Evaluated only when rendered."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Q, Sum
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+
+from apps.accounts.permissions import Permission, user_may
+from apps.rollouts.models import Worker
+
+THEMES = ("light", "dark", "system")
+
+
+@dataclass(frozen=True)
+class Link:
+    label: str
+    url: str
+    icon: str
+    active: bool
+
+
+@dataclass(frozen=True)
+class Section:
+    label: str
+    links: list[Link]
+
+
+# Section label → (label, URL name, icon, first words of the URL names that belong to it, permission).
+_SECTIONS: list[tuple[str, list[tuple[str, str, str, tuple[str, ...], Permission]]]] = [
+    ("", [("Home", "home", "home", ("home",), Permission.READ)]),
+    (
+        "Set up",
+        [
+            ("Datasets", "dataset_list", "datasets", ("dataset", "upload", "task"), Permission.READ),
+            ("Environments", "environment_list", "environments", ("environment",), Permission.READ),
+            ("Models", "model_list", "models", ("model",), Permission.READ),
+            ("Agents", "agent_list", "agents", ("agent",), Permission.READ),
+        ],
+    ),
+    (
+        "Work",
+        [
+            ("Collections", "collection_list", "collections", ("collection",), Permission.READ),
+            ("Rollouts", "rollout_list", "rollouts", ("rollout",), Permission.READ),
+            ("Pairs", "pair_set_list", "pairs", ("pair",), Permission.READ),
+            ("Exports", "export_list", "exports", ("export",), Permission.READ),
+        ],
+    ),
+    (
+        "Operate",
+        [
+            ("Workers", "worker_list", "workers", ("worker",), Permission.READ),
+            ("People", "people", "people", ("people", "person"), Permission.ACCOUNTS),
+        ],
+    ),
+]
+
+
+def _url(name: str) -> str:
+    try:
+        return reverse(f"dashboard:{name}")
+    except NoReverseMatch:
+        return ""
+
+
+def _navigation(request: HttpRequest) -> list[Section]:
+    here = request.resolver_match.url_name if request.resolver_match else ""
+    word = (here or "").split("_")[0]
+    sections = []
+    for label, entries in _SECTIONS:
+        links = []
+        for text, name, icon, words, permission in entries:
+            url = _url(name)
+            if url and user_may(request.user, permission):
+                links.append(Link(label=text, url=url, icon=icon, active=word in words))
+        if links:
+            sections.append(Section(label=label, links=links))
+    return sections
+
+
+def _worker_pill() -> dict[str, Any]:
+    """Seats of the workers whose lease lives, and how many workers went quiet without stopping."""
+    now = timezone.now()
+    working = Worker.objects.filter(state__in=[Worker.State.ACTIVE, Worker.State.DRAINING])
+    alive = Q(lease_expires_at__gt=now)
+    counts = working.aggregate(
+        live=Count("pk", filter=alive),
+        busy=Sum("busy", filter=alive, default=0),
+        seats=Sum("seats", filter=alive, default=0),
+        stale=Count("pk", filter=~alive),
+    )
+    kind = "warn" if counts["stale"] else "ok" if counts["live"] else "muted"
+    return {**counts, "kind": kind, "url": _url("worker_list")}
+
+
+def chrome(request: HttpRequest) -> dict[str, Any]:
+    theme = request.COOKIES.get("theme", "system")
+    return {
+        "theme": theme if theme in THEMES else "system",
+        "themes": THEMES,
+        "navigation": lambda: _navigation(request),
+        "worker_pill": _worker_pill,
+        "permitted": {permission.value: user_may(request.user, permission) for permission in Permission},
+    }

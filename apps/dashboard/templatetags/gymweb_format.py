@@ -1,0 +1,140 @@
+"""How values look on a page: numbers, durations, ages, chips, JSON. Everything returned is escaped."""
+
+import json
+import math
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from apps.dashboard.icons import ICONS
+from apps.dashboard.items import ItemView, view_item
+
+register = template.Library()
+
+_GOOD = {"healthy", "completed", "ready", "active", "finished", "answered", "environment_done"}
+_BAD = {"unhealthy", "failed", "rejected", "lost"}
+_BUSY = {"running", "loading", "receiving", "writing", "queued", "planning", "draining"}
+_GLYPHS = {"ok": "✓", "bad": "✗", "warn": "◐", "muted": "○", "busy": "●"}
+
+
+@register.filter
+def pretty_json(value: Any) -> str:
+    """Indented JSON. Text that holds JSON is parsed first; text that does not is shown as it is."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return str(value)
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+@register.filter
+def duration(seconds: float | None) -> str:
+    """`850 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`; a dash for nothing."""
+    if seconds is None or seconds == "":
+        return "–"
+    seconds = float(seconds)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+@register.filter
+def number(value: float | None, digits: int = 2) -> str:
+    """Thousands apart; whole numbers without decimals, others with `digits`; a dash for nothing."""
+    if value is None or value == "":
+        return "–"
+    value = float(value)
+    if not math.isfinite(value):
+        return str(value)
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.{digits}f}"
+
+
+@register.filter
+def size(count: float | None) -> str:
+    """Bytes for people, in powers of 1024."""
+    if count is None or count == "":
+        return "–"
+    amount = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TB"
+
+
+@register.filter
+def percent(part: float | None, whole: float | None = 1) -> str:
+    """`part` of `whole` as `42 %`; a dash where there is no whole."""
+    if part is None or not whole:
+        return "–"
+    return f"{100 * float(part) / float(whole):.0f} %"
+
+
+@register.filter
+def ago(moment: datetime | None) -> SafeString | str:
+    """`3 min ago`, with the exact UTC time on hover; the script keeps it fresh from `datetime`."""
+    if moment is None:
+        return "never"
+    seconds = max(0, int((timezone.now() - moment).total_seconds()))
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= length:
+            text = f"{seconds // length} {unit} ago"
+            break
+    else:
+        text = "just now"
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', moment.isoformat(), f"{moment:%Y-%m-%d %H:%M:%S} UTC", text
+    )
+
+
+@register.filter
+def reward_chip(reward: float | None) -> SafeString:
+    """The reward as number and glyph: ✓ at 1 and above, ✗ at 0 and below, ◐ between, a dash for no reward."""
+    if reward is None:
+        return format_html('<span class="reward-chip muted" title="no reward"><span aria-hidden="true">–</span></span>')
+    kind = "ok" if reward >= 1 else "bad" if reward <= 0 else "warn"
+    return format_html(
+        '<span class="reward-chip {}" title="reward {}"><span aria-hidden="true">{}</span> {}</span>',
+        kind,
+        repr(float(reward)),
+        _GLYPHS[kind],
+        f"{reward:.2f}",
+    )
+
+
+@register.filter
+def status_chip(status: str, label: str = "") -> SafeString:
+    """A state as glyph and word; colour only repeats what they say."""
+    kind = "ok" if status in _GOOD else "bad" if status in _BAD else "busy" if status in _BUSY else "muted"
+    return format_html(
+        '<span class="chip {}"><span aria-hidden="true">{}</span> {}</span>',
+        kind,
+        _GLYPHS[kind],
+        label or str(status).replace("_", " "),
+    )
+
+
+@register.filter
+def as_item(item: dict[str, Any]) -> ItemView:
+    """A Responses item made ready for templates/_item.html."""
+    return view_item(item)
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A 16 px line icon that says nothing to a screen reader: the text beside it does."""
+    return format_html(
+        '<svg class="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">'
+        '<path d="{}"/></svg>',
+        ICONS[name],
+    )

@@ -1,0 +1,95 @@
+"""Signing in and out, and the theme: what works before anyone is known."""
+
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import login, logout
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django_htmx.http import HttpResponseClientRedirect
+
+from apps.accounts.permissions import Permission, allow
+from apps.accounts.signing_in import SignInRefused, TooManyTries, redeem_sign_in_link, sign_in_with_password
+from apps.dashboard.answering import wants_fragment
+from apps.dashboard.context import THEMES
+from apps.dashboard.forms.signing_in import SignInForm
+
+_BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+def _next_page(request: HttpRequest) -> str:
+    """Where to go afterwards: only an address of this site."""
+    wanted = request.POST.get("next") or request.GET.get("next") or ""
+    if url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
+        return wanted
+    return reverse(settings.LOGIN_REDIRECT_URL)
+
+
+@login_not_required
+@sensitive_post_parameters("password")
+@never_cache
+@allow(GET=Permission.PUBLIC, POST=Permission.PUBLIC)
+def sign_in(request: HttpRequest) -> HttpResponse:
+    if request.method == "GET" and wants_fragment(request):
+        # A session ended while a page was open: leave the page, and come back to it rather than to its fragment.
+        page = urlsplit(request.headers.get("HX-Current-URL", "")).path
+        return HttpResponseClientRedirect(reverse("dashboard:sign_in") + "?" + urlencode({"next": page or "/"}))
+    if request.user.is_authenticated and request.method == "GET":
+        return redirect(_next_page(request))
+    form = SignInForm(request.POST or None)
+    status = 200
+    if request.method == "POST":
+        status = 422
+        if form.is_valid():
+            try:
+                user = sign_in_with_password(request=request, **form.cleaned_data)
+            except SignInRefused as refused:
+                form.add_error(None, str(refused))
+                status = 429 if isinstance(refused, TooManyTries) else 422
+            else:
+                login(request, user, backend=_BACKEND)
+                return redirect(_next_page(request))
+    response = render(request, "account/sign_in.html", {"form": form, "next": _next_page(request)}, status=status)
+    if status == 429:
+        response["Retry-After"] = str(TooManyTries.retry_after)
+    return response
+
+
+@login_not_required
+@never_cache
+@allow(GET=Permission.PUBLIC, POST=Permission.PUBLIC)
+def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
+    """GET only asks: link previews and scanners open addresses, and must not use the link up."""
+    if request.method == "GET":
+        return render(request, "account/sign_in_link.html", {"spent": False})
+    user = redeem_sign_in_link(token)
+    if user is None:
+        return render(request, "account/sign_in_link.html", {"spent": True}, status=410)
+    login(request, user, backend=_BACKEND)
+    if not user.has_usable_password():
+        messages.info(request, "You are signed in. Set a password below to sign in without a link next time.")
+        return redirect("dashboard:account")
+    return redirect("dashboard:home")
+
+
+@allow(POST=Permission.OWN_ACCOUNT)
+def sign_out(request: HttpRequest) -> HttpResponse:
+    logout(request)
+    return redirect("dashboard:sign_in")
+
+
+@login_not_required
+@allow(POST=Permission.PUBLIC)
+def theme(request: HttpRequest) -> HttpResponse:
+    """Without JavaScript; with it the page sets the same cookie itself."""
+    response = redirect(_next_page(request))
+    wanted = request.POST.get("theme", "")
+    if wanted in THEMES:
+        response.set_cookie("theme", wanted, max_age=31_536_000, samesite="Lax", secure=request.is_secure())
+    return response

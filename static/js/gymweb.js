@@ -1,0 +1,77 @@
+// What every page needs beyond htmx: theme, copy buttons, confirmations, fresh ages. Pages work without it.
+
+function rememberTheme(name) {
+  document.documentElement.dataset.theme = name;
+  const secure = location.protocol === "https:" ? "; secure" : "";
+  document.cookie = `theme=${name}; path=/; max-age=31536000; samesite=lax${secure}`;
+  for (const button of document.querySelectorAll("[data-theme-switch] button")) {
+    button.setAttribute("aria-pressed", String(button.value === name));
+  }
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.matches("[data-theme-switch]") && event.submitter) {
+    event.preventDefault();
+    rememberTheme(event.submitter.value);
+  } else if (form.dataset.confirm && !window.confirm(form.dataset.confirm)) {
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}, true);
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  const source = document.getElementById(button.dataset.copy);
+  const said = button.textContent;
+  try {
+    await navigator.clipboard.writeText(source.textContent.trim());
+    button.textContent = "Copied";
+  } catch {
+    // Clipboards need a secure origin: select the text so that one key press copies it.
+    window.getSelection().selectAllChildren(source);
+    button.textContent = "Press Ctrl+C";
+  }
+  setTimeout(() => { button.textContent = said; }, 1600);
+});
+
+document.addEventListener("click", (event) => {
+  for (const menu of document.querySelectorAll(".nav-menu[open]")) {
+    if (!menu.contains(event.target)) menu.open = false;
+  }
+});
+
+document.addEventListener("keydown", (event) => {
+  const menu = document.querySelector(".nav-menu[open]");
+  if (event.key === "Escape" && menu) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+});
+
+function age(seconds) {
+  for (const [length, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
+    if (seconds >= length) return `${Math.floor(seconds / length)} ${unit} ago`;
+  }
+  return "just now";
+}
+
+setInterval(() => {
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    if (time.textContent.endsWith("ago") || time.textContent === "just now") {
+      time.textContent = age((Date.now() - Date.parse(time.dateTime)) / 1000);
+    }
+  }
+}, 30000);
+
+// A failed htmx request must not be silent.
+document.addEventListener("htmx:responseError", (event) => announce(`The server answered ${event.detail.xhr.status}.`));
+document.addEventListener("htmx:sendError", () => announce("The server cannot be reached."));
+
+function announce(text) {
+  const line = document.createElement("p");
+  line.className = "message error";
+  line.textContent = text;
+  document.getElementById("messages").replaceChildren(line);
+}

@@ -1,0 +1,106 @@
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.models import Role
+from apps.accounts.signing_in import create_sign_in_link
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+PASSWORD = "a long enough pass phrase"
+
+
+@pytest.fixture(autouse=True)
+def _forget_tries():
+    from django.core.cache import cache
+
+    cache.clear()
+
+
+def test_a_stranger_is_sent_to_sign_in_and_back(client: Client):
+    make_user(username="ada", password=PASSWORD)
+    gate = client.get(reverse("dashboard:account"))
+    assert gate.status_code == 302
+    page = client.get(gate["Location"])
+    assert page.status_code == 200
+    assert 'name="next" value="/account/"' in page.text
+    done = client.post(gate["Location"], {"username": "ada", "password": PASSWORD, "next": "/account/"})
+    assert (done.status_code, done["Location"]) == (302, "/account/")
+    assert client.get("/account/").status_code == 200
+
+
+@pytest.mark.parametrize(("username", "password"), [("ada", "wrong"), ("nobody", PASSWORD)])
+def test_wrong_names_and_wrong_passwords_get_the_same_words(client: Client, username: str, password: str):
+    make_user(username="ada", password=PASSWORD)
+    page = client.post(reverse("dashboard:sign_in"), {"username": username, "password": password})
+    assert page.status_code == 422
+    assert "This user name and password do not match." in page.text
+    assert "_auth_user_id" not in client.session
+
+
+def test_too_many_tries_are_refused_with_a_time_to_wait(client: Client):
+    make_user(username="ada", password=PASSWORD)
+    for _ in range(10):
+        client.post(reverse("dashboard:sign_in"), {"username": "ada", "password": "wrong"})
+    page = client.post(reverse("dashboard:sign_in"), {"username": "ada", "password": PASSWORD})
+    assert page.status_code == 429
+    assert page["Retry-After"] == "900"
+    assert "_auth_user_id" not in client.session
+
+
+@pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example/", "javascript:alert(1)"])
+def test_signing_in_never_leads_to_another_site(client: Client, elsewhere: str):
+    make_user(username="ada", password=PASSWORD)
+    done = client.post(reverse("dashboard:sign_in"), {"username": "ada", "password": PASSWORD, "next": elsewhere})
+    assert done["Location"] == "/"
+
+
+def test_opening_a_sign_in_link_does_not_use_it_up(client: Client):
+    address = reverse("dashboard:sign_in_link", args=[create_sign_in_link(user=make_user())])
+    for _ in range(2):
+        assert client.get(address).status_code == 200
+    assert "_auth_user_id" not in client.session
+    assert client.post(address).status_code == 302
+    assert "_auth_user_id" in client.session
+
+
+def test_a_sign_in_link_works_once(client: Client):
+    address = reverse("dashboard:sign_in_link", args=[create_sign_in_link(user=make_user())])
+    client.post(address)
+    again = Client().post(address)
+    assert again.status_code == 410
+    assert "no longer works" in again.text
+
+
+def test_who_has_no_password_lands_on_the_account_page_to_set_one(client: Client):
+    address = reverse("dashboard:sign_in_link", args=[create_sign_in_link(user=make_user())])
+    assert client.post(address)["Location"] == "/account/"
+
+
+def test_signing_out_needs_a_post(client: Client):
+    client.force_login(make_user(Role.VIEWER))
+    assert client.get(reverse("dashboard:sign_out")).status_code == 405
+    assert "_auth_user_id" in client.session
+    assert client.post(reverse("dashboard:sign_out")).status_code == 302
+    assert "_auth_user_id" not in client.session
+
+
+def test_an_ended_session_makes_htmx_leave_the_page_and_come_back_to_it(client: Client):
+    reply = client.get(
+        reverse("dashboard:sign_in") + "?next=/a/fragment/",
+        headers={"HX-Request": "true", "HX-Current-URL": "http://testserver/account/"},
+    )
+    assert reply["HX-Redirect"] == "/sign-in/?next=%2Faccount%2F"
+
+
+def test_the_theme_is_in_the_first_byte_of_the_page(client: Client):
+    assert 'data-theme="system"' in client.get(reverse("dashboard:sign_in")).text
+    client.post(reverse("dashboard:theme"), {"theme": "dark", "next": "/sign-in/"})
+    assert 'data-theme="dark"' in client.get(reverse("dashboard:sign_in")).text
+
+
+def test_an_unknown_theme_is_not_kept(client: Client):
+    client.post(reverse("dashboard:theme"), {"theme": '"><script>'})
+    assert "theme" not in client.cookies
+    client.cookies["theme"] = "\"><script>"
+    assert 'data-theme="system"' in client.get(reverse("dashboard:sign_in")).text
