@@ -11,7 +11,9 @@ def wants_fragment(request: HttpRequest) -> bool:
     return bool(getattr(request, "htmx", False)) and not request.htmx.boosted  # type: ignore[attr-defined]
 
 
-def answer(request: HttpRequest, template: str, context: dict[str, Any], *, part: str, status: int = 200) -> HttpResponse:
+def answer(
+    request: HttpRequest, template: str, context: dict[str, Any], *, part: str, status: int = 200
+) -> HttpResponse:
     """The whole page; only its partial `part` when htmx asks."""
     name = f"{template}#{part}" if wants_fragment(request) else template
     response = render(request, name, context, status=status)
@@ -27,7 +29,5 @@ def answer_form(request: HttpRequest, template: str, context: dict[str, Any], *,
 
 def go(request: HttpRequest, to: Any, *args: Any, **kwargs: Any) -> HttpResponse:
     """To another page; htmx would swap a followed redirect into the form, so it is told to leave the page."""
-    response = redirect(to, *args, **kwargs)
-    if wants_fragment(request):
-        return HttpResponseClientRedirect(response["Location"])
-    return response
+    response: HttpResponse = redirect(to, *args, **kwargs)
+    return HttpResponseClientRedirect(response["Location"]) if wants_fragment(request) else response

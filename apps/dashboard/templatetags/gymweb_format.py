@@ -33,7 +33,7 @@ def pretty_json(value: Any) -> str:
 
 
 @register.filter
-def duration(seconds: float | None) -> str:
+def duration(seconds: float | str | None) -> str:
     """`850 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`; a dash for nothing."""
     if seconds is None or seconds == "":
         return "–"
@@ -49,7 +49,7 @@ def duration(seconds: float | None) -> str:
 
 
 @register.filter
-def number(value: float | None, digits: int = 2) -> str:
+def number(value: float | str | None, digits: int = 2) -> str:
     """Thousands apart; whole numbers without decimals, others with `digits`; a dash for nothing."""
     if value is None or value == "":
         return "–"
@@ -60,7 +60,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 @register.filter
-def size(count: float | None) -> str:
+def size(count: float | str | None) -> str:
     """Bytes for people, in powers of 1024."""
     if count is None or count == "":
         return "–"
