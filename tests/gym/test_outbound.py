@@ -1,0 +1,455 @@
+"""The one way out: what it refuses, what it follows, and what it costs when a server misbehaves."""
+
+import asyncio
+import gzip
+import socket
+
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.abc import AbstractResolver
+
+from apps.gym.outbound import (
+    Outbound,
+    OutboundFailed,
+    OutboundPolicy,
+    OutboundRefused,
+    OutboundTimedOut,
+)
+
+LOCAL = OutboundPolicy(["127.0.0.1"])
+
+
+def refused(url, allow=()):
+    try:
+        OutboundPolicy(allow).check_url(url)
+    except OutboundRefused:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/",
+        "http://127.8.8.8:8000/v1",
+        "http://0.0.0.0/",
+        "http://0.1.2.3/",
+        "http://10.0.0.1/",
+        "http://172.16.0.1/",
+        "http://172.31.255.255/",
+        "http://192.168.1.1/",
+        "http://100.64.0.1/",
+        "http://169.254.1.1/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://168.63.129.16/",
+        "http://198.18.0.1/",
+        "http://224.0.0.1/",
+        "http://255.255.255.255/",
+        "http://[::1]/",
+        "http://[::]/",
+        "http://[fe80::1]/",
+        "http://[fe80::1%25eth0]/",
+        "http://[fc00::1]/",
+        "http://[fd12::1]/",
+        "http://[ff02::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://[::ffff:8.8.8.8]/",
+        "http://[64:ff9b::7f00:1]/",
+        "http://[64:ff9b::808:808]/",
+        "http://[2002:7f00:1::]/",
+        "http://[2001:0:1::1]/",
+        "http://[2001:db8::1]/",
+        "http://2130706433/",
+        "http://127.1/",
+        "http://0177.0.0.1/",
+        "http://１２７.0.0.1/",
+        "http://user@example.com/",
+        "http://user:secret@example.com/",
+        "http://:secret@example.com/",
+        "ftp://example.com/",
+        "file:///etc/passwd",
+        "example.com/v1",
+        "http://",
+        "http:///path",
+        "http://example.com:99999/",
+        "",
+    ],
+)
+def test_a_url_that_is_not_plain_public_http_is_refused(url):
+    assert refused(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.openai.com/v1",
+        "http://8.8.8.8/",
+        "http://172.32.0.1/",
+        "http://100.128.0.1/",
+        "https://[2606:4700::1111]/v1",
+        "http://internal.example:8000/v1",
+    ],
+)
+def test_public_addresses_and_names_pass_the_first_check(url):
+    assert not refused(url)
+
+
+@pytest.mark.parametrize(
+    ("allow", "url", "is_refused"),
+    [
+        (["127.0.0.1"], "http://127.0.0.1:9000/", False),
+        (["127.0.0.1"], "http://127.0.0.2:9000/", True),
+        (["127.0.0.1:9000"], "http://127.0.0.1:9000/", False),
+        (["127.0.0.1:9000"], "http://127.0.0.1:9001/", True),
+        (["127.0.0.1:80"], "http://127.0.0.1/", False),
+        (["10.0.0.0/8"], "http://10.9.8.7:1234/", False),
+        (["10.0.0.0/8"], "http://192.168.0.1/", True),
+        (["localhost"], "http://127.0.0.1:8000/", False),
+        (["localhost"], "http://[::1]:8000/", False),
+        (["localhost:8000"], "http://127.0.0.1:8001/", True),
+        (["[::1]:8000"], "http://[::1]:8000/", False),
+        (["::1"], "http://[::1]:8000/", False),
+        (["fd00::/8"], "http://[fd12::1]/", False),
+        (["169.254.0.0/16"], "http://169.254.1.1/", False),
+        (["169.254.0.0/16", "0.0.0.0/0", "169.254.169.254/32"], "http://169.254.169.254/", True),
+        (["169.254.169.254"], "http://169.254.169.254/", False),
+        (["::/0"], "http://[::ffff:169.254.169.254]/", True),
+        (["::/0"], "http://[fd00:ec2::254]/", True),
+    ],
+)
+def test_the_allow_list_opens_what_it_names_and_nothing_else(allow, url, is_refused):
+    assert refused(url, allow) is is_refused
+
+
+@pytest.mark.parametrize("entry", ["10.0.0.0/99", "http://host", "a host", "host:port", "user@host", "*"])
+def test_a_bad_allow_entry_is_an_error_that_names_the_setting(entry):
+    with pytest.raises(ValueError, match="GYMWEB_OUTBOUND_ALLOW"):
+        OutboundPolicy([entry])
+
+
+def test_a_refusal_names_the_setting_and_the_entry_to_add():
+    with pytest.raises(OutboundRefused, match=r"add 10\.0\.0\.1:8000 to GYMWEB_OUTBOUND_ALLOW"):
+        OutboundPolicy([]).check_url("http://10.0.0.1:8000/v1")
+
+
+class Names(AbstractResolver):
+    """Answers each name with the next of its addresses; the last one stays."""
+
+    def __init__(self, **addresses):
+        self.addresses = {name.replace("_", "."): list(given) for name, given in addresses.items()}
+        self.asked = []
+
+    async def resolve(self, host, port=0, family=socket.AF_UNSPEC):
+        self.asked.append(host)
+        given = self.addresses[host]
+        address = given.pop(0) if len(given) > 1 else given[0]
+        return [
+            {
+                "hostname": host,
+                "host": one,
+                "port": port,
+                "family": socket.AF_INET6 if ":" in one else socket.AF_INET,
+                "proto": 0,
+                "flags": 0,
+            }
+            for one in ([address] if isinstance(address, str) else address)
+        ]
+
+    async def close(self):
+        return None
+
+
+def serve(handler, talk):
+    """Run `talk(port)` against a server on 127.0.0.1 whose every request goes to `handler`."""
+
+    async def main():
+        runner = web.ServerRunner(web.Server(handler))
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = site._server.sockets[0].getsockname()[1]
+        try:
+            return await talk(port)
+        finally:
+            await runner.cleanup()
+
+    return asyncio.run(main())
+
+
+def call(handler, *, path="/", policy=LOCAL, resolver=None, host="127.0.0.1", method="GET", **given):
+    async def talk(port):
+        outbound = Outbound(policy, resolver=resolver)
+        try:
+            return await outbound.request(method, f"http://{host}:{port}{path}", **{"timeout": 5.0, **given})
+        finally:
+            await outbound.close()
+
+    return serve(handler, talk)
+
+
+async def hello(request):
+    return web.json_response({"path": request.path, "method": request.method, "body": await request.text()})
+
+
+def test_a_call_comes_back_whole():
+    seen = {}
+
+    async def handler(request):
+        seen.update(request.headers)
+        response = web.Response(status=201, body=await request.read(), headers={"X-Mark": "1"})
+        response.headers.add("Set-Cookie", "session=abc==; Path=/; HttpOnly")
+        response.headers.add("Set-Cookie", "other=1")
+        return response
+
+    reply = call(
+        handler, method="POST", body=b"[1]", headers={"Authorization": "Bearer k"}, cookies={"a": "1", "b": "2"}
+    )
+    assert (reply.status, reply.body, reply.headers["x-mark"]) == (201, b"[1]", "1")
+    assert reply.cookies == {"session": "abc==", "other": "1"}
+    assert (seen["Authorization"], seen["Cookie"], seen["User-Agent"]) == ("Bearer k", "a=1; b=2", "GymWeb")
+
+
+def test_cookies_are_not_kept_between_calls():
+    seen = []
+
+    async def handler(request):
+        seen.append(request.headers.get("Cookie"))
+        return web.Response(headers={"Set-Cookie": "session=1"})
+
+    async def talk(port):
+        outbound = Outbound(LOCAL)
+        for _ in range(2):
+            await outbound.request("GET", f"http://127.0.0.1:{port}/", timeout=5)
+        await outbound.close()
+
+    serve(handler, talk)
+    assert seen == [None, None]
+
+
+def test_a_name_that_resolves_to_a_private_address_is_refused_at_connect():
+    with pytest.raises(OutboundRefused, match=r"inner\.example:\d+ is not a public address"):
+        call(hello, host="inner.example", policy=OutboundPolicy([]), resolver=Names(inner_example=["127.0.0.1"]))
+
+
+def test_a_name_that_rebinds_to_loopback_is_refused_on_its_next_connection():
+    async def talk(port):
+        # The first answer is public as far as this policy goes, and the server closes the connection after it.
+        policy = OutboundPolicy(["127.0.0.1"])
+        outbound = Outbound(policy, resolver=Names(rebind_example=["127.0.0.1", "127.0.0.2"]))
+        url = f"http://rebind.example:{port}/"
+        first = await outbound.request("GET", url, timeout=5)
+        outbound._session.connector.clear_dns_cache()
+        with pytest.raises(OutboundRefused):
+            await outbound.request("GET", url, timeout=5)
+        await outbound.close()
+        return first.status
+
+    async def closing(request):
+        response = web.Response()
+        response.force_close()
+        return response
+
+    assert serve(closing, talk) == 200
+
+
+def test_a_name_with_one_forbidden_address_connects_to_the_others_only():
+    names = Names(mixed_example=[["10.0.0.1", "127.0.0.1"]])
+    reply = call(hello, host="mixed.example", resolver=names)
+    assert reply.status == 200
+    assert names.asked == ["mixed.example"]
+
+
+def test_an_allowed_name_covers_whatever_it_resolves_to_but_metadata():
+    policy = OutboundPolicy(["inner.example"])
+    assert call(hello, host="Inner.Example", policy=policy, resolver=Names(inner_example=["127.0.0.1"])).status == 200
+    with pytest.raises(OutboundRefused):
+        call(hello, host="inner.example", policy=policy, resolver=Names(inner_example=["169.254.169.254"]))
+
+
+def redirecting(status, location):
+    async def handler(request):
+        if request.path == "/start":
+            return web.Response(status=status, headers={"Location": location, "Set-Cookie": "hop=1"})
+        return web.json_response(
+            {
+                "path": request.path,
+                "method": request.method,
+                "body": await request.text(),
+                "authorization": request.headers.get("Authorization"),
+                "cookie": request.headers.get("Cookie"),
+            }
+        )
+
+    return handler
+
+
+def end_of(status, location, **given):
+    reply = call(redirecting(status, location), path="/start", headers={"Authorization": "Bearer k"}, **given)
+    return orjson.loads(reply.body)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_get_is_redirected_with_its_credentials_inside_its_origin(status):
+    assert end_of(status, "/end", cookies={"a": "1"}) == {
+        "path": "/end",
+        "method": "GET",
+        "body": "",
+        "authorization": "Bearer k",
+        "cookie": "a=1; hop=1",
+    }
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_post_keeps_its_method_and_body_on_307_and_308(status):
+    end = end_of(status, "/end", method="POST", body=b"words")
+    assert (end["method"], end["body"]) == ("POST", "words")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+def test_a_post_is_not_turned_into_a_get(status):
+    with pytest.raises(OutboundRefused, match="redirected a POST"):
+        end_of(status, "/end", method="POST", body=b"words")
+
+
+def test_credentials_do_not_cross_origins():
+    async def second(request):
+        return web.json_response(
+            {"authorization": request.headers.get("Authorization"), "cookie": request.headers.get("Cookie")}
+        )
+
+    async def talk(other_port):
+        async def inner(port):
+            outbound = Outbound(LOCAL)
+            reply = await outbound.request(
+                "GET", f"http://127.0.0.1:{port}/start", headers={"Authorization": "k"}, cookies={"a": "1"}, timeout=5
+            )
+            await outbound.close()
+            return reply
+
+        runner = web.ServerRunner(web.Server(redirecting(302, f"http://127.0.0.1:{other_port}/end")))
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            return await inner(site._server.sockets[0].getsockname()[1])
+        finally:
+            await runner.cleanup()
+
+    reply = serve(second, talk)
+    assert (reply.body, reply.cookies) == (b'{"authorization": null, "cookie": null}', {})
+
+
+@pytest.mark.parametrize(
+    "location", ["http://169.254.169.254/latest", "http://10.0.0.1/", "file:///etc/passwd", "http://user@127.0.0.1/"]
+)
+def test_each_hop_of_a_redirect_is_checked(location):
+    with pytest.raises(OutboundRefused):
+        end_of(302, location)
+
+
+def test_redirects_end_after_three():
+    with pytest.raises(OutboundRefused, match="more than 3 redirects"):
+        end_of(302, "/start")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_reply_over_the_limit_is_refused_by_its_name(chunked):
+    async def handler(request):
+        response = web.StreamResponse()
+        if chunked:
+            response.enable_chunked_encoding()
+        else:
+            response.content_length = 5000
+        await response.prepare(request)
+        await response.write(b"x" * 5000)
+        return response
+
+    with pytest.raises(OutboundFailed, match="limit of 1,000 bytes"):
+        call(handler, max_bytes=1000)
+    assert len(call(handler, max_bytes=5000).body) == 5000
+
+
+def test_a_compressed_bomb_is_measured_unpacked():
+    async def handler(request):
+        return web.Response(body=gzip.compress(b"\0" * 2_000_000), headers={"Content-Encoding": "gzip"})
+
+    with pytest.raises(OutboundFailed, match="limit of 1,000,000 bytes"):
+        call(handler, max_bytes=1_000_000)
+
+
+def test_a_silent_server_times_out():
+    async def handler(request):
+        await asyncio.sleep(0.3)
+
+    with pytest.raises(OutboundTimedOut, match=r"no reply within 0\.05 s"):
+        call(handler, timeout=0.05)
+
+
+def test_a_server_that_stops_in_the_middle_of_a_body_times_out():
+    async def handler(request):
+        response = web.StreamResponse()
+        response.content_length = 100
+        await response.prepare(request)
+        await response.write(b"x")
+        await asyncio.sleep(0.3)
+
+    with pytest.raises(OutboundTimedOut):
+        call(handler, timeout=0.1)
+
+
+def test_a_refused_connection_is_a_failure_without_the_query():
+    async def talk(port):
+        outbound = Outbound(LOCAL)
+        try:
+            await outbound.request("GET", "http://127.0.0.1:1/v1?key=secret", timeout=5)
+        finally:
+            await outbound.close()
+
+    with pytest.raises(OutboundFailed) as caught:
+        serve(hello, talk)
+    assert "http://127.0.0.1:1/v1: " in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_connection_that_the_server_closed_is_a_failure_and_the_next_call_opens_a_new_one():
+    async def main():
+        opened = 0
+
+        async def talk(reader, writer):
+            nonlocal opened
+            opened += 1
+            await reader.readuntil(b"\r\n\r\n")
+            if opened > 1:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        outbound = Outbound(LOCAL)
+        with pytest.raises(OutboundFailed):
+            await outbound.request("POST", url, body=b"", timeout=5)
+        reply = await outbound.request("POST", url, body=b"", timeout=5)
+        await outbound.close()
+        server.close()
+        return reply.body
+
+    assert asyncio.run(main()) == b"ok"
+
+
+def test_one_connection_serves_many_calls():
+    peers = set()
+
+    async def handler(request):
+        peers.add(request.transport.get_extra_info("peername"))
+        return web.Response()
+
+    async def talk(port):
+        outbound = Outbound(LOCAL)
+        for number in range(20):
+            await outbound.request("GET", f"http://127.0.0.1:{port}/{number}", timeout=5)
+        await outbound.close()
+
+    serve(handler, talk)
+    assert len(peers) == 1
