@@ -34,7 +34,6 @@ class Collection(models.Model):
     sampling = models.JSONField(default=dict, blank=True)
     priority = models.SmallIntegerField(default=0, help_text="Smaller is claimed first")
     rollout_timeout = models.FloatField(default=1800.0, help_text="Seconds of wall time for one rollout")
-    max_attempts = models.PositiveSmallIntegerField(default=3)
     snapshot = models.JSONField(default=dict, help_text="The resolved agent, policy model and environment as planned")
     idempotency_key = models.CharField(max_length=128, null=True, blank=True, unique=True)
     state = models.CharField(max_length=16, choices=State.choices, default=State.PLANNING)

@@ -47,7 +47,6 @@ class Migration(migrations.Migration):
                 ('sampling', models.JSONField(blank=True, default=dict)),
                 ('priority', models.SmallIntegerField(default=0, help_text='Smaller is claimed first')),
                 ('rollout_timeout', models.FloatField(default=1800.0, help_text='Seconds of wall time for one rollout')),
-                ('max_attempts', models.PositiveSmallIntegerField(default=3)),
                 ('snapshot', models.JSONField(default=dict, help_text='The resolved agent, policy model and environment as planned')),
                 ('idempotency_key', models.CharField(blank=True, max_length=128, null=True, unique=True)),
                 ('state', models.CharField(choices=[('planning', 'planning'), ('running', 'running'), ('completed', 'completed'), ('cancelled', 'cancelled')], default='planning', max_length=16)),

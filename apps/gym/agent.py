@@ -1,0 +1,230 @@
+"""The agent loop: seed, ask, act, until a named stop reason; then verify. It yields events and stores nothing.
+
+It knows no database, no clock and no socket: `elapsed` tells the time, `policy` and `server` reach the world.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal
+
+import msgspec
+import orjson
+
+from apps.gym.events import EnvironmentTurn, ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion, Verification
+from apps.gym.items import Item, TaskRow, Tool, dump_json, function_calls, input_items, item_type, message, text_of
+from apps.gym.policy.protocol import Ask, Policy, Reply
+from apps.gym.resources.protocol import ResourceServer, Session
+from apps.gym.responses import assemble_response
+
+StopReason = Literal[
+    "answered",
+    "environment_done",
+    "max_steps",
+    "max_output_tokens",
+    "context_length",
+    "content_filter",
+    "time_limit",
+    "empty_reply",
+]
+
+ENDING_REPLIES: dict[str, StopReason] = {
+    "max_output_tokens": "max_output_tokens",
+    "context_length": "context_length",
+    "content_filter": "content_filter",
+}
+"""Finish reasons after which the model cannot go on; its calls, possibly cut, are not run."""
+
+SAMPLING_KEYS = (
+    "temperature",
+    "top_p",
+    "max_output_tokens",
+    "tool_choice",
+    "parallel_tool_calls",
+    "reasoning",
+    "text",
+    "top_logprobs",
+    "metadata",
+)
+"""Keys of a task's `responses_create_params` that steer the policy model; they win over every default."""
+
+
+class Harness(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands around the policy model: prompt, few-shot examples, limits. `time_limit` is in seconds."""
+
+    system_prompt: str = ""
+    examples: list[Item] = []
+    max_steps: int = 10
+    time_limit: float = 600.0
+    parallel_tool_calls: bool = True
+    sampling: dict[str, Any] = {}
+
+
+def compose_prompt(row: TaskRow, harness: Harness) -> list[Item]:
+    """System prompt, the row's own instructions, few-shot examples, then the row's input."""
+    opening = [message("system", harness.system_prompt)] if harness.system_prompt else []
+    instructions = row["responses_create_params"].get("instructions")
+    if instructions:
+        opening.append(message("system", instructions))
+    return [*opening, *harness.examples, *input_items(row)]
+
+
+def resolve_sampling(row: TaskRow, harness: Harness, seed: int) -> dict[str, Any]:
+    """The harness's sampling (model, agent and collection already merged) under what the task itself asks for."""
+    params = row["responses_create_params"]
+    own = {key: params[key] for key in SAMPLING_KEYS if params.get(key) is not None}
+    return {"seed": seed, **harness.sampling, **own}
+
+
+class Attempt:
+    """One attempt at one task. Iterate `events()` once."""
+
+    def __init__(
+        self,
+        *,
+        row: TaskRow,
+        server: ResourceServer,
+        policy: Policy,
+        harness: Harness,
+        seed: int,
+        elapsed: Callable[[], float],
+        name: str = "",
+        deadline: float | None = None,
+    ) -> None:
+        """`elapsed` gives seconds since the attempt began; `deadline` is the loop time after which no retry starts."""
+        self.row = row
+        self.server = server
+        self.policy = policy
+        self.harness = harness
+        self.seed = seed
+        self.elapsed = elapsed
+        self.name = name
+        self.deadline = deadline
+        self.conversation: list[Item] = []
+        self.trace: list[TraceUnion] = []
+        self.tools: list[Tool] = []
+        self.sampling = resolve_sampling(row, harness, seed)
+
+    async def events(self) -> AsyncIterator[TraceUnion]:
+        """Every event in order. Raises a GymError where something outside the attempt failed."""
+        session = await self.server.seed_session(self.row, seed=self.seed)
+        try:
+            async for event in self._attempt(session):
+                self.trace.append(event)
+                self.conversation.extend(event.new_items())
+                yield event
+        finally:
+            await session.close()
+
+    async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
+        offered = await session.list_tools()
+        self.tools = self.row["responses_create_params"].get("tools") or offered
+        opened = self.elapsed()
+        yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
+        yield Prompt(items=compose_prompt(self.row, self.harness), at=self.elapsed())
+        stop_reason: StopReason | None = None
+        steps = empty = environment_turns = 0
+        while stop_reason is None:
+            if self.elapsed() > self.harness.time_limit:
+                stop_reason = "time_limit"
+                break
+            call = await self._ask()
+            yield call
+            steps += 1
+            calls = function_calls(call.items)
+            if call.finish_reason in ENDING_REPLIES:
+                stop_reason = ENDING_REPLIES[call.finish_reason]
+            elif calls:
+                empty = 0
+                for result in await self._call_tools(session, calls):
+                    yield result
+            elif not _says_something(call.items):
+                empty += 1
+                stop_reason = "empty_reply" if empty > 1 else None
+            else:
+                began = self.elapsed()
+                observations = await session.respond(call.items)
+                if observations is None:
+                    stop_reason = "environment_done" if environment_turns else "answered"
+                else:
+                    environment_turns += 1
+                    yield EnvironmentTurn(items=observations, at=began, duration=self.elapsed() - began)
+            if stop_reason is None and steps >= self.harness.max_steps:
+                stop_reason = "max_steps"
+        yield await self._verify(session, stop_reason)
+
+    async def _ask(self) -> ModelCall:
+        began = self.elapsed()
+        seen = len(self.conversation)
+        reply: Reply = await self.policy.ask(
+            Ask(
+                items=self.conversation,
+                tools=self.tools,
+                sampling=self.sampling,
+                session=self.name,
+                deadline=self.deadline,
+            )
+        )
+        return ModelCall(
+            seen=seen,
+            items=reply.items,
+            model=reply.model,
+            response_id=reply.response_id,
+            finish_reason=reply.finish_reason,
+            usage=reply.usage,
+            sampling=self.sampling,
+            retries=reply.retries,
+            at=began,
+            duration=self.elapsed() - began,
+        )
+
+    async def _call_tools(self, session: Session, calls: list[Item]) -> list[ToolResult]:
+        """The results in the order of the calls, whichever ends first."""
+        if len(calls) == 1 or not self.harness.parallel_tool_calls:
+            return [await self._call_tool(session, call) for call in calls]
+        running = [asyncio.ensure_future(self._call_tool(session, call)) for call in calls]
+        try:
+            return await asyncio.gather(*running)
+        finally:
+            for task in running:
+                task.cancel()
+
+    async def _call_tool(self, session: Session, call: Item) -> ToolResult:
+        began = self.elapsed()
+        name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
+        try:
+            arguments = _parse_arguments(call.get("arguments"))
+        except ValueError as problem:
+            output, error = dump_json({"error": f"Invalid tool call arguments: {problem}"}), "invalid_arguments"
+        else:
+            answer = await session.call_tool(name, arguments)
+            output, error = answer.text, answer.error
+        return ToolResult(
+            call_id=call_id, name=name, output=output, error=error, at=began, duration=self.elapsed() - began
+        )
+
+    async def _verify(self, session: Session, stop_reason: StopReason) -> Verification:
+        began = self.elapsed()
+        reward = await session.verify(assemble_response(self.trace, self.row, stop_reason=stop_reason))
+        return Verification(
+            reward=reward.value,
+            components=reward.components,
+            explanation=reward.explanation,
+            details=reward.details,
+            stop_reason=stop_reason,
+            at=began,
+            duration=self.elapsed() - began,
+        )
+
+
+def _parse_arguments(arguments: object) -> dict[str, Any]:
+    """The call's arguments; an empty string means none, as some servers write it."""
+    if isinstance(arguments, dict):
+        return arguments
+    parsed = orjson.loads(arguments) if isinstance(arguments, str) and arguments.strip() else {}
+    if not isinstance(parsed, dict):
+        raise ValueError(f"a JSON object is needed, not {type(parsed).__name__}")
+    return parsed
+
+
+def _says_something(items: list[Item]) -> bool:
+    return any(item_type(item) == "message" and text_of(item).strip() for item in items)

@@ -1,0 +1,36 @@
+"""Ring the workers and tell the pages. Both carry ids alone, and losing either costs a nap: the rows are the truth."""
+
+import logging
+
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+
+logger = logging.getLogger(__name__)
+
+DOORBELL = "rollouts"
+
+
+def collection_group(collection_id: int) -> str:
+    return f"collection.{collection_id}"
+
+
+def ring_doorbell() -> None:
+    """Wake one worker or all, as the layer has it. A full or absent layer is only a lost ring."""
+    try:
+        async_to_sync(get_channel_layer().send)(DOORBELL, {"type": "rollouts.wake"})
+    except Exception as problem:
+        logger.info("doorbell not rung: %r", problem)
+
+
+def announce_collection(collection_id: int) -> None:
+    async_to_sync(announce_from_loop)(collection_id)
+
+
+async def announce_from_loop(collection_id: int) -> None:
+    """Tell the pages of a collection that its rows changed; they read the database."""
+    try:
+        await get_channel_layer().group_send(
+            collection_group(collection_id), {"type": "collection.changed", "collection": collection_id}
+        )
+    except Exception as problem:
+        logger.info("collection %s not announced: %r", collection_id, problem)

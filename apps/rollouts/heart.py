@@ -1,0 +1,49 @@
+"""The heartbeat: renews the worker's lease from a thread of its own, so that a busy loop or database thread cannot
+cost it."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from django.conf import settings
+from django.db import connection
+
+from apps.rollouts.leasing import reap_leases, renew_lease
+
+logger = logging.getLogger(__name__)
+
+
+class Heart:
+    """Beats three times a lease. `lost` is called, from the heart's thread, when the lease turns out to be gone."""
+
+    def __init__(self, *, worker_id: int, busy: Callable[[], int], lost: Callable[[], None]) -> None:
+        self._worker_id = worker_id
+        self._busy = busy
+        self._lost = lost
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end; it closes its connection itself."""
+        self._stop.set()
+
+    def join(self) -> None:
+        self._thread.join(timeout=10)
+
+    def _beat(self) -> None:
+        try:
+            while not self._stop.wait(settings.WORKER_LEASE_SECONDS / 3):
+                try:
+                    if not renew_lease(worker_id=self._worker_id, busy=self._busy()):
+                        self._lost()
+                        return
+                    reap_leases()
+                except Exception as problem:
+                    # The next beat may get through; if none does, the lease runs out and the rows are taken back.
+                    logger.warning("heartbeat failed: %r", problem)
+                    connection.close()
+        finally:
+            connection.close()

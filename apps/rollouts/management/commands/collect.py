@@ -1,0 +1,84 @@
+"""Plan a collection and wait for it."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+import uvloop
+from django.core.management.base import BaseCommand, CommandError
+from tqdm import tqdm
+
+from apps.agents.models import Agent
+from apps.policies.models import PolicyModel
+from apps.rollouts.collecting import finish_collection
+from apps.rollouts.measuring import measure_collection
+from apps.rollouts.models import Collection
+from apps.rollouts.planning import NothingToCollect, plan_collection
+from apps.tasks.models import Dataset
+
+
+class Command(BaseCommand):
+    help = "Plan a rollout collection, wait for it with a progress bar and print its metrics."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dataset", required=True, metavar="SLUG")
+        parser.add_argument("--agent", default="default", metavar="SLUG")
+        parser.add_argument("--model", required=True, metavar="SLUG")
+        parser.add_argument("--repeats", type=int, default=1)
+        parser.add_argument("--limit", type=int, default=None, help="only the first so many tasks")
+        parser.add_argument("--seed", type=int, default=0)
+        parser.add_argument("--name", default="")
+        parser.add_argument(
+            "--seats", type=int, default=None, help="rollouts in flight, if this command runs them itself"
+        )
+        parser.add_argument("--json", action="store_true", help="print one JSON object and no progress bar")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            collection = plan_collection(
+                dataset=_find(Dataset, options["dataset"]),
+                agent=_find(Agent, options["agent"]),
+                policy_model=_find(PolicyModel, options["model"]),
+                repeats=options["repeats"],
+                limit=options["limit"],
+                seed=options["seed"],
+                name=options["name"],
+            )
+        except NothingToCollect as problem:
+            raise CommandError(str(problem)) from problem
+        collection = collect_with_bar(collection, seats=options["seats"], quiet=options["json"])
+        metrics = measure_collection(collection)
+        report = {
+            "collection": collection.pk,
+            "state": collection.state,
+            "rollouts": collection.total,
+            "completed": collection.completed,
+            "failed": collection.failed,
+            "mean_reward": collection.mean_reward,
+            "pass_at_1": metrics.pass_at_1,
+        }
+        if options["json"]:
+            self.stdout.write(json.dumps(report))
+        else:
+            for name, value in report.items():
+                self.stdout.write(f"{name:>12}  {value}")
+
+
+def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet: bool = False) -> Collection:
+    """Wait for the collection, with a progress bar on standard error unless quiet."""
+    with tqdm(total=collection.total, unit="rollout", disable=quiet) as bar:
+
+        def show(seen: Collection) -> None:
+            bar.update(seen.ended - bar.n)
+            if seen.mean_reward is not None:
+                bar.set_postfix(reward=f"{seen.mean_reward:.2f}", failed=seen.failed)
+
+        return uvloop.run(finish_collection(collection, progress=show, seats=seats))
+
+
+def _find(model: Any, slug: str) -> Any:
+    try:
+        return model.objects.get(slug=slug)
+    except model.DoesNotExist:
+        known = ", ".join(model.objects.values_list("slug", flat=True)[:20]) or "none yet"
+        raise CommandError(f"No {model._meta.verbose_name} {slug!r}; there are: {known}.") from None

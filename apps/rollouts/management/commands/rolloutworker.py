@@ -1,0 +1,36 @@
+"""One more worker process."""
+
+import asyncio
+import signal
+from argparse import ArgumentParser
+from typing import Any
+
+import uvloop
+from channels.layers import get_channel_layer
+from django.core.management.base import BaseCommand
+
+from apps.rollouts.announcing import DOORBELL
+from apps.rollouts.worker import RolloutWorker
+
+
+class Command(BaseCommand):
+    help = "Claim and run queued rollouts until stopped. SIGTERM drains; a second signal ends at once."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--seats", type=int, default=None, help="Rollouts in flight at once (GYMWEB_WORKER_SEATS)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        uvloop.run(work_until_stopped(options["seats"]))
+
+
+async def work_until_stopped(seats: int | None) -> None:
+    worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats)
+    loop = asyncio.get_running_loop()
+
+    def stop(signum: signal.Signals) -> None:
+        loop.remove_signal_handler(signum)  # the next one has its default effect
+        worker.stop()
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop, signum)
+    await worker.handle()

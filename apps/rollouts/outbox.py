@@ -1,0 +1,100 @@
+"""The worker's outbox: events and ends go to the database in batches, and wait for it when it is away."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any
+
+from django.utils import timezone
+
+from apps.gym.events import TraceUnion, encode_event, event_kind
+from apps.rollouts.claiming import Claim
+from apps.rollouts.recording import End, EventRow, record_batch
+
+logger = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 0.05
+MAX_ENDS = 200
+MAX_EVENTS = 2_000
+RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+InDatabase = Callable[..., Awaitable[Any]]
+"""Runs a function on the worker's database thread."""
+
+
+class Outbox:
+    """Keeps what rollouts yield until stored; while the database fails, `troubled` is set and nothing is dropped."""
+
+    def __init__(self, *, in_database: InDatabase, changed: Callable[[set[int]], None]) -> None:
+        self._in_database = in_database
+        self._changed = changed
+        self._events: list[EventRow] = []
+        self._ends: list[tuple[int, End]] = []
+        self._seqs: dict[tuple[int, int], int] = {}
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self.troubled = False
+
+    def keep_event(self, claim: Claim, event: TraceUnion) -> None:
+        key = (claim.rollout_id, claim.attempt)
+        seq = self._seqs.get(key, 0)
+        self._seqs[key] = seq + 1
+        self._events.append((*key, seq, event_kind(event), encode_event(event)))
+
+    def keep_end(self, lease: int, end: End) -> None:
+        self._seqs.pop((end.id, end.attempt), None)
+        self._ends.append((lease, end))
+        if len(self._ends) >= MAX_ENDS:
+            self._wake.set()
+
+    def forget(self, claim: Claim) -> None:
+        """Drop the bookkeeping of a rollout that ends without an end of ours."""
+        self._seqs.pop((claim.rollout_id, claim.attempt), None)
+
+    @property
+    def backlog(self) -> int:
+        return len(self._ends)
+
+    async def run(self) -> None:
+        """Flush until stopped, and then until nothing is left."""
+        while not (self._stopping and not self._events and not self._ends):
+            if not self._stopping:
+                await self._nap(FLUSH_SECONDS)
+            await self._flush()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+
+    async def _flush(self) -> None:
+        """One batch of one lease. Its events go first, in the same transaction, so an ended row has its whole trace."""
+        if not self._events and not self._ends:
+            return
+        lease = self._ends[0][0] if self._ends else 0
+        ends = [end for its_lease, end in self._ends[:MAX_ENDS] if its_lease == lease]
+        # A copy: rollouts go on adding while the database thread reads.
+        events = self._events[:] if ends else self._events[:MAX_EVENTS]
+        for failures in count():
+            try:
+                now = timezone.now()
+                changed = await self._in_database(record_batch, lease=lease, events=events, ends=ends, now=now)
+            except Exception as problem:
+                self.troubled = True
+                logger.warning("the database does not take results (%d waiting): %r", self.backlog, problem)
+                await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+            else:
+                break
+        self.troubled = False
+        del self._events[: len(events)]
+        del self._ends[: len(ends)]
+        if changed:
+            self._changed(changed)
+
+    async def _nap(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()

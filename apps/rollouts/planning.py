@@ -1,0 +1,135 @@
+"""Plan a collection: dataset × agent × policy model × repeats → queued rollouts."""
+
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.environments.models import Environment
+from apps.policies.models import PolicyModel
+from apps.rollouts.announcing import ring_doorbell
+from apps.rollouts.models import Collection, Rollout
+from apps.tasks.models import Dataset, DatasetVersion
+
+CHUNK = 2_000
+"""Rows a transaction: larger ones would hold up the heartbeat on SQLite."""
+
+
+class NothingToCollect(Exception):
+    """The plan has no rollouts: the dataset has no ready version, or no task is left."""
+
+
+def plan_collection(
+    *,
+    dataset: Dataset,
+    agent: Agent,
+    policy_model: PolicyModel,
+    repeats: int = 1,
+    limit: int | None = None,
+    seed: int = 0,
+    sampling: dict[str, Any] | None = None,
+    name: str = "",
+    priority: int = 0,
+    user: User | None = None,
+    idempotency_key: str | None = None,
+) -> Collection:
+    """Make the collection and its queued rollouts, and ring the workers.
+
+    Planning again with the same idempotency key gives the collection that exists. Raises NothingToCollect.
+    """
+    if idempotency_key and (earlier := Collection.objects.filter(idempotency_key=idempotency_key).first()):
+        return earlier
+    version = dataset.latest_version()
+    if version is None:
+        raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
+    task_ids = version.tasks.order_by("index").values_list("pk", "index")[: limit or version.task_count]
+    if repeats < 1 or not task_ids.exists():
+        raise NothingToCollect(f"{version} × {repeats} repeats holds no rollout.")
+    environment = dataset.environment
+    collection = Collection(
+        name=name or f"{dataset.name} × {policy_model.name}",
+        dataset=dataset,
+        version=version,
+        environment=environment,
+        agent=agent,
+        policy_model=policy_model,
+        repeats=repeats,
+        limit=limit,
+        seed=seed,
+        sampling=sampling or {},
+        priority=priority,
+        snapshot=take_snapshot(agent, policy_model, environment, version, sampling or {}),
+        idempotency_key=idempotency_key or None,
+        created_by=user,
+    )
+    try:
+        with transaction.atomic():
+            collection.save()
+    except IntegrityError:
+        return Collection.objects.get(idempotency_key=idempotency_key)
+    rows = (
+        Rollout(
+            collection=collection,
+            task_id=task_id,
+            repeat=repeat,
+            seed=rollout_seed(seed, index, repeat),
+            priority=priority,
+        )
+        for task_id, index in task_ids.iterator(chunk_size=CHUNK)
+        for repeat in range(repeats)
+    )
+    total = sum(len(Rollout.objects.bulk_create(chunk)) for chunk in _chunks(rows))
+    Collection.objects.filter(pk=collection.pk).update(state=Collection.State.RUNNING, total=F("total") + total)
+    transaction.on_commit(ring_doorbell)
+    collection.refresh_from_db()
+    return collection
+
+
+def rollout_seed(seed: int, index: int, repeat: int) -> int:
+    """A 31-bit seed that depends on the collection's seed, the task's position and the repeat alone."""
+    return zlib.crc32(f"{seed}:{index}:{repeat}".encode()) & 0x7FFFFFFF
+
+
+def take_snapshot(
+    agent: Agent,
+    policy_model: PolicyModel,
+    environment: Environment,
+    version: DatasetVersion,
+    sampling: dict[str, Any],
+) -> dict[str, Any]:
+    """Everything that decides how the rollouts go, as it stands now; secrets are not part of it."""
+    return {
+        "dataset": {"slug": version.dataset.slug, "version": version.number, "content_hash": version.content_hash},
+        "agent": {
+            "slug": agent.slug,
+            "system_prompt": agent.system_prompt,
+            "examples": agent.examples,
+            "max_steps": agent.max_steps,
+            "time_limit": agent.time_limit,
+            "parallel_tool_calls": agent.parallel_tool_calls,
+        },
+        "policy_model": {
+            "slug": policy_model.slug,
+            "provider": policy_model.provider,
+            "wire": policy_model.wire,
+            "base_url": policy_model.base_url,
+            "model_name": policy_model.model_name,
+        },
+        "environment": {
+            "slug": environment.slug,
+            "adapter": environment.adapter,
+            "builtin": environment.builtin,
+            "base_url": environment.base_url,
+        },
+        "sampling": {**policy_model.sampling, **agent.sampling, **sampling},
+    }
+
+
+def _chunks(rows: Iterator[Rollout]) -> Iterator[list[Rollout]]:
+    while chunk := list(islice(rows, CHUNK)):
+        yield chunk

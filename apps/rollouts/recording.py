@@ -1,0 +1,124 @@
+"""Record what rollouts leave behind: events as they come, ends fenced by (lease, attempt), both in batches."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import orjson
+from django.db import connection, transaction
+from django.db.models import F
+
+from apps.rollouts.leasing import close_finished
+from apps.rollouts.models import Collection
+
+EventRow = tuple[int, int, int, str, str]
+"""(rollout id, attempt, seq, kind, payload)"""
+
+
+class End(msgspec.Struct, kw_only=True, frozen=True):
+    """How an attempt ended. `reward` only with status `completed`; `error_kind` only with `failed`."""
+
+    id: int
+    collection: int
+    attempt: int
+    status: str
+    reward: float | None = None
+    components: dict[str, float] = {}
+    stop_reason: str = ""
+    error_kind: str = ""
+    error_message: str = ""
+    turns: int = 0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    duration: float = 0.0
+
+
+_SET = """
+    status = v.status, reward = v.reward, components = v.components, stop_reason = v.stop_reason,
+    error_kind = v.error_kind, error_message = v.error_message, turns = v.turns, tool_calls = v.tool_calls,
+    tool_errors = v.tool_errors, input_tokens = v.input_tokens, output_tokens = v.output_tokens,
+    duration = v.duration, finished_at = %s, lease = NULL
+"""
+_SQLITE_END = f"""
+    UPDATE rollouts_rollout SET {_SET} FROM (
+        SELECT value->>'id' AS id, value->>'attempt' AS attempt, value->>'status' AS status,
+            value->>'reward' AS reward, value->>'components' AS components, value->>'stop_reason' AS stop_reason,
+            value->>'error_kind' AS error_kind, value->>'error_message' AS error_message, value->>'turns' AS turns,
+            value->>'tool_calls' AS tool_calls, value->>'tool_errors' AS tool_errors,
+            value->>'input_tokens' AS input_tokens, value->>'output_tokens' AS output_tokens,
+            value->>'duration' AS duration
+        FROM json_each(%s)
+    ) v
+    WHERE rollouts_rollout.id = v.id AND lease = %s AND rollouts_rollout.attempt = v.attempt
+        AND rollouts_rollout.status = 'running'
+    RETURNING rollouts_rollout.id
+"""  # noqa: S608 (no value is formatted in)
+_POSTGRES_END = f"""
+    UPDATE rollouts_rollout SET {_SET} FROM jsonb_to_recordset(%s::jsonb) AS v(
+        id bigint, attempt int, status text, reward double precision, components jsonb, stop_reason text,
+        error_kind text, error_message text, turns int, tool_calls int, tool_errors int, input_tokens int,
+        output_tokens int, duration double precision
+    )
+    WHERE rollouts_rollout.id = v.id AND lease = %s AND rollouts_rollout.attempt = v.attempt
+        AND rollouts_rollout.status = 'running'
+    RETURNING rollouts_rollout.id
+"""  # noqa: S608 (no value is formatted in)
+_INSERT_EVENTS = "INSERT INTO rollouts_traceevent (rollout_id, attempt, seq, kind, payload) VALUES (%s, %s, %s, %s, %s)"
+
+
+def record_batch(*, lease: int, events: Sequence[EventRow], ends: Sequence[End], now: datetime) -> set[int]:
+    """Store events and ends in one transaction; gives the ids of collections that changed.
+
+    An end whose rollout is no longer this lease's attempt is fenced: it changes nothing and counts nowhere. Events need
+    no fence, since every claim has an attempt number of its own.
+    """
+    with transaction.atomic():
+        _insert_events(events)
+        ended = _write_ends(lease, ends, now) if ends else []
+        changed = _count_ends(ended)
+        if changed:
+            close_finished(list(changed))
+    return changed
+
+
+def _insert_events(events: Sequence[EventRow]) -> None:
+    if not events:
+        return
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            copy = "COPY rollouts_traceevent (rollout_id, attempt, seq, kind, payload) FROM STDIN"
+            with cursor.copy(copy) as stream:
+                for row in events:
+                    stream.write_row(row)
+        else:
+            cursor.executemany(_INSERT_EVENTS, events)
+
+
+def _write_ends(lease: int, ends: Sequence[End], now: datetime) -> list[End]:
+    postgres = connection.vendor == "postgresql"
+    values = [msgspec.structs.asdict(end) for end in ends]
+    with connection.cursor() as cursor:
+        ended_at = connection.ops.adapt_datetimefield_value(now)
+        cursor.execute(_POSTGRES_END if postgres else _SQLITE_END, [ended_at, orjson.dumps(values).decode(), lease])
+        written = {row[0] for row in cursor.fetchall()}
+    return [end for end in ends if end.id in written]
+
+
+def _count_ends(ended: Sequence[End]) -> set[int]:
+    """Add the ends to the counters of their collections."""
+    totals: dict[int, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
+    for end in ended:
+        total = totals[end.collection]
+        total[end.status] += 1  # `completed`, `failed` and `cancelled` name counters too
+        total["input_tokens"] += end.input_tokens
+        total["output_tokens"] += end.output_tokens
+        if end.reward is not None:
+            total["rewarded"] += 1
+            total["reward_sum"] += end.reward
+    for collection_id, total in totals.items():
+        Collection.objects.filter(pk=collection_id).update(**{name: F(name) + value for name, value in total.items()})
+    return set(totals)

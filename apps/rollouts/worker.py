@@ -1,0 +1,314 @@
+"""Keep every seat busy: claim rows, run one asyncio task a rollout, hand results to the outbox, drain on request."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from channels.worker import Worker as ChannelsWorker
+from django.conf import settings
+from django.db import connection
+from django.utils.module_loading import import_string
+
+from apps.gym.items import TaskRow
+from apps.policies.connecting import open_outbound
+from apps.rollouts.announcing import DOORBELL, announce_from_loop
+from apps.rollouts.claiming import MAX_CLAIM, Claim, Slots, claim_rollouts
+from apps.rollouts.connecting import Settings
+from apps.rollouts.heart import Heart
+from apps.rollouts.leasing import count_live_workers, give_up_lease, reap_leases, take_lease
+from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.outbox import Outbox
+from apps.rollouts.recording import End
+from apps.rollouts.running import Setting, failed_to_start, run_rollout
+from apps.tasks.models import Task
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+"""Polling is the guarantee; the doorbell only shortens the wait."""
+CLAIM_SECONDS = 0.05
+ANNOUNCE_SECONDS = 0.2
+CHORE_SECONDS = 1.0
+MAX_BACKLOG = 2_000
+"""Finished rollouts that wait for the database before the worker stops claiming."""
+
+Result = TypeVar("Result")
+
+
+class RolloutWorker(ChannelsWorker):
+    """A Channels worker whose channel only rings: no agent loop ever runs inside a dispatch."""
+
+    def __init__(self, application: Any, channels: list[str], channel_layer: Any, seats: int | None = None) -> None:
+        super().__init__(application, channels, channel_layer)
+        self.seats = seats or settings.WORKER_SEATS
+        self.lease = 0
+        self._running: dict[asyncio.Task[None], tuple[Claim, Setting]] = {}
+        self._rung = asyncio.Event()
+        self._stopping = False
+        self._changed: set[int] = set()
+        self._database = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-database")
+        self._chores = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-chores")
+        self._live_workers = 1
+
+    # -- the outside: start, ring, stop ---------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Ask for a drain; `handle` returns when it is done."""
+        self._stopping = True
+        self._rung.set()
+
+    async def handle(self) -> None:
+        """Work until stopped, then drain. Returns with the lease given up and every result stored."""
+        self._outbound = open_outbound()
+        self._settings = Settings(self._outbound)
+        self._outbox = Outbox(in_database=self._in_database, changed=self._changed.update)
+        await self._take_identity()
+        flushing = asyncio.create_task(self._outbox.run())
+        around = [
+            asyncio.create_task(job) for job in (self._listen(), self._announce(), self._watch(), self._do_chores())
+        ]
+        try:
+            await self._supervise()
+            await self._drain()
+        finally:
+            for task in around:
+                task.cancel()
+            await asyncio.gather(*around, return_exceptions=True)
+            self._outbox.stop()
+            await flushing
+            await self._say_changed()
+            await self._leave()
+
+    # -- claiming -------------------------------------------------------------------------------------------------
+
+    async def _supervise(self) -> None:
+        while not self._stopping:
+            claimed = 0
+            try:
+                claimed = await self._fill_seats()
+            except Exception as problem:
+                logger.warning("cannot claim: %r", problem)
+            if claimed < MAX_CLAIM:
+                await self._wait_for_ring(CLAIM_SECONDS if claimed else POLL_SECONDS)
+
+    async def _fill_seats(self) -> int:
+        free = self.seats - len(self._running)
+        if free <= 0 or not self.lease or self._outbox.troubled or self._outbox.backlog > MAX_BACKLOG:
+            return 0
+        claims = await self._in_database(_claim_with_rows, self.lease, free, self._in_use(), self._settings)
+        for claim, row, setting in claims:
+            if isinstance(setting, Exception):
+                self._outbox.keep_end(self.lease, failed_to_start(claim, setting))
+                continue
+            task = asyncio.create_task(self._run(self.lease, claim, row, setting))
+            self._running[task] = (claim, setting)
+            task.add_done_callback(self._seat_freed)
+        if claims:
+            self._changed.update(claim.collection_id for claim, _, _ in claims)
+        return len(claims)
+
+    def _in_use(self) -> "InUse":
+        return InUse(list(self._running.values()), self._live_workers)
+
+    def _seat_freed(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        # Wake when a worthwhile batch is free, or nothing is left to wait for; else the poll does it.
+        if not self._running or self.seats - len(self._running) >= min(MAX_CLAIM, self.seats):
+            self._rung.set()
+
+    async def _run(self, lease: int, claim: Claim, row: TaskRow, setting: Setting) -> None:
+        try:
+            end = await run_rollout(claim=claim, row=row, setting=setting, keep=self._outbox.keep_event)
+        except asyncio.CancelledError:
+            self._outbox.forget(claim)
+            raise
+        self._outbox.keep_end(lease, end)
+
+    async def _wait_for_ring(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        except TimeoutError:
+            pass
+        self._rung.clear()
+
+    # -- beside the claiming: doorbell, pages, cancellations, chores --------------------------------------------------
+
+    async def _listen(self) -> None:
+        """Hear the doorbell. A layer that fails costs latency alone."""
+        while True:
+            try:
+                await self.channel_layer.receive(DOORBELL)
+                self._rung.set()
+            except Exception as problem:
+                logger.warning("doorbell unheard: %r", problem)
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _announce(self) -> None:
+        while True:
+            await asyncio.sleep(ANNOUNCE_SECONDS)
+            await self._say_changed()
+
+    async def _say_changed(self) -> None:
+        changed, self._changed = self._changed.copy(), self._changed
+        self._changed.clear()
+        for collection_id in changed:
+            await announce_from_loop(collection_id)
+
+    async def _watch(self) -> None:
+        """Drop the loops of cancelled collections, and keep the number of workers that share the limits."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            collections = {claim.collection_id for claim, _ in self._running.values()}
+            try:
+                cancelled, self._live_workers = await self._in_database(_look_around, collections)
+            except Exception as problem:
+                logger.warning("cannot look around: %r", problem)
+                continue
+            for task, (claim, _) in list(self._running.items()):
+                if claim.collection_id in cancelled and not task.cancelled():
+                    task.cancel()
+                    end = End(
+                        id=claim.rollout_id,
+                        collection=claim.collection_id,
+                        attempt=claim.attempt,
+                        status=Rollout.Status.CANCELLED.value,
+                    )
+                    self._outbox.keep_end(self.lease, end)
+
+    async def _do_chores(self) -> None:
+        """Long work of the rooms, one piece at a time in a thread of its own."""
+        chores: list[Callable[[], bool]] = [import_string(path) for path in settings.WORKER_CHORES]
+        loop = asyncio.get_running_loop()
+        while True:
+            found = False
+            for chore in chores:
+                try:
+                    found |= await loop.run_in_executor(self._chores, _with_connection, chore)
+                except Exception:
+                    logger.exception("chore %s failed", chore)
+            if not found:
+                await asyncio.sleep(CHORE_SECONDS)
+
+    # -- identity -------------------------------------------------------------------------------------------------
+
+    async def _take_identity(self) -> None:
+        await self._in_database(reap_leases)
+        worker = await self._in_database(take_lease, seats=self.seats)
+        self.lease = worker.pk
+        loop = asyncio.get_running_loop()
+
+        def lost() -> None:
+            loop.call_soon_threadsafe(self._lease_lost, worker.pk)
+
+        self._heart = Heart(worker_id=worker.pk, busy=lambda: len(self._running), lost=lost)
+        self._heart.start()
+
+    def _lease_lost(self, lease: int) -> None:
+        """Others run what this worker ran: drop it all and begin again under a new identity."""
+        if lease == self.lease and not self._stopping:
+            logger.warning("lease %s lost: dropping %d rollouts", lease, len(self._running))
+            self.lease = 0
+            self._identity_change = asyncio.ensure_future(self._begin_again())
+
+    async def _begin_again(self) -> None:
+        await self._drop_all()
+        await self._take_identity()
+        self._rung.set()
+
+    async def _drop_all(self) -> None:
+        tasks = list(self._running)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        """Give the loops their grace, then drop the rest; `_leave` queues those again."""
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=settings.WORKER_GRACE_SECONDS)
+        await self._drop_all()
+
+    async def _leave(self) -> None:
+        self._heart.stop()
+        try:
+            released = await self._in_database(give_up_lease, worker_id=self.lease)
+            if released:
+                logger.info("%d rollouts released", released)
+        except Exception as problem:
+            logger.warning("lease not given up, it will run out: %r", problem)
+        await self._in_database(connection.close)
+        await self._outbound.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._heart.join)
+        self._database.shutdown(wait=False)
+        self._chores.shutdown(wait=False)
+
+    async def _in_database(self, work: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+        """Run on the one database thread, with a live connection."""
+        call = partial(_with_live_connection, work, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._database, call)
+
+
+class InUse:
+    """How many of this worker's rollouts run, by policy model and by environment."""
+
+    def __init__(self, running: list[tuple[Claim, Setting]], live_workers: int) -> None:
+        self.models: dict[int, int] = {}
+        self.environments: dict[int, int] = {}
+        self.live_workers = max(1, live_workers)
+        for _, setting in running:
+            self.models[setting.policy_model_id] = self.models.get(setting.policy_model_id, 0) + 1
+            self.environments[setting.environment_id] = self.environments.get(setting.environment_id, 0) + 1
+
+    def slots(self, seats: int) -> Slots:
+        """What is left of every limit; limits are global, so a worker takes its share of them."""
+        collections = Collection.objects.filter(state=Collection.State.RUNNING)
+        models = collections.values_list("policy_model_id", "policy_model__concurrency").distinct()
+        environments = collections.values_list("environment_id", "environment__concurrency").distinct()
+        return Slots(seats, self._left(models, self.models), self._left(environments, self.environments))
+
+    def _left(self, limits: Any, used: dict[int, int]) -> dict[int, int]:
+        return {pk: max(1, limit // self.live_workers) - used.get(pk, 0) for pk, limit in limits}
+
+
+def _claim_with_rows(
+    lease: int, seats: int, in_use: InUse, settings_in_use: Settings
+) -> list[tuple[Claim, TaskRow, Setting | Exception]]:
+    """Claims with what running them needs. A task's row is parsed once a batch and shared by its repeats."""
+
+    def setting(collection_id: int) -> Setting | Exception:
+        try:
+            return settings_in_use.get(collection_id)
+        except Exception as problem:
+            logger.warning("collection %s cannot run: %r", collection_id, problem)
+            return problem
+
+    claims = claim_rollouts(lease=lease, slots=in_use.slots(seats))
+    rows = {task.pk: task.row for task in Task.objects.filter(pk__in={claim.task_id for claim in claims})}
+    return [(claim, rows[claim.task_id], setting(claim.collection_id)) for claim in claims]
+
+
+def _look_around(collection_ids: set[int]) -> tuple[set[int], int]:
+    cancelled = Collection.objects.filter(pk__in=collection_ids, state=Collection.State.CANCELLED)
+    return set(cancelled.values_list("pk", flat=True)), count_live_workers()
+
+
+def _with_live_connection(work: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+    try:
+        return work(*args, **kwargs)
+    except Exception:
+        # A broken connection is dropped, so that the next call opens a fresh one.
+        if connection.connection is not None and not connection.is_usable():
+            connection.close()
+        raise
+
+
+def _with_connection(chore: Callable[[], bool]) -> bool:
+    try:
+        return chore()
+    finally:
+        connection.close()
