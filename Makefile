@@ -2,31 +2,48 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --retries 10 --timeout 60
 SERVE ?= 1
 PORT ?= 8000
+# What is installed is remembered by the content of the locks, since a checkout changes times but not contents.
+LOCK := $(shell cat requirements.txt | cksum | cut -d ' ' -f 1)
+LOCK_DEV := $(shell cat requirements.txt requirements-dev.txt | cksum | cut -d ' ' -f 1)
+INSTALLED := $(VENV)/.installed-$(LOCK)
+INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
-.PHONY: demo serve test check bench lock schema format clean
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test check bench lock schema format clean
 
-$(VENV)/.installed: requirements.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	touch $@
+help: ## what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
 
-$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	touch $@
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'GymWeb needs Python 3.11 or newer: install it, or name it: make PYTHON=python3.12'; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo 'No virtual environment could be made. On Debian and Ubuntu: apt-get install python3-venv'; exit 1; }
 
-demo: $(VENV)/.installed
+$(INSTALLED): | $(BIN)/python
+	$(PIP) install --quiet -r requirements.txt
+	@rm -f $(VENV)/.installed-* && touch $@
+
+$(INSTALLED_DEV): $(INSTALLED)
+	$(PIP) install --quiet -r requirements-dev.txt
+	@rm -f $(VENV)/.installed-dev-* && touch $@
+
+demo: $(INSTALLED) ## a collection from tasks to files, then the dashboard; SERVE=0 ends after the summary
 	SERVE=$(SERVE) $(BIN)/python manage.py demo $(if $(filter 0,$(SERVE)),--no-serve) --port $(PORT)
 
-serve: $(VENV)/.installed
+serve: $(INSTALLED) ## web and worker in one process
 	$(BIN)/python manage.py migrate --verbosity 0
 	$(BIN)/python manage.py serve --port $(PORT)
 
-test: $(VENV)/.installed-dev
+test: $(INSTALLED_DEV) ## all tests
 	$(BIN)/python -m pytest -n 2
 
-check: $(VENV)/.installed-dev
+# The checks look at code, not at rows: a database in memory keeps them off yours.
+check: export GYMWEB_DATABASE_URL = sqlite://:memory:
+check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, the API's schema
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy apps gymweb scripts examples
@@ -35,21 +52,21 @@ check: $(VENV)/.installed-dev
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/python scripts/check_schema.py
 
-schema: $(VENV)/.installed
+schema: $(INSTALLED) ## write docs/openapi.yaml
 	$(BIN)/python scripts/check_schema.py --write
 
-bench: $(VENV)/.installed
+bench: $(INSTALLED) ## what a rollout costs, one JSON object a line
 	$(BIN)/python scripts/bench.py
 
-format: $(VENV)/.installed-dev
+format: $(INSTALLED_DEV) ## format, and mend what lint can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock:
+lock: ## compile the requirements
 	$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet pip-tools
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements.txt requirements.in
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-dev.txt requirements-dev.in
 	rm -rf $(VENV)-lock
 
-clean:
+clean: ## forget the virtual environment and everything in var/
 	rm -rf $(VENV) var static-root

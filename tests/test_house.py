@@ -1,0 +1,69 @@
+"""The house rules that no linter knows: names of files, locks, and what templates must not contain."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = sorted(path.parent.name for path in (ROOT / "apps").glob("*/__init__.py"))
+TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
+NAMELESS = {"utils", "util", "helpers", "helper", "common", "core", "services", "service", "managers", "misc", "base"}
+MARKED_SAFE: set[str] = set()
+"""Files that may mark text as safe, each with a reason beside the code. None needs to."""
+
+
+def test_no_module_is_named_for_what_fits_nowhere() -> None:
+    paths = [path for room in ("apps", "gymweb", "scripts") for path in (ROOT / room).rglob("*")]
+    assert [str(path) for path in paths if path.stem in NAMELESS] == []
+
+
+def test_every_room_stands_in_the_architecture() -> None:
+    table = (ROOT / "docs" / "architecture.md").read_text().split("## The rooms")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == ROOMS
+
+
+def test_every_room_stands_in_the_import_contract_and_in_the_settings() -> None:
+    layers = (ROOT / "pyproject.toml").read_text().split("layers = [\n")[1].split("]")[0]
+    assert sorted(re.findall(r"\w+", layers)) == ROOMS
+    installed = re.findall(r'^    "apps\.(\w+)",$', (ROOT / "gymweb" / "settings.py").read_text(), re.MULTILINE)
+    assert sorted([*installed, "gym"]) == ROOMS
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_the_locks_hold_exact_versions_and_nothing_of_the_machine_that_made_them(name: str) -> None:
+    lines = [line for line in (ROOT / name).read_text().splitlines() if line.strip()]
+    pins = [line for line in lines if not line.lstrip().startswith("#")]
+    assert len(pins) > 10
+    assert [line for line in pins if not re.fullmatch(r"[\w.-]+(\[[\w,-]+\])?==[\w.!+]+( ; .+)?", line)] == []
+    assert [line for line in lines if re.search(r"://|(^|\s)/\w|file:|--(extra-)?index|--find-links\s", line)] == []
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: str(path.relative_to(ROOT / "templates")))
+def test_a_template_holds_neither_code_nor_style_nor_another_host(path: Path) -> None:
+    text = path.read_text()
+    forbidden = {
+        "an inline script": r"<script\b(?![^>]*\b(src=|type=\"application/json\"))",
+        "an inline style": r"<style\b|\sstyle\s*=",
+        "an inline handler": r"\s(on[a-z]+|hx-on[\w:-]*)\s*=",
+        "an address that is code": r"javascript:|hx-vals=[\"']js:|hx-vars",
+        "something of another host": r"<(script|link|img|iframe|source)\b[^>]*\b(src|href)=[\"'](https?:)?//",
+    }
+    assert [name for name, pattern in forbidden.items() if re.search(pattern, text, re.IGNORECASE)] == []
+
+
+def test_nothing_is_marked_safe() -> None:
+    files = [*TEMPLATES, *(ROOT / "apps" / "dashboard").rglob("*.py")]
+    pattern = r"\|\s*safe(seq)?\b|\bmark_safe\b|\bSafeString\b|autoescape\s+off|__html__"
+    found = {str(path.relative_to(ROOT)) for path in files if re.search(pattern, path.read_text())}
+    assert found == MARKED_SAFE
+
+
+def test_documents_mention_nothing_of_the_machine_they_were_written_on() -> None:
+    files = [ROOT / "README.md", ROOT / "Makefile", ROOT / ".env.example", *(ROOT / "docs").rglob("*.md")]
+    found = [
+        str(path)
+        for path in files
+        if path.exists() and re.search(r"(?<![\w.])/(tmp|work|root|home)/", path.read_text())
+    ]
+    assert found == []
