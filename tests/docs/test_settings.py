@@ -7,7 +7,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def read_names() -> set[str]:
-    return set(re.findall(r'env(?:\.\w+)?\(\s*"(\w+)"', (ROOT / "gymweb" / "settings.py").read_text()))
+    """Every name that settings.py or a command reads from the environment."""
+    files = [path for room in ("apps", "gymweb") for path in (ROOT / room).rglob("*.py")]
+    pattern = r'(?:\benv(?:\.\w+)?\(|environ\.get\(|environ\[|getenv\()\s*"(GYMWEB_\w+)"'
+    return {name for path in files for name in re.findall(pattern, path.read_text())}
 
 
 def described() -> dict[str, list[str]]:
@@ -25,10 +28,11 @@ def test_every_description_has_a_default_and_a_meaning() -> None:
     assert [name for name, cells in described().items() if len(cells) != 2 or not all(cells)] == []
 
 
-def test_settings_are_read_in_one_file_only() -> None:
+def test_only_settings_and_commands_read_the_environment() -> None:
     files = [path for room in ("apps", "gymweb") for path in (ROOT / room).rglob("*.py")]
-    reading = [path.name for path in files if re.search(r"environ(\.Env\(|\.get\(|\[)|getenv\(", path.read_text())]
-    assert [name for name in reading if name != "settings.py"] == []
+    reading = [path for path in files if re.search(r"\benviron\.(get|Env)\(|\benviron\[|\bgetenv\(", path.read_text())]
+    others = [path for path in reading if path.name != "settings.py" and path.parent.name != "commands"]
+    assert others == []
 
 
 def test_the_example_file_names_known_settings_only() -> None:
