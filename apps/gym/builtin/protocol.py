@@ -1,0 +1,40 @@
+"""What a built-in environment is: one object per attempt, with quick synchronous methods."""
+
+from typing import Any, ClassVar, Protocol
+
+from apps.gym.items import Item, TaskRow, Tool
+from apps.gym.rewards import Reward
+
+
+class ToolRefused(Exception):
+    """A tool call that cannot be done; `error` is a short name, the message goes back to the policy model."""
+
+    def __init__(self, error: str, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+class BuiltinEnvironment(Protocol):
+    """One attempt. The methods are called on the event loop, so each must take well under a millisecond."""
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    tools: ClassVar[list[Tool]]
+
+    def __init__(self, row: TaskRow, *, seed: int) -> None: ...
+
+    def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
+        """The tool's output as text. Raises ToolRefused; an unknown name is refused as `unknown_tool`."""
+        ...
+
+    def respond(self, items: list[Item]) -> list[Item] | None:
+        """Observations after a reply without tool calls, or None when the environment is done."""
+        ...
+
+    def verify(self, response: dict[str, Any]) -> Reward: ...
+
+
+def unknown_tool(name: str, tools: list[Tool]) -> ToolRefused:
+    names = ", ".join(tool["name"] for tool in tools)
+    known = f"the tools are: {names}" if names else "this environment has no tools"
+    return ToolRefused("unknown_tool", f"there is no tool named {name[:100]!r}; {known}")

@@ -1,0 +1,123 @@
+"""Numeric correctness: the answer is the expected number, within a tolerance."""
+
+import re
+import unicodedata
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from apps.gym.errors import VerifierError
+from apps.gym.items import TaskRow, assistant_text
+from apps.gym.rewards import Reward
+from apps.gym.verifiers.answers import excerpt, expected_answer, extract_answer, extraction_mode
+
+RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
+
+# Lengths are bounded: a number of a million digits is no answer, and comparing it would stall the loop.
+_DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,60}|\d{1,200})"
+_DECIMAL = rf"(?:{_DIGITS}(?:\.\d{{0,200}})?|\.\d{{1,200}})(?:[eE][+-]?\d{{1,3}})?"
+_NUMBER = rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?P<top>{_DECIMAL})(?:\s*/\s*(?P<bottom>{_DECIMAL}))?\s*(?P<percent>\\?%)?"
+_WHOLE = re.compile(rf"\s*{_NUMBER}\s*[.!]?\s*")
+# Not inside a word or another number: the 2 of "x2" and the tail of an over-long number are no answers.
+_ANYWHERE = re.compile(rf"(?<![\w.,/]){_NUMBER}(?![\w/]|[.,]\d)")
+_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_DASHES = str.maketrans({"−": "-", "–": "-", "\u2011": "-", "⁄": "/", "÷": "/"})
+
+
+class Number(msgspec.Struct, frozen=True):
+    """An exact value as it was written; `percent` tells that a percent sign followed it."""
+
+    value: Fraction
+    percent: bool = False
+
+    @property
+    def readings(self) -> tuple[Fraction, ...]:
+        """50 % may be meant as 0.5 and, where the question asks for a percentage, as 50."""
+        return (self.value / 100, self.value) if self.percent else (self.value,)
+
+    def equals(self, other: "Number", tolerance: Fraction | None = None) -> bool:
+        if self.percent and other.percent:
+            return _close(self.value, other.value, tolerance)
+        return any(_close(mine, theirs, tolerance) for mine in self.readings for theirs in other.readings)
+
+
+def _close(answer: Fraction, expected: Fraction, tolerance: Fraction | None) -> bool:
+    """Whole numbers are equal or not; where a fraction is involved, rounding may differ."""
+    if tolerance is not None:
+        return abs(answer - expected) <= tolerance
+    if answer.denominator == expected.denominator == 1:
+        return answer == expected
+    return abs(answer - expected) <= RELATIVE_TOLERANCE * abs(expected)
+
+
+def parse_number(text: str) -> Number | None:
+    """The number that the whole text is: 1,234 · 1/2 · 3.0 · −5 · 12% · $4 · \\frac{1}{2} · 1e-3; else None."""
+    match = _WHOLE.fullmatch(_plain(text))
+    return None if match is None else _from_match(match)
+
+
+def last_number(text: str) -> Number | None:
+    """The number that the text is, else the last one in it; None without one."""
+    plain = _plain(text)
+    whole = _WHOLE.fullmatch(plain)
+    matches = [whole] if whole else list(_ANYWHERE.finditer(plain))
+    return _from_match(matches[-1]) if matches else None
+
+
+def _plain(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES)
+    text = _LATEX_FRACTION.sub(r" \1/\2 ", text)
+    for markup in ("\\left", "\\right", "\\,", "\\!", "\\$", "*", "$", "\\(", "\\)", "\\[", "\\]"):
+        text = text.replace(markup, "")
+    # Single spaces keep the patterns linear.
+    return " ".join(text.split())
+
+
+def _from_match(match: re.Match[str]) -> Number | None:
+    bottom = _fraction(match["bottom"] or "1")
+    if not bottom:
+        return None
+    value = _fraction(match["top"]) / bottom
+    return Number(-value if match["sign"] == "-" else value, percent=match["percent"] is not None)
+
+
+def _fraction(digits: str) -> Fraction:
+    return Fraction(digits.replace(",", "").removesuffix("."))
+
+
+def verify_numeric(row: TaskRow, response: dict[str, Any]) -> Reward:
+    """1.0 when the answer is the number `expected_answer`, else 0.0.
+
+    The answer is the last box, else the last number of the last line (or what `extraction_mode` names). Whole numbers
+    must be equal; others may differ by one part in a million, or by the row's `tolerance` (absolute) when it has one.
+    Raises VerifierError when the row's expected answer is missing or no number.
+    """
+    wanted = expected_answer(row)
+    expected = parse_number(wanted)
+    if expected is None:
+        raise VerifierError(f"the task row's `expected_answer` is no number: {wanted[:100]!r}")
+    tolerance = _tolerance(row)
+    answer = extract_answer(assistant_text(response.get("output") or []), extraction_mode(row))
+    details = {"extracted_answer": answer, "expected_answer": wanted}
+    if answer is None:
+        return _reward(0.0, f"no answer was given; expected {wanted}", details)
+    number = last_number(answer)
+    if number is None:
+        return _reward(0.0, f"answer {excerpt(answer)} is no number; expected {wanted}", details)
+    equal = number.equals(expected, tolerance)
+    verb = "equals" if equal else "is not"
+    return _reward(float(equal), f"answer {excerpt(answer)} {verb} expected {wanted}", details)
+
+
+def _tolerance(row: TaskRow) -> Fraction | None:
+    given = row.get("tolerance")
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
+        raise VerifierError("the task row's `tolerance` is not a number of 0 or more")
+    return Fraction(given)
+
+
+def _reward(value: float, explanation: str, details: dict[str, Any]) -> Reward:
+    return Reward(value=value, components={"numeric_correctness": value}, explanation=explanation, details=details)

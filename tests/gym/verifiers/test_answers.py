@@ -1,0 +1,104 @@
+import time
+
+import pytest
+
+from apps.gym.errors import VerifierError
+from apps.gym.verifiers.answers import (
+    expected_answer,
+    extract_answer,
+    extraction_mode,
+    final_answer,
+    last_boxed,
+    last_line,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"so \boxed{42}", "42"),
+        (r"\boxed{1} and then \boxed{2}", "2"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{a \boxed{b} c}", r"a \boxed{b} c"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed {7}", "7"),
+        (r"\boxed{1} but \boxed{2", "1"),
+        (r"\boxed{open \boxed{5}", "5"),
+        (r"} \boxed{8} }", "8"),
+        (r"\boxed{}", ""),
+        ("no box", None),
+        ("", None),
+    ],
+)
+def test_the_last_balanced_box_is_found(text, found):
+    assert last_boxed(text) == found
+
+
+def test_the_last_line_is_the_last_that_is_not_blank():
+    assert last_line("first\n  second  \n\n") == "second"
+    assert last_line(" \n ") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Final answer: Saturn", "Saturn"),
+        ("First I thought final answer: 3.\n**Final Answer:** 15", "15"),
+        ("**Final answer**: 15", "15"),
+        ("The final answer is 12", "12"),
+        ("The final answer is: twelve apples\nThank you", "twelve apples"),
+        (r"That is my final answer! \boxed{9}", "9"),
+        ("no such words", None),
+    ],
+)
+def test_the_final_answer_follows_its_words_and_falls_back_to_the_box(text, found):
+    assert final_answer(text) == found
+
+
+def test_without_a_mode_the_box_goes_before_the_last_line():
+    assert extract_answer("\\boxed{4}\nthe end") == "4"
+    assert extract_answer("thinking\nthe end") == "the end"
+
+
+def test_with_a_mode_nothing_else_is_tried():
+    assert extract_answer("the end", "boxed") is None
+    assert extract_answer("\\boxed{4}\nthe end", "last_line") == "the end"
+    assert extract_answer(" a\nb ", "full_response") == "a\nb"
+
+
+def test_markup_around_an_answer_is_taken_off():
+    assert extract_answer(r"\boxed{\text{Paris}}") == "Paris"
+    assert extract_answer("$$42$$") == "42"
+    assert extract_answer(r"\boxed{}") is None
+
+
+@pytest.mark.parametrize("hostile", [r"\boxed{", "{", "\\", "final answer" + " " * 50, "final answer:\n\n\n"])
+def test_long_hostile_text_is_read_in_one_pass(hostile):
+    text = hostile * (200_000 // len(hostile))
+    started = time.process_time()
+    extract_answer(text)
+    extract_answer(text, "final_answer")
+    assert time.process_time() - started < 1.0
+
+
+def test_a_row_without_an_expected_answer_names_the_field():
+    with pytest.raises(VerifierError, match="`expected_answer`"):
+        expected_answer({"responses_create_params": {}})
+
+
+@pytest.mark.parametrize("given", [True, [], {}, "  "])
+def test_an_expected_answer_that_is_no_answer_is_refused(given):
+    with pytest.raises(VerifierError, match="`expected_answer`"):
+        expected_answer({"expected_answer": given})
+
+
+def test_an_expected_number_is_read_as_text():
+    assert expected_answer({"expected_answer": 4}) == "4"
+    assert expected_answer({"expected_answer": 0.5}) == "0.5"
+
+
+def test_an_unknown_extraction_mode_is_refused_by_name():
+    assert extraction_mode({}) is None
+    assert extraction_mode({"extraction_mode": "last_line"}) == "last_line"
+    with pytest.raises(VerifierError, match="`extraction_mode` is 'guess'"):
+        extraction_mode({"extraction_mode": "guess"})
