@@ -1,0 +1,163 @@
+"""A policy model behind an OpenAI-compatible endpoint, over either wire."""
+
+import functools
+from typing import Any, Literal
+
+import orjson
+from yarl import URL
+
+from apps.gym.errors import GymError, PolicyError, TimedOut
+from apps.gym.outbound import Outbound, OutboundFailed, OutboundRefused, OutboundReply, OutboundTimedOut
+from apps.gym.policy.chat import ReplyMalformed, chat_request, read_chat_reply
+from apps.gym.policy.protocol import Ask, Reply
+from apps.gym.policy.responses import ReplyFailed, read_responses_reply, responses_request
+from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
+
+_MESSAGE_CHARACTERS = 500
+_SHORTEST_SECRET = 4  # a shorter "key" (such as `x` for a server that wants none) is in every message by chance
+_REPLY_BYTES = 64 * 1024 * 1024  # a long reply with token ids and logprobs is far from small
+
+# How the endpoints say that the conversation has outgrown the model: OpenAI by code, vLLM and SGLang in words,
+# llama.cpp by type.
+_CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
+_CONTEXT_WORDS = (
+    "maximum context length",
+    "longer than the maximum model length",
+    "longer than the model's context length",
+    "exceeds the context window",
+    "exceeds the available context size",
+)
+_STRICT_HOSTS = ("openai.com", "openai.azure.com")
+
+
+class HttpPolicy:
+    """One endpoint. Retries 408, 429, 5xx, transport errors, timeouts and malformed replies, in bounds."""
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        *,
+        base_url: str,
+        model_name: str,
+        wire: Literal["responses", "chat"],
+        api_key: str = "",
+        call_timeout: float = 120.0,
+        max_tries: int = 4,
+        pauses: Pauses | None = None,
+    ) -> None:
+        base = base_url.rstrip("/")
+        self._outbound = outbound
+        self._model_name = model_name
+        self._is_chat = wire == "chat"
+        self._url = base + ("/chat/completions" if self._is_chat else "/responses")
+        self._read = read_chat_reply if self._is_chat else read_responses_reply
+        self._takes_seed = not _is_strict(base)
+        self._api_key = api_key
+        self._headers = {"Content-Type": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._call_timeout = call_timeout
+        self._max_tries = max_tries
+        self._pauses = pauses or Pauses()
+
+    def __repr__(self) -> str:
+        return f"HttpPolicy({self._model_name!r} at {self._url})"
+
+    async def ask(self, ask: Ask) -> Reply:
+        headers = {**self._headers, "X-Session-ID": ask.session} if ask.session else self._headers
+        reply, retries = await call_with_retries(
+            functools.partial(self._try_once, self._encode(ask), headers),
+            max_tries=self._max_tries,
+            deadline=ask.deadline,
+            pauses=self._pauses,
+        )
+        reply.retries = retries
+        return reply
+
+    def _encode(self, ask: Ask) -> bytes:
+        body = (
+            chat_request(ask, model_name=self._model_name)
+            if self._is_chat
+            else responses_request(ask, model_name=self._model_name, takes_seed=self._takes_seed)
+        )
+        try:
+            return orjson.dumps(body)
+        except (orjson.JSONEncodeError, TypeError) as error:
+            raise PolicyError(f"The conversation cannot be sent as JSON: {error}") from None
+
+    async def _try_once(self, body: bytes, headers: dict[str, str]) -> Reply:
+        try:
+            got = await self._outbound.request(
+                "POST", self._url, body=body, headers=headers, timeout=self._call_timeout, max_bytes=_REPLY_BYTES
+            )
+        except OutboundTimedOut as error:
+            raise TryAgain(TimedOut(f"The policy model did not answer in time: {error}")) from error
+        except OutboundFailed as error:
+            raise TryAgain(self._error(f"The policy model cannot be reached: {error}")) from error
+        except OutboundRefused as error:
+            raise self._error(str(error)) from error
+        if got.status != 200:
+            return self._refused(got)
+        try:
+            return self._read(got.body)
+        except ReplyMalformed as error:
+            raise TryAgain(error) from None
+        except ReplyFailed as error:
+            if _says_context_length(str(error), error.code):
+                return Reply(items=[], finish_reason="context_length")
+            failure = self._error(str(error))
+            raise (TryAgain(failure) if error.retryable else failure) from None
+
+    def _refused(self, got: OutboundReply) -> Reply:
+        """A status that is no success: a reply that ends the attempt, an error, or a reason to try again."""
+        message, code = _explain(got.body)
+        if got.status in (400, 413, 422) and _says_context_length(message, code):
+            return Reply(items=[], finish_reason="context_length")
+        error = self._error(f"The policy model answered {got.status}: {message or 'without a message'}")
+        # A used-up quota is a 429 as well, and no waiting fills it.
+        passing = got.status in (408, 425, 429) or got.status >= 500
+        if passing and code != "insufficient_quota":
+            raise TryAgain(error, after=parse_retry_after(got.headers.get("Retry-After")))
+        raise error
+
+    def _error(self, message: str) -> GymError:
+        """Endpoints quote what they were sent; what they say is stored and shown, so the key must not be in it."""
+        if len(self._api_key) >= _SHORTEST_SECRET:
+            message = message.replace(self._api_key, "[API key]")
+        return PolicyError(message[:_MESSAGE_CHARACTERS])
+
+
+def _is_strict(base_url: str) -> bool:
+    """Endpoints that refuse parameters they do not know."""
+    try:
+        host = URL(base_url).host or ""
+    except ValueError:
+        return False
+    return any(host == strict or host.endswith("." + strict) for strict in _STRICT_HOSTS)
+
+
+def _says_context_length(message: str, code: str) -> bool:
+    return code in _CONTEXT_CODES or any(words in message for words in _CONTEXT_WORDS)
+
+
+def _explain(body: bytes) -> tuple[str, str]:
+    """The message and the code of an error body, whichever of the usual shapes it has."""
+    try:
+        given: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return body[: 4 * _MESSAGE_CHARACTERS].decode(errors="replace").strip(), ""
+    if isinstance(given, dict):
+        error = given.get("error", given)
+        if isinstance(error, dict):
+            message = error.get("message") or error.get("detail") or given.get("detail") or given.get("message")
+            code = error.get("code")
+            code = code if isinstance(code, str) else error.get("type")
+            return _text(message), code if isinstance(code, str) else ""
+        return _text(error), ""
+    return _text(given), ""
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -1,0 +1,345 @@
+"""Items to Chat Completions and back: nothing that chat can say is lost."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.gym.errors import PolicyError
+from apps.gym.policy.chat import (
+    CallsMissing,
+    ReplyMalformed,
+    chat_messages,
+    chat_request,
+    chat_sampling,
+    chat_tool,
+    read_chat_reply,
+)
+from apps.gym.policy.protocol import Ask
+
+
+def said(text):
+    return {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text, "annotations": []}],
+    }
+
+
+def thought(text):
+    return {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": text}]}
+
+
+def called(call_id, name="calculator", arguments='{"expression": "1+1"}'):
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
+
+
+def returned(call_id, output):
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def chat_call(call_id, name="calculator", arguments='{"expression": "1+1"}'):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def test_a_turn_of_reasoning_text_and_calls_is_one_assistant_message():
+    items = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "What is 1+1 and 2+2?"},
+        thought("Two sums."),
+        said("Let me see."),
+        called("a"),
+        called("b", arguments='{"expression": "2+2"}'),
+        returned("a", "2"),
+        returned("b", "4"),
+        thought("Done."),
+        said("2 and 4"),
+    ]
+    assert chat_messages(items) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is 1+1 and 2+2?"},
+        {
+            "role": "assistant",
+            "content": "Let me see.",
+            "reasoning_content": "Two sums.",
+            "tool_calls": [chat_call("a"), chat_call("b", arguments='{"expression": "2+2"}')],
+        },
+        {"role": "tool", "tool_call_id": "a", "content": "2"},
+        {"role": "tool", "tool_call_id": "b", "content": "4"},
+        {"role": "assistant", "content": "2 and 4", "reasoning_content": "Done."},
+    ]
+
+
+def test_calls_without_text_have_no_content():
+    assert chat_messages([called("a")]) == [{"role": "assistant", "content": None, "tool_calls": [chat_call("a")]}]
+
+
+def test_an_empty_arguments_string_is_an_empty_object():
+    assert chat_messages([called("a", arguments="")])[0]["tool_calls"] == [chat_call("a", arguments="{}")]
+
+
+def test_malformed_arguments_are_sent_back_as_they_came():
+    assert chat_messages([called("a", arguments="{oops")])[0]["tool_calls"] == [chat_call("a", arguments="{oops")]
+
+
+def test_content_parts_are_kept_in_chat_form():
+    content = [
+        {"type": "input_text", "text": "What is this?"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "low"},
+        {"type": "input_file", "file_id": "f1", "filename": None},
+        {"type": "something_new", "x": 1},
+    ]
+    assert chat_messages([{"role": "user", "content": content}]) == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "What is this?"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "low"}},
+                {"type": "file", "file": {"file_id": "f1"}},
+                {"type": "something_new", "x": 1},
+            ],
+        }
+    ]
+
+
+def test_a_refusal_stays_a_refusal():
+    item = {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    assert chat_messages([item]) == [{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}]
+
+
+def test_reasoning_with_raw_content_is_read_from_it():
+    item = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    assert chat_messages([item, said("4")]) == [{"role": "assistant", "content": "4", "reasoning_content": "Hm."}]
+
+
+def test_an_item_that_chat_has_no_word_for_is_an_error():
+    with pytest.raises(PolicyError, match="'web_search_call' cannot be sent"):
+        chat_messages([{"type": "web_search_call"}])
+
+
+def test_instructions_become_the_first_system_message():
+    body = chat_request(
+        Ask(items=[{"role": "user", "content": "Hi"}], sampling={"instructions": "Be brief."}), model_name="m"
+    )
+    assert body == {
+        "model": "m",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+    }
+
+
+def test_tools_are_nested_and_nulls_left_out():
+    flat = {"type": "function", "name": "f", "description": None, "parameters": {"type": "object"}, "strict": True}
+    assert chat_tool(flat) == {
+        "type": "function",
+        "function": {"name": "f", "parameters": {"type": "object"}, "strict": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (
+            {"max_output_tokens": 64, "temperature": 0.5, "top_k": 20},
+            {"max_completion_tokens": 64, "temperature": 0.5, "top_k": 20},
+        ),
+        ({"temperature": None, "truncation": "disabled", "previous_response_id": "r"}, {}),
+        ({"tool_choice": "required"}, {"tool_choice": "required"}),
+        (
+            {"tool_choice": {"type": "function", "name": "f"}},
+            {"tool_choice": {"type": "function", "function": {"name": "f"}}},
+        ),
+        (
+            {
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "mode": "required",
+                    "tools": [{"type": "function", "name": "f"}],
+                }
+            },
+            {
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "f"}}]},
+                }
+            },
+        ),
+        ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
+        ({"text": {"format": {"type": "text"}, "verbosity": "low"}}, {"verbosity": "low"}),
+        ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
+        (
+            {"text": {"format": {"type": "json_schema", "name": "n", "schema": {}, "strict": True}}},
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "strict": True}}},
+        ),
+        ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
+        ({"metadata": {"extra_body": '{"seed": 7}', "x": "y"}}, {"seed": 7}),
+    ],
+)
+def test_sampling_is_said_in_chat_words(given, wanted):
+    assert chat_sampling(given, has_tools=True) == wanted
+
+
+def test_a_tool_choice_without_tools_is_not_sent():
+    assert chat_sampling({"tool_choice": "auto", "parallel_tool_calls": True}, has_tools=False) == {}
+
+
+def reply(message, finish_reason="stop", **fields):
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish_reason}
+    return orjson.dumps({"id": "c1", "object": "chat.completion", "model": "m", "choices": [choice], **fields})
+
+
+def test_a_reply_becomes_reasoning_message_and_calls_in_that_order():
+    body = reply(
+        {"content": "Let me see.", "reasoning": "A sum.", "tool_calls": [chat_call("a")]},
+        "tool_calls",
+        usage={
+            "prompt_tokens": 10,
+            "completion_tokens": 5,
+            "prompt_tokens_details": {"cached_tokens": 8},
+            "completion_tokens_details": {"reasoning_tokens": 3},
+        },
+    )
+    got = read_chat_reply(body)
+    assert got.items == [
+        {"type": "reasoning", "id": "rs_c1", "summary": [{"type": "summary_text", "text": "A sum."}]},
+        {
+            "type": "message",
+            "id": "msg_c1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Let me see.", "annotations": []}],
+        },
+        {
+            "type": "function_call",
+            "id": "fc_c1_0",
+            "call_id": "a",
+            "name": "calculator",
+            "arguments": '{"expression": "1+1"}',
+            "status": "completed",
+        },
+    ]
+    assert (got.finish_reason, got.model, got.response_id) == ("tool_calls", "m", "c1")
+    assert got.usage == {"input_tokens": 10, "output_tokens": 5, "reasoning_tokens": 3, "cached_tokens": 8}
+
+
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+def test_reasoning_is_read_from_either_key(key):
+    assert read_chat_reply(reply({"content": "4", key: "Hm."})).items[0] == {
+        "type": "reasoning",
+        "id": "rs_c1",
+        "summary": [{"type": "summary_text", "text": "Hm."}],
+    }
+
+
+@pytest.mark.parametrize("tool_calls", [{}, {"tool_calls": None}, {"tool_calls": []}])
+def test_absent_null_and_empty_tool_calls_are_none(tool_calls):
+    got = read_chat_reply(reply({"content": "4", **tool_calls}))
+    assert [item["type"] for item in got.items] == ["message"]
+    assert got.finish_reason == "stop"
+
+
+def test_a_named_tool_choice_ends_with_stop_and_still_calls():
+    assert read_chat_reply(reply({"tool_calls": [chat_call("a")]}, "stop")).finish_reason == "tool_calls"
+
+
+def test_announced_calls_that_are_missing_have_a_name():
+    with pytest.raises(CallsMissing, match="holds no tool call"):
+        read_chat_reply(reply({"content": None}, "tool_calls"))
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [("length", "max_output_tokens"), ("content_filter", "content_filter"), ("stop", "stop"), (None, "stop")],
+)
+def test_finish_reasons_have_our_names(given, wanted):
+    assert read_chat_reply(reply({"content": "x"}, given)).finish_reason == wanted
+
+
+def test_a_call_that_was_cut_off_by_the_limit_says_so():
+    assert read_chat_reply(reply({"tool_calls": [chat_call("a")]}, "length")).finish_reason == "max_output_tokens"
+
+
+def test_a_refusal_is_a_part_of_the_message():
+    got = read_chat_reply(reply({"content": None, "refusal": "No."}))
+    assert got.items[0]["content"] == [{"type": "refusal", "refusal": "No."}]
+
+
+def test_an_empty_reply_has_no_items():
+    assert read_chat_reply(reply({"content": ""})).items == []
+
+
+def test_arguments_given_as_an_object_become_text_and_a_missing_id_is_made():
+    got = read_chat_reply(reply({"tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]}, "tool_calls"))
+    assert (got.items[0]["arguments"], got.items[0]["call_id"]) == ('{"a":1}', "call_c1_0")
+
+
+def test_token_ids_and_logprobs_are_kept_on_the_last_item():
+    message = {"role": "assistant", "content": "4"}
+    choice = {
+        "message": message,
+        "finish_reason": "stop",
+        "token_ids": [7, 8],
+        "logprobs": {"content": [{"token": "4", "logprob": -0.1}, {"token": "", "logprob": -0.2}]},
+    }
+    got = read_chat_reply(orjson.dumps({"id": "c", "choices": [choice], "prompt_token_ids": [1, 2, 3]}))
+    last = got.items[-1]
+    assert (last["prompt_token_ids"], last["generation_token_ids"], last["generation_log_probs"]) == (
+        [1, 2, 3],
+        [7, 8],
+        [-0.1, -0.2],
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"choices": []}',
+        b'{"choices": [{}]}',
+        b'{"choices": [{"message": 1}]}',
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_no_chat_completion_is_malformed(body):
+    with pytest.raises(ReplyMalformed):
+        read_chat_reply(body)
+
+
+def test_an_aborted_reply_is_malformed():
+    with pytest.raises(ReplyMalformed, match="abort"):
+        read_chat_reply(reply({"content": "half"}, "abort"))
+
+
+words = st.text(min_size=1, max_size=20)
+calls = st.lists(st.tuples(words, words, words), max_size=3)
+turns = st.lists(st.tuples(words, st.none() | words, st.none() | words, calls, st.lists(words, max_size=3)), max_size=4)
+
+
+def replayed(text, reasoning, content, tool_calls):
+    """One chat reply with the given pieces, read into items."""
+    message = {"content": content}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    if tool_calls:
+        message["tool_calls"] = [chat_call(call_id, name, arguments) for call_id, name, arguments in tool_calls]
+    return read_chat_reply(reply(message, "tool_calls" if tool_calls else "stop")).items, message
+
+
+@given(turns)
+def test_chat_to_items_to_chat_gives_the_same_messages(turns):
+    items, messages = [], []
+    for question, reasoning, content, tool_calls, _ in turns:
+        items.append({"role": "user", "content": question})
+        messages.append({"role": "user", "content": question})
+        own, message = replayed(question, reasoning, content, tool_calls)
+        items += own
+        if content or reasoning or tool_calls:
+            wanted = {"role": "assistant", "content": content if content or tool_calls else "", **message}
+            wanted["content"] = content or (None if tool_calls else "")
+            messages.append(wanted)
+        for call_id, _name, _arguments in tool_calls:
+            items.append(returned(call_id, f"result of {call_id}"))
+            messages.append({"role": "tool", "tool_call_id": call_id, "content": f"result of {call_id}"})
+    assert chat_messages(items) == messages

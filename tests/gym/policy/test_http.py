@@ -1,0 +1,230 @@
+"""HttpPolicy against a real server on 127.0.0.1 that misbehaves on request."""
+
+import asyncio
+import logging
+
+import orjson
+import pytest
+from aiohttp import web
+
+from apps.gym.errors import PolicyError, TimedOut
+from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.policy.http import HttpPolicy
+from apps.gym.policy.protocol import Ask
+from apps.gym.retrying import Pauses
+
+KEY = "sk-test-0123456789abcdef"
+ASK = Ask(items=[{"role": "user", "content": "Hi"}], sampling={"seed": 3})
+CHAT_OK = {"id": "c", "model": "m", "choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}
+RESPONSES_OK = {"id": "r", "model": "m", "output": [{"type": "message", "role": "assistant", "content": "4"}]}
+
+
+def error(status, message="Oops.", code=None, **headers):
+    return status, {"error": {"message": message, "type": "error", "code": code}}, headers
+
+
+class Endpoint:
+    """Answers each request with the next of its answers: (status, JSON body, headers), bytes, or seconds to sleep."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.requests = []
+        self.slept = []
+
+    async def handle(self, request):
+        self.requests.append((request.path, dict(request.headers), orjson.loads(await request.read())))
+        answer = self.answers.pop(0)
+        if isinstance(answer, float):
+            await asyncio.sleep(answer)
+            answer = 200, CHAT_OK, {}
+        if answer is None:
+            request.transport.close()
+            return web.Response()
+        if isinstance(answer, bytes):
+            return web.Response(body=answer)
+        status, body, headers = answer
+        return web.Response(status=status, body=orjson.dumps(body), headers=headers)
+
+    async def sleep(self, seconds):
+        self.slept.append(seconds)
+
+    def ask(self, ask=ASK, **given):
+        async def main():
+            runner = web.ServerRunner(web.Server(self.handle))
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
+            policy = HttpPolicy(
+                outbound,
+                base_url=f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/v1/",
+                pauses=Pauses(first=1.0, draw=lambda: 1.0, sleep=self.sleep),
+                **{"model_name": "m", "wire": "chat", "api_key": KEY, "max_tries": 3, **given},
+            )
+            try:
+                return await policy.ask(ask)
+            finally:
+                await outbound.close()
+                await runner.cleanup()
+
+        return asyncio.run(main())
+
+
+def ok(body=CHAT_OK):
+    return 200, body, {}
+
+
+def test_a_chat_call_says_everything_and_reads_the_reply():
+    endpoint = Endpoint(ok())
+    reply = endpoint.ask(Ask(items=ASK.items, sampling={"temperature": 0.5}, session="rollout-7"))
+    path, headers, body = endpoint.requests[0]
+    assert path == "/v1/chat/completions"
+    assert body == {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5}
+    assert (headers["Authorization"], headers["X-Session-ID"]) == (f"Bearer {KEY}", "rollout-7")
+    assert (reply.items[0]["content"][0]["text"], reply.finish_reason, reply.retries) == ("4", "stop", 0)
+
+
+def test_a_responses_call_says_everything_and_reads_the_reply():
+    endpoint = Endpoint(ok(RESPONSES_OK))
+    reply = endpoint.ask(wire="responses", api_key="")
+    path, headers, body = endpoint.requests[0]
+    assert (path, body) == ("/v1/responses", {"model": "m", "input": ASK.items, "seed": 3})
+    assert "Authorization" not in headers
+    assert reply.items == RESPONSES_OK["output"]
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
+def test_a_passing_failure_is_tried_again(status):
+    endpoint = Endpoint(error(status), error(status), ok())
+    assert endpoint.ask().retries == 2
+    assert endpoint.slept == [1.0, 2.0]
+
+
+def test_retry_after_is_honoured():
+    endpoint = Endpoint(error(429, **{"Retry-After": "7"}), ok())
+    endpoint.ask()
+    assert endpoint.slept == [8.0]
+
+
+def test_a_dropped_connection_is_tried_again():
+    assert Endpoint(None, ok()).ask().retries == 1
+
+
+def test_a_reply_that_is_no_json_is_tried_again_and_then_an_error():
+    assert Endpoint(b"<html>", ok()).ask().retries == 1
+    with pytest.raises(PolicyError, match="is no chat completion"):
+        Endpoint(b"<html>", b"{", b"{}").ask()
+
+
+def test_announced_calls_that_are_missing_are_asked_for_again():
+    empty = {"id": "c", "choices": [{"message": {"content": None}, "finish_reason": "tool_calls"}]}
+    assert Endpoint(ok(empty), ok()).ask().retries == 1
+    with pytest.raises(PolicyError, match="holds no tool call"):
+        Endpoint(ok(empty), ok(empty), ok(empty)).ask()
+
+
+def test_tries_end():
+    endpoint = Endpoint(*[error(503, "Overloaded.")] * 3)
+    with pytest.raises(PolicyError, match="answered 503: Overloaded") as caught:
+        endpoint.ask()
+    assert (len(endpoint.requests), caught.value.kind) == (3, "policy_error")
+
+
+def test_a_call_that_stays_silent_times_out():
+    with pytest.raises(TimedOut, match=r"no reply within 0\.05 s") as caught:
+        Endpoint(0.2, 0.2).ask(call_timeout=0.05, max_tries=2)
+    assert caught.value.kind == "timed_out"
+
+
+def test_no_retry_starts_after_the_deadline():
+    endpoint = Endpoint(error(503), ok())
+    with pytest.raises(PolicyError):
+        endpoint.ask(Ask(items=ASK.items, deadline=0.0))
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_a_refusal_is_an_error_at_once_with_the_servers_words(status):
+    endpoint = Endpoint(error(status, "No such model."))
+    with pytest.raises(PolicyError, match=f"answered {status}: No such model"):
+        endpoint.ask()
+    assert endpoint.slept == []
+
+
+def test_a_used_up_quota_is_not_waited_for():
+    endpoint = Endpoint(error(429, "You exceeded your current quota.", "insufficient_quota"))
+    with pytest.raises(PolicyError, match="quota"):
+        endpoint.ask()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        error(400, "This model's maximum context length is 1024 tokens.", 400),
+        error(400, "The decoder prompt (length 2000) is longer than the maximum model length of 1024."),
+        error(400, "Too long.", "context_length_exceeded"),
+        (400, {"error": {"code": 400, "message": "too long", "type": "exceed_context_size_error"}}, {}),
+    ],
+)
+def test_a_conversation_that_outgrew_the_model_is_a_reply_that_says_so(answer):
+    reply = Endpoint(answer).ask()
+    assert (reply.items, reply.finish_reason) == ([], "context_length")
+
+
+def test_a_failed_response_that_may_pass_is_tried_again():
+    failed = {"id": "r", "output": [], "status": "failed", "error": {"code": "server_error", "message": "Oops."}}
+    refused = {**failed, "error": {"code": "invalid_prompt", "message": "Bad prompt."}}
+    too_long = {**failed, "error": {"code": "context_length_exceeded", "message": "Too long."}}
+    assert Endpoint(ok(failed), ok(RESPONSES_OK)).ask(wire="responses").retries == 1
+    with pytest.raises(PolicyError, match="Bad prompt"):
+        Endpoint(ok(refused)).ask(wire="responses")
+    assert Endpoint(ok(too_long)).ask(wire="responses").finish_reason == "context_length"
+
+
+@pytest.mark.parametrize("body", [{"detail": "No."}, {"message": "No."}, {"error": "No."}, "No.", {"detail": ["No."]}])
+def test_errors_of_other_shapes_keep_their_message(body):
+    with pytest.raises(PolicyError, match=r"No\."):
+        Endpoint((400, body, {})).ask()
+
+
+def test_the_key_is_in_no_message_log_or_repr(caplog):
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(PolicyError) as caught:
+        Endpoint(error(401, f"Incorrect API key provided: {KEY}.")).ask()
+    policy = HttpPolicy(
+        Outbound(OutboundPolicy()), base_url="http://a.example/v1", model_name="m", wire="chat", api_key=KEY
+    )
+    seen = [str(caught.value), repr(caught.value), caplog.text, repr(policy), str(policy)]
+    assert [text for text in seen if KEY in text] == []
+    assert str(caught.value) == "The policy model answered 401: Incorrect API key provided: [API key]."
+
+
+def test_a_long_message_is_cut_to_500_characters():
+    with pytest.raises(PolicyError) as caught:
+        Endpoint(error(400, "x" * 5000)).ask()
+    assert len(str(caught.value)) == 500
+
+
+def test_an_endpoint_that_may_not_be_called_is_a_policy_error():
+    async def main():
+        outbound = Outbound(OutboundPolicy())
+        try:
+            await HttpPolicy(outbound, base_url="http://127.0.0.1:1/v1", model_name="m", wire="chat").ask(ASK)
+        finally:
+            await outbound.close()
+
+    with pytest.raises(PolicyError, match="GYMWEB_OUTBOUND_ALLOW"):
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("base_url", "sent"),
+    [
+        ("https://api.openai.com/v1", False),
+        ("https://x.openai.azure.com/openai/v1", False),
+        ("http://vllm.example/v1", True),
+    ],
+)
+def test_a_seed_is_not_sent_to_responses_endpoints_that_refuse_it(base_url, sent):
+    policy = HttpPolicy(Outbound(OutboundPolicy()), base_url=base_url, model_name="m", wire="responses")
+    assert ("seed" in orjson.loads(policy._encode(ASK))) is sent

@@ -1,0 +1,95 @@
+"""The Responses wire: items pass through whole, and every way to fail has a name."""
+
+import orjson
+import pytest
+
+from apps.gym.policy.chat import ReplyMalformed
+from apps.gym.policy.protocol import Ask
+from apps.gym.policy.responses import ReplyFailed, read_responses_reply, responses_request
+
+CALL = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}", "async": None, "new": [1]}
+TEXT = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "4", "annotations": []}]}
+
+
+def envelope(output, **fields):
+    return orjson.dumps({"id": "r1", "model": "m", "status": "completed", "error": None, "output": output, **fields})
+
+
+def test_a_request_carries_items_tools_and_what_sampling_says():
+    tool = {"type": "function", "name": "f", "parameters": {}}
+    items = [{"role": "user", "content": "Hi", "unknown": 1}]
+    sampling = {"temperature": 0.5, "top_p": None, "tool_choice": "auto", "max_output_tokens": 9, "seed": 3}
+    assert responses_request(Ask(items=items, tools=[tool], sampling=sampling), model_name="m") == {
+        "model": "m",
+        "input": items,
+        "tools": [tool],
+        "temperature": 0.5,
+        "tool_choice": "auto",
+        "max_output_tokens": 9,
+        "seed": 3,
+    }
+
+
+def test_what_the_endpoint_would_refuse_is_left_out():
+    sampling = {"seed": 3, "tool_choice": "auto", "parallel_tool_calls": True}
+    ask = Ask(items=[], sampling=sampling)
+    assert responses_request(ask, model_name="m", takes_seed=False) == {"model": "m", "input": []}
+
+
+def test_items_keep_every_field():
+    got = read_responses_reply(envelope([CALL]))
+    assert got.items == [CALL]
+    assert (got.finish_reason, got.model, got.response_id) == ("tool_calls", "m", "r1")
+
+
+def test_an_item_without_a_type_gets_one():
+    plain = {"role": "assistant", "content": "4"}
+    assert read_responses_reply(envelope([plain])).items == [{"type": "message", **plain}]
+
+
+@pytest.mark.parametrize(
+    ("details", "wanted"),
+    [
+        (None, "stop"),
+        ({"reason": "max_output_tokens"}, "max_output_tokens"),
+        ({"reason": "content_filter"}, "content_filter"),
+    ],
+)
+def test_incomplete_details_are_the_finish_reason(details, wanted):
+    assert read_responses_reply(envelope([TEXT], incomplete_details=details)).finish_reason == wanted
+
+
+def test_usage_is_read_with_and_without_details():
+    usage = {"input_tokens": 5, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 4}}
+    assert read_responses_reply(envelope([], usage=usage)).usage == {
+        "input_tokens": 5,
+        "output_tokens": 2,
+        "reasoning_tokens": 0,
+        "cached_tokens": 4,
+    }
+    assert read_responses_reply(envelope([])).usage == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "retryable"),
+    [
+        (envelope([], status="failed", error={"code": "server_error", "message": "Oops."}), "server_error", True),
+        (envelope([], error={"code": "invalid_prompt", "message": "Oops."}), "invalid_prompt", False),
+        (b'{"error": {"message": "Oops.", "code": 500}}', "500", False),
+    ],
+)
+def test_an_error_object_is_a_failure_with_its_message(body, code, retryable):
+    with pytest.raises(ReplyFailed, match=r"Oops\.") as caught:
+        read_responses_reply(body)
+    assert (caught.value.code, caught.value.retryable) == (code, retryable)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"output": 3}', b'{"output": ["x"]}', b"\xff"])
+def test_what_is_no_responses_object_is_malformed(body):
+    with pytest.raises(ReplyMalformed):
+        read_responses_reply(body)
+
+
+def test_a_response_that_is_still_running_is_malformed():
+    with pytest.raises(ReplyMalformed, match="in_progress"):
+        read_responses_reply(envelope([], status="in_progress"))
