@@ -200,8 +200,18 @@ WORKER_CHORES = [
 
 REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "apps.api.authentication.ApiKeyAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    # Closed by default: LoginRequiredMiddleware and PermissionMiddleware leave these views to this class.
+    "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.TablePermission"],
+    "DEFAULT_PAGINATION_CLASS": "apps.api.pagination.KeysetPagination",
+    "DEFAULT_FILTER_BACKENDS": ["apps.api.filters.DeclaredFilterBackend"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "PAGE_SIZE": 50,
+    "EXCEPTION_HANDLER": "apps.api.problems.answer_problem",
+    "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "GymWeb API",
@@ -209,9 +219,12 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SERVE_PERMISSIONS": ["apps.api.permissions.TablePermission"],
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "apps.api.schema.add_problems",
+    ],
 }
 
 LOGGING = {

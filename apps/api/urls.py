@@ -1,4 +1,43 @@
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, include, path, re_path
+from rest_framework.routers import SimpleRouter
+
+from apps.api.agents import AgentViewSet
+from apps.api.collections import CollectionViewSet
+from apps.api.comments import CommentViewSet
+from apps.api.datasets import DatasetViewSet
+from apps.api.docs import docs
+from apps.api.environments import EnvironmentViewSet
+from apps.api.exports import ExportViewSet
+from apps.api.me import MeViewSet
+from apps.api.missing import NothingHereView
+from apps.api.pairs import PairSetViewSet, PairViewSet
+from apps.api.policy_models import PolicyModelViewSet
+from apps.api.rollouts import RolloutViewSet
+from apps.api.schema import SchemaView
+from apps.api.tasks import TaskViewSet
+from apps.api.uploads import UploadViewSet
+from apps.api.workers import WorkerViewSet
+
+router = SimpleRouter()
+router.register("datasets", DatasetViewSet)
+router.register("uploads", UploadViewSet)
+router.register("tasks", TaskViewSet)
+router.register("environments", EnvironmentViewSet)
+router.register("policy-models", PolicyModelViewSet)
+router.register("agents", AgentViewSet)
+router.register("collections", CollectionViewSet)
+router.register("rollouts", RolloutViewSet)
+router.register("pair-sets", PairSetViewSet)
+router.register("pairs", PairViewSet)
+router.register("exports", ExportViewSet)
+router.register("comments", CommentViewSet)
+router.register("workers", WorkerViewSet)
 
 app_name = "api"
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("v1/me/", MeViewSet.as_view({"get": "show"}), name="me"),
+    path("v1/", include(router.urls)),
+    path("schema/", SchemaView.as_view(), name="schema"),
+    path("docs/", docs, name="docs"),
+    re_path("", NothingHereView.as_view(), name="nothing"),
+]

@@ -1,0 +1,57 @@
+"""Filters are declared one by one; a query parameter that nobody declared is refused, with what was probably meant."""
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from typing import Any
+
+import django_filters
+from django.db.models import QuerySet
+from django_filters.rest_framework import DjangoFilterBackend
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+
+from apps.api.pagination import MAX_KEY
+from apps.api.problems import QueryProblem, flatten_errors
+
+
+class IdFilter(django_filters.NumberFilter):
+    """Equality with the primary key of a related row."""
+
+    def __init__(self, field_name: str, **options: Any) -> None:
+        super().__init__(field_name=field_name, min_value=0, max_value=MAX_KEY, decimal_places=0, **options)
+
+
+class SlugFilter(django_filters.CharFilter):
+    """Equality with the slug of a related row."""
+
+    def __init__(self, noun: str) -> None:
+        super().__init__(field_name=f"{noun}__slug")
+
+
+class DeclaredFilterBackend(DjangoFilterBackend):
+    """django-filter with our error shape; it looks at declared filters only."""
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        try:
+            found: QuerySet[Any] = super().filter_queryset(request, queryset, view)
+        except ValidationError as error:
+            errors = [
+                {**entry, "pointer": f"?{entry['pointer'].lstrip('/')}"}
+                for entry in flatten_errors(error.get_full_details())
+            ]
+            raise QueryProblem(errors) from error
+        return found
+
+
+def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
+    """A typing error in a filter must not quietly answer with everything."""
+    errors = []
+    for name in request.query_params:
+        if name in known:
+            continue
+        close = get_close_matches(name, known, n=1)
+        hint = f" Did you mean “{close[0]}”?" if close else f" Known: {', '.join(sorted(known)) or 'none'}."
+        message = f"“{name}” is not a query parameter of this address.{hint}"
+        errors.append({"pointer": f"?{name}", "code": "unknown", "message": message})
+    if errors:
+        raise QueryProblem(errors)

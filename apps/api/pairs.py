@@ -1,0 +1,62 @@
+"""Preference pairs, and the sets that a rule made of a collection."""
+
+import django_filters
+from rest_framework import serializers
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+
+from apps.accounts.permissions import Permission
+from apps.api.filters import IdFilter
+from apps.api.viewsets import TableViewSet
+from apps.exports.models import PairSet, PreferencePair
+
+
+class PairSetSerializer(serializers.ModelSerializer[PairSet]):
+    counts = serializers.DictField(child=serializers.IntegerField(), read_only=True)
+
+    class Meta:
+        model = PairSet
+        fields = ["id", "collection", "margin", "min_chosen_reward", "pair_count", "counts", "created_at"]
+
+
+class PairSerializer(serializers.ModelSerializer[PreferencePair]):
+    chosen_reward = serializers.FloatField(source="chosen.reward", read_only=True)
+    rejected_reward = serializers.FloatField(source="rejected.reward", read_only=True)
+
+    class Meta:
+        model = PreferencePair
+        fields = ["id", "pair_set", "task", "chosen", "rejected", "chosen_reward", "rejected_reward", "margin"]
+
+
+class PairSetFilter(django_filters.FilterSet):
+    collection = IdFilter("collection")
+
+    class Meta:
+        model = PairSet
+        fields: list[str] = []
+
+
+class PairFilter(django_filters.FilterSet):
+    pair_set = IdFilter("pair_set")
+    task = IdFilter("task")
+    margin_min = django_filters.NumberFilter(field_name="margin", lookup_expr="gte")
+
+    class Meta:
+        model = PreferencePair
+        fields: list[str] = []
+
+
+class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+    queryset = PairSet.objects.all()
+    serializer_class = PairSetSerializer
+    filterset_class = PairSetFilter
+    lookup_value_regex = "[0-9]+"
+    permissions = {"list": Permission.READ, "retrieve": Permission.READ}
+
+
+class PairViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+    queryset = PreferencePair.objects.select_related("chosen", "rejected")
+    serializer_class = PairSerializer
+    filterset_class = PairFilter
+    ordering = "id"
+    lookup_value_regex = "[0-9]+"
+    permissions = {"list": Permission.READ, "retrieve": Permission.READ}

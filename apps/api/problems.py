@@ -1,0 +1,129 @@
+"""Every error of the API is one shape: RFC 9457 `application/problem+json`."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from django.core.exceptions import (
+    NON_FIELD_ERRORS,
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+)
+from django.core.exceptions import ValidationError as ModelValidationError
+from django.db.models import ProtectedError
+from django.http import Http404, HttpRequest, JsonResponse
+from rest_framework import exceptions
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+PROBLEM_TYPE = "application/problem+json"
+WHOLE_BODY = {"non_field_errors", NON_FIELD_ERRORS}
+
+
+class Problem(exceptions.APIException):
+    """An error with its own status, kind and members; `kind` ends the problem's `type` and never changes."""
+
+    def __init__(self, status: int, kind: str, detail: str, **members: Any) -> None:
+        super().__init__(detail, code=kind)
+        self.status_code = status
+        self.kind = kind
+        self.members = members
+
+
+class QueryProblem(Problem):
+    """A query parameter that is unknown or has a value that makes no sense."""
+
+    def __init__(self, errors: Sequence[Mapping[str, str]]) -> None:
+        message = "; ".join(error["message"] for error in errors)
+        super().__init__(HTTPStatus.BAD_REQUEST, "bad-query", message, errors=list(errors))
+
+
+def problem_body(status: int, kind: str, detail: str, instance: str, **members: Any) -> dict[str, Any]:
+    return {
+        "type": f"urn:gymweb:problem:{kind}",
+        "title": HTTPStatus(status).phrase,
+        "status": int(status),
+        "detail": detail,
+        "instance": instance,
+        **members,
+    }
+
+
+def problem_response(request: HttpRequest, status: int, kind: str, detail: str) -> JsonResponse:
+    """For what goes wrong outside the views of the API."""
+    return JsonResponse(problem_body(status, kind, detail, request.path), status=status, content_type=PROBLEM_TYPE)
+
+
+def answer_problem(error: Exception, context: Mapping[str, Any]) -> Response | None:
+    """Django REST Framework's exception handler. None means a bug, which nothing here catches."""
+    problem = _as_problem(error)
+    if problem is None:
+        return None
+    # The domain's exceptions pass through open transactions of the request, if any.
+    set_rollback()
+    headers = {}
+    if getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = error.auth_header  # type: ignore[attr-defined]
+    if getattr(error, "wait", None):
+        headers["Retry-After"] = str(int(error.wait) + 1)  # type: ignore[attr-defined]
+    request = context.get("request")
+    body = problem_body(
+        problem.status_code, problem.kind, str(problem.detail), request.path if request else "", **problem.members
+    )
+    return Response(body, status=problem.status_code, headers=headers, content_type=PROBLEM_TYPE)
+
+
+def _as_problem(error: Exception) -> Problem | None:
+    for kind_of_error, describe in DESCRIBED.items():
+        if isinstance(error, kind_of_error):
+            return describe(error)
+    return None
+
+
+def _describe_drf(error: exceptions.APIException) -> Problem:
+    code = error.get_codes()
+    kind = code.replace("_", "-") if isinstance(code, str) else "error"
+    return Problem(error.status_code, kind, str(error.detail))
+
+
+def _invalid(errors: list[dict[str, str]]) -> Problem:
+    detail = "1 value is not valid." if len(errors) == 1 else f"{len(errors)} values are not valid."
+    return Problem(HTTPStatus.BAD_REQUEST, "invalid", detail, errors=errors)
+
+
+def flatten_errors(details: Any, pointer: str = "") -> Iterator[dict[str, str]]:
+    """Nested serializer errors → one entry each, with a JSON Pointer (RFC 6901) into the body."""
+    if isinstance(details, Mapping) and set(details) == {"message", "code"} and isinstance(details["code"], str):
+        yield {"pointer": pointer, "code": details["code"], "message": str(details["message"])}
+    elif isinstance(details, Mapping):
+        for key, value in details.items():
+            escaped = str(key).replace("~", "~0").replace("/", "~1")
+            yield from flatten_errors(value, pointer if key in WHOLE_BODY else f"{pointer}/{escaped}")
+    elif isinstance(details, list):
+        for index, value in enumerate(details):
+            is_leaf = isinstance(value, Mapping) and set(value) == {"message", "code"}
+            yield from flatten_errors(value, pointer if is_leaf else f"{pointer}/{index}")
+
+
+def _flatten_model_errors(error: ModelValidationError) -> Iterator[dict[str, str]]:
+    by_field = error.error_dict if hasattr(error, "error_dict") else {NON_FIELD_ERRORS: error.error_list}
+    for field, errors in by_field.items():
+        for one in errors:
+            for message in one.messages:
+                pointer = "" if field in WHOLE_BODY else f"/{field}"
+                yield {"pointer": pointer, "code": one.code or "invalid", "message": message}
+
+
+# In order: the first that fits is used. What is not here is a bug, and ends as a 500.
+DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
+    Problem: lambda error: error,
+    exceptions.ValidationError: lambda error: _invalid(list(flatten_errors(error.get_full_details()))),
+    ModelValidationError: lambda error: _invalid(list(_flatten_model_errors(error))),
+    exceptions.APIException: _describe_drf,
+    Http404: lambda error: Problem(HTTPStatus.NOT_FOUND, "not-found", "There is nothing at this address."),
+    PermissionDenied: lambda error: Problem(HTTPStatus.FORBIDDEN, "permission-denied", "You may not do this."),
+    RequestDataTooBig: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
+    SuspiciousOperation: lambda error: Problem(HTTPStatus.BAD_REQUEST, "bad-request", "This cannot be read."),
+    ProtectedError: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", "Something else still refers to this."),
+}
