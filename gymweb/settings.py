@@ -211,6 +211,7 @@ REST_FRAMEWORK = {
     "DEFAULT_FILTER_BACKENDS": ["apps.api.filters.DeclaredFilterBackend"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "apps.api.problems.answer_problem",
+    "DEFAULT_METADATA_CLASS": None,
     "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {

@@ -1,0 +1,107 @@
+"""URL × role × method, from the URL configuration itself: a route without a rule, or one that keeps it badly, fails."""
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.models import Role
+from apps.accounts.permissions import ROLE_PERMISSIONS, Permission
+from tests.access.routes import METHODS, Route, every_route
+from tests.factories import make_user
+
+ROUTES = every_route()
+ANONYMOUS = "anonymous"
+REFUSED, ADMITTED, NO_METHOD = "refused", "admitted", "no such method"
+
+
+def expected(route: Route, role: str, method: str) -> str:
+    permission = route.rules.get(method)
+    is_stranger = role == ANONYMOUS
+    held = {Permission.PUBLIC} if is_stranger else ROLE_PERMISSIONS[role]
+    if permission is None:
+        # Who is not signed in does not even learn which methods there are, except of a public page.
+        return REFUSED if is_stranger and Permission.PUBLIC not in route.rules.values() else NO_METHOD
+    return ADMITTED if permission in held else REFUSED
+
+
+def seen(client: Client, path: str, method: str) -> str:
+    response = client.generic(method, path)
+    to_sign_in = response.status_code == 302 and response["Location"].startswith(f"{reverse(settings.LOGIN_URL)}?next=")
+    assert response.status_code < 500, f"{method} {path} broke: {response.status_code}"
+    if response.status_code in {401, 403} or to_sign_in:
+        return REFUSED
+    return NO_METHOD if response.status_code == 405 else ADMITTED
+
+
+def test_the_walk_sees_the_whole_house():
+    paths = {route.path for route in ROUTES}
+    assert {"/healthz", "/", "/sign-in/", "/api/v1/datasets/", "/api/v1/me/", "/api/schema/", "/api/docs/"} <= paths
+    assert len(paths) == len(ROUTES)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
+def test_every_route_has_a_rule_for_every_method_it_answers(route):
+    assert route.rules, "a route without any rule"
+    assert [method for method, permission in route.rules.items() if permission is None] == []
+    assert set(map(type, route.rules.values())) == {Permission}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("role", [ANONYMOUS, *Role.values])
+def test_every_route_keeps_its_rule(role):
+    user = None if role == ANONYMOUS else make_user(role)
+    wrong = []
+    for route in ROUTES:
+        for method in METHODS:
+            # A new session each time: some routes end it.
+            client = Client()
+            if user:
+                client.force_login(user)
+            found, wanted = seen(client, route.path, method), expected(route, role, method)
+            # A page may answer "method not allowed" by itself where it is admitted.
+            if found != wanted and (found, wanted) != (NO_METHOD, ADMITTED):
+                wrong.append(f"{role} {method} {route.path}: {found}, not {wanted}")
+    assert wrong == []
+
+
+def who_may(path: str, method: str) -> set[str]:
+    route = next(route for route in ROUTES if route.path == path)
+    return {role for role in [ANONYMOUS, *Role.values] if expected(route, role, method) == ADMITTED}
+
+
+EVERYONE = {"anonymous", "viewer", "annotator", "engineer", "admin"}
+MEMBERS = EVERYONE - {"anonymous"}
+BUILDERS = {"engineer", "admin"}
+DATASET = "/api/v1/datasets/no-such-thing/"
+
+
+# Written out by hand, so that a slip in the table of permissions or in a route's rule is seen too.
+@pytest.mark.parametrize(
+    ("method", "path", "roles"),
+    [
+        ("GET", "/healthz", EVERYONE),
+        ("GET", "/", MEMBERS),
+        ("GET", "/sign-in/", EVERYONE),
+        ("GET", "/account/", MEMBERS),
+        ("GET", "/api/schema/", MEMBERS),
+        ("GET", "/api/docs/", MEMBERS),
+        ("GET", "/api/v1/me/", MEMBERS),
+        ("GET", "/api/v1/datasets/", MEMBERS),
+        ("GET", "/api/v1/policy-models/", MEMBERS),
+        ("GET", "/api/v1/rollouts/999999/trace/", MEMBERS),
+    ],
+)
+def test_the_sensitive_routes_admit_exactly(method, path, roles):
+    assert who_may(path, method) == roles
+
+
+def test_strangers_reach_nothing_but_signing_in_and_the_health_check():
+    open_to_all = {route.path for route in ROUTES if Permission.PUBLIC in route.rules.values()}
+    assert open_to_all == {
+        "/healthz",
+        "/sign-in/",
+        "/sign-in/no-such-thing/",
+        "/theme/",
+        "/api/",  # and all that leads nowhere below it: says "not found" to everyone
+    }

@@ -1,0 +1,22 @@
+import pytest
+from django.test import Client
+
+from apps.accounts.keys import create_api_key
+from apps.accounts.models import Role
+from tests.factories import make_user
+
+
+def client_of(role: str) -> Client:
+    """A program with a key, as opposed to a browser with a session."""
+    _, token = create_api_key(user=make_user(role), name="test")
+    return Client(headers={"Authorization": f"Bearer {token}"}, enforce_csrf_checks=True)
+
+
+@pytest.fixture
+def engineer(db) -> Client:
+    return client_of(Role.ENGINEER)
+
+
+@pytest.fixture
+def viewer(db) -> Client:
+    return client_of(Role.VIEWER)

@@ -1,0 +1,61 @@
+"""One more row of each noun, by the name of its list, with everything that the list shows about it."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from apps.exports.models import Export, PairSet, PreferencePair
+from apps.reviews.models import Comment
+from apps.rollouts.models import Worker
+from apps.tasks.models import Upload
+from tests.factories import (
+    make_agent,
+    make_collection,
+    make_dataset,
+    make_environment,
+    make_policy_model,
+    make_rollout,
+    make_row,
+    make_user,
+)
+
+_pids = count(1)
+
+
+def make_upload() -> Upload:
+    dataset = make_dataset()
+    return Upload.objects.create(dataset=dataset, version=dataset.latest_version(), state=Upload.State.READY)
+
+
+def make_task() -> Any:
+    return make_dataset([make_row()]).latest_version().tasks.get()
+
+
+def make_pair_set() -> PairSet:
+    return PairSet.objects.create(collection=make_collection(), counts={"paired": 1})
+
+
+def make_pair() -> PreferencePair:
+    pair_set = make_pair_set()
+    chosen = make_rollout(pair_set.collection, trace=[])
+    rejected = make_rollout(pair_set.collection, trace=[], reward=0.0)
+    return PreferencePair.objects.create(
+        pair_set=pair_set, task=chosen.task, chosen=chosen, rejected=rejected, margin=1.0
+    )
+
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "datasets": make_dataset,
+    "uploads": make_upload,
+    "tasks": make_task,
+    "environments": make_environment,
+    "policy-models": make_policy_model,
+    "agents": make_agent,
+    "collections": make_collection,
+    "rollouts": lambda: make_rollout(make_collection()),
+    "pair-sets": make_pair_set,
+    "pairs": make_pair,
+    "exports": lambda: Export.objects.create(format="trl_sft", collection=make_collection()),
+    "comments": lambda: Comment.objects.create(rollout=make_rollout(make_collection()), author=make_user(), text="ok"),
+    "workers": lambda: Worker.objects.create(host="localhost", pid=next(_pids), seats=4),
+}

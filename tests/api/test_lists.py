@@ -1,0 +1,152 @@
+"""Every list: a fixed number of queries, pages that do not shift, and no parameter that was not declared."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.api.urls import router
+from apps.rollouts.models import Worker
+from tests.api.rows import MAKERS
+
+pytestmark = pytest.mark.django_db
+LISTS = [prefix for prefix, _, _ in router.registry]
+
+
+def test_every_list_is_tested():
+    assert sorted(LISTS) == sorted(MAKERS)
+
+
+@pytest.mark.parametrize("noun", LISTS)
+def test_three_rows_take_as_many_queries_as_one(viewer, noun):
+    MAKERS[noun]()
+    viewer.get("/api/v1/me/")  # the key's first use is written down, once
+    with CaptureQueriesContext(connection) as one:
+        first = viewer.get(f"/api/v1/{noun}/").json()
+    MAKERS[noun]()
+    MAKERS[noun]()
+    with CaptureQueriesContext(connection) as three:
+        third = viewer.get(f"/api/v1/{noun}/").json()
+    assert len(third["results"]) == len(first["results"]) + 2
+    assert len(three) == len(one)
+    assert len(one) <= 3  # the key, the rows, and at most one prefetch
+
+
+@pytest.mark.parametrize("noun", LISTS)
+def test_a_row_of_the_list_can_be_read_by_itself(viewer, noun):
+    row = MAKERS[noun]()
+    lookup = getattr(row, "slug", row.pk)
+    shown = viewer.get(f"/api/v1/{noun}/{lookup}/")
+    assert (shown.status_code, shown.json()["id"]) == (200, row.pk)
+    assert viewer.get(f"/api/v1/{noun}/99999999999999999999/").status_code == 404
+
+
+BAD_PARAMETERS = [
+    "password",
+    "user__password",
+    "created_by__password",
+    "user__",
+    "__",
+    "dataset__environment__name",
+    "id__gt",
+    "api_key_encrypted__startswith",
+    "pk",
+    "collection__created_by__api_keys__secret_hash__startswith",
+    "order_by",
+    "format__",
+    "-",
+    "%00",
+]
+
+
+@pytest.mark.parametrize("noun", LISTS)
+def test_a_parameter_that_was_not_declared_is_refused(viewer, noun):
+    for name in BAD_PARAMETERS:
+        response = viewer.get(f"/api/v1/{noun}/?{name}=a")
+        problem = response.json()
+        assert (response.status_code, problem["type"]) == (400, "urn:gymweb:problem:bad-query"), name
+        assert [error["code"] for error in problem["errors"]] == ["unknown"]
+
+
+def test_a_typing_error_is_answered_with_what_was_meant(viewer):
+    problem = viewer.get("/api/v1/rollouts/?colection=1").json()
+    assert problem["errors"] == [
+        {
+            "pointer": "?colection",
+            "code": "unknown",
+            "message": "“colection” is not a query parameter of this address. Did you mean “collection”?",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "rollouts/?collection=abc",
+        "rollouts/?collection=1.5",
+        "rollouts/?collection=-1",
+        "rollouts/?collection=99999999999999999999999",
+        "rollouts/?status=done",
+        "rollouts/?reward_min=nan",
+        "rollouts/?limit=0",
+        "rollouts/?limit=1001",
+        "rollouts/?limit=ten",
+        "rollouts/?limit=²",
+        "rollouts/?ordering=reward",
+        "rollouts/?ordering=user__password",
+        "rollouts/?cursor=nonsense",
+        "rollouts/?cursor=WyJpZCIsMV0",  # of a list in another order
+        "rollouts/?cursor=WyItaWQiLCJ4Il0",  # not a number
+        "rollouts/1/?limit=3",
+        "me/?limit=3",
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(viewer, query):
+    response = viewer.get(f"/api/v1/{query}")
+    assert (response.status_code, response.headers["Content-Type"]) == (400, "application/problem+json")
+    assert response.json()["errors"][0]["pointer"] == "?" + query.split("?")[1].split("=")[0]
+
+
+def read_pages(client, url):
+    pages = []
+    while url:
+        answer = client.get(url).json()
+        pages.append([row["id"] for row in answer["results"]])
+        url = answer["next"]
+    return pages
+
+
+@pytest.mark.parametrize("ordering", ["id", "-id"])
+def test_pages_hold_every_row_once_in_order(viewer, ordering):
+    ids = [MAKERS["workers"]().pk for _ in range(5)]
+    wanted = sorted(ids, reverse=ordering == "-id")
+    pages = read_pages(viewer, f"/api/v1/workers/?limit=2&ordering={ordering}&state=active")
+    assert pages == [wanted[:2], wanted[2:4], wanted[4:]]
+
+
+def test_a_page_does_not_shift_when_rows_are_added_or_deleted(viewer):
+    first, second, third, fourth = (MAKERS["workers"]().pk for _ in range(4))
+    page = viewer.get("/api/v1/workers/?limit=2").json()
+    assert [row["id"] for row in page["results"]] == [fourth, third]
+    MAKERS["workers"]()
+    Worker.objects.filter(pk=third).delete()
+    page = viewer.get(page["next"]).json()
+    assert ([row["id"] for row in page["results"]], page["next"], page["next_cursor"]) == ([second, first], None, None)
+
+
+def test_filters_narrow_a_list(viewer):
+    wanted, other = MAKERS["rollouts"](), MAKERS["rollouts"]()
+    other.reward = 0.25
+    other.save()
+    found = {
+        query: [row["id"] for row in viewer.get(f"/api/v1/rollouts/?ordering=id&{query}").json()["results"]]
+        for query in [
+            f"collection={wanted.collection_id}",
+            f"task={other.task_id}",
+            "reward_min=0.5",
+            "reward_max=0.5",
+            "rewarded=true",
+            "rewarded=false",
+            "status=failed",
+        ]
+    }
+    assert list(found.values()) == [[wanted.pk], [other.pk], [wanted.pk], [other.pk], [wanted.pk, other.pk], [], []]

@@ -1,0 +1,58 @@
+"""Every error of the API is a problem document with its own kind."""
+
+import pytest
+from django.test import Client
+
+from apps.accounts.keys import create_api_key, revoke_api_key
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def problem_of(response):
+    assert response.headers["Content-Type"] == "application/problem+json"
+    body = response.json()
+    assert {"type", "title", "status", "detail", "instance"} <= set(body)
+    assert body["status"] == response.status_code
+    return body["type"].removeprefix("urn:gymweb:problem:")
+
+
+def test_a_stranger_is_asked_for_a_key(client):
+    response = client.get("/api/v1/datasets/")
+    assert (response.status_code, problem_of(response)) == (401, "not-authenticated")
+    assert response.headers["WWW-Authenticate"] == 'Bearer realm="api"'
+    assert client.get("/api/v1/datasets/no/such/").status_code == 404
+
+
+@pytest.mark.parametrize("header", ["Bearer", "Bearer gw_a_b", "Bearer a b c", "Bearer \xff", "bearer gw__"])
+def test_a_wrong_key_is_refused(client, header):
+    response = client.get("/api/v1/me/", headers={"Authorization": header})
+    assert (response.status_code, problem_of(response)) == (401, "authentication-failed")
+
+
+def test_a_revoked_key_stops_working():
+    user = make_user()
+    api_key, token = create_api_key(user=user, name="k")
+    client = Client(headers={"Authorization": f"Bearer {token}"})
+    assert client.get("/api/v1/me/").json()["username"] == user.username
+    revoke_api_key(api_key=api_key, user=user)
+    assert client.get("/api/v1/me/").status_code == 401
+
+
+def test_an_address_that_leads_nowhere_says_so_in_json(viewer):
+    response = viewer.get("/api/v1/dataset")
+    assert (response.status_code, problem_of(response)) == (404, "not-found")
+    assert "end with a slash" in response.json()["detail"]
+    assert problem_of(viewer.get("/api/v1/datasets/no-such-thing/")) == "not-found"
+    assert response.json()["instance"] == "/api/v1/dataset"
+
+
+def test_a_method_that_the_route_does_not_have(viewer):
+    response = viewer.delete("/api/v1/me/")
+    assert (response.status_code, problem_of(response)) == (405, "method-not-allowed")
+    assert response.headers["Allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_me_says_who_and_what_may_be_done(viewer):
+    answer = viewer.get("/api/v1/me/").json()
+    assert (answer["role"], answer["permissions"]) == ("viewer", ["own_account", "public", "read"])
