@@ -1,0 +1,209 @@
+"""One line becomes a task or an error that names the place; no line costs more memory than the limit."""
+
+import io
+import os
+from pathlib import Path
+
+import orjson
+import pytest
+
+from apps.gym.taskfile import LineReader, RowRefused, TooLong, parse_line
+
+SHARED = Path(os.environ.get("GYMWEB_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+EXAMPLES = sorted((SHARED / "data" / "nemo_gym").glob("*.example.jsonl"))
+
+
+def line_of(params: object, **fields: object) -> bytes:
+    return orjson.dumps({"responses_create_params": params, **fields})
+
+
+def refusal(line: bytes) -> tuple[str, str]:
+    with pytest.raises(RowRefused) as refused:
+        parse_line(line)
+    return refused.value.code, refused.value.message
+
+
+def read(content: bytes, limit: int = 100) -> list[tuple[int, bytes | TooLong]]:
+    return list(LineReader(io.BytesIO(content), max_line_bytes=limit))
+
+
+def test_a_row_is_kept_as_it_came():
+    line = (
+        '{"uuid": "a-1",  "responses_create_params": {"input": "2 + 2?"}, "big": 123456789012345678901234567890,'
+        ' "price": 1.10, "name": "Zoë \\u00e9", "nothing": null}'
+    )
+    task = parse_line(line.encode())
+    assert (task.row_json, task.external_id, task.prompt_excerpt) == (line, "a-1", "2 + 2?")
+
+
+def test_nulls_that_the_format_forbids_are_stripped_and_nothing_else_changes():
+    line = (
+        b'{"responses_create_params":{"input":"q","tools":null,"tool_choice":null,"parallel_tool_calls":null,'
+        b'"temperature":1.10},"big":123456789012345678901234567890,"x":{"y": null,"z": 2.50}}'
+    )
+    assert parse_line(line).row_json == (
+        '{"responses_create_params":{"input":"q","temperature":1.10},'
+        '"big":123456789012345678901234567890,"x":{"y": null,"z": 2.50}}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        (b'{"a": \xff}', "not_utf8", "byte 7 (0xff) is not UTF-8"),
+        (b"[1]", "wrong_type", "the line holds a list, not a JSON object"),
+        (b"{}", "missing", "/responses_create_params is missing: the object that holds the prompt"),
+        (
+            b'{"response_create_params": {}}',
+            "missing",
+            "/responses_create_params is missing: the object that holds the prompt (did you mean "
+            "responses_create_params where it says response_create_params?)",
+        ),
+        (b'{"responses_create_params": []}', "wrong_type", "/responses_create_params must be an object, not a list"),
+        (
+            line_of({}),
+            "missing",
+            "/responses_create_params/input is missing: the prompt, as text or as a list of items",
+        ),
+        (line_of({"input": []}), "empty", "/responses_create_params/input is an empty list: a task needs a prompt"),
+        (line_of({"input": " "}), "empty", "/responses_create_params/input is empty: a task needs a prompt"),
+        (
+            line_of({"input": 5}),
+            "wrong_type",
+            "/responses_create_params/input must be text or a list of items, not a number",
+        ),
+        (
+            line_of({"input": ["hi"]}),
+            "wrong_type",
+            "/responses_create_params/input/0 must be an object with role or type, not text",
+        ),
+        (
+            line_of({"input": [{"content": "hi"}]}),
+            "missing",
+            "/responses_create_params/input/0 has neither role nor type",
+        ),
+        (
+            line_of({"input": "q", "tools": [{"type": "function", "function": {"name": "add"}}]}),
+            "wrong_shape",
+            "/responses_create_params/tools/0/function: a tool is flat here, with name and parameters beside type",
+        ),
+        (
+            line_of({"input": "q", "tools": [{"type": "function"}]}),
+            "missing",
+            "/responses_create_params/tools/0/name must be the tool's name",
+        ),
+        (
+            line_of({"input": "q", "tools": [{"type": "web_search"}]}),
+            "wrong_type",
+            "/responses_create_params/tools/0/type must be function",
+        ),
+        (
+            line_of({"input": "q", "metadata": {"n": 1}}),
+            "wrong_type",
+            "/responses_create_params/metadata/n must be text, not a number",
+        ),
+        (
+            line_of({"input": "q", "temperature": "hot"}),
+            "wrong_type",
+            "/responses_create_params/temperature must be a number, not text",
+        ),
+        (
+            line_of({"input": "q", "stream": True}),
+            "wrong_type",
+            "/responses_create_params/stream can only be false: replies are recorded whole",
+        ),
+    ],
+)
+def test_a_line_that_is_no_task_is_refused_with_the_place_and_the_reason(line, code, message):
+    assert refusal(line) == (code, message)
+
+
+def test_broken_json_is_refused_with_its_column():
+    code, message = refusal(b'{"a": 1, "b" 2}')
+    assert code == "not_json"
+    assert message.endswith("(column 14)")
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e400"])
+def test_a_number_that_json_does_not_have_is_refused(number):
+    code, _ = refusal(b'{"responses_create_params": {"input": "q"}, "x": ' + number + b"}")
+    assert code == "not_json"
+
+
+def test_an_unknown_parameter_is_refused_with_a_guess_and_the_allowed_ones():
+    code, message = refusal(line_of({"input": "q", "temprature": 1}))
+    assert code == "unknown_key"
+    assert message.startswith("/responses_create_params/temprature is not a known key: did you mean temperature?")
+    assert message.endswith("tools, top_logprobs, top_p, truncation, user")
+
+
+@pytest.mark.parametrize(("levels", "refused"), [(90, False), (101, True), (5000, True)])
+def test_depth_is_bounded(levels, refused):
+    line = b'{"responses_create_params": {"input": "q"}, "x": ' + b"[" * levels + b"]" * levels + b"}"
+    if refused:
+        assert refusal(line) == ("too_deep", "nested deeper than 100 levels")
+    else:
+        assert parse_line(line).prompt_excerpt == "q"
+
+
+def test_duplicate_keys_are_fine():
+    assert parse_line(b'{"responses_create_params": {"input": "a", "input": "b"}}').prompt_excerpt == "b"
+
+
+def test_the_excerpt_is_the_start_of_the_last_user_message():
+    items = [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "first"},
+        {"role": "user", "content": [{"type": "input_text", "text": "last\nquestion\u0000 " + "x" * 300}]},
+    ]
+    excerpt = parse_line(line_of({"input": items})).prompt_excerpt
+    assert excerpt == "last question " + "x" * 186
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"), [({"id": 0}, "0"), ({"uuid": "u", "_ng_task_index": 3}, "u"), ({"id": True}, ""), ({}, "")]
+)
+def test_the_rows_own_id_is_found(fields, wanted):
+    assert parse_line(line_of({"input": "q"}, **fields)).external_id == wanted
+
+
+def test_lines_are_numbered_as_an_editor_numbers_them():
+    content = b'\xef\xbb\xbf{"a":1}\r\n\r\n  \n{"b":2}\n{"c":3}'
+    assert read(content) == [(1, b'{"a":1}'), (4, b'{"b":2}'), (5, b'{"c":3}')]
+
+
+def test_an_empty_stream_has_no_lines():
+    assert read(b"") == []
+    assert read(b"\n\n") == []
+
+
+def test_a_line_over_the_limit_is_named_and_reading_goes_on_behind_it():
+    assert read(b"a" * 101 + b"\nnext\n" + b"b" * 100) == [
+        (1, TooLong(size=101, head=b"a" * 101)),
+        (2, b"next"),
+        (3, b"b" * 100),
+    ]
+
+
+def test_a_line_far_over_the_limit_is_never_held():
+    class Endless:
+        left = 200
+
+        def read(self, size: int = -1, /) -> bytes:
+            self.left -= 1
+            return b"x" * size if self.left > 0 else b"\nok" if self.left == 0 else b""
+
+    reader = LineReader(Endless(), max_line_bytes=1024 * 1024)
+    (first, cut), (second, line) = reader
+    assert (first, second, line) == (1, 2, b"ok")
+    assert isinstance(cut, TooLong)
+    assert (cut.size, len(cut.head)) == (199 * 256 * 1024, 2048)
+
+
+@pytest.mark.skipif(not EXAMPLES, reason="the shared example files are not here")
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name.split(".")[0])
+def test_every_example_of_nemo_gym_is_a_task(path):
+    with path.open("rb") as stream:
+        tasks = [parse_line(line) for _, line in LineReader(stream, max_line_bytes=8 * 1024**2)]
+    assert len(tasks) == len(path.read_bytes().splitlines())
+    assert all(task.prompt_excerpt for task in tasks)
