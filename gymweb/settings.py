@@ -1,12 +1,14 @@
 """Settings, read from the environment and `.env`; every one has a safe default and is listed in docs/settings.md."""
 
 import secrets
+import tomllib
 from pathlib import Path
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
 BASE_DIR = Path(__file__).resolve().parent.parent
+VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text())["project"]["version"]
 env = environ.Env()
 environ.Env.read_env(BASE_DIR / ".env")
 

@@ -1,6 +1,7 @@
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
+from django.utils import timezone
 
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
@@ -67,6 +68,9 @@ class Export(models.Model):
     pair_set = models.ForeignKey(PairSet, null=True, blank=True, on_delete=models.PROTECT, related_name="exports")
     filters = models.JSONField(default=dict, blank=True, help_text='e.g. {"min_reward": 0.7}')
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
+    attempt = models.PositiveSmallIntegerField(
+        default=0, help_text="Claims so far: the fence that keeps a writer out that was given up for lost"
+    )
     path = models.CharField(max_length=500, blank=True)
     rows = models.PositiveIntegerField(default=0)
     bytes = models.BigIntegerField(default=0)
@@ -78,7 +82,7 @@ class Export(models.Model):
     )
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(
-        auto_now=True, help_text="Last sign of life; a writing export gone quiet is queued again"
+        default=timezone.now, help_text="Last sign of life; a writing export gone quiet is queued again"
     )
 
     class Meta:
@@ -88,6 +92,11 @@ class Export(models.Model):
                 condition=~Q(format=ExportFormat.TRL_DPO) | Q(pair_set__isnull=False),
                 name="dpo_export_has_pairs",
                 violation_error_message="A DPO export needs a pair set.",
+            ),
+            models.CheckConstraint(condition=Q(format__in=ExportFormat.values), name="export_format_known"),
+            models.CheckConstraint(
+                condition=~Q(state="ready") | (~Q(sha256="") & ~Q(path="")),
+                name="export_ready_has_a_file",
             ),
         ]
 

@@ -1,1 +1,1 @@
-"""Exporters: one small file a format, rows in, JSON objects out."""
+"""Exporters: one small file a format, each a pure function from attempts to one JSON object or a Dropped."""

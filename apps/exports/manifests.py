@@ -1,0 +1,68 @@
+"""The manifest of an export: where its rows come from, which were left out and why, and how to check the file."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from apps.exports.files import JsonLinesFile
+from apps.exports.models import Export, PairSet
+from apps.rollouts.models import Collection
+
+
+def make_manifest(
+    export: Export, file: JsonLinesFile, *, considered: int, dropped: Mapping[str, int]
+) -> dict[str, Any]:
+    """`counts.considered` = `counts.written` + the sum of `counts.dropped`; sizes are bytes.
+
+    `longest_row_bytes` helps to set a trainer's `max_length`, whose default cuts long rows.
+    """
+    pairs = {"pair_set": _pair_set(export.pair_set)} if export.pair_set else {}
+    return {
+        "format": export.format,
+        "file": file.path.name,
+        "rows": file.rows,
+        "bytes": file.bytes,
+        "sha256": file.sha256,
+        "longest_row_bytes": file.longest_row,
+        "filters": export.filters,
+        "counts": {
+            "considered": considered,
+            "written": file.rows,
+            "dropped": dict(sorted(dropped.items())),
+        },
+        "source": {**_source(export.collection), **pairs},
+        "gymweb_version": settings.VERSION,
+        "created_at": timezone.now().isoformat(timespec="seconds"),
+    }
+
+
+def _source(collection: Collection) -> dict[str, Any]:
+    """As planned, from the collection's snapshot: what was edited since does not matter to these rows."""
+    policy_model = collection.policy_model
+    planned = collection.snapshot.get("policy_model", {})
+    return {
+        "collection": {"id": collection.pk, "name": collection.name, "state": collection.state},
+        "dataset": f"{collection.dataset.slug}@v{collection.version.number}",
+        "dataset_sha256": collection.version.content_hash,
+        "environment": collection.environment.slug,
+        "agent": collection.snapshot.get("agent", {"slug": collection.agent.slug}),
+        "policy_model": {
+            "slug": policy_model.slug,
+            "provider": planned.get("provider", policy_model.provider),
+            "model_name": planned.get("model_name", policy_model.model_name),
+        },
+        "sampling": collection.snapshot.get("sampling", collection.sampling),
+        "repeats": collection.repeats,
+        "seed": collection.seed,
+    }
+
+
+def _pair_set(pair_set: PairSet) -> dict[str, Any]:
+    return {
+        "id": pair_set.pk,
+        "margin": pair_set.margin,
+        "min_chosen_reward": pair_set.min_chosen_reward,
+        "groups": pair_set.counts,
+    }

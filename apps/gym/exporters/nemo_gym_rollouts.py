@@ -1,0 +1,60 @@
+"""Scored rollouts as NeMo Gym rollout rows: the task's own fields, what was really asked, the response, the reward.
+
+A row is complete enough to be verified again: send it without `reward`, `reward_components`, `agent_ref`, `gymweb` and
+the `_ng_` keys to `/verify`. What the verifier said besides the reward is left out, since verifiers refuse their own
+output as input.
+"""
+
+from typing import Any
+
+from apps.gym.events import ModelCall, TraceUnion
+from apps.gym.items import TaskRow
+from apps.gym.messages import Dropped, offered_tools
+from apps.gym.responses import assemble_response, prompt_items
+
+_SAMPLING = {"temperature", "top_p", "max_output_tokens", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
+"""The sampling keys that `responses_create_params` allows; it refuses every unknown one."""
+
+
+def rollout_row(
+    events: list[TraceUnion],
+    row: TaskRow,
+    *,
+    reward: float,
+    components: dict[str, float],
+    stop_reason: str,
+    agent: str,
+    task_index: int,
+    repeat: int,
+    origin: dict[str, Any],
+) -> dict[str, Any]:
+    """One row; `origin` goes under the key `gymweb`. Raises Dropped where the trace has no reply of a model."""
+    if not any(isinstance(event, ModelCall) for event in events):
+        raise Dropped("no_assistant_turn")
+    params = materialised_params(events, row)
+    return {
+        **row,
+        "responses_create_params": params,
+        "response": assemble_response(events, {**row, "responses_create_params": params}, stop_reason=stop_reason),
+        "reward": float(reward),
+        **({"reward_components": {name: float(value) for name, value in components.items()}} if components else {}),
+        "_ng_task_index": task_index,
+        "_ng_rollout_index": repeat,
+        "_ng_rollout_id": f"{task_index}-{repeat}",
+        "agent_ref": {"type": "responses_api_agents", "name": agent},
+        "gymweb": {**origin, "stop_reason": stop_reason},
+    }
+
+
+def materialised_params(events: list[TraceUnion], row: TaskRow) -> dict[str, Any]:
+    """The task's params as they were really asked: the prompt with system prompt and examples, tools, sampling.
+
+    Nulls are left out (NeMo Gym refuses them for tools and tool_choice), and so are `instructions`: the prompt that was
+    used already opens with them.
+    """
+    given = {key: value for key, value in row["responses_create_params"].items() if value is not None}
+    given.pop("instructions", None)
+    used = next((event.sampling for event in events if isinstance(event, ModelCall)), {})
+    sampling = {key: value for key, value in used.items() if key in _SAMPLING and value is not None}
+    tools = offered_tools(events, row)
+    return {**given, **sampling, "input": prompt_items(events), **({"tools": tools} if tools else {})}

@@ -1,0 +1,31 @@
+"""Random ids do not make two attempts different; anything else does."""
+
+from apps.gym.events import Prompt, SessionOpened
+from apps.gym.fingerprints import completion_fingerprint, prompt_fingerprint
+from apps.gym.items import message
+from tests.gym.traces import trace, turn, weather_trace
+
+
+def test_call_ids_do_not_tell_attempts_apart():
+    assert completion_fingerprint(weather_trace(call_id="x1")) == completion_fingerprint(weather_trace(call_id="y2"))
+
+
+def test_another_answer_is_another_completion():
+    assert completion_fingerprint(weather_trace("22")) != completion_fingerprint(weather_trace("23"))
+
+
+def test_crossed_calls_are_another_completion():
+    def crossed(first: str, second: str):
+        calls = [{"type": "function_call", "call_id": one, "name": "f", "arguments": "{}"} for one in ("a", "b")]
+        outputs = [{"type": "function_call_output", "call_id": one, "output": "o"} for one in (first, second)]
+        return completion_fingerprint(trace(turn(*calls), turn(*outputs)))
+
+    assert crossed("a", "b") != crossed("b", "a")
+
+
+def test_the_prompt_is_its_items_and_its_tools():
+    events = weather_trace()
+    assert prompt_fingerprint(events) == prompt_fingerprint(weather_trace("another answer"))
+    other = [Prompt(items=[message("user", "Oslo?")]) if isinstance(e, Prompt) else e for e in events]
+    bare = [SessionOpened(environment="weather") if isinstance(e, SessionOpened) else e for e in events]
+    assert len({prompt_fingerprint(one) for one in (events, other, bare)}) == 3

@@ -1,0 +1,89 @@
+"""The figures against brute force and by hand."""
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.gym.metrics import (
+    Group,
+    bin_counts,
+    clustered_standard_error,
+    confidence_interval,
+    histogram_edges,
+    mean_pass_at_k,
+    pass_at_k,
+    sample_std,
+    solve_buckets,
+)
+
+
+@given(st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
+def test_pass_at_k_is_the_share_of_draws_that_hold_a_solution(shape):
+    size, solved, k = shape
+    draws = list(combinations([True] * solved + [False] * (size - solved), k))
+    assert pass_at_k(size, solved, k) == pytest.approx(sum(any(draw) for draw in draws) / len(draws))
+
+
+def test_pass_at_k_of_a_large_group_does_not_overflow():
+    assert pass_at_k(100_000, 1, 50_000) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("size", "solved", "k"), [(4, 1, 5), (4, 1, 0), (4, 5, 1), (4, -1, 1)])
+def test_an_undefined_pass_at_k_is_refused(size, solved, k):
+    with pytest.raises(ValueError, match="not defined"):
+        pass_at_k(size, solved, k)
+
+
+def test_pass_at_k_averages_over_groups_and_leaves_out_those_that_are_too_small():
+    shapes = {(4, 2): 1, (4, 0): 1, (1, 1): 2}
+    assert mean_pass_at_k(shapes) == {
+        1: pytest.approx((0.5 + 0 + 1 + 1) / 4),
+        2: pytest.approx((1 - 1 / 6) / 2),
+        4: pytest.approx(0.5),
+    }
+
+
+def test_nothing_measured_gives_nothing():
+    assert mean_pass_at_k({}) == {}
+    assert solve_buckets({}) == {"never": 0, "sometimes": 0, "always": 0}
+    assert sample_std(1, 0.0) is None
+    assert clustered_standard_error([Group(4, 2, 2.0)], 0.5) is None
+
+
+def test_groups_fall_into_never_sometimes_always():
+    shapes = Counter({(4, 0): 3, (4, 1): 2, (4, 4): 5, (1, 1): 1})
+    assert solve_buckets(shapes) == {"never": 3, "sometimes": 2, "always": 6}
+
+
+def test_the_standard_error_counts_a_group_once_where_its_attempts_agree():
+    agreeing = [Group(8, 8, 8.0), Group(8, 0, 0.0)]
+    as_single_attempts = [Group(1, 1, 1.0), Group(1, 0, 0.0)]
+    assert clustered_standard_error(agreeing, 0.5) == clustered_standard_error(as_single_attempts, 0.5)
+
+
+def test_the_interval_is_two_standard_errors_wide_on_either_side():
+    low, high = confidence_interval(0.5, 0.1)
+    assert (low, high) == (pytest.approx(0.304, abs=1e-3), pytest.approx(0.696, abs=1e-3))
+
+
+def test_the_sample_deviation_divides_by_one_less():
+    assert sample_std(3, 2.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "first", "last"),
+    [(0.2, 0.4, 0.0, 1.0), (-1.0, 1.0, -1.0, 1.0), (2.0, 2.0, 2.0, 3.0), (0.0, 5.0, 0.0, 5.0)],
+)
+def test_histogram_edges_hold_every_reward(low, high, first, last):
+    edges = histogram_edges(low, high)
+    assert (edges[0], edges[-1], len(edges)) == (first, last, 11)
+
+
+def test_bars_without_rewards_are_there_with_zero():
+    assert bin_counts([0.0, 0.5, 1.0], {1: 3}) == [
+        {"low": 0.0, "high": 0.5, "count": 0},
+        {"low": 0.5, "high": 1.0, "count": 3},
+    ]
