@@ -34,7 +34,13 @@ class EnvironmentFault(GymError):
 class VerifierError(GymError):
     """The verifier failed or gave something that is no reward."""
 
-    kind = "verifier_error"
+    kind: ClassVar[ErrorKind] = "verifier_error"
+
+
+class JudgeError(VerifierError):
+    """The verifier asked a judge model, and the judge failed."""
+
+    kind = "judge_error"
 
 
 class TimedOut(GymError):

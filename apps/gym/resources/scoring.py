@@ -1,0 +1,86 @@
+"""What travels to and from a resource server's `/verify`: bodies that always encode, replies that become rewards."""
+
+import json
+import math
+from typing import Any, TypeGuard
+
+import orjson
+
+from apps.gym.errors import JudgeError, VerifierError
+from apps.gym.items import TaskRow
+from apps.gym.rewards import Reward
+
+_ECHOED = frozenset({"reward", "reward_components", "explanation", "responses_create_params", "response"})
+_MAX_DETAIL = 20_000
+_MAX_DETAILS = 64_000
+
+
+def encode_body(body: dict[str, Any]) -> bytes:
+    """JSON of a body. A policy model may write whole numbers of more than 64 bits, or half a surrogate pair."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        return json.dumps(body).encode()
+
+
+def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
+    """The reward in a reply of `/verify`.
+
+    Raises VerifierError when there is none, and JudgeError when the server says that its judge failed: such a reply
+    carries reward 0.0, which is no score.
+    """
+    verdict = _parse(reply, source)
+    failure = verdict.get("_ng_failure_class")
+    if failure:
+        told = verdict.get("_ng_failure_judge_error") or verdict.get("failure_reason") or "no reason given"
+        error = JudgeError if failure == "judge_failed" else VerifierError
+        raise error(f"{source}: the verifier failed ({failure}): {_shorten(str(told))}")
+    value = verdict.get("reward")
+    if not _is_number(value):
+        raise VerifierError(f"{source}: the reply of /verify has no finite number as `reward`: {_shorten(repr(value))}")
+    components = verdict.get("reward_components")
+    components = components if isinstance(components, dict) else {}
+    explanation = verdict.get("explanation")
+    return Reward(
+        value=float(value),
+        components={
+            name: float(part) for name, part in components.items() if isinstance(part, bool) or _is_number(part)
+        },
+        explanation=_shorten(explanation) if isinstance(explanation, str) else "",
+        details=_details(verdict, row),
+    )
+
+
+def _parse(reply: bytes, source: str) -> dict[str, Any]:
+    try:
+        verdict = orjson.loads(reply)
+    except orjson.JSONDecodeError as error:
+        raise VerifierError(f"{source}: the reply of /verify is not JSON: {error}") from None
+    if not isinstance(verdict, dict):
+        raise VerifierError(f"{source}: the reply of /verify is not an object")
+    return verdict
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _details(verdict: dict[str, Any], row: TaskRow) -> dict[str, Any]:
+    """What the verifier says beyond the reward. Echoes of the task stay out, but for the expected answer; so does what
+    is too large for a trace, and a note says how large it was."""
+    details: dict[str, Any] = {}
+    room = _MAX_DETAILS
+    for key, value in verdict.items():
+        if key in _ECHOED or (key in row and row[key] == value and key != "expected_answer"):
+            continue
+        size = len(orjson.dumps(value))
+        if size > _MAX_DETAIL or size > room:
+            value = f"left out: {size:,} bytes"  # noqa: PLW2901 - the note stands in for the value
+        else:
+            room -= size
+        details[key] = value
+    return details
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 4000 else f"{text[:4000]}… ({len(text):,} characters)"

@@ -1,0 +1,323 @@
+import asyncio
+import json
+import socket
+
+import pytest
+
+from apps.gym.errors import EnvironmentFault, JudgeError, TimedOut, VerifierError
+from apps.gym.resources.protocol import ToolOutput
+from apps.gym.rewards import Reward
+from tests.gym.resources.servers import BROKEN, SLOW, Answers, serve
+
+ROW = {
+    "responses_create_params": {"input": "hello", "tools": [{"type": "function", "name": "step"}]},
+    "expected_answer": "4",
+    "_ng_task_index": 3,
+    "reward": 0.25,
+}
+RESPONSE = {"object": "response", "output": []}
+
+
+def seed_and(step, answers, *, row=ROW, **options):
+    """What `step(session)` gives, in a session at a server with these answers."""
+
+    async def attempt():
+        async with serve(answers, **options) as server:
+            return await step(await server.seed_session(row, seed=1))
+
+    return asyncio.run(attempt())
+
+
+def call(name, arguments=None):
+    async def step(session):
+        return await session.call_tool(name, {} if arguments is None else arguments)
+
+    return step
+
+
+async def verify(session):
+    return await session.verify(RESPONSE)
+
+
+def test_seeding_sends_the_whole_task_row():
+    answers = Answers(seed_session={})
+    seed_and(lambda session: session.list_tools(), answers)
+    assert answers.seen == [("seed_session", ROW, "")]
+
+
+def test_a_tool_gets_the_arguments_and_its_text_is_the_output():
+    answers = Answers(seed_session={}, lookup=(200, '{"b":1,  "a":[2]}', {}))
+    assert seed_and(call("lookup", {"key": "x"}), answers) == ToolOutput(text='{"b":1,  "a":[2]}')
+    assert answers.bodies("lookup") == [{"key": "x"}]
+
+
+def test_the_newest_cookies_of_each_reply_go_with_the_next_call():
+    answers = Answers(
+        seed_session=(200, "{}", {"Set-Cookie": "Lab___lab=first.a==; path=/; httponly"}),
+        look=[
+            (422, "{}", [("Set-Cookie", "Lab___lab=second"), ("Set-Cookie", "agent=7; Max-Age=10")]),
+            (200, "{}", {}),
+        ],
+        verify={"reward": 1},
+    )
+
+    async def step(session):
+        await session.call_tool("look", {})
+        await session.call_tool("look", {})
+        return await session.verify(RESPONSE)
+
+    assert seed_and(step, answers).value == 1.0
+    assert answers.cookies() == ["", "Lab___lab=first.a==", "Lab___lab=second; agent=7", "Lab___lab=second; agent=7"]
+
+
+def test_sessions_do_not_share_their_cookies():
+    answers = Answers(seed_session=[(200, "{}", {"Set-Cookie": "s=1"}), (200, "{}", {"Set-Cookie": "s=2"})], look={})
+
+    async def attempts():
+        async with serve(answers) as server:
+            first = await server.seed_session(ROW, seed=1)
+            second = await server.seed_session(ROW, seed=1)
+            await first.call_tool("look", {})
+            await second.call_tool("look", {})
+
+    asyncio.run(attempts())
+    assert answers.cookies() == ["", "", "s=1", "s=2"]
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 500, 503])
+def test_an_error_of_a_tool_is_an_output_and_is_not_tried_again(status):
+    answers = Answers(seed_session={}, look=(status, '{"detail":"no"}', {}))
+    assert seed_and(call("look"), answers) == ToolOutput(text='{"detail":"no"}', error=f"http_{status}")
+    assert len(answers.bodies("look")) == 1
+
+
+def test_a_tool_that_takes_too_long_is_an_output():
+    output = seed_and(call("look"), Answers(seed_session={}, look=SLOW), call_timeout=0.2)
+    assert output.error == "timeout"
+    assert json.loads(output.text) == {"error": "the tool gave no result within 0.2 s"}
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "../verify", "a\\b", "verify", "seed_session", "openapi.json", "reset", "x" * 300]
+)
+def test_names_that_are_no_tools_never_leave_the_house(name):
+    answers = Answers(seed_session={}, verify={"reward": 1.0})
+    output = seed_and(call(name), answers)
+    assert output.error == "unknown_tool"
+    assert "there is no tool named" in json.loads(output.text)["error"]
+    assert [path for path, _, _ in answers.seen] == ["seed_session"]
+
+
+def test_a_tool_may_be_called_like_a_gymnasium_route_when_the_row_declares_it():
+    assert seed_and(call("step"), Answers(seed_session={}, step={"ok": True})).error == ""
+
+
+def test_a_tool_name_is_quoted_in_the_path():
+    answers = Answers(seed_session={})
+    assert seed_and(call("look up?x=1#é"), answers).error == "http_404"
+    assert answers.seen[1][0] == "look%20up%3Fx=1%23%C3%A9"
+
+
+def test_arguments_that_orjson_cannot_write_are_sent_all_the_same():
+    answers = Answers(seed_session={}, look={})
+    seed_and(call("look", {"big": 2**80, "half": "\ud83d"}), answers)
+    assert answers.bodies("look") == [{"big": 2**80, "half": "\ud83d"}]
+
+
+def test_a_dropped_connection_is_tried_again_within_bounds():
+    answers = Answers(seed_session=[BROKEN, BROKEN, {}], look=[BROKEN, {"ok": 1}])
+    assert seed_and(call("look"), answers).text == '{"ok": 1}'
+    assert len(answers.bodies("seed_session")) == 3
+
+
+def test_a_server_that_stays_broken_is_a_fault_of_the_environment():
+    answers = Answers(seed_session={}, look=BROKEN)
+    with pytest.raises(EnvironmentFault, match=r"^lab: "):
+        seed_and(call("look"), answers)
+    assert len(answers.bodies("look")) == 3
+
+
+def test_a_server_that_is_not_there_is_a_fault_of_the_environment():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(EnvironmentFault, match=r"^lab: "):
+            seed_and(verify, Answers(), base_url=url)
+
+
+def test_an_address_that_is_not_allowed_is_a_fault_that_names_the_setting():
+    with pytest.raises(EnvironmentFault, match="GYMWEB_OUTBOUND_ALLOW"):
+        seed_and(verify, Answers(seed_session={}), allow=[])
+
+
+def test_a_refused_seed_ends_the_attempt_with_what_the_server_said():
+    answers = Answers(seed_session=(422, '{"detail":"bad row"}', {}))
+    with pytest.raises(EnvironmentFault, match=r'lab: POST /seed_session answered 422: {"detail":"bad row"}'):
+        seed_and(verify, answers)
+    assert len(answers.seen) == 1
+
+
+def test_a_server_error_at_seed_is_tried_again_then_a_fault():
+    answers = Answers(seed_session=[(500, "boom", {}), {}], verify={"reward": 1.0})
+    assert seed_and(verify, answers).value == 1.0
+    with pytest.raises(EnvironmentFault, match="answered 500: boom"):
+        seed_and(verify, Answers(seed_session=(500, "boom", {})))
+
+
+def test_a_slow_seed_is_a_time_out():
+    with pytest.raises(TimedOut, match=r"^lab: .*no reply within 0.2 s"):
+        seed_and(verify, Answers(seed_session=SLOW), call_timeout=0.2)
+
+
+def test_verify_gets_the_row_and_the_response_without_a_reward():
+    answers = Answers(seed_session={}, verify={"reward": 1.0})
+    seed_and(verify, answers)
+    wanted = {key: value for key, value in ROW.items() if key != "reward"}
+    assert answers.bodies("verify") == [{**wanted, "response": RESPONSE}]
+
+
+def test_a_verdict_becomes_a_reward_with_its_components_and_details():
+    verdict = {
+        "responses_create_params": {},
+        "response": {},
+        "reward": 2.5,
+        "reward_components": {"correct": 1, "format": 1.5, "valid": True, "note": "text"},
+        "explanation": "well done",
+        "expected_answer": "4",
+        "_ng_task_index": 3,
+        "extracted_answer": "4",
+        "huge": "x" * 30_000,
+    }
+    assert seed_and(verify, Answers(seed_session={}, verify=verdict)) == Reward(
+        value=2.5,
+        components={"correct": 1.0, "format": 1.5, "valid": 1.0},
+        explanation="well done",
+        details={"expected_answer": "4", "extracted_answer": "4", "huge": "left out: 30,002 bytes"},
+    )
+
+
+def test_all_details_together_are_bounded():
+    verdict = {"reward": 0, **{f"part{n}": "x" * 15_000 for n in range(10)}}
+    details = seed_and(verify, Answers(seed_session={}, verify=verdict)).details
+    kept = [value for value in details.values() if not value.startswith("left out")]
+    assert (len(details), len(kept)) == (10, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{}", "no finite number as `reward`: None"),
+        ('{"reward": "1.0"}', "no finite number as `reward`: '1.0'"),
+        ('{"reward": true}', "no finite number as `reward`: True"),
+        ('{"reward": null}', "no finite number as `reward`: None"),
+        ('{"reward": NaN}', "is not JSON"),
+        ("[1.0]", "is not an object"),
+        ("fine!", "is not JSON"),
+        ("", "is not JSON"),
+    ],
+)
+def test_a_verdict_without_a_finite_reward_is_a_verifier_error(text, reason):
+    with pytest.raises(VerifierError) as caught:
+        seed_and(verify, Answers(seed_session={}, verify=(200, text, {})))
+    assert reason in str(caught.value)
+
+
+def test_a_failed_judge_is_an_error_and_never_a_reward_of_zero():
+    verdict = {"reward": 0.0, "_ng_failure_class": "judge_failed", "_ng_failure_judge_error": "503 from the judge"}
+    with pytest.raises(JudgeError, match=r"judge_failed.*503 from the judge") as caught:
+        seed_and(verify, Answers(seed_session={}, verify=verdict))
+    assert caught.value.kind == "judge_error"
+    with pytest.raises(VerifierError, match="sandbox_died") as caught:
+        seed_and(verify, Answers(seed_session={}, verify={"reward": 0.0, "_ng_failure_class": "sandbox_died"}))
+    assert caught.value.kind == "verifier_error"
+
+
+def test_a_server_error_at_verify_is_tried_again_then_a_verifier_error():
+    answers = Answers(seed_session={}, verify=[(500, "boom", {}), (429, "", {}), {"reward": 1.0}])
+    assert seed_and(verify, answers).value == 1.0
+    answers = Answers(seed_session={}, verify=(500, '"TypeError()"', {}))
+    with pytest.raises(VerifierError, match=r'answered 500: "TypeError\(\)"'):
+        seed_and(verify, answers)
+    assert len(answers.bodies("verify")) == 3
+
+
+def test_a_refused_verify_is_a_verifier_error_at_once():
+    answers = Answers(seed_session={}, verify=(422, '{"detail":[]}', {}))
+    with pytest.raises(VerifierError, match="answered 422"):
+        seed_and(verify, answers)
+    assert len(answers.bodies("verify")) == 1
+
+
+def test_a_slow_verify_is_a_time_out():
+    with pytest.raises(TimedOut):
+        seed_and(verify, Answers(seed_session={}, verify=SLOW), verify_timeout=0.2)
+
+
+def test_a_server_that_breaks_at_verify_is_a_fault_of_the_environment():
+    with pytest.raises(EnvironmentFault):
+        seed_and(verify, Answers(seed_session={}, verify=BROKEN))
+
+
+def test_where_verification_is_off_the_server_is_not_asked():
+    answers = Answers(seed_session={}, verify={"reward": 1.0})
+    assert seed_and(verify, answers, verifies=False).value is None
+    assert answers.bodies("verify") == []
+
+
+def test_the_environment_has_no_turn_of_its_own():
+    async def step(session):
+        await session.close()
+        return await session.respond([]), await session.list_tools()
+
+    assert seed_and(step, Answers(seed_session={})) == (None, [])
+
+
+def probe(answers, **options):
+    async def check():
+        async with serve(answers, **options) as server:
+            return await server.probe()
+
+    return asyncio.run(check())
+
+
+def test_a_probe_names_the_tools_of_the_schema():
+    document = {
+        "paths": {
+            "/look": {"post": {"summary": "Look", "requestBody": _body({"$ref": "#/components/schemas/Look"})}},
+            "/verify": {"post": {}},
+            "/{path}": {"post": {}},
+            "/": {"get": {}},
+        },
+        "components": {"schemas": {"Look": {"type": "object", "properties": {"at": {"type": "string"}}}}},
+    }
+    found = probe(Answers(root={"status": "ok"}, **{"openapi.json": document}))
+    assert (found.healthy, found.message) == (True, "reachable; 1 tool in its OpenAPI document")
+    assert found.latency > 0
+    assert found.tools == [
+        {
+            "type": "function",
+            "name": "look",
+            "description": "Look",
+            "parameters": {"type": "object", "properties": {"at": {"type": "string"}}},
+            "strict": False,
+        }
+    ]
+
+
+def _body(schema):
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+@pytest.mark.parametrize("document", [None, [], {"paths": []}, {"paths": {"/a": 1}}, (200, "not json", {}), BROKEN])
+def test_a_probe_does_without_a_schema(document):
+    script = {} if document is None else {"openapi.json": [document]}
+    found = probe(Answers(root={"status": "ok"}, **script))
+    assert (found.healthy, found.tools) == (True, [])
+
+
+def test_a_probe_of_something_else_is_unhealthy_and_says_why():
+    assert probe(Answers()).message == 'GET / answered 404: {"detail": "Not Found"}'
+    assert not probe(Answers(root=(500, "", {}))).healthy
+    assert not probe(Answers(root=BROKEN)).healthy
+    assert "no reply within 0.2 s" in probe(Answers(root=SLOW), call_timeout=0.2).message
+    assert "GYMWEB_OUTBOUND_ALLOW" in probe(Answers(), allow=[]).message
