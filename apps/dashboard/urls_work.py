@@ -1,5 +1,26 @@
 """Addresses of the work itself: collections, rollouts, pairs, exports, workers."""
 
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 
-urlpatterns: list[URLPattern] = []
+from apps.dashboard.views import collections, exports, pairs, rollouts, workers
+
+urlpatterns: list[URLPattern] = [
+    path("collections/", collections.collection_list, name="collection_list"),
+    path("collections/new/", collections.collection_create, name="collection_create"),
+    path("collections/<int:pk>/", collections.collection_detail, name="collection_detail"),
+    path("collections/<int:pk>/cancel/", collections.collection_cancel, name="collection_cancel"),
+    path("rollouts/", rollouts.rollout_list, name="rollout_list"),
+    path("rollouts/<int:pk>/", rollouts.rollout_detail, name="rollout_detail"),
+    path("rollouts/<int:pk>/raw/", rollouts.rollout_raw, name="rollout_raw"),
+    path("rollouts/<int:pk>/comments/", rollouts.rollout_comment, name="rollout_comment"),
+    path("pair-sets/", pairs.pair_set_list, name="pair_set_list"),
+    path("pair-sets/new/", pairs.pair_set_create, name="pair_set_create"),
+    path("pair-sets/<int:pk>/", pairs.pair_set_detail, name="pair_set_detail"),
+    path("pairs/<int:pk>/", pairs.pair_detail, name="pair_detail"),
+    path("exports/", exports.export_list, name="export_list"),
+    path("exports/new/", exports.export_create, name="export_create"),
+    path("exports/<int:pk>/", exports.export_detail, name="export_detail"),
+    path("exports/<int:pk>/download/", exports.export_download, name="export_download"),
+    path("exports/<int:pk>/manifest/", exports.export_manifest, name="export_manifest"),
+    path("workers/", workers.worker_list, name="worker_list"),
+]

@@ -101,7 +101,9 @@ def ago(moment: datetime | None) -> SafeString | str:
 def reward_chip(reward: float | None) -> SafeString:
     """The reward as number and glyph: ✓ at 1 and above, ✗ at 0 and below, ◐ between, a dash for no reward."""
     if reward is None:
-        return format_html('<span class="reward-chip muted" title="no reward"><span aria-hidden="true">–</span></span>')
+        return format_html(
+            '<span class="reward-chip muted" title="no reward"><span aria-hidden="true">{}</span></span>', "–"
+        )
     kind = "ok" if reward >= 1 else "bad" if reward <= 0 else "warn"
     return format_html(
         '<span class="reward-chip {}" title="reward {}"><span aria-hidden="true">{}</span> {}</span>',

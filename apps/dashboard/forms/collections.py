@@ -1,0 +1,93 @@
+"""The plan of a collection."""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from apps.agents.models import Agent
+from apps.policies.models import PolicyModel
+from apps.tasks.models import Dataset, DatasetVersion
+
+
+def _new_key() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be made: tasks × repeats."""
+
+    version: DatasetVersion
+    tasks: int
+    repeats: int
+
+    @property
+    def rollouts(self) -> int:
+        return self.tasks * self.repeats
+
+
+class CollectionForm(forms.Form):
+    """Field names are the arguments of plan_collection."""
+
+    dataset = forms.ModelChoiceField(Dataset.objects.none(), empty_label="Choose a dataset")
+    agent = forms.ModelChoiceField(Agent.objects.none(), empty_label=None)
+    policy_model = forms.ModelChoiceField(PolicyModel.objects.none(), empty_label="Choose a policy model")
+    repeats = forms.IntegerField(min_value=1, max_value=1024, initial=4, help_text="Rollouts per task: its group")
+    limit = forms.IntegerField(min_value=1, required=False, help_text="Only the first so many tasks; empty takes all")
+    seed = forms.IntegerField(min_value=0, max_value=2**31 - 1, initial=0, help_text="The same seed repeats the plan")
+    sampling = forms.JSONField(
+        required=False,
+        help_text='Overrides the agent\'s and the model\'s, e.g. {"temperature": 1.0, "max_output_tokens": 1024}',
+        widget=forms.Textarea(attrs={"rows": 3, "class": "mono", "spellcheck": "false"}),
+    )
+    priority = forms.IntegerField(min_value=-100, max_value=100, initial=0, help_text="Smaller is claimed first")
+    name = forms.CharField(max_length=200, required=False, help_text="Empty: named after its parts")
+    # A form that is sent twice plans once.
+    idempotency_key = forms.CharField(max_length=128, required=False, widget=forms.HiddenInput, initial=_new_key)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        ready = Dataset.objects.filter(versions__state=DatasetVersion.State.READY).distinct()
+        self._choices("dataset").queryset = ready
+        self._choices("agent").queryset = Agent.objects.all()
+        self._choices("policy_model").queryset = PolicyModel.objects.all()
+
+    def _choices(self, name: str) -> "forms.ModelChoiceField[Any]":
+        field = self.fields[name]
+        assert isinstance(field, forms.ModelChoiceField)
+        return field
+
+    def clean_sampling(self) -> dict[str, Any]:
+        sampling = self.cleaned_data["sampling"]
+        if sampling is None:
+            return {}
+        if not isinstance(sampling, dict):
+            raise forms.ValidationError("Sampling is a JSON object.")
+        return sampling
+
+    def clean_idempotency_key(self) -> str | None:
+        return self.cleaned_data["idempotency_key"] or None
+
+    @classmethod
+    def opened_with(cls, given: QueryDict) -> "CollectionForm":
+        """An unsent form that shows what the address gives, and its own initial values otherwise."""
+        known = {name: given[name] for name in cls.base_fields if given.get(name)}
+        return cls(initial=known)
+
+    def plan(self) -> Plan | None:
+        """The size of the plan as the form stands; None while the dataset or a number is missing or wrong."""
+        dataset = self._understood("dataset")
+        repeats, limit = self._understood("repeats"), self._understood("limit")
+        version = dataset.latest_version() if dataset else None
+        if version is None or not repeats:
+            return None
+        return Plan(version, min(version.task_count, limit or version.task_count), repeats)
+
+    def _understood(self, name: str) -> Any:
+        try:
+            return self.fields[name].clean(self[name].value())
+        except forms.ValidationError:
+            return None

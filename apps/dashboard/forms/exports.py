@@ -1,0 +1,68 @@
+"""What to write into an export, and how to build pairs."""
+
+from typing import Any
+
+from django import forms
+
+from apps.exports.models import ExportFormat, PairSet
+from apps.rollouts.models import Collection
+
+
+class CollectionChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
+    def label_from_instance(self, obj: Any) -> str:
+        return f"#{obj.pk} {obj}"
+
+
+class PairSetForm(forms.Form):
+    """Field names are the arguments of build_pairs."""
+
+    collection = CollectionChoice(Collection.objects.none(), empty_label="Choose a collection")
+    margin = forms.FloatField(
+        initial=0.1,
+        widget=forms.NumberInput(attrs={"step": "any"}),
+        help_text="Chosen reward − rejected reward is at least this",
+    )
+    min_chosen_reward = forms.FloatField(
+        required=False,
+        widget=forms.NumberInput(attrs={"step": "any"}),
+        help_text="Pair only where the better one is this good; empty takes any",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        collection = self.fields["collection"]
+        assert isinstance(collection, forms.ModelChoiceField)
+        collection.queryset = Collection.objects.all()
+
+    def clean_margin(self) -> float:
+        margin: float = self.cleaned_data["margin"]
+        if margin <= 0:
+            raise forms.ValidationError("The margin is greater than 0: equal rewards prefer nothing.")
+        return margin
+
+
+class ExportForm(forms.Form):
+    format = forms.ChoiceField(choices=ExportFormat.choices)
+    collection = CollectionChoice(Collection.objects.none(), empty_label="Choose a collection")
+    pair_set = forms.ModelChoiceField(
+        PairSet.objects.none(), required=False, help_text="Which pairs; a DPO export needs them, the others take none"
+    )
+    min_reward = forms.FloatField(
+        required=False,
+        widget=forms.NumberInput(attrs={"step": "any"}),
+        help_text="Only rollouts this good (of a pair, the chosen one). Empty: 0.7 for demonstrations, else any",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        collection, pair_set = self.fields["collection"], self.fields["pair_set"]
+        assert isinstance(collection, forms.ModelChoiceField)
+        assert isinstance(pair_set, forms.ModelChoiceField)
+        collection.queryset = Collection.objects.all()
+        pair_set.queryset = PairSet.objects.select_related("collection")
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The filters as an export keeps them: only those that were given."""
+        least = self.cleaned_data["min_reward"]
+        return {} if least is None else {"min_reward": least}

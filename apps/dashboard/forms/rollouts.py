@@ -1,0 +1,92 @@
+"""Filters of the rollout tables, and the comment form. Only what is declared here can be filtered or sorted by."""
+
+from typing import Any, get_args
+
+from django import forms
+
+from apps.dashboard.keyset import Page, page_by_column, page_by_id
+from apps.gym.errors import ErrorKind
+from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
+
+STOP_REASONS = (
+    "answered",
+    "environment_done",
+    "max_steps",
+    "max_output_tokens",
+    "context_length",
+    "content_filter",
+    "time_limit",
+    "empty_reply",
+)
+SORTS = (("", "oldest first"), ("-id", "newest first"), ("-reward", "best reward"), ("reward", "worst reward"))
+
+
+def _choices(names: tuple[str, ...], label: str) -> list[tuple[str, str]]:
+    return [("", label), *((name, name.replace("_", " ")) for name in names)]
+
+
+class RolloutFilterForm(forms.Form):
+    status = forms.ChoiceField(required=False, choices=[("", "any status"), *Rollout.Status.choices], label="Status")
+    min_reward = forms.FloatField(required=False, label="Reward from", widget=forms.NumberInput(attrs={"step": "any"}))
+    max_reward = forms.FloatField(required=False, label="to", widget=forms.NumberInput(attrs={"step": "any"}))
+    stop_reason = forms.ChoiceField(required=False, choices=_choices(STOP_REASONS, "any"), label="Stop reason")
+    error_kind = forms.ChoiceField(required=False, choices=_choices(get_args(ErrorKind), "any"), label="Error")
+    sort = forms.ChoiceField(required=False, choices=SORTS, label="Order")
+    after = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+
+    def page(self, rollouts: RolloutQuerySet) -> Page[Rollout]:
+        """One page of the rollouts that pass; nothing when a filter is not understood (the form says which)."""
+        if not self.is_valid():
+            return Page(rows=[], after="", is_first=True)
+        given = self.cleaned_data
+        for field, lookup in self._lookups().items():
+            if given.get(field) not in (None, ""):
+                rollouts = rollouts.filter(**{lookup: given[field]})
+        sort, after = given["sort"], given["after"]
+        if sort.endswith("reward"):
+            return page_by_column(rollouts, "reward", after, descending=sort.startswith("-"))
+        return page_by_id(rollouts, after, descending=self._newest_first(sort))
+
+    def _lookups(self) -> dict[str, str]:
+        return {
+            "status": "status",
+            "min_reward": "reward__gte",
+            "max_reward": "reward__lte",
+            "stop_reason": "stop_reason",
+            "error_kind": "error_kind",
+        }
+
+    def _newest_first(self, sort: str) -> bool:
+        return sort == "-id"
+
+
+class RolloutSearchForm(RolloutFilterForm):
+    """The same across collections, newest first."""
+
+    collection = forms.ModelChoiceField(
+        Collection.objects.none(), required=False, label="Collection", widget=forms.NumberInput(attrs={"min": 1})
+    )
+    field_order = ["collection"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        collection, sort = self.fields["collection"], self.fields["sort"]
+        assert isinstance(collection, forms.ModelChoiceField)
+        assert isinstance(sort, forms.ChoiceField)
+        collection.queryset = Collection.objects.all()
+        sort.choices = [("", "newest first"), ("id", "oldest first"), *SORTS[2:]]
+
+    def _lookups(self) -> dict[str, str]:
+        return {"collection": "collection", **super()._lookups()}
+
+    def _newest_first(self, sort: str) -> bool:
+        return sort == ""
+
+
+class CommentForm(forms.Form):
+    text = forms.CharField(
+        max_length=10_000, label="Comment", widget=forms.Textarea(attrs={"rows": 3, "placeholder": "What did you see?"})
+    )
+    seq = forms.IntegerField(
+        min_value=0, max_value=2**31 - 1, required=False, label="About event", help_text="Empty: the whole rollout"
+    )

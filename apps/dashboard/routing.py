@@ -1,0 +1,9 @@
+"""Addresses of the sockets."""
+
+from django.urls import URLPattern, path
+
+from apps.dashboard.consumers import CollectionConsumer
+
+websocket_urlpatterns: list[URLPattern] = [
+    path("ws/collections/<int:pk>/", CollectionConsumer.as_asgi()),
+]

@@ -1,0 +1,82 @@
+"""Collections: what was planned, how far it is, what came of it."""
+
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.vary import vary_on_headers
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.answering import answer
+from apps.dashboard.forms.collections import CollectionForm
+from apps.dashboard.forms.rollouts import RolloutFilterForm
+from apps.dashboard.keyset import page_by_id
+from apps.dashboard.progress import read_progress
+from apps.dashboard.requests import PageRequest
+from apps.dashboard.results import read_results
+from apps.rollouts.controlling import cancel_collection
+from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.planning import NothingToCollect, plan_collection
+
+POLL_ENDED = 286  # htmx: swap, and stop polling
+
+
+def _collections() -> QuerySet[Collection]:
+    return Collection.objects.select_related("dataset", "version__dataset", "agent", "policy_model", "created_by")
+
+
+@allow(GET=Permission.READ)
+def collection_list(request: PageRequest) -> HttpResponse:
+    page = page_by_id(_collections(), request.GET.get("after", ""))
+    return answer(request, "collections/list.html", {"page": page}, part="collections")
+
+
+@allow(GET=Permission.COLLECT, POST=Permission.COLLECT)
+def collection_create(request: PageRequest) -> HttpResponse:
+    """GET with fields in the address counts the rollouts to be made; POST plans them."""
+    if request.method == "POST":
+        form = CollectionForm(request.POST)
+        if form.is_valid():
+            try:
+                collection = plan_collection(**form.cleaned_data, user=request.user)
+            except NothingToCollect as refusal:
+                form.add_error(None, str(refusal))
+            else:
+                return redirect("dashboard:collection_detail", pk=collection.pk)
+        return render(request, "collections/create.html", {"form": form, "plan": form.plan()}, status=422)
+    form = CollectionForm.opened_with(request.GET)
+    return answer(request, "collections/create.html", {"form": form, "plan": form.plan()}, part="plan")
+
+
+@allow(GET=Permission.READ)
+@vary_on_headers("HX-Request", "HX-Target")
+def collection_detail(request: PageRequest, pk: int) -> HttpResponse:
+    """The page; for htmx only the part that it names as its target."""
+    collection = get_object_or_404(_collections().select_related("environment"), pk=pk)
+    if request.htmx.target == "collection-progress":
+        return _progress(request, collection)
+    context: dict[str, object] = {"collection": collection}
+    if request.htmx.target == "collection-results":
+        return render(request, "collections/detail.html#results", {**context, "results": read_results(collection)})
+    filters = RolloutFilterForm(request.GET)
+    context |= {
+        "filters": filters,
+        "page": filters.page(Rollout.objects.filter(collection=collection).select_related("task")),
+    }
+    if request.htmx.target == "rollout-table":
+        return render(request, "collections/detail.html#rollouts", context)
+    context |= {"progress": read_progress(collection), "results": read_results(collection)}
+    return render(request, "collections/detail.html", context)
+
+
+def _progress(request: PageRequest, collection: Collection) -> HttpResponse:
+    progress = read_progress(collection)
+    status = POLL_ENDED if collection.is_finished else 200
+    return render(request, "collections/_collection_progress.html", {"progress": progress}, status=status)
+
+
+@allow(POST=Permission.COLLECT)
+def collection_cancel(request: PageRequest, pk: int) -> HttpResponse:
+    collection = cancel_collection(collection=get_object_or_404(Collection, pk=pk), user=request.user)
+    messages.success(request, f"{collection} is {collection.get_state_display()}.")
+    return redirect("dashboard:collection_detail", pk=pk)

@@ -1,0 +1,224 @@
+import pytest
+from django.urls import reverse
+
+from apps.accounts.models import Role
+from apps.dashboard.histogram import draw_histogram
+from apps.rollouts.models import Collection, Rollout
+from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
+from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def detail(collection: Collection, query: str = "") -> str:
+    return reverse("dashboard:collection_detail", args=[collection.pk]) + query
+
+
+def test_the_list_shows_what_was_planned_and_how_far_it_is():
+    user = make_user(username="ada")
+    collection = make_collection(name="First try", total=10, completed=4, failed=1, rewarded=4, reward_sum=3.0)
+    Collection.objects.filter(pk=collection.pk).update(created_by=user)
+    page = squeezed(signed_in(Role.VIEWER).get(reverse("dashboard:collection_list")).text)
+    assert 'value="5" aria-label="5 of 10 rollouts ended"' in page
+    for part in ["First try", "0.750", str(collection.version), collection.agent.name, "ada", "1 failed"]:
+        assert part in page
+    assert reverse("dashboard:collection_create") not in page
+
+
+def test_the_list_takes_as_many_queries_for_three_rows_as_for_one():
+    one, three = queries_with_one_and_three(lambda: reverse("dashboard:collection_list"), make_collection)
+    assert one == three
+
+
+def test_the_list_pages_by_key():
+    dataset, agent, model = make_dataset(), make_agent(), make_policy_model()
+    made = [make_collection(dataset=dataset, agent=agent, policy_model=model, name=f"no {n}.") for n in range(51)]
+    client = signed_in()
+    first = client.get(reverse("dashboard:collection_list")).text
+    assert ("no 50." in first, "no 0." in first, f"?after={made[1].pk}" in first) == (True, False, True)
+    second = client.get(reverse("dashboard:collection_list"), {"after": made[1].pk}).text
+    assert ("no 50." in second, "no 0." in second) == (False, True)
+
+
+def test_the_plan_form_counts_tasks_times_repeats():
+    dataset = make_dataset()
+    url = reverse("dashboard:collection_create")
+    page = signed_in().get(url, {"dataset": dataset.pk, "repeats": 8, "limit": 2}).text
+    assert "<strong>16 rollouts</strong>" in page
+    assert "= 2 tasks of" in page
+
+
+def test_htmx_gets_the_count_alone():
+    client = signed_in()
+    page = client.get(
+        reverse("dashboard:collection_create"),
+        {"dataset": make_dataset().pk, "repeats": 4},
+        headers={"HX-Request": "true"},
+    )
+    assert page.text.strip().startswith('<p id="plan"')
+    assert "<strong>12 rollouts</strong>" in page.text
+
+
+def test_a_plan_that_is_not_understood_yet_has_no_count():
+    page = signed_in().get(reverse("dashboard:collection_create"), {"dataset": "none", "repeats": "x"}).text
+    assert "Choose a dataset to see" in page
+
+
+def plan_fields(**fields: object) -> dict[str, object]:
+    given = {"agent": make_agent().pk, "policy_model": make_policy_model().pk, "repeats": 2, "seed": 7, "priority": 1}
+    return {**given, "sampling": '{"temperature": 0.5}', "name": "Mine", "idempotency_key": "k1", **fields}
+
+
+def test_planning_makes_the_rollouts_and_shows_the_collection():
+    client, dataset = signed_in(), make_dataset()
+    fields = plan_fields(dataset=dataset.pk)
+    done = client.post(reverse("dashboard:collection_create"), fields)
+    collection = Collection.objects.get()
+    assert (done.status_code, done["Location"]) == (302, detail(collection))
+    assert (collection.name, collection.total, collection.seed, collection.priority) == ("Mine", 6, 7, 1)
+    assert (collection.sampling, collection.created_by.pk) == (
+        {"temperature": 0.5},
+        int(client.session["_auth_user_id"]),
+    )
+    client.post(reverse("dashboard:collection_create"), fields)
+    assert Collection.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"sampling": "[1]"}, "Sampling is a JSON object."),
+        ({"sampling": "{"}, "Enter a valid JSON."),
+        ({"repeats": 0}, "greater than or equal to 1"),
+        ({"dataset": 999}, "Select a valid choice."),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused_with_its_reason(fields, complaint):
+    answer = signed_in().post(
+        reverse("dashboard:collection_create"), plan_fields(**{"dataset": make_dataset().pk, **fields})
+    )
+    assert answer.status_code == 422
+    assert complaint in answer.text
+    assert Collection.objects.count() == 0
+
+
+def test_a_dataset_without_tasks_has_nothing_to_collect():
+    answer = signed_in().post(reverse("dashboard:collection_create"), plan_fields(dataset=make_dataset(rows=[]).pk))
+    assert answer.status_code == 422
+    assert "holds no rollout" in answer.text
+
+
+def test_the_page_shows_progress_results_and_rollouts():
+    collection = make_collection(total=4, completed=3, failed=0, rewarded=3, reward_sum=2.0)
+    task = collection.version.tasks.first()
+    for reward in (1.0, 1.0, 0.0):
+        make_rollout(collection, task=task, reward=reward)
+    make_rollout(
+        collection,
+        task=collection.version.tasks.last(),
+        reward=None,
+        status="failed",
+        stop_reason="",
+        error_kind="policy_error",
+        trace=[],
+    )
+    page = squeezed(signed_in().get(detail(collection)).text)
+    assert "3 of 4 rollouts" in page
+    assert 'aria-label="3 completed, 0 failed, 0 cancelled, 0 running, 1 queued"' in page
+    assert "<dt>Mean reward</dt><dd>0.667" in page
+    assert "<dt>Sometimes solved</dt><dd>1 <small>task</small>" in page
+    assert '<a href="?stop_reason=answered#rollout-table">answered</a></td><td class="num">3</td>' in page
+    assert '<a href="?error_kind=policy_error#rollout-table">policy_error</a></td><td class="num">1</td>' in page
+    assert '<td>0.90 to 1</td><td class="num">2</td>' in page
+    assert page.count('<th scope="row"><a href="/rollouts/') == 4
+    assert "style=" not in page
+
+
+def test_the_page_of_an_empty_collection_reads():
+    page = signed_in().get(detail(make_collection(state="planning"))).text
+    assert "No rewards yet." in page
+    assert "No rollouts yet." in page
+
+
+def test_the_page_takes_as_many_queries_for_three_rollouts_as_for_one():
+    collection = make_collection(total=3)
+    one, three = queries_with_one_and_three(lambda: detail(collection), lambda: make_rollout(collection))
+    assert one == three
+
+
+def rows(page: str) -> list[int]:
+    return [int(part.split("/")[0]) for part in page.split('<th scope="row"><a href="/rollouts/')[1:]]
+
+
+def test_rollouts_are_filtered_and_sorted():
+    collection = make_collection()
+    low, high, none = (
+        make_rollout(collection, reward=0.25),
+        make_rollout(collection, reward=0.75, stop_reason="max_steps"),
+        make_rollout(collection, reward=None, status="failed", stop_reason="", error_kind="timed_out"),
+    )
+    client = signed_in()
+
+    def shown(query: str) -> list[int]:
+        return rows(client.get(detail(collection, query)).text)
+
+    assert shown("") == [low.pk, high.pk, none.pk]
+    assert shown("?status=failed") == [none.pk]
+    assert shown("?min_reward=0.5") == [high.pk]
+    assert shown("?max_reward=0.5") == [low.pk]
+    assert shown("?stop_reason=max_steps") == [high.pk]
+    assert shown("?error_kind=timed_out") == [none.pk]
+    assert shown("?sort=-reward") == [high.pk, low.pk, none.pk]
+    assert shown("?sort=reward") == [low.pk, high.pk, none.pk]
+    assert shown("?sort=-id") == [none.pk, high.pk, low.pk]
+
+
+@pytest.mark.parametrize("query", ["?sort=collection__created_by__password", "?status=x", "?min_reward=abc"])
+def test_a_filter_that_is_not_understood_shows_nothing_and_says_so(query):
+    collection = make_collection()
+    make_rollout(collection)
+    page = signed_in().get(detail(collection, query)).text
+    assert rows(page) == []
+    assert "These filters are not understood" in page
+
+
+def test_htmx_gets_only_the_part_it_targets():
+    collection = make_collection(total=1)
+    client = signed_in()
+    for target in ["collection-progress", "collection-results", "rollout-table"]:
+        page = client.get(detail(collection), headers={"HX-Request": "true", "HX-Target": target})
+        assert "<html" not in page.text
+        assert f'id="{target}"' in page.text
+
+
+def test_cancelling_drops_what_is_queued():
+    collection = make_collection(total=1)
+    make_rollout(collection, status="queued", reward=None, stop_reason="", trace=[])
+    done = signed_in().post(reverse("dashboard:collection_cancel", args=[collection.pk]), follow=True)
+    assert "is cancelled." in done.text
+    assert Rollout.objects.get().status == "cancelled"
+    assert reverse("dashboard:collection_cancel", args=[collection.pk]) not in done.text
+
+
+def test_a_viewer_may_neither_plan_nor_cancel():
+    collection = make_collection()
+    client = signed_in(Role.VIEWER)
+    assert client.get(reverse("dashboard:collection_create")).status_code == 403
+    assert client.post(reverse("dashboard:collection_cancel", args=[collection.pk])).status_code == 403
+    collection.refresh_from_db()
+    assert collection.state == "running"
+
+
+def test_hostile_names_are_escaped():
+    collection = make_collection(name="<script>alert(1)</script>", snapshot={"x": "<script>"})
+    make_rollout(collection, components={"<script>": 1.0, "items": 0.5})
+    client = signed_in()
+    for page in (client.get(detail(collection)).text, client.get(reverse("dashboard:collection_list")).text):
+        assert "<script>" not in page
+    assert "<td>items</td>" in client.get(detail(collection)).text
+
+
+def test_a_histogram_is_drawn_to_the_tallest_bar_and_shows_the_rarest():
+    drawn = draw_histogram([{"low": 0, "high": 0.5, "count": 1}, {"low": 0.5, "high": 1, "count": 1000}])
+    assert [(bar.x, bar.width, bar.height) for bar in drawn.bars] == [(1.0, 238.0, 2.0), (241.0, 238.0, 112.0)]
+    assert draw_histogram([]).bars == []

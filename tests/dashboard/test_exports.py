@@ -1,0 +1,104 @@
+import asyncio
+import hashlib
+import json
+
+import pytest
+from django.urls import reverse
+
+from apps.accounts.models import Role
+from apps.exports.exporting import write_export
+from apps.exports.models import Export, PairSet
+from tests.dashboard.pages import queries_with_one_and_three, signed_in
+from tests.factories import make_collection, make_rollout
+
+pytestmark = pytest.mark.django_db
+CREATE = "/exports/new/"
+
+
+def queued_export() -> Export:
+    collection = make_collection(state="completed")
+    make_rollout(collection)
+    return Export.objects.create(format="nemo_gym_rollouts", collection=collection)
+
+
+def written_export(tmp_path) -> Export:
+    return write_export(export=queued_export(), path=tmp_path / "rows.jsonl")
+
+
+def url(export: Export, name: str = "export_detail") -> str:
+    return reverse(f"dashboard:{name}", args=[export.pk])
+
+
+def test_an_export_is_queued_for_a_worker():
+    collection = make_collection(state="completed")
+    client = signed_in()
+    assert f'<option value="{collection.pk}" selected>' in client.get(CREATE, {"collection": collection.pk}).text
+    done = client.post(CREATE, {"format": "trl_sft", "collection": collection.pk, "min_reward": "0.9"})
+    export = Export.objects.get()
+    assert (done["Location"], export.state, export.filters["min_reward"]) == (url(export), "queued", 0.9)
+    page = client.get(url(export)).text
+    assert 'hx-trigger="every 2s"' in page
+    assert "Download" not in page
+
+
+def test_an_impossible_combination_is_refused_with_its_reason():
+    collection, other = make_collection(), make_collection()
+    client = signed_in()
+    without = client.post(CREATE, {"format": "trl_dpo", "collection": collection.pk})
+    assert (without.status_code, "needs a pair set" in without.text) == (422, True)
+    foreign = PairSet.objects.create(collection=other)
+    mixed = client.post(CREATE, {"format": "trl_dpo", "collection": collection.pk, "pair_set": foreign.pk})
+    assert (mixed.status_code, "does not belong" in mixed.text) == (422, True)
+    assert Export.objects.count() == 0
+
+
+def test_a_written_export_shows_its_manifest_and_stops_polling(tmp_path):
+    export = written_export(tmp_path)
+    page = signed_in().get(url(export), headers={"HX-Request": "true"})
+    assert (page.status_code, "hx-trigger" in page.text, "<html" in page.text) == (286, False, False)
+    assert export.sha256 in page.text
+    assert "Manifest" in page.text
+
+
+def test_the_file_and_its_manifest_download(tmp_path):
+    export = written_export(tmp_path)
+    client = signed_in()
+    answer = client.get(url(export, "export_download"))
+    content = b"".join(answer.streaming_content) if not answer.is_async else asyncio.run(collect(answer))
+    assert hashlib.sha256(content).hexdigest() == export.sha256
+    assert f"gymweb-nemo_gym_rollouts-{export.pk}.jsonl" in answer["Content-Disposition"]
+    manifest = client.get(url(export, "export_manifest"))
+    assert manifest["Content-Disposition"].endswith('.manifest.json"')
+    assert json.loads(manifest.content) == export.manifest
+
+
+async def collect(answer) -> bytes:
+    return b"".join([chunk async for chunk in answer.streaming_content])
+
+
+def test_what_is_not_written_cannot_be_downloaded(tmp_path):
+    client, queued = signed_in(), queued_export()
+    assert client.get(url(queued, "export_download")).status_code == 404
+    export = written_export(tmp_path)
+    (tmp_path / "rows.jsonl").unlink()
+    assert client.get(url(export, "export_download")).status_code == 404
+
+
+def test_a_failed_export_says_why():
+    export = queued_export()
+    Export.objects.update(state="failed", message="<script>disk full</script>")
+    page = signed_in().get(url(export)).text
+    assert "&lt;script&gt;disk full" in page
+
+
+def test_the_list_takes_as_many_queries_for_three_rows_as_for_one():
+    one, three = queries_with_one_and_three(lambda: reverse("dashboard:export_list"), queued_export)
+    assert one == three
+
+
+def test_a_viewer_sees_exports_and_downloads_none(tmp_path):
+    export = written_export(tmp_path)
+    client = signed_in(Role.VIEWER)
+    assert "Download" not in client.get(url(export)).text
+    assert client.get(url(export, "export_download")).status_code == 403
+    assert client.post(CREATE, {}).status_code == 403

@@ -1,0 +1,233 @@
+import pytest
+from django.urls import reverse
+
+from apps.accounts.models import Role
+from apps.gym.events import ErrorRaised, ModelCall, Prompt, ToolResult, encode_event
+from apps.gym.items import message
+from apps.reviews.models import Comment
+from apps.rollouts.models import Rollout, TraceEvent
+from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
+from tests.factories import make_collection, make_rollout, make_user
+
+pytestmark = pytest.mark.django_db
+HOSTILE = "</pre><script>alert(1)</script>"
+
+
+def url(rollout: Rollout, query: str = "") -> str:
+    return reverse("dashboard:rollout_detail", args=[rollout.pk]) + query
+
+
+def add_event(rollout: Rollout, seq: int, event: ModelCall | ErrorRaised | Prompt, *, attempt: int = 1) -> None:
+    TraceEvent.objects.create(rollout=rollout, attempt=attempt, seq=seq, kind="model_call", payload=encode_event(event))
+
+
+def running_rollout(**fields: object) -> Rollout:
+    given = {"status": "running", "lease": 1, "reward": None, "stop_reason": "", "finished_at": None}
+    return make_rollout(make_collection(), trace=[Prompt(items=[message("user", "hi")])], **{**given, **fields})
+
+
+def test_the_page_shows_the_whole_attempt():
+    rollout = make_rollout(make_collection(), components={"correct": 1.0}, input_tokens=1200, duration=4.5)
+    page = squeezed(signed_in(Role.VIEWER).get(url(rollout)).text)
+    for part in [
+        "Session opened",
+        "What is 2 + 2?",
+        "Call <code>calculator</code>",
+        "{ &quot;expression&quot;: &quot;2+2&quot; }",
+        "compared",
+        "1 of 1",
+        "1,200",
+        "4.5 s",
+        "answered",
+    ]:
+        assert part in page
+    assert [f'id="e{seq}"' in page for seq in range(6)] == [True] * 6
+    assert "style=" not in page
+    assert "<textarea" not in page
+
+
+def test_the_result_follows_its_call_in_the_page():
+    page = signed_in().get(url(make_rollout(make_collection()))).text
+    assert page.index("Call <code>calculator") < page.index('class="result') < page.index('id="e4"')
+
+
+def test_hostile_text_is_escaped_wherever_a_model_or_tool_can_write():
+    items = [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": HOSTILE}]},
+        {"type": "function_call", "call_id": "c", "name": HOSTILE, "arguments": HOSTILE},
+        {"type": HOSTILE, "x": HOSTILE},
+        message("assistant", HOSTILE),
+    ]
+    rollout = make_rollout(
+        make_collection(),
+        trace=[
+            ModelCall(seen=0, items=items, model=HOSTILE, finish_reason=HOSTILE),
+            ToolResult(call_id="c", name=HOSTILE, output=HOSTILE, error=HOSTILE),
+            ErrorRaised(kind=HOSTILE, message=HOSTILE),
+        ],
+        components={HOSTILE: 1.0},
+    )
+    Comment.objects.create(rollout=rollout, text=HOSTILE, author=make_user())
+    page = signed_in().get(url(rollout)).text
+    assert "<script>alert" not in page
+    assert page.count("&lt;script&gt;alert(1)") >= 9
+
+
+def test_a_failed_rollout_says_what_failed():
+    rollout = make_rollout(
+        make_collection(),
+        status="failed",
+        reward=None,
+        stop_reason="",
+        error_kind="policy_error",
+        error_message="429 from the endpoint",
+        trace=[],
+    )
+    page = signed_in().get(url(rollout)).text
+    assert "<h2>policy_error</h2>" in page
+    assert "429 from the endpoint" in page
+
+
+def test_the_group_is_one_step_away():
+    collection = make_collection()
+    first, middle, last = (make_rollout(collection) for _ in range(3))
+    page = signed_in().get(url(middle)).text
+    assert f'rel="prev" href="{url(first)}"' in page
+    assert f'rel="next" href="{url(last)}"' in page
+    assert "2 of 3" in page
+
+
+def test_an_earlier_attempt_can_be_read():
+    rollout = make_rollout(make_collection(), attempt=2)
+    add_event(rollout, 0, ModelCall(seen=0, items=[message("assistant", "the lost one")]))
+    client = signed_in()
+    latest, earlier = client.get(url(rollout)).text, client.get(url(rollout, "?attempt=1")).text
+    assert ("the lost one" in latest, "the lost one" in earlier) == (False, True)
+    assert "?attempt=1" in latest
+    assert "an earlier attempt" in earlier
+
+
+def test_a_long_output_is_whole_and_behind_its_size():
+    output = "line\n" * 20_000
+    rollout = make_rollout(make_collection(), trace=[ToolResult(call_id="c", name="t", output=output)])
+    page = signed_in().get(url(rollout)).text
+    assert output in page
+    assert "(97.7 KB)" in page
+
+
+def test_a_running_page_polls_until_the_rollout_ends():
+    rollout = running_rollout()
+    client, htmx = signed_in(), {"HX-Request": "true"}
+    page = client.get(url(rollout)).text
+    poll = url(rollout, "?seen=running-1-1")
+    assert f'hx-get="{poll}" hx-trigger="every 2s"' in page
+    assert client.get(poll, headers=htmx).status_code == 204
+    add_event(rollout, 1, ModelCall(seen=1, items=[message("assistant", "new words")]))
+    changed = client.get(poll, headers=htmx)
+    assert (changed.status_code, "new words" in changed.text) == (200, True)
+    assert "?seen=running-1-2" in changed.text
+    Rollout.objects.update(
+        status="completed", lease=None, stop_reason="answered", reward=1.0, finished_at="2026-01-01T00:00Z"
+    )
+    ended = client.get(poll, headers=htmx)
+    assert (ended.status_code, "hx-trigger" in ended.text, "<html" in ended.text) == (286, False, False)
+
+
+def test_the_raw_page_has_every_event_as_stored():
+    rollout = make_rollout(make_collection())
+    answer = signed_in().get(reverse("dashboard:rollout_raw", args=[rollout.pk]), {"download": 1})
+    assert answer["Content-Disposition"] == f'attachment; filename="rollout-{rollout.pk}.json"'
+    raw = answer.json()
+    assert (raw["rollout"]["id"], raw["rollout"]["reward"], raw["attempt"]) == (rollout.pk, 1.0, 1)
+    assert [event["type"] for event in raw["events"]] == [
+        "session",
+        "prompt",
+        "model_call",
+        "tool_result",
+        "model_call",
+        "verification",
+    ]
+
+
+def test_the_page_takes_as_many_queries_for_three_comments_as_for_one():
+    rollout, author = make_rollout(make_collection()), make_user()
+    one, three = queries_with_one_and_three(
+        lambda: url(rollout), lambda: Comment.objects.create(rollout=rollout, text="x", author=author)
+    )
+    assert one == three
+
+
+def comment(rollout: Rollout, **fields: object) -> dict[str, object]:
+    return {"path": reverse("dashboard:rollout_comment", args=[rollout.pk]), "data": fields}
+
+
+def test_an_annotator_comments_on_an_event():
+    rollout = make_rollout(make_collection())
+    client = signed_in(Role.ANNOTATOR)
+    done = client.post(**comment(rollout, text=" wrong tool ", seq=3))
+    said = Comment.objects.get()
+    assert (said.text, said.seq, done["Location"]) == ("wrong tool", 3, url(rollout, f"#c{said.pk}"))
+    page = client.get(url(rollout)).text
+    assert 'on <a href="#e3">event #3</a>' in page
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [({"text": "  "}, "This field is required."), ({"text": "x", "seq": 99}, "has no event 99.")],
+)
+def test_a_comment_that_says_nothing_or_points_nowhere_is_refused(fields, complaint):
+    rollout = make_rollout(make_collection())
+    answer = signed_in().post(**comment(rollout, **fields))
+    assert (answer.status_code, Comment.objects.count()) == (422, 0)
+    assert complaint in answer.text
+
+
+def test_a_viewer_reads_and_does_not_comment():
+    rollout = make_rollout(make_collection())
+    assert signed_in(Role.VIEWER).post(**comment(rollout, text="x")).status_code == 403
+
+
+def listed(page: str) -> list[int]:
+    return [int(part.split("/")[0]) for part in page.split('<th scope="row"><a href="/rollouts/')[1:]]
+
+
+def test_the_list_shows_all_collections_newest_first_and_filters():
+    first, second = make_collection(), make_collection()
+    a, b, c = make_rollout(first, reward=0.0), make_rollout(second), make_rollout(second, reward=0.5)
+    client, address = signed_in(), reverse("dashboard:rollout_list")
+    assert listed(client.get(address).text) == [c.pk, b.pk, a.pk]
+    assert listed(client.get(address, {"collection": second.pk}).text) == [c.pk, b.pk]
+    assert listed(client.get(address, {"sort": "-reward"}).text) == [b.pk, c.pk, a.pk]
+    assert listed(client.get(address, {"sort": "id", "min_reward": "0.5"}).text) == [b.pk, c.pk]
+    assert listed(client.get(address, {"collection": "no"}).text) == []
+
+
+def test_the_list_takes_as_many_queries_for_three_rows_as_for_one():
+    one, three = queries_with_one_and_three(
+        lambda: reverse("dashboard:rollout_list"), lambda: make_rollout(make_collection())
+    )
+    assert one == three
+
+
+@pytest.mark.parametrize("sort", ["", "id", "reward", "-reward"])
+def test_paging_meets_every_rollout_once(sort):
+    collection = make_collection()
+    task = collection.version.tasks.first()
+    Rollout.objects.bulk_create(
+        Rollout(
+            collection=collection,
+            task=task,
+            repeat=n,
+            status="completed",
+            stop_reason="answered",
+            reward=[None, 0.1 + 0.2, 0.5, 1.0][n % 4],
+        )
+        for n in range(130)
+    )
+    client, seen, after = signed_in(), [], ""
+    for _ in range(3):
+        answer = client.get(reverse("dashboard:rollout_list"), {"sort": sort, "after": after})
+        seen += listed(answer.text)
+        after = answer.context["page"].after
+    assert after == ""
+    assert sorted(seen) == sorted(Rollout.objects.values_list("pk", flat=True))

@@ -1,0 +1,172 @@
+"""The trace as a page shows it, from events alone."""
+
+from apps.dashboard.trace import Trace, build_trace
+from apps.gym.events import (
+    EnvironmentTurn,
+    ErrorRaised,
+    ModelCall,
+    Prompt,
+    SessionOpened,
+    ToolResult,
+    TraceUnion,
+    Verification,
+    encode_event,
+    event_kind,
+)
+from apps.gym.items import function_call_output, message
+from tests.factories import make_trace
+
+
+def call(call_id: str = "call_1", arguments: object = '{"a": 1}') -> dict[str, object]:
+    return {"type": "function_call", "call_id": call_id, "name": "add", "arguments": arguments}
+
+
+def shown(*events: TraceUnion) -> Trace:
+    return build_trace((seq, event_kind(event), encode_event(event)) for seq, event in enumerate(events))
+
+
+def test_a_result_stands_below_its_call_and_not_by_itself():
+    trace = shown(*make_trace())
+    assert [card.kind for card in trace.cards] == ["session", "prompt", "model_call", "model_call", "verification"]
+    (block,) = trace.cards[2].blocks
+    assert (block.kind, block.title, block.body.text) == ("call", "calculator", '{\n  "expression": "2+2"\n}')
+    assert (block.result.body.text, block.result.seq) == ("4", 3)
+
+
+def test_parallel_calls_get_their_own_results_whatever_the_order():
+    trace = shown(
+        ModelCall(seen=1, items=[call("a"), call("b")]),
+        ToolResult(call_id="b", name="add", output="for b"),
+        ToolResult(call_id="a", name="add", output="for a", error="timed out", duration=2.0),
+    )
+    first, second = trace.cards[0].blocks
+    assert (first.result.body.text, first.result.error, first.result.duration) == ("for a", "timed out", 2.0)
+    assert second.result.body.text == "for b"
+    assert len(trace.cards) == 1
+
+
+def test_a_call_id_used_in_every_turn_is_paired_turn_by_turn():
+    trace = shown(
+        ModelCall(seen=1, items=[call()]),
+        ToolResult(call_id="call_1", name="add", output="first"),
+        ModelCall(seen=3, items=[call()]),
+        ToolResult(call_id="call_1", name="add", output="second"),
+        ModelCall(seen=5, items=[call()]),
+    )
+    results = [card.blocks[0].result for card in trace.cards]
+    assert [result.body.text if result else None for result in results] == ["first", "second", None]
+
+
+def test_a_result_that_no_call_asked_for_is_shown_with_a_mark():
+    trace = shown(ToolResult(call_id="x", name="add", output="lost"))
+    (card,) = trace.cards
+    assert (card.kind, card.blocks[0].body.text, card.blocks[0].mark) == ("tool_result", "lost", "no call asked for it")
+
+
+def test_a_few_shot_call_in_the_prompt_is_paired_with_the_output_item_after_it():
+    (card,) = shown(Prompt(items=[message("user", "hi"), call(), function_call_output("call_1", "3")])).cards
+    assert [block.kind for block in card.blocks] == ["text", "call"]
+    assert (card.blocks[1].result.body.text, card.blocks[1].result.seq) == ("3", None)
+
+
+def test_malformed_arguments_are_shown_raw_with_a_mark():
+    for raw in ['{"a": ', "[1]", "NaN", "[" * 100_000]:
+        (card,) = shown(ModelCall(seen=0, items=[call(arguments=raw)])).cards
+        assert card.blocks[0].body.text == raw
+        assert card.blocks[0].mark == "malformed arguments: not a JSON object"
+
+
+def test_arguments_that_are_an_object_already_are_indented():
+    (card,) = shown(ModelCall(seen=0, items=[call(arguments={"a": "é"})])).cards
+    assert (card.blocks[0].body.text, card.blocks[0].mark) == ('{\n  "a": "é"\n}', "")
+
+
+def test_reasoning_stands_apart_from_text():
+    reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "think"}]}
+    (card,) = shown(ModelCall(seen=0, items=[reasoning, message("assistant", "say")])).cards
+    assert [(block.kind, block.body.text) for block in card.blocks] == [("reasoning", "think"), ("text", "say")]
+
+
+def test_reasoning_without_text_is_shown_as_json():
+    (card,) = shown(ModelCall(seen=0, items=[{"type": "reasoning", "encrypted_content": "abc"}])).cards
+    assert '"encrypted_content": "abc"' in card.blocks[0].body.text
+
+
+def test_items_and_parts_of_unknown_kinds_become_json():
+    image = {"type": "input_image", "image_url": "data:,"}
+    content = [{"type": "input_text", "text": "look"}, image]
+    items = [{"type": "web_search_call", "id": "ws"}, {"role": "user", "content": content}]
+    (card,) = shown(EnvironmentTurn(items=items)).cards
+    assert [(block.kind, block.title) for block in card.blocks] == [
+        ("json", "web_search_call"),
+        ("text", "user"),
+        ("json", "user: part"),
+    ]
+    assert '"image_url": "data:,"' in card.blocks[2].body.text
+
+
+def test_an_event_of_an_unknown_kind_becomes_json():
+    (card,) = build_trace([(7, "telemetry", '{"type": "telemetry", "load": 3}')]).cards
+    assert (card.seq, card.title, card.blocks[0].body.text) == (
+        7,
+        "telemetry",
+        '{\n  "type": "telemetry",\n  "load": 3\n}',
+    )
+
+
+def test_a_refusal_is_marked():
+    refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]}
+    (card,) = shown(ModelCall(seen=0, items=[refusal])).cards
+    assert (card.blocks[0].body.text, card.blocks[0].mark) == ("I will not.", "refusal")
+
+
+def test_a_model_call_says_its_usage_and_what_else_is_known():
+    usage = {"input_tokens": 1200, "output_tokens": 7, "reasoning_tokens": 5}
+    event = ModelCall(seen=3, items=[], model="m", finish_reason="stop", usage=usage, retries=2, sampling={"n": 1})
+    (card,) = shown(event).cards
+    assert card.facts == (
+        ("model", "m"),
+        ("finish", "stop"),
+        ("tokens in", "1,200"),
+        ("tokens out", "7"),
+        ("of them reasoning", "5"),
+        ("items seen", "3"),
+        ("retries", "2"),
+    )
+    assert [(block.kind, block.title) for block in card.blocks] == [("fold", "sampling")]
+
+
+def test_a_verification_shows_reward_components_explanation_and_details():
+    (card,) = shown(
+        Verification(
+            reward=0.5, components={"items": 0.5}, explanation="half", details={"x": 1}, stop_reason="answered"
+        )
+    ).cards
+    assert (card.reward, card.components, card.facts) == (0.5, (("items", 0.5),), (("stopped by", "answered"),))
+    assert [block.title for block in card.blocks] == ["explanation", "details"]
+
+
+def test_an_error_shows_its_kind_and_message():
+    (card,) = shown(ErrorRaised(kind="policy_error", message="no route")).cards
+    assert (card.facts, card.blocks[0].body.text) == ((("kind", "policy_error"),), "no route")
+
+
+def test_a_long_text_is_whole_and_folded():
+    (card,) = shown(ModelCall(seen=0, items=[message("assistant", "x" * 100_000)])).cards
+    body = card.blocks[0].body
+    assert (len(body.text), body.is_folded, body.size) == (100_000, True, 100_000)
+
+
+def test_the_tools_of_a_session_are_listed():
+    (card,) = shown(SessionOpened(environment="e", seed=4, tools=[{"type": "function", "name": "add"}])).cards
+    assert (card.blocks[0].title, dict(card.facts)["seed"]) == ("add", "4")
+
+
+def test_where_the_time_went_is_summed_by_kind():
+    trace = shown(
+        ModelCall(seen=0, items=[], duration=1.0),
+        ToolResult(call_id="x", name="t", output="", duration=0.25),
+        ModelCall(seen=0, items=[], duration=2.0),
+    )
+    assert trace.seconds == (("model", 3.0), ("tools", 0.25))
+    assert trace.event_count == 3

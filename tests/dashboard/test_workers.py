@@ -1,0 +1,42 @@
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.rollouts.models import Worker
+from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
+
+pytestmark = pytest.mark.django_db
+
+
+def make_worker(**fields: object) -> Worker:
+    soon = timezone.now() + timedelta(seconds=30)
+    return Worker.objects.create(**{"host": "h", "pid": 1, "seats": 8, "busy": 3, "lease_expires_at": soon, **fields})
+
+
+def test_the_list_says_who_lives_and_how_busy_each_is():
+    make_worker(host="alpha", pid=77)
+    long_ago = timezone.now() - timedelta(minutes=3)
+    make_worker(heartbeat_at=long_ago, lease_expires_at=long_ago)
+    make_worker(state="stopped", busy=0)
+    page = squeezed(signed_in().get(reverse("dashboard:worker_list")).text)
+    assert "<dt>Live workers</dt><dd>1</dd>" in page
+    assert "<dd>3 <small>of 8</small></dd>" in page
+    assert "alpha, process 77" in page
+    assert "3 min 00 s ago" in page
+    assert page.count("lease ran out") == 1
+
+
+def test_no_worker_says_how_to_start_one():
+    assert "manage.py rolloutworker" in signed_in().get(reverse("dashboard:worker_list")).text
+
+
+def test_the_list_takes_as_many_queries_for_three_rows_as_for_one():
+    one, three = queries_with_one_and_three(lambda: reverse("dashboard:worker_list"), make_worker)
+    assert one == three
+
+
+def test_htmx_gets_the_table_alone():
+    page = signed_in().get(reverse("dashboard:worker_list"), headers={"HX-Request": "true"}).text
+    assert "<html" not in page
