@@ -1,0 +1,73 @@
+"""Save an agent whose few-shot examples are a conversation and whose sampling is an object."""
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from apps.accounts.auditing import record
+from apps.agents.models import Agent
+
+_ROLES = ("user", "assistant", "system", "developer")
+
+
+def save_agent(*, agent: Agent, user: object) -> Agent:
+    """Create or change one. Raises ValidationError by field.
+
+    Planned collections keep the agent as it was: they hold a snapshot.
+    """
+    agent.full_clean()
+    if not isinstance(agent.sampling, dict):
+        raise ValidationError({"sampling": 'Give a JSON object, such as {"temperature": 1.0}.'})
+    if problem := find_problem(agent.examples):
+        raise ValidationError({"examples": problem})
+    with transaction.atomic():
+        action = "agent.create" if agent.pk is None else "agent.change"
+        agent.save()
+        record(user=user, action=action, target=agent.slug)
+    return agent
+
+
+def find_problem(examples: object) -> str:
+    """What keeps these examples from being a conversation that every policy model accepts; empty when nothing does."""
+    if not isinstance(examples, list):
+        return "Give a JSON list of Responses items."
+    open_calls: set[str] = set()
+    for number, item in enumerate(examples, start=1):
+        problem = _problem_of_item(item, open_calls)
+        if problem:
+            return f"Item {number} {problem}."
+    if open_calls:
+        return f"The call {min(open_calls)!r} has no function_call_output."
+    return ""
+
+
+def _problem_of_item(item: object, open_calls: set[str]) -> str:
+    if not isinstance(item, dict):
+        return "is not an object"
+    kind = item.get("type", "message")
+    if kind == "message":
+        return _problem_of_message(item)
+    if kind == "function_call":
+        absent = [key for key in ("call_id", "name", "arguments") if not isinstance(item.get(key), str)]
+        open_calls.update([] if absent else [item["call_id"]])
+        return f"is a function_call without the text {absent[0]!r}" if absent else ""
+    if kind == "function_call_output":
+        return _problem_of_output(item, open_calls)
+    return "" if isinstance(kind, str) else "has a type that is no text"
+
+
+def _problem_of_message(item: dict[str, Any]) -> str:
+    if item.get("role") not in _ROLES:
+        return f"has none of the roles {', '.join(_ROLES)}"
+    return "" if isinstance(item.get("content"), str | list) else "has no content"
+
+
+def _problem_of_output(item: dict[str, Any], open_calls: set[str]) -> str:
+    if not isinstance(item.get("output"), str | list):
+        return "is a function_call_output without an output"
+    call_id = item.get("call_id")
+    if not isinstance(call_id, str) or call_id not in open_calls:
+        return "is the output of a call that does not stand before it"
+    open_calls.discard(call_id)
+    return ""

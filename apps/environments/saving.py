@@ -1,0 +1,76 @@
+"""Save an environment whose resource server this installation may call."""
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from apps.accounts.auditing import record
+from apps.environments.models import Adapter, Environment
+from apps.gym.builtin.registry import BUILTINS
+from apps.gym.outbound import OutboundPolicy, OutboundRefused
+from apps.policies.models import Health
+
+
+class EnvironmentChanged(Exception):
+    """The row to change is no longer there."""
+
+
+def save_environment(*, environment: Environment, user: object) -> Environment:
+    """Create or change one. Raises ValidationError by field, and EnvironmentChanged.
+
+    The other adapter's field is emptied, so that a row never says two things. What the last health check saw is
+    forgotten when the server is another one.
+    """
+    _tidy(environment)
+    environment.full_clean()
+    _check_server(environment)
+    with transaction.atomic():
+        stored = _lock_stored(environment)
+        if stored is None or _server_of(stored) != _server_of(environment):
+            environment.health, environment.health_message = Health.UNKNOWN, ""
+            environment.health_checked_at = None
+        environment.save()
+        record(
+            user=user,
+            action="environment.create" if stored is None else "environment.change",
+            target=environment.slug,
+            adapter=environment.adapter,
+            server=environment.base_url or environment.builtin,
+            verifies=environment.verifies,
+        )
+    return environment
+
+
+def _tidy(environment: Environment) -> None:
+    environment.base_url = environment.base_url.strip().rstrip("/")
+    if environment.adapter == Adapter.BUILTIN:
+        environment.base_url = ""
+    else:
+        environment.builtin = ""
+
+
+def _check_server(environment: Environment) -> None:
+    if environment.adapter == Adapter.BUILTIN:
+        if environment.builtin not in BUILTINS:
+            names = ", ".join(sorted(BUILTINS))
+            raise ValidationError({"builtin": f"There is no built-in environment of that name; there are: {names}."})
+        return
+    if "?" in environment.base_url or "#" in environment.base_url:
+        raise ValidationError({"base_url": "Give scheme, host, port and path only: the routes are put behind them."})
+    try:
+        OutboundPolicy(settings.OUTBOUND_ALLOW).check_url(environment.base_url)
+    except OutboundRefused as error:
+        raise ValidationError({"base_url": str(error)}) from None
+
+
+def _server_of(environment: Environment) -> tuple[str, str, str]:
+    return environment.adapter, environment.builtin, environment.base_url
+
+
+def _lock_stored(environment: Environment) -> Environment | None:
+    if environment.pk is None:
+        return None
+    stored = Environment.objects.select_for_update().filter(pk=environment.pk).first()
+    if stored is None:
+        raise EnvironmentChanged(f"The environment {environment.slug} was deleted in the meantime.")
+    return stored

@@ -1,0 +1,35 @@
+import pytest
+
+from apps.environments.connecting import connect_environment
+from apps.environments.models import Environment
+from apps.gym.errors import EnvironmentFault
+from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.resources.http import HttpResourceServer
+from apps.gym.resources.inprocess import InProcessServer
+
+OUTBOUND = Outbound(OutboundPolicy())
+
+
+def test_a_built_in_is_served_in_process():
+    server = connect_environment(Environment(slug="sums", adapter="builtin", builtin="calculator"), OUTBOUND)
+    assert isinstance(server, InProcessServer)
+    assert server.name == "sums"
+
+
+def test_a_resource_server_gets_the_limits_of_its_row():
+    environment = Environment(
+        slug="lab",
+        adapter="http",
+        base_url="https://lab.example.org",
+        call_timeout=7.0,
+        verify_timeout=9.0,
+        verifies=False,
+    )
+    server = connect_environment(environment, OUTBOUND)
+    assert isinstance(server, HttpResourceServer)
+    assert (server.name, server.call_timeout, server.verify_timeout, server.verifies) == ("lab", 7.0, 9.0, False)
+
+
+def test_a_built_in_that_is_gone_is_a_fault_of_the_environment():
+    with pytest.raises(EnvironmentFault, match="no built-in environment named 'chess'"):
+        connect_environment(Environment(slug="old", adapter="builtin", builtin="chess"), OUTBOUND)

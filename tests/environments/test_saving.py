@@ -1,0 +1,111 @@
+import pytest
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from apps.accounts.models import AuditEntry
+from apps.environments.models import Environment
+from apps.environments.saving import EnvironmentChanged, save_environment
+from apps.policies.models import Health
+from tests.factories import make_environment, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def http_environment(**fields):
+    return Environment(
+        **{"slug": "lab", "name": "Lab", "adapter": "http", "base_url": "https://lab.example.org", **fields}
+    )
+
+
+def test_the_built_in_environments_exist_after_migrating():
+    rows = Environment.objects.order_by("slug").values_list("slug", "adapter", "builtin", "base_url", "verifies")
+    assert list(rows) == [
+        ("calculator", "builtin", "calculator", "", True),
+        ("exact_match", "builtin", "exact_match", "", True),
+    ]
+
+
+def test_a_resource_server_is_saved_and_the_log_says_who_did_it():
+    user = make_user()
+    saved = save_environment(environment=http_environment(base_url=" https://lab.example.org/v2/ "), user=user)
+    assert Environment.objects.get(pk=saved.pk).base_url == "https://lab.example.org/v2"
+    save_environment(environment=saved, user=user)
+    entries = AuditEntry.objects.filter(target="lab").order_by("id").values_list("user", "action")
+    assert list(entries) == [(user.pk, "environment.create"), (user.pk, "environment.change")]
+
+
+def test_a_private_address_is_refused_with_the_setting_that_would_allow_it(settings):
+    settings.OUTBOUND_ALLOW = []
+    with pytest.raises(ValidationError) as caught:
+        save_environment(environment=http_environment(base_url="http://127.0.0.1:8101"), user=None)
+    (message,) = caught.value.message_dict["base_url"]
+    assert "127.0.0.1:8101" in message
+    assert "GYMWEB_OUTBOUND_ALLOW" in message
+    assert not Environment.objects.filter(slug="lab").exists()
+
+
+def test_a_private_address_is_saved_where_the_operator_allows_it(settings):
+    settings.OUTBOUND_ALLOW = ["127.0.0.1:8101"]
+    saved = save_environment(environment=http_environment(base_url="http://127.0.0.1:8101"), user=None)
+    assert saved.pk
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "ftp://lab.example.org",
+        "https://user:word@lab.example.org",
+        "lab",
+        "https://lab.example.org/?key=1",
+        "http://[x",
+    ],
+)
+def test_what_is_no_address_of_a_server_is_refused_at_its_field(base_url):
+    with pytest.raises(ValidationError) as caught:
+        save_environment(environment=http_environment(base_url=base_url), user=None)
+    assert list(caught.value.message_dict) == ["base_url"]
+
+
+def test_an_unknown_built_in_is_refused_with_the_names_there_are():
+    with pytest.raises(ValidationError) as caught:
+        save_environment(environment=http_environment(adapter="builtin", builtin="chess"), user=None)
+    assert caught.value.message_dict == {
+        "builtin": ["There is no built-in environment of that name; there are: calculator, exact_match."]
+    }
+
+
+@pytest.mark.parametrize("adapter", ["builtin", "http"])
+def test_an_environment_without_a_server_is_refused(adapter):
+    with pytest.raises(ValidationError, match="Name a built-in environment, or give the base URL"):
+        save_environment(environment=http_environment(adapter=adapter, builtin="", base_url=""), user=None)
+
+
+def test_the_other_adapters_field_is_emptied():
+    builtin = save_environment(environment=http_environment(adapter="builtin", builtin="calculator"), user=None)
+    assert (builtin.builtin, builtin.base_url) == ("calculator", "")
+    http = save_environment(environment=http_environment(slug="lab2", builtin="calculator"), user=None)
+    assert (http.builtin, http.base_url) == ("", "https://lab.example.org")
+
+
+def test_another_server_forgets_the_last_health_check():
+    environment = make_environment(
+        adapter="http",
+        base_url="https://lab.example.org",
+        builtin="",
+        health=Health.HEALTHY,
+        health_message="reachable",
+        health_checked_at=timezone.now(),
+    )
+    environment.name = "Renamed"
+    assert save_environment(environment=environment, user=None).health == Health.HEALTHY
+    environment.base_url = "https://other.example.org"
+    saved = save_environment(environment=environment, user=None)
+    assert (saved.health, saved.health_message, saved.health_checked_at) == (Health.UNKNOWN, "", None)
+
+
+def test_an_environment_that_was_deleted_meanwhile_is_not_created_again():
+    environment = make_environment()
+    Environment.objects.filter(pk=environment.pk).delete()
+    with pytest.raises(EnvironmentChanged, match="was deleted in the meantime"):
+        save_environment(environment=environment, user=None)
+    assert not Environment.objects.filter(slug=environment.slug).exists()
