@@ -1,0 +1,45 @@
+"""API keys at rest: encrypted with a key derived from GYMWEB_SECRET_KEY, readable only by this installation."""
+
+import base64
+import functools
+
+from cryptography.fernet import Fernet, InvalidToken
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.conf import settings
+
+from apps.gym.errors import PolicyError
+
+_SHOWN_CHARACTERS = 4
+_HINTED_FROM = 12  # of a shorter key, four characters would say too much
+
+
+class SecretUnreadable(PolicyError):
+    """The stored key was encrypted under another GYMWEB_SECRET_KEY, or was damaged."""
+
+
+def encrypt_secret(secret: str) -> str:
+    return _cipher(settings.SECRET_KEY).encrypt(secret.encode()).decode()
+
+
+def decrypt_secret(token: str) -> str:
+    try:
+        return _cipher(settings.SECRET_KEY).decrypt(token.encode()).decode()
+    except InvalidToken:
+        raise SecretUnreadable(
+            "The stored API key cannot be read: GYMWEB_SECRET_KEY is not the one it was stored under. Enter it again."
+        ) from None
+
+
+def hint_of(secret: str) -> str:
+    """What a page may show of a secret: its end, so that people can tell their keys apart."""
+    if not secret:
+        return ""
+    return "…" + secret[-_SHOWN_CHARACTERS:] if len(secret) >= _HINTED_FROM else "…"
+
+
+@functools.lru_cache(maxsize=4)
+def _cipher(secret_key: str) -> Fernet:
+    # `info` binds the derived key to this one use: no other use of the secret key yields the same.
+    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"gymweb.policies.secrets.v1")
+    return Fernet(base64.urlsafe_b64encode(derived.derive(secret_key.encode())))
