@@ -1,0 +1,76 @@
+"""The two steps from the command line."""
+
+import hashlib
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from apps.exports.models import Export, PairSet
+from tests.factories import make_collection, make_rollout, make_trace
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def collection():
+    made = make_collection()
+    make_rollout(made, reward=1.0, trace=make_trace("4", 1.0))
+    make_rollout(made, reward=0.0, trace=make_trace("5", 0.0))
+    return made
+
+
+def command(*arguments):
+    out = StringIO()
+    call_command(*map(str, arguments), stdout=out)
+    return out.getvalue()
+
+
+def test_build_pairs_prints_what_it_built(collection):
+    found = json.loads(command("build_pairs", "--collection", collection.pk, "--margin", 0.5, "--json"))
+    pair_set = PairSet.objects.get()
+    assert (found["pair_set"], found["pairs"], found["groups"]["paired"]) == (pair_set.pk, 1, 1)
+    assert pair_set.margin == 0.5
+    assert "1 pairs" in command("build_pairs", "--collection", collection.pk)
+
+
+def test_export_writes_a_file_that_matches_what_it_prints(collection, tmp_path):
+    out = tmp_path / "sft.jsonl"
+    found = json.loads(command("export", "--collection", collection.pk, "--format", "trl_sft", "--out", out, "--json"))
+    assert (found["rows"], found["sha256"]) == (1, hashlib.sha256(out.read_bytes()).hexdigest())
+    assert found["export"] == Export.objects.get().pk
+
+
+def test_export_without_json_reads_as_a_summary(collection, tmp_path):
+    out = tmp_path / "all.jsonl"
+    said = command(
+        "export", "--collection", collection.pk, "--format", "nemo_gym_rollouts", "--out", out, "--min-reward", 0.5
+    )
+    assert f"{out}: 1 rows" in said
+    assert "dropped: 1 below min reward" in said
+
+
+def test_a_dpo_export_takes_the_newest_pair_set(collection, tmp_path):
+    command("build_pairs", "--collection", collection.pk)
+    command("build_pairs", "--collection", collection.pk)
+    command("export", "--collection", collection.pk, "--format", "trl_dpo", "--out", tmp_path / "dpo.jsonl")
+    assert Export.objects.get().pair_set == PairSet.objects.order_by("id").last()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["build_pairs", "--collection", "0"], "no collection 0"),
+        (["build_pairs", "--collection", "{id}", "--margin", "-1"], "margin"),
+        (["export", "--collection", "0", "--format", "trl_sft", "--out", "x"], "no collection 0"),
+        (["export", "--collection", "{id}", "--format", "trl_dpo", "--out", "x"], "needs a pair set"),
+        (["export", "--collection", "{id}", "--format", "trl_dpo", "--out", "x", "--pair-set", "0"], "no pair set 0"),
+        (["export", "--collection", "{id}", "--format", "trl_sft", "--out", "/dev/null/x"], "ended failed"),
+    ],
+)
+def test_what_cannot_be_done_ends_in_a_sentence(collection, arguments, why):
+    with pytest.raises(CommandError, match=why):
+        command(*(one.format(id=collection.pk) for one in arguments))
+    assert not Path("x").exists()

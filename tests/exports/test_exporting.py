@@ -1,0 +1,307 @@
+"""Exports: whole files with true manifests, claimed by one writer, and failures that say why."""
+
+import hashlib
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.accounts.models import AuditEntry
+from apps.exports import exporting
+from apps.exports.exporting import ExportRefused, default_path, queue_export, write_export, write_queued_export
+from apps.exports.files import manifest_path
+from apps.exports.models import Export
+from apps.exports.pairing import build_pairs
+from apps.gym.events import ModelCall
+from apps.gym.items import message
+from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace, make_user
+from tests.gym.traces import decode_lines, nulls
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def exports_folder(settings, tmp_path):
+    settings.EXPORTS_DIR = tmp_path / "exports"
+    return settings.EXPORTS_DIR
+
+
+def broken_trace():
+    call = {"type": "function_call", "call_id": "c", "name": "calculator", "arguments": "{oops"}
+    prompt, *_ = [event for event in make_trace() if type(event).__name__ == "Prompt"]
+    return [prompt, ModelCall(seen=1, items=[call]), ModelCall(seen=2, items=[message("assistant", "4")])]
+
+
+@pytest.fixture
+def collection():
+    """Two tasks; a good, a bad and a cut rollout, a failed one, one without a reward, one with malformed arguments."""
+    made = make_collection(dataset=make_dataset([make_row("a"), make_row("b")]))
+    first, second = made.version.tasks.order_by("index")
+    make_rollout(made, task=first, reward=1.0, trace=make_trace("4", 1.0), components={"correct": 1.0})
+    make_rollout(made, task=first, reward=0.0, trace=make_trace("5", 0.0))
+    make_rollout(made, task=first, reward=1.0, stop_reason="max_steps")
+    make_rollout(made, task=second, reward=None, status="failed", error_kind="policy_error", stop_reason="")
+    make_rollout(made, task=second, reward=None)
+    make_rollout(made, task=second, reward=1.0, trace=broken_trace())
+    return made
+
+
+def read(export):
+    return decode_lines(Path(export.path).read_bytes())
+
+
+def test_demonstrations_are_the_good_rollouts_that_ended_by_themselves(collection):
+    export = write_export(export=queue_export(format="trl_sft", collection=collection))
+    assert export.state == Export.State.READY
+    (row,) = read(export)
+    best = collection.rollouts.order_by("id").first()
+    assert set(row) == {
+        "messages",
+        "tools",
+        "reward",
+        "rollout_id",
+        "collection_id",
+        "dataset",
+        "task_id",
+        "task_index",
+    }
+    assert [one["role"] for one in row["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert row["messages"][1]["tool_calls"][0]["function"]["arguments"] == {"expression": "2+2"}
+    assert (row["reward"], row["rollout_id"], row["task_index"]) == (1.0, best.pk, 0)
+    assert row["dataset"] == f"{collection.dataset.slug}@v1"
+    assert nulls(row) == []
+    assert export.manifest["counts"] == {
+        "considered": 6,
+        "written": 1,
+        "dropped": {
+            "arguments_not_object": 1,
+            "below_min_reward": 1,
+            "failed": 1,
+            "no_reward": 1,
+            "truncated": 1,
+        },
+    }
+
+
+def test_scored_rollouts_are_all_that_have_a_reward(collection):
+    export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
+    rows = read(export)
+    assert [(row["_ng_task_index"], row["_ng_rollout_index"], row["reward"]) for row in rows] == [
+        (0, 0, 1.0),
+        (0, 1, 0.0),
+        (0, 2, 1.0),
+        (1, 2, 1.0),
+    ]
+    assert rows[0]["agent_ref"] == {"type": "responses_api_agents", "name": collection.agent.slug}
+    assert rows[0]["reward_components"] == {"correct": 1.0}
+    assert rows[0]["expected_answer"] == "4"
+    assert rows[2]["gymweb"]["stop_reason"] == "max_steps"
+    assert export.manifest["counts"]["dropped"] == {"failed": 1, "no_reward": 1}
+
+
+def test_preference_pairs_are_those_of_the_pair_set(collection):
+    pair_set = build_pairs(collection=collection)
+    export = write_export(export=queue_export(format="trl_dpo", collection=collection, pair_set=pair_set))
+    (row,) = read(export)
+    pair = pair_set.pairs.get()
+    assert (row["chosen"][-1]["content"], row["rejected"][-1]["content"]) == ("4", "5")
+    assert row["prompt"] == [{"role": "user", "content": "What is 2 + 2?"}]
+    assert (row["pair_id"], row["chosen_rollout_id"], row["margin"]) == (pair.pk, pair.chosen_id, 1.0)
+    assert export.manifest["source"]["pair_set"] == {
+        "id": pair_set.pk,
+        "margin": 0.1,
+        "min_chosen_reward": None,
+        "groups": pair_set.counts,
+    }
+
+
+def test_a_pair_that_no_trainer_could_load_is_dropped_with_its_reason():
+    made = make_collection()
+    make_rollout(made, reward=1.0)
+    make_rollout(made, reward=0.0, trace=[*make_trace()[:1], *broken_trace()])
+    pair_set = build_pairs(collection=made)
+    export = write_export(export=queue_export(format="trl_dpo", collection=made, pair_set=pair_set))
+    assert (pair_set.pair_count, export.rows) == (1, 0)
+    assert export.manifest["counts"]["dropped"] == {"arguments_not_object": 1}
+
+
+def test_the_manifest_is_true_of_the_file_and_lies_beside_it(collection):
+    export = write_export(export=queue_export(format="trl_sft", collection=collection, filters={"min_reward": 0.0}))
+    path = Path(export.path)
+    content = path.read_bytes()
+    manifest = json.loads(manifest_path(path).read_bytes())
+    assert path == default_path(export)
+    assert manifest == export.manifest
+    assert manifest["sha256"] == export.sha256 == hashlib.sha256(content).hexdigest()
+    assert manifest["bytes"] == export.bytes == len(content)
+    assert manifest["rows"] == export.rows == content.count(b"\n") == 2
+    assert manifest["longest_row_bytes"] == max(len(line) for line in content.splitlines(keepends=True))
+    assert (manifest["format"], manifest["file"]) == ("trl_sft", path.name)
+    assert manifest["filters"] == {"min_reward": 0.0}
+    assert manifest["source"]["collection"] == {"id": collection.pk, "name": collection.name, "state": "running"}
+    assert manifest["source"]["policy_model"]["slug"] == collection.policy_model.slug
+    counts = manifest["counts"]
+    assert counts["considered"] == counts["written"] + sum(counts["dropped"].values())
+
+
+def test_the_source_is_as_planned_whatever_was_edited_since(collection):
+    collection.snapshot = {"agent": {"slug": "a", "max_steps": 3}, "policy_model": {"model_name": "then"}}
+    collection.save()
+    collection.policy_model.model_name = "now"
+    collection.policy_model.save()
+    source = write_export(export=queue_export(format="trl_sft", collection=collection)).manifest["source"]
+    assert source["agent"] == {"slug": "a", "max_steps": 3}
+    assert source["policy_model"]["model_name"] == "then"
+
+
+@pytest.mark.parametrize(
+    ("format", "filters", "kept"),
+    [
+        ("trl_sft", None, {"min_reward": 0.7}),
+        ("trl_sft", {"min_reward": None}, {"min_reward": None}),
+        ("trl_sft", {"min_reward": 0.2}, {"min_reward": 0.2}),
+        ("nemo_gym_rollouts", None, {}),
+    ],
+)
+def test_the_export_keeps_the_filters_that_were_applied(collection, format, filters, kept):
+    assert queue_export(format=format, collection=collection, filters=filters).filters == kept
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"format": "csv"}, "no format csv"),
+        ({"format": "trl_dpo"}, "needs a pair set"),
+        ({"format": "trl_sft", "filters": {"min_rewrd": 1}}, "no filter min_rewrd"),
+        ({"format": "trl_sft", "filters": {"min_reward": "1"}}, "finite number"),
+        ({"format": "trl_sft", "filters": {"min_reward": True}}, "finite number"),
+        ({"format": "trl_sft", "filters": {"min_reward": float("nan")}}, "finite number"),
+    ],
+)
+def test_what_makes_no_file_is_refused(collection, fields, why):
+    with pytest.raises(ExportRefused, match=why):
+        queue_export(collection=collection, **fields)
+    assert not Export.objects.exists()
+
+
+def test_pairs_belong_to_a_dpo_export_of_their_own_collection(collection):
+    pair_set = build_pairs(collection=make_collection())
+    for format in ("trl_dpo", "trl_sft"):
+        with pytest.raises(ExportRefused):
+            queue_export(format=format, collection=collection, pair_set=pair_set)
+
+
+def test_who_asked_for_an_export_is_in_the_audit_log(collection):
+    user = make_user()
+    export = queue_export(format="trl_sft", collection=collection, user=user)
+    assert export.created_by == user
+    assert AuditEntry.objects.filter(user=user, action="export.create", target=str(export)).count() == 1
+
+
+def test_a_worker_writes_what_is_queued_oldest_first(collection):
+    first, second = (queue_export(format="trl_sft", collection=collection) for _ in range(2))
+    assert write_queued_export() is True
+    assert [Export.objects.get(pk=one.pk).state for one in (first, second)] == ["ready", "queued"]
+    assert write_queued_export() is True
+    assert write_queued_export() is False
+    assert not list(default_path(first).parent.glob(".*"))
+
+
+def test_an_export_whose_writer_went_quiet_is_written_by_another(collection):
+    export = queue_export(format="trl_sft", collection=collection)
+    long_ago = timezone.now() - timedelta(minutes=6)
+    Export.objects.filter(pk=export.pk).update(state="writing", attempt=1, touched_at=long_ago)
+    assert write_queued_export() is True
+    export.refresh_from_db()
+    assert (export.state, export.attempt) == ("ready", 2)
+
+
+def test_an_export_that_is_being_written_is_left_alone(collection):
+    export = queue_export(format="trl_sft", collection=collection)
+    Export.objects.filter(pk=export.pk).update(state="writing", attempt=1, touched_at=timezone.now())
+    assert write_queued_export() is False
+
+
+def test_an_export_that_lost_three_writers_is_failed_and_says_so(collection):
+    export = queue_export(format="trl_sft", collection=collection)
+    long_ago = timezone.now() - timedelta(minutes=6)
+    Export.objects.filter(pk=export.pk).update(state="writing", attempt=3, touched_at=long_ago)
+    assert write_queued_export() is False
+    export.refresh_from_db()
+    assert (export.state, export.message) == ("failed", "Its writer was lost 3 times.")
+
+
+def test_a_writer_given_up_for_lost_changes_neither_row_nor_file(collection, tmp_path):
+    export = queue_export(format="trl_sft", collection=collection)
+    Export.objects.filter(pk=export.pk).update(state="writing", attempt=2)
+    exporting._write(export.pk, 1, tmp_path / "late.jsonl")
+    export.refresh_from_db()
+    assert (export.state, export.attempt, export.sha256) == ("writing", 2, "")
+    assert list(tmp_path.glob("*late*")) == []
+
+
+def test_writing_now_takes_the_export_over(collection, tmp_path):
+    export = queue_export(format="trl_sft", collection=collection)
+    Export.objects.filter(pk=export.pk).update(state="writing", attempt=1)
+    written = write_export(export=export, path=tmp_path / "mine" / "sft.jsonl")
+    assert (written.state, written.attempt, written.path) == ("ready", 2, str(tmp_path / "mine" / "sft.jsonl"))
+    assert sorted(one.name for one in (tmp_path / "mine").iterdir()) == ["sft.jsonl", "sft.jsonl.manifest.json"]
+
+
+def test_a_failed_export_says_why_and_leaves_no_file(collection, tmp_path):
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    export = write_export(
+        export=queue_export(format="trl_sft", collection=collection), path=tmp_path / "taken" / "sft.jsonl"
+    )
+    assert export.state == Export.State.FAILED
+    assert export.message.startswith(("NotADirectoryError", "FileExistsError"))
+
+
+def test_a_failure_midway_leaves_an_earlier_file_as_it_was(collection, tmp_path):
+    export = write_export(export=queue_export(format="trl_sft", collection=collection), path=tmp_path / "a.jsonl")
+    before = (tmp_path / "a.jsonl").read_bytes()
+    best = collection.rollouts.order_by("id").first()
+    best.events.filter(seq=2).update(payload="not an event")
+    again = write_export(export=export, path=tmp_path / "a.jsonl")
+    assert again.state == Export.State.FAILED
+    assert "DecodeError" in again.message
+    assert (tmp_path / "a.jsonl").read_bytes() == before
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_what_json_cannot_hold_is_dropped_not_failed():
+    made = make_collection()
+    huge = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"n": 123456789012345678901234567890}'}
+    prompt = make_trace()[1]
+    make_rollout(made, trace=[prompt, ModelCall(seen=1, items=[huge])])
+    export = write_export(export=queue_export(format="trl_sft", collection=made))
+    assert export.manifest["counts"]["dropped"] == {"not_encodable": 1}
+
+
+def test_a_rollout_without_a_trace_is_dropped_not_failed():
+    made = make_collection()
+    make_rollout(made, trace=[])
+    export = write_export(export=queue_export(format="trl_sft", collection=made))
+    assert (export.rows, export.manifest["counts"]["dropped"]) == (0, {"no_trace": 1})
+    assert Path(export.path).read_bytes() == b""
+
+
+def test_rollouts_beyond_one_chunk_are_all_written_in_few_queries(django_assert_max_num_queries, monkeypatch):
+    monkeypatch.setattr("apps.exports.rows.ROLLOUTS", 20)
+    made = make_collection()
+    for _ in range(50):
+        make_rollout(made)
+    queued = queue_export(format="trl_sft", collection=made)
+    with django_assert_max_num_queries(25):
+        export = write_export(export=queued)
+    assert export.rows == 50
+    assert [row["rollout_id"] for row in read(export)] == sorted(row["rollout_id"] for row in read(export))
+
+
+@pytest.mark.parametrize("fields", [{"format": "csv"}, {"state": "ready"}, {"format": "trl_dpo"}])
+def test_an_export_that_makes_no_sense_cannot_be_stored(collection, fields):
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Export.objects.create(**{"format": "trl_sft", "collection": collection, **fields})

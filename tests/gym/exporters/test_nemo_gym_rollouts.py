@@ -1,0 +1,95 @@
+"""Scored rollouts hold what was really asked, and verify again to the reward they carry."""
+
+import asyncio
+
+import pytest
+
+from apps.gym.events import ModelCall, SessionOpened
+from apps.gym.exporters.nemo_gym_rollouts import rollout_row
+from apps.gym.items import message
+from apps.gym.messages import Dropped
+from apps.gym.resources.inprocess import InProcessServer
+from tests.gym.traces import WEATHER_TOOL, nulls, row, said, trace, turn, weather_trace
+
+NOT_FOR_VERIFY = {"reward", "reward_components", "agent_ref", "gymweb"}
+
+
+def made(events, task=None, **fields):
+    given = {
+        "reward": 1,
+        "components": {},
+        "stop_reason": "answered",
+        "agent": "default",
+        "task_index": 5,
+        "repeat": 2,
+        "origin": {"rollout_id": 9},
+    }
+    return rollout_row(events, task or row(), **{**given, **fields})
+
+
+def test_a_row_is_the_task_with_what_was_asked_answered_and_scored():
+    events = weather_trace()
+    found = made(events, row(category="weather"), components={"correct": 1, "format": 0.5})
+    response = found.pop("response")
+    assert found == {
+        "expected_answer": "22",
+        "category": "weather",
+        "responses_create_params": {
+            "input": [{"type": "message", "role": "user", "content": "How warm is it in Paris?"}],
+            "tools": [WEATHER_TOOL],
+        },
+        "reward": 1.0,
+        "reward_components": {"correct": 1.0, "format": 0.5},
+        "_ng_task_index": 5,
+        "_ng_rollout_index": 2,
+        "_ng_rollout_id": "5-2",
+        "agent_ref": {"type": "responses_api_agents", "name": "default"},
+        "gymweb": {"rollout_id": 9, "stop_reason": "answered"},
+    }
+    assert response["object"] == "response"
+    assert response["tools"] == [WEATHER_TOOL]
+    assert [item["type"] for item in response["output"]] == [
+        "reasoning",
+        "function_call",
+        "function_call_output",
+        "reasoning",
+        "message",
+    ]
+
+
+def test_the_prompt_is_the_one_that_was_used_not_the_one_that_was_uploaded():
+    prompt = [message("system", "Be brief."), message("user", "Hi")]
+    task = {"responses_create_params": {"input": "Hi", "instructions": "Be brief.", "tool_choice": None}}
+    params = made(trace(turn(said("22")), prompt=prompt), task)["responses_create_params"]
+    assert params == {"input": prompt, "tools": [WEATHER_TOOL]}
+
+
+def test_params_hold_the_sampling_that_was_used_and_no_key_that_is_refused():
+    call = ModelCall(seen=1, items=[said("22")], sampling={"temperature": 0.7, "seed": 3, "top_p": None, "top_k": 5})
+    events = [SessionOpened(environment="e"), *trace(call)[1:]]
+    params = made(events, {"responses_create_params": {"input": "Hi", "temperature": 1.0}})["responses_create_params"]
+    assert {key: value for key, value in params.items() if key != "input"} == {"temperature": 0.7}
+    assert nulls(params) == []
+
+
+def test_without_components_there_is_no_key_for_them():
+    assert "reward_components" not in made(weather_trace())
+
+
+def test_an_attempt_without_a_reply_is_no_rollout():
+    with pytest.raises(Dropped) as why:
+        made(trace())
+    assert why.value.reason == "no_assistant_turn"
+
+
+@pytest.mark.parametrize(("answer", "reward"), [(r"It is \boxed{22}.", 1.0), (r"It is \boxed{30}.", 0.0)])
+def test_a_row_verifies_again_to_its_reward(answer, reward):
+    found = made(trace(turn(said(answer))), reward=reward)
+
+    async def verify_again():
+        task = {key: value for key, value in found.items() if key not in NOT_FOR_VERIFY and key[:4] != "_ng_"}
+        response = task.pop("response")
+        session = await InProcessServer("exact_match", name="exact_match").seed_session(task, seed=0)
+        return await session.verify(response)
+
+    assert asyncio.run(verify_again()).value == found["reward"]

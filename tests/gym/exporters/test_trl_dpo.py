@@ -1,0 +1,59 @@
+"""Pairs have one prompt and two continuations; what cannot be compared is dropped by name."""
+
+import pytest
+
+from apps.gym.exporters.trl_dpo import preference_row
+from apps.gym.items import dump_json, message
+from apps.gym.messages import Dropped, completion_messages, prompt_messages
+from tests.gym.exporters.stored import SAMPLES, read_lines
+from tests.gym.traces import call, key_structure, nulls, row, said, trace, turn, weather_trace
+
+
+def pair(chosen, rejected, **fields):
+    rewards = {"chosen_reward": 1, "rejected_reward": 0}
+    return preference_row(chosen, rejected, row(), **{**rewards, "columns": {"pair_id": 4}, **fields})
+
+
+def test_a_pair_is_a_shared_prompt_and_what_came_after_it():
+    chosen, rejected = weather_trace("It is 22 °C."), trace(turn(said("It is 30 °C.")))
+    made = pair(chosen, rejected)
+    assert made["prompt"] == [{"role": "user", "content": "How warm is it in Paris?"}]
+    assert made["chosen"] == completion_messages(chosen)
+    assert made["rejected"] == [{"role": "assistant", "content": "It is 30 °C."}]
+    assert [one["function"]["name"] for one in made["tools"]] == ["get_weather"]
+    assert (made["chosen_reward"], made["rejected_reward"], made["margin"], made["pair_id"]) == (1.0, 0.0, 1.0, 4)
+    assert '"chosen_reward":1.0,"rejected_reward":0.0,"margin":1.0' in dump_json(made)
+    assert nulls(made) == []
+
+
+def test_the_prompt_with_a_continuation_is_a_demonstration():
+    chosen = weather_trace()
+    made = pair(chosen, weather_trace("30"))
+    assert [*made["prompt"], *made["chosen"]] == [*prompt_messages(chosen), *completion_messages(chosen)]
+
+
+@pytest.mark.parametrize(
+    ("rejected", "reason"),
+    [
+        (trace(turn(said("30")), prompt=[message("user", "Oslo?")]), "different_prompts"),
+        (trace(turn(said("30")))[1:], "different_prompts"),
+        (weather_trace(), "identical_completions"),
+        (trace(turn(call("[1]")), turn(said("30"))), "arguments_not_object"),
+        (trace(), "no_assistant_turn"),
+    ],
+)
+def test_what_cannot_be_compared_is_dropped_with_its_reason(rejected, reason):
+    with pytest.raises(Dropped) as why:
+        pair(weather_trace(), rejected)
+    assert why.value.reason == reason
+
+
+@pytest.mark.skipif(not SAMPLES.exists(), reason="the shared samples are not here")
+def test_the_keys_are_those_of_the_sample_that_trl_trained_on():
+    sample = read_lines(SAMPLES / "trl.dpo.jsonl")[0]
+    made = pair(weather_trace(), weather_trace("30"))
+    assert set(sample) <= set(made)
+    assert key_structure(made["prompt"][-1]) == key_structure(sample["prompt"][-1])
+    for side in ("chosen", "rejected"):
+        assert [set(one) for one in made[side]] == [set(one) for one in sample[side]]
+    assert set(made["tools"][0]["function"]) == set(sample["tools"][0]["function"])
