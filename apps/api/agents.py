@@ -1,11 +1,12 @@
 """Agents: the harness around the policy model."""
 
 from rest_framework import serializers
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
 
 from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
-from apps.api.viewsets import TableViewSet
+from apps.agents.saving import save_agent
+from apps.api.viewsets import TableViewSet, assign
 
 
 class AgentSerializer(serializers.ModelSerializer[Agent]):
@@ -31,8 +32,24 @@ class AgentSerializer(serializers.ModelSerializer[Agent]):
         ]
 
 
-class AgentViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class AgentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = Agent.objects.all()
     serializer_class = AgentSerializer
     lookup_field = "slug"
-    permissions = {"list": Permission.READ, "retrieve": Permission.READ}
+    permissions = {
+        "list": Permission.READ,
+        "retrieve": Permission.READ,
+        "create": Permission.CONFIGURE,
+        "update": Permission.CONFIGURE,
+        "partial_update": Permission.CONFIGURE,
+    }
+
+    def perform_create(self, serializer: serializers.BaseSerializer[Agent]) -> None:
+        self._save(serializer, Agent())
+
+    def perform_update(self, serializer: serializers.BaseSerializer[Agent]) -> None:
+        self._save(serializer, self.get_object())
+
+    def _save(self, serializer: serializers.BaseSerializer[Agent], agent: Agent) -> None:
+        assign(agent, serializer.validated_data)
+        serializer.instance = save_agent(agent=agent, user=self.person)

@@ -1,15 +1,32 @@
 """Collections: dataset × agent × policy model × repeats, and what came of it."""
 
+from http import HTTPStatus
 from typing import Any
 
 import django_filters
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
+from apps.agents.models import Agent
 from apps.api.filters import SlugFilter
+from apps.api.metrics import MetricsSerializer
 from apps.api.viewsets import TableViewSet
+from apps.policies.models import PolicyModel
+from apps.rollouts.controlling import cancel_collection
+from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection
+from apps.rollouts.planning import plan_collection
+from apps.tasks.models import Dataset
+
+MAX_REPEATS = 10_000
+MAX_INTEGER = 2**31 - 1
+IDEMPOTENCY_HEADER = "Idempotency-Key"
 
 
 class CollectionSerializer(serializers.ModelSerializer[Collection]):
@@ -50,6 +67,23 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
         ]
 
 
+class PlanSerializer(serializers.Serializer[Any]):
+    dataset = serializers.SlugRelatedField(slug_field="slug", queryset=Dataset.objects.all())
+    agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all())
+    policy_model = serializers.SlugRelatedField(slug_field="slug", queryset=PolicyModel.objects.all())
+    repeats = serializers.IntegerField(
+        min_value=1, max_value=MAX_REPEATS, default=1, help_text="Rollouts of each task."
+    )
+    # `limit` as elsewhere in this API, but of tasks: only the first so many.
+    limit = serializers.IntegerField(
+        min_value=1, max_value=MAX_INTEGER, required=False, allow_null=True, help_text="Only the first so many tasks."
+    )
+    seed = serializers.IntegerField(min_value=0, max_value=MAX_INTEGER, default=0)
+    sampling = serializers.DictField(required=False, help_text="Overrides the agent's and the model's.")
+    name = serializers.CharField(max_length=200, required=False, allow_blank=True)
+    priority = serializers.IntegerField(min_value=-1000, max_value=1000, default=0, help_text="Smaller goes first.")
+
+
 class CollectionFilter(django_filters.FilterSet):
     state = django_filters.ChoiceFilter(choices=Collection.State.choices)
     dataset = SlugFilter("dataset")
@@ -67,4 +101,44 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     serializer_class = CollectionSerializer
     filterset_class = CollectionFilter
     lookup_value_regex = "[0-9]+"
-    permissions = {"list": Permission.READ, "retrieve": Permission.READ}
+    permissions = {
+        "list": Permission.READ,
+        "retrieve": Permission.READ,
+        "create": Permission.COLLECT,
+        "cancel": Permission.COLLECT,
+        "metrics": Permission.READ,
+    }
+
+    @extend_schema(
+        request=PlanSerializer,
+        responses={201: CollectionSerializer},
+        parameters=[
+            OpenApiParameter(
+                IDEMPOTENCY_HEADER,
+                OpenApiTypes.STR,
+                OpenApiParameter.HEADER,
+                description="Planning again with the same key answers with the collection that exists.",
+            )
+        ],
+    )
+    def create(self, request: Request) -> Response:
+        """Plan a collection: its rollouts are queued for the workers."""
+        plan = PlanSerializer(data=request.data)
+        plan.is_valid(raise_exception=True)
+        key = request.headers.get(IDEMPOTENCY_HEADER, "")
+        if len(key) > 128:
+            raise serializers.ValidationError({IDEMPOTENCY_HEADER: "This header has at most 128 characters."})
+        collection = plan_collection(**plan.validated_data, user=self.person, idempotency_key=key or None)
+        return Response(CollectionSerializer(collection).data, status=HTTPStatus.CREATED)
+
+    @extend_schema(request=None, responses=CollectionSerializer)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: str) -> Response:
+        """Cancel what is queued at once, and what runs within a second."""
+        return Response(CollectionSerializer(cancel_collection(collection=self.get_object(), user=self.person)).data)
+
+    @extend_schema(responses=MetricsSerializer)
+    @action(detail=True)
+    def metrics(self, request: Request, pk: str) -> Response:
+        """Rewards, pass@k, solve buckets, stop reasons and errors."""
+        return Response(MetricsSerializer(measure_collection(self.get_object())).data)

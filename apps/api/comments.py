@@ -4,11 +4,12 @@ from typing import Any
 
 import django_filters
 from rest_framework import serializers
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin
 
 from apps.accounts.permissions import Permission
 from apps.api.filters import IdFilter
 from apps.api.viewsets import TableViewSet
+from apps.reviews.commenting import add_comment
 from apps.reviews.models import Comment
 
 
@@ -28,9 +29,12 @@ class CommentFilter(django_filters.FilterSet):
         fields: list[str] = []
 
 
-class CommentViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class CommentViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = Comment.objects.select_related("author")
     serializer_class = CommentSerializer
     filterset_class = CommentFilter
     lookup_value_regex = "[0-9]+"
-    permissions = {"list": Permission.READ, "retrieve": Permission.READ}
+    permissions = {"list": Permission.READ, "retrieve": Permission.READ, "create": Permission.COMMENT}
+
+    def perform_create(self, serializer: serializers.BaseSerializer[Comment]) -> None:
+        serializer.instance = add_comment(**serializer.validated_data, author=self.person)

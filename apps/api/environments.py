@@ -2,11 +2,12 @@
 
 import django_filters
 from rest_framework import serializers
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
 
 from apps.accounts.permissions import Permission
-from apps.api.viewsets import TableViewSet
+from apps.api.viewsets import TableViewSet, assign
 from apps.environments.models import Adapter, Environment
+from apps.environments.saving import save_environment
 from apps.policies.models import Health
 
 
@@ -44,9 +45,25 @@ class EnvironmentFilter(django_filters.FilterSet):
         fields: list[str] = []
 
 
-class EnvironmentViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class EnvironmentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = Environment.objects.all()
     serializer_class = EnvironmentSerializer
     filterset_class = EnvironmentFilter
     lookup_field = "slug"
-    permissions = {"list": Permission.READ, "retrieve": Permission.READ}
+    permissions = {
+        "list": Permission.READ,
+        "retrieve": Permission.READ,
+        "create": Permission.CONFIGURE,
+        "update": Permission.CONFIGURE,
+        "partial_update": Permission.CONFIGURE,
+    }
+
+    def perform_create(self, serializer: serializers.BaseSerializer[Environment]) -> None:
+        self._save(serializer, Environment())
+
+    def perform_update(self, serializer: serializers.BaseSerializer[Environment]) -> None:
+        self._save(serializer, self.get_object())
+
+    def _save(self, serializer: serializers.BaseSerializer[Environment], environment: Environment) -> None:
+        assign(environment, serializer.validated_data)
+        serializer.instance = save_environment(environment=environment, user=self.person)

@@ -1,13 +1,21 @@
 """Preference pairs, and the sets that a rule made of a collection."""
 
+from http import HTTPStatus
+from typing import Any
+
 import django_filters
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.filters import IdFilter
 from apps.api.viewsets import TableViewSet
 from apps.exports.models import PairSet, PreferencePair
+from apps.exports.pairing import build_pairs
+from apps.rollouts.models import Collection
 
 
 class PairSetSerializer(serializers.ModelSerializer[PairSet]):
@@ -16,6 +24,12 @@ class PairSetSerializer(serializers.ModelSerializer[PairSet]):
     class Meta:
         model = PairSet
         fields = ["id", "collection", "margin", "min_chosen_reward", "pair_count", "counts", "created_at"]
+
+
+class PairRuleSerializer(serializers.Serializer[Any]):
+    collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.all())
+    margin = serializers.FloatField(min_value=0, default=0.1, help_text="chosen − rejected is at least this.")
+    min_chosen_reward = serializers.FloatField(required=False, allow_null=True)
 
 
 class PairSerializer(serializers.ModelSerializer[PreferencePair]):
@@ -50,7 +64,15 @@ class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     serializer_class = PairSetSerializer
     filterset_class = PairSetFilter
     lookup_value_regex = "[0-9]+"
-    permissions = {"list": Permission.READ, "retrieve": Permission.READ}
+    permissions = {"list": Permission.READ, "retrieve": Permission.READ, "create": Permission.PAIR}
+
+    @extend_schema(request=PairRuleSerializer, responses={201: PairSetSerializer})
+    def create(self, request: Request) -> Response:
+        """Pair the best with the worst rollout of every task of a collection."""
+        rule = PairRuleSerializer(data=request.data)
+        rule.is_valid(raise_exception=True)
+        pair_set = build_pairs(**rule.validated_data, user=self.person)
+        return Response(PairSetSerializer(pair_set).data, status=HTTPStatus.CREATED)
 
 
 class PairViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):

@@ -1,12 +1,18 @@
 """Policy models. Their secret goes in and never comes out."""
 
 import django_filters
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.decorators import action
+from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.viewsets import TableViewSet
+from apps.api.viewsets import TableViewSet, assign
 from apps.policies.models import Health, PolicyModel, Provider
+from apps.policies.probing import probe_policy_model
+from apps.policies.saving import save_policy_model
 
 
 class PolicyModelSerializer(serializers.ModelSerializer[PolicyModel]):
@@ -54,9 +60,34 @@ class PolicyModelFilter(django_filters.FilterSet):
         fields: list[str] = []
 
 
-class PolicyModelViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class PolicyModelViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = PolicyModel.objects.all()
     serializer_class = PolicyModelSerializer
     filterset_class = PolicyModelFilter
     lookup_field = "slug"
-    permissions = {"list": Permission.READ, "retrieve": Permission.READ}
+    permissions = {
+        "list": Permission.READ,
+        "retrieve": Permission.READ,
+        "create": Permission.MODELS,
+        "update": Permission.MODELS,
+        "partial_update": Permission.MODELS,
+        "check": Permission.MODELS,
+    }
+
+    def perform_create(self, serializer: serializers.BaseSerializer[PolicyModel]) -> None:
+        self._save(serializer, PolicyModel())
+
+    def perform_update(self, serializer: serializers.BaseSerializer[PolicyModel]) -> None:
+        self._save(serializer, self.get_object())
+
+    def _save(self, serializer: serializers.BaseSerializer[PolicyModel], policy_model: PolicyModel) -> None:
+        fields = dict(serializer.validated_data)
+        api_key = fields.pop("api_key", None)
+        assign(policy_model, fields)
+        serializer.instance = save_policy_model(policy_model=policy_model, api_key=api_key, user=self.person)
+
+    @extend_schema(request=None, responses=PolicyModelSerializer)
+    @action(detail=True, methods=["post"])
+    def check(self, request: Request, slug: str) -> Response:
+        """Ask the endpoint now; the answer's `health` says what came of it."""
+        return Response(self.get_serializer(probe_policy_model(policy_model=self.get_object())).data)

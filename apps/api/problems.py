@@ -17,6 +17,14 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from apps.environments.saving import EnvironmentChanged
+from apps.exports.exporting import ExportRefused
+from apps.exports.pairing import PairingRefused
+from apps.policies.saving import PolicyModelChanged
+from apps.reviews.commenting import CommentRefused
+from apps.rollouts.planning import NothingToCollect
+from apps.tasks.uploading import NotReceiving, PartTooLarge, WrongOffset
+
 PROBLEM_TYPE = "application/problem+json"
 WHOLE_BODY = {"non_field_errors", NON_FIELD_ERRORS}
 
@@ -124,6 +132,15 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     Http404: lambda error: Problem(HTTPStatus.NOT_FOUND, "not-found", "There is nothing at this address."),
     PermissionDenied: lambda error: Problem(HTTPStatus.FORBIDDEN, "permission-denied", "You may not do this."),
     RequestDataTooBig: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
+    NothingToCollect: lambda error: Problem(HTTPStatus.BAD_REQUEST, "nothing-to-collect", str(error)),
+    PairingRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "pairing-refused", str(error)),
+    ExportRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "export-refused", str(error)),
+    CommentRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "comment-refused", str(error)),
+    EnvironmentChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),
+    PolicyModelChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),
+    WrongOffset: lambda error: Problem(HTTPStatus.CONFLICT, "wrong-offset", str(error), expected=error.expected),
+    NotReceiving: lambda error: Problem(HTTPStatus.CONFLICT, "not-receiving", str(error)),
+    PartTooLarge: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
     SuspiciousOperation: lambda error: Problem(HTTPStatus.BAD_REQUEST, "bad-request", "This cannot be read."),
     ProtectedError: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", "Something else still refers to this."),
 }

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import django_filters
+from django.db.models import Model
 from rest_framework.request import Request
 from rest_framework.viewsets import GenericViewSet
 
@@ -11,6 +12,12 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission
 from apps.api.filters import refuse_unknown_parameters
 from apps.api.pagination import PAGE_PARAMETERS
+
+
+def assign(row: Model, fields: Mapping[str, Any]) -> None:
+    """Validated fields → row; the operation that saves it checks the whole."""
+    for name, value in fields.items():
+        setattr(row, name, value)
 
 
 class TableViewSet(GenericViewSet[Any]):

@@ -20,3 +20,9 @@ def engineer(db) -> Client:
 @pytest.fixture
 def viewer(db) -> Client:
     return client_of(Role.VIEWER)
+
+
+@pytest.fixture(autouse=True)
+def _files_of_its_own(settings, tmp_path):
+    settings.UPLOADS_DIR = tmp_path / "uploads"
+    settings.EXPORTS_DIR = tmp_path / "exports"

@@ -1,0 +1,76 @@
+"""Request bodies that are files: read from the socket as they come, never into memory, never by a parser."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import IO, Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from rest_framework.exceptions import UnsupportedMediaType, ValidationError
+from rest_framework.parsers import BaseParser, MultiPartParser
+from rest_framework.request import Request
+
+from apps.api.problems import Problem
+
+
+class UntouchedParser(BaseParser):
+    """Leaves the body to the view. Django REST Framework asks a parser as soon as somebody looks at request.POST,
+    which the check of a browser's CSRF token does."""
+
+    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
+        return {}
+
+
+class NdjsonParser(UntouchedParser):
+    media_type = "application/x-ndjson"
+
+
+class JsonlParser(UntouchedParser):
+    media_type = "application/jsonl"
+
+
+class BytesParser(UntouchedParser):
+    media_type = "application/octet-stream"
+
+
+RAW_PARSERS: list[type[BaseParser]] = [NdjsonParser, JsonlParser, BytesParser]
+FILE_PARSERS: list[type[BaseParser]] = [MultiPartParser, *RAW_PARSERS]
+RAW_TYPES = {parser.media_type for parser in RAW_PARSERS}
+
+
+def open_body(request: Request, *, filename: str) -> tuple[Any, str]:
+    """The file of a request and its name: the part `file` of a form, or the body itself."""
+    _refuse_large(request, settings.MAX_BODY_BYTES, "GYMWEB_MAX_BODY_BYTES")
+    media_type = _media_type(request)
+    if media_type == MultiPartParser.media_type:
+        files: Mapping[str, Any] = request.FILES
+        if "file" not in files:
+            raise ValidationError({"file": "Send the file as the form field “file”."}, code="required")
+        return files["file"], files["file"].name
+    if media_type not in RAW_TYPES:
+        raise UnsupportedMediaType(request.content_type)
+    return raw_stream(request), filename
+
+
+def open_part(request: Request) -> HttpRequest:
+    """The body of one part."""
+    if _media_type(request) not in RAW_TYPES:
+        raise UnsupportedMediaType(request.content_type)
+    _refuse_large(request, settings.UPLOAD_PART_BYTES, "the largest part")
+    return raw_stream(request)
+
+
+def raw_stream(request: Request) -> HttpRequest:
+    # DRF's own `request.stream` is None for a chunked body, which comes without a length.
+    return request._request
+
+
+def _media_type(request: Request) -> str:
+    return request.content_type.split(";")[0].strip().lower()
+
+
+def _refuse_large(request: Request, limit: int, name: str) -> None:
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if length.isdigit() and int(length) > limit:
+        detail = f"The body has {int(length):,} bytes; at most {limit:,} are taken ({name})."
+        raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", detail, limit=limit)

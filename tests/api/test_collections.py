@@ -1,0 +1,135 @@
+"""Planning, cancelling and measuring a collection, pairing it and exporting it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.test import AsyncClient
+
+from apps.accounts.models import Role
+from apps.exports.exporting import write_export
+from apps.exports.models import Export
+from apps.rollouts.models import Collection, Rollout
+from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def post(client, url, body, **headers):
+    return client.post(f"/api/v1/{url}", json.dumps(body), content_type="application/json", headers=headers)
+
+
+def plan(**fields):
+    return {
+        "dataset": make_dataset().slug,
+        "agent": make_agent().slug,
+        "policy_model": make_policy_model().slug,
+        **fields,
+    }
+
+
+def test_a_plan_becomes_queued_rollouts(engineer):
+    answer = post(engineer, "collections/", plan(repeats=4, limit=2, seed=7, name="first"))
+    assert answer.status_code == 201
+    shown = answer.json()
+    assert (shown["name"], shown["total"], shown["state"], shown["seed"]) == ("first", 8, "running", 7)
+    assert Rollout.objects.filter(collection_id=shown["id"], status="queued").count() == 8
+
+
+def test_the_same_idempotency_key_plans_once(engineer):
+    body = plan()
+    answers = [post(engineer, "collections/", body, **{"Idempotency-Key": "k1"}) for _ in range(2)]
+    assert answers[0].json()["id"] == answers[1].json()["id"]
+    assert Collection.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointers"),
+    [
+        ({"dataset": "none"}, ["/dataset"]),
+        ({"repeats": 0}, ["/repeats"]),
+        ({"repeats": "many", "limit": 0}, ["/limit", "/repeats"]),
+        ({"sampling": [1]}, ["/sampling"]),
+        ({"seed": 2**40}, ["/seed"]),
+    ],
+)
+def test_a_plan_that_makes_no_sense_names_each_value(engineer, fields, pointers):
+    answer = post(engineer, "collections/", plan(**fields))
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:gymweb:problem:invalid")
+    assert sorted(error["pointer"] for error in answer.json()["errors"]) == pointers
+
+
+def test_an_empty_dataset_gives_nothing_to_collect(engineer):
+    answer = post(engineer, "collections/", plan(dataset=make_dataset([]).slug))
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:gymweb:problem:nothing-to-collect")
+
+
+def test_a_body_that_is_not_json_is_refused(engineer):
+    answer = engineer.post("/api/v1/collections/", "{", content_type="application/json")
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:gymweb:problem:parse-error")
+    assert engineer.post("/api/v1/collections/", "a=1", content_type="text/csv").status_code == 415
+
+
+def test_a_cancelled_collection_drops_what_is_queued(engineer):
+    collection = post(engineer, "collections/", plan()).json()
+    answer = engineer.post(f"/api/v1/collections/{collection['id']}/cancel/")
+    assert (answer.status_code, answer.json()["state"], answer.json()["cancelled"]) == (200, "cancelled", 3)
+
+
+@pytest.fixture
+def collection():
+    collection = make_collection()
+    make_rollout(collection)
+    make_rollout(collection, reward=0.0)
+    return collection
+
+
+def test_the_figures_of_a_collection(viewer, collection):
+    figures = viewer.get(f"/api/v1/collections/{collection.pk}/metrics/").json()
+    assert {key: figures[key] for key in ["rollouts", "completed", "rewarded", "mean_reward", "pass_at_1"]} == {
+        "rollouts": 2,
+        "completed": 2,
+        "rewarded": 2,
+        "mean_reward": 0.5,
+        "pass_at_1": 0.5,
+    }
+    assert (figures["groups"]["sometimes"], figures["pass_at_k"]["2"]) == (1, 1.0)
+
+
+def test_a_collection_is_paired(engineer, collection):
+    answer = post(engineer, "pair-sets/", {"collection": collection.pk, "margin": 0.5})
+    assert answer.status_code == 201
+    pairs = engineer.get(f"/api/v1/pairs/?pair_set={answer.json()['id']}").json()["results"]
+    assert len(pairs) == answer.json()["pair_count"]
+    refused = post(engineer, "pair-sets/", {"collection": collection.pk, "margin": -1})
+    assert refused.json()["errors"][0]["pointer"] == "/margin"
+
+
+def test_an_export_is_queued_and_downloaded_with_ranges(engineer, collection):
+    answer = post(engineer, "exports/", {"format": "nemo_gym_rollouts", "collection": collection.pk})
+    assert (answer.status_code, answer.json()["state"]) == (201, "queued")
+    url = f"/api/v1/exports/{answer.json()['id']}/"
+    assert engineer.get(f"{url}download/").status_code == 409
+    export = write_export(export=Export.objects.get())
+    assert engineer.get(f"{url}manifest/").json() == export.manifest
+    client = AsyncClient()
+    client.force_login(make_user(Role.ENGINEER))
+
+    async def go():
+        whole = await client.get(f"{url}download/")
+        body = b"".join([chunk async for chunk in whole.streaming_content])
+        part = await client.get(f"{url}download/", headers={"Range": "bytes=2-5"})
+        return whole, body, part.status_code, b"".join([chunk async for chunk in part.streaming_content])
+
+    whole, body, status, part = async_to_sync(go)()
+    assert body == Path(export.path).read_bytes()
+    assert (status, part) == (206, body[2:6])
+    assert whole.headers["ETag"] == f'"{export.sha256}"'
+    Path(export.path).unlink()
+    assert engineer.get(f"{url}download/").status_code == 410
+
+
+def test_an_export_that_makes_no_file_is_refused(engineer, collection):
+    answer = post(engineer, "exports/", {"format": "trl_dpo", "collection": collection.pk})
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:gymweb:problem:export-refused")

@@ -1,0 +1,191 @@
+"""Uploading by form, by streamed body and in parts: all or nothing, with the bad lines named."""
+
+import json
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import AsyncClient, Client
+
+from apps.accounts.models import Role
+from apps.tasks.models import Dataset, Task, Upload
+from tests.factories import make_dataset, make_environment, make_row, make_user
+
+pytestmark = pytest.mark.django_db
+
+GOOD = b"".join(json.dumps(make_row(f"What is {n} + 1?", str(n + 1))).encode() + b"\n" for n in range(3))
+BROKEN = GOOD + b'{"responses_create_params": \n' + GOOD
+
+
+@pytest.fixture
+def dataset():
+    return make_dataset([], slug="sums")
+
+
+def upload(client, data=GOOD, query="", content_type="application/x-ndjson", slug="sums"):
+    return client.post(f"/api/v1/datasets/{slug}/uploads/{query}", data, content_type=content_type)
+
+
+@pytest.mark.parametrize("content_type", ["application/x-ndjson", "application/jsonl", "application/octet-stream"])
+def test_a_body_that_is_the_file_is_loaded(engineer, dataset, content_type):
+    answer = upload(engineer, content_type=content_type, query="?filename=sums.jsonl")
+    assert answer.status_code == 201
+    shown = answer.json()
+    assert {key: shown[key] for key in ["state", "version", "lines", "accepted", "rejected", "errors", "filename"]} == {
+        "state": "ready",
+        "version": 2,
+        "lines": 3,
+        "accepted": 3,
+        "rejected": 0,
+        "errors": [],
+        "filename": "sums.jsonl",
+    }
+    tasks = engineer.get("/api/v1/tasks/?dataset=sums&version=2&ordering=id").json()["results"]
+    assert [task["index"] for task in tasks] == [0, 1, 2]
+    assert engineer.get(f"/api/v1/tasks/{tasks[0]['id']}/").json()["row"] == make_row("What is 0 + 1?", "1")
+
+
+def test_a_form_with_the_file_is_loaded(engineer, dataset):
+    form = {"file": SimpleUploadedFile("sums.jsonl", GOOD)}
+    answer = engineer.post("/api/v1/datasets/sums/uploads/", form)
+    assert (answer.status_code, answer.json()["filename"], answer.json()["accepted"]) == (201, "sums.jsonl", 3)
+    listed = engineer.get("/api/v1/datasets/sums/uploads/").json()["results"]
+    assert [one["id"] for one in listed] == [answer.json()["id"]]
+
+
+def test_a_streamed_body_is_never_held_in_memory(engineer, dataset, settings):
+    # Whoever reads `request.body` runs into this limit.
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
+    assert upload(engineer).status_code == 201
+
+
+def test_a_signed_in_browser_needs_its_csrf_token_and_can_stream_too(dataset, settings):
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(make_user(Role.ENGINEER))
+    refused = upload(browser)
+    assert (refused.status_code, refused.headers["Content-Type"]) == (403, "application/problem+json")
+    browser.get("/api/docs/")
+    token = browser.cookies["csrftoken"].value
+    answer = browser.post(
+        "/api/v1/datasets/sums/uploads/", GOOD, content_type="application/x-ndjson", headers={"X-CSRFToken": token}
+    )
+    assert answer.status_code == 201
+
+
+def test_one_bad_line_rejects_the_file_and_is_named(engineer, dataset):
+    answer = upload(engineer, BROKEN)
+    problem = answer.json()
+    assert (answer.status_code, problem["type"]) == (400, "urn:gymweb:problem:rejected-file")
+    assert [error["line"] for error in problem["errors"]] == [4]
+    assert set(problem["errors"][0]) == {"line", "code", "message"}
+    assert (problem["state"], problem["accepted"], problem["rejected"]) == ("rejected", 0, 1)
+    assert Task.objects.count() == 0
+    assert engineer.get(f"/api/v1/uploads/{problem['upload']}/").json()["state"] == "rejected"
+
+
+def test_skipping_loads_the_good_lines_and_offers_the_bad_ones(dataset):
+    client = AsyncClient()
+    client.force_login(make_user(Role.ENGINEER))
+
+    async def go():
+        url = "/api/v1/datasets/sums/uploads/?on_error=skip"
+        answer = await client.post(url, BROKEN, content_type="application/x-ndjson")
+        rejected = await client.get(f"/api/v1/uploads/{answer.json()['id']}/rejected/")
+        return answer, b"".join([chunk async for chunk in rejected.streaming_content])
+
+    answer, rejected = async_to_sync(go)()
+    assert (answer.status_code, answer.json()["accepted"], answer.json()["rejected"]) == (201, 6, 1)
+    assert [json.loads(line)["line"] for line in rejected.splitlines()] == [4]
+
+
+def test_an_upload_without_bad_lines_has_no_rejected_file(engineer, dataset):
+    done = upload(engineer).json()["id"]
+    assert engineer.get(f"/api/v1/uploads/{done}/rejected/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [("?on_error=ignore", "?on_error"), ("?onerror=skip", "?onerror"), ("?environment=nowhere", "?environment")],
+)
+def test_a_wrong_parameter_stores_nothing(engineer, query, pointer):
+    answer = upload(engineer, query=query)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, pointer)
+    assert (Dataset.objects.count(), Upload.objects.count()) == (0, 0)
+
+
+def test_a_body_of_another_type_is_refused(engineer):
+    environment = make_environment()
+    answer = upload(engineer, content_type="application/json", query=f"?environment={environment.slug}")
+    assert (answer.status_code, answer.json()["type"]) == (415, "urn:gymweb:problem:unsupported-media-type")
+    assert not Dataset.objects.exists()
+
+
+def test_a_form_without_a_file_is_refused(engineer, dataset):
+    answer = engineer.post("/api/v1/datasets/sums/uploads/", {"other": "x"})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/file")
+
+
+def test_an_unknown_dataset_is_not_found_unless_its_environment_is_named(engineer):
+    environment = make_environment()
+    assert upload(engineer, slug="new").status_code == 404
+    assert upload(engineer, slug="new", query=f"?environment={environment.slug}").status_code == 201
+    dataset = Dataset.objects.get()
+    assert (dataset.slug, dataset.name, dataset.environment) == ("new", "new", environment)
+
+
+def test_a_body_over_the_limit_is_refused_with_the_limit_named(engineer, dataset, settings):
+    settings.MAX_BODY_BYTES = 100
+    answer = upload(engineer)
+    assert (answer.status_code, answer.json()["limit"]) == (413, 100)
+    assert "GYMWEB_MAX_BODY_BYTES" in answer.json()["detail"]
+
+
+def put_part(client, upload_id, offset, data):
+    url = f"/api/v1/uploads/{upload_id}/parts/?offset={offset}"
+    return client.put(url, data, content_type="application/octet-stream")
+
+
+def test_a_large_file_comes_in_parts(engineer, dataset):
+    begun = engineer.post(
+        "/api/v1/datasets/sums/uploads/parts/", {"filename": "big.jsonl"}, content_type="application/json"
+    )
+    assert (begun.status_code, begun.json()["state"]) == (201, "receiving")
+    upload_id = begun.json()["id"]
+    assert put_part(engineer, upload_id, 0, GOOD[:100]).json()["received_bytes"] == 100
+    wrong = put_part(engineer, upload_id, 50, GOOD[100:])
+    assert (wrong.status_code, wrong.json()["expected"]) == (409, 100)
+    assert put_part(engineer, upload_id, 100, GOOD[100:]).json()["received_bytes"] == len(GOOD)
+    done = engineer.post(f"/api/v1/uploads/{upload_id}/finish/")
+    assert (done.status_code, done.json()["state"], done.json()["accepted"]) == (201, "ready", 3)
+    again = engineer.post(f"/api/v1/uploads/{upload_id}/finish/")
+    assert (again.status_code, again.json()["type"]) == (409, "urn:gymweb:problem:not-receiving")
+
+
+def test_a_part_over_the_limit_and_an_offset_that_is_no_number_are_refused(engineer, dataset, settings):
+    settings.UPLOAD_PART_BYTES = 10
+    begun = engineer.post("/api/v1/datasets/sums/uploads/parts/", {}, content_type="application/json").json()
+    assert put_part(engineer, begun["id"], 0, b"x" * 11).status_code == 413
+    assert [put_part(engineer, begun["id"], offset, b"x").status_code for offset in ["", "-1", "²", "9" * 30]] == [
+        400
+    ] * 4
+
+
+def test_who_may_only_read_uploads_nothing(viewer, dataset):
+    answers = [
+        upload(viewer),
+        viewer.post("/api/v1/datasets/sums/uploads/parts/", {}, content_type="application/json"),
+        viewer.post("/api/v1/datasets/", {}, content_type="application/json"),
+    ]
+    assert [answer.status_code for answer in answers] == [403] * 3
+    assert answers[0].json()["detail"] == "Your role does not have the permission “upload”."
+    assert not Upload.objects.exists()
+
+
+def test_a_dataset_is_created_and_a_taken_slug_is_refused(engineer):
+    environment = make_environment()
+    given = {"slug": "sums", "name": "Sums", "environment": environment.slug}
+    answers = [engineer.post("/api/v1/datasets/", given, content_type="application/json") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 400]
+    assert answers[0].json()["versions"] == []
+    assert [(error["pointer"], error["code"]) for error in answers[1].json()["errors"]] == [("/slug", "unique")]
