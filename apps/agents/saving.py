@@ -22,7 +22,7 @@ def save_agent(*, agent: Agent, user: object) -> Agent:
     if problem := find_problem(agent.examples):
         raise ValidationError({"examples": problem})
     with transaction.atomic():
-        action = "agent.create" if agent.pk is None else "agent.change"
+        action = "agent.create" if agent._state.adding else "agent.change"
         agent.save()
         record(user=user, action=action, target=agent.slug)
     return agent

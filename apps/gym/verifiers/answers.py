@@ -12,6 +12,11 @@ EXTRACTION_MODES: tuple[ExtractionMode, ...] = ("boxed", "last_line", "final_ans
 _BRACES = re.compile(r"(?P<box>\\boxed\s*\{)|\\.|[{}]", re.DOTALL)
 # Possessive, so that a long run of white space costs no more than its length.
 _FINAL_ANSWER = re.compile(r"final answer\**(?:\s++is)?(?:\s*+[:：]|(?<=is))\s*+(\S.*)", re.IGNORECASE)
+_LABEL = re.compile(
+    r"[*_#]{0,3}\s?(?:so |thus |therefore,? )?(?:the )?(?:final |correct )?answer"
+    r"(?:\*{0,2} ?[:：]\*{0,2}|\s++is\b ?[:：]?)\s*+(?=\S)",
+    re.IGNORECASE,
+)
 _WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 
 
@@ -45,7 +50,10 @@ def final_answer(text: str) -> str | None:
 
 
 def extract_answer(text: str, mode: ExtractionMode | None = None) -> str | None:
-    """The answer by `mode`; without a mode the last box, else the last line. None when there is none."""
+    """The answer by `mode`; without a mode the last box, else the last line less a label ("Answer:") before it.
+
+    None when there is none.
+    """
     match mode:
         case "boxed":
             found = last_boxed(text)
@@ -57,7 +65,7 @@ def extract_answer(text: str, mode: ExtractionMode | None = None) -> str | None:
             found = text.strip()
         case None:
             found = last_boxed(text)
-            found = last_line(text) if found is None else found
+            found = _without_label(last_line(text)) if found is None else found
     return None if found is None else (_without_markup(found) or None)
 
 
@@ -66,9 +74,16 @@ def excerpt(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
+def _without_label(line: str | None) -> str | None:
+    match = _LABEL.match(line) if line else None
+    return line[match.end() :].strip("* ") if line and match else line
+
+
 def _without_markup(answer: str) -> str:
-    r"""The answer without `$…$` around it and without `\text{…}` wrappers, which boxes often hold."""
+    r"""The answer without `$…$` or `\(…\)` around it and without `\text{…}` wrappers, which boxes often hold."""
     answer = _WRAPPER.sub(r"\1", answer).strip()
+    if (answer[:2], answer[-2:]) in ((r"\(", r"\)"), (r"\[", r"\]")) and len(answer) >= 4:
+        answer = answer[2:-2].strip()
     while len(answer) > 1 and answer[0] == answer[-1] == "$":
         answer = answer[1:-1].strip()
     return answer

@@ -60,6 +60,25 @@ def test_without_a_mode_the_box_goes_before_the_last_line():
     assert extract_answer("thinking\nthe end") == "the end"
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("Final answer: Saturn", "Saturn"),
+        ("**Answer:** Saturn", "Saturn"),
+        ("**Answer: Saturn**", "Saturn"),
+        ("The answer is Saturn", "Saturn"),
+        ("So the final answer is: Saturn", "Saturn"),
+        ("Answer: Answer: a novel", "Answer: a novel"),
+        ("The answer island", "The answer island"),
+        ("Answers: two", "Answers: two"),
+        ("Answer:", "Answer:"),
+    ],
+)
+def test_a_label_before_the_answer_is_taken_off_the_last_line(line, found):
+    assert extract_answer(f"thinking\n{line}") == found
+    assert extract_answer(f"thinking\n{line}", "last_line") == line
+
+
 def test_with_a_mode_nothing_else_is_tried():
     assert extract_answer("the end", "boxed") is None
     assert extract_answer("\\boxed{4}\nthe end", "last_line") == "the end"
@@ -69,6 +88,9 @@ def test_with_a_mode_nothing_else_is_tried():
 def test_markup_around_an_answer_is_taken_off():
     assert extract_answer(r"\boxed{\text{Paris}}") == "Paris"
     assert extract_answer("$$42$$") == "42"
+    assert extract_answer(r"\(x\)") == "x"
+    assert extract_answer(r"\[ x \]") == "x"
+    assert extract_answer(r"\(") == r"\("
     assert extract_answer(r"\boxed{}") is None
 
 
