@@ -1,0 +1,56 @@
+import re
+import socket
+
+import pytest
+
+from apps.environments.probing import probe_environment
+from apps.policies.models import Health
+from tests.examples.processes import weather_server
+from tests.factories import make_environment
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_running_server_is_healthy_and_its_tools_are_named(settings):
+    settings.OUTBOUND_ALLOW = ["127.0.0.1"]
+    with weather_server() as base_url:
+        environment = make_environment(adapter="http", builtin="", base_url=base_url)
+        checked = probe_environment(environment=environment)
+    checked.refresh_from_db()
+    assert checked.health == Health.HEALTHY
+    assert re.fullmatch(
+        r"reachable; 1 tool in its OpenAPI document \([\d.]+ ms\); tools: get_weather", checked.health_message
+    )
+    assert checked.health_checked_at is not None
+
+
+def test_a_server_that_is_not_there_is_unhealthy_and_says_why(settings):
+    settings.OUTBOUND_ALLOW = ["127.0.0.1"]
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        base_url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        environment = make_environment(adapter="http", builtin="", base_url=base_url)
+        checked = probe_environment(environment=environment)
+    checked.refresh_from_db()
+    assert checked.health == Health.UNHEALTHY
+    assert checked.health_message.startswith(base_url)
+
+
+def test_an_address_that_is_no_longer_allowed_is_unhealthy_and_names_the_setting(settings):
+    settings.OUTBOUND_ALLOW = []
+    environment = make_environment(adapter="http", builtin="", base_url="http://127.0.0.1:8101")
+    assert "GYMWEB_OUTBOUND_ALLOW" in probe_environment(environment=environment).health_message
+
+
+def test_a_built_in_is_healthy():
+    checked = probe_environment(environment=make_environment(builtin="calculator"))
+    assert checked.health == Health.HEALTHY
+    assert checked.health_message.endswith("tools: calculator")
+
+
+def test_a_built_in_that_is_gone_is_unhealthy():
+    checked = probe_environment(environment=make_environment(builtin="chess"))
+    assert (checked.health, checked.health_message) == (
+        Health.UNHEALTHY,
+        "there is no built-in environment named 'chess'",
+    )
