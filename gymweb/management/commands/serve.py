@@ -1,0 +1,104 @@
+"""`manage.py serve`: pages, API, sockets and, unless told otherwise, a rollout worker in one process and one loop."""
+
+import asyncio
+import logging
+import os
+import signal
+import tempfile
+from argparse import ArgumentParser
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.utils.module_loading import import_string
+
+if TYPE_CHECKING:
+    from gymweb.serving import Server
+
+logger = logging.getLogger(__name__)
+
+
+class Command(BaseCommand):
+    help = "Serve GymWeb; with an embedded worker that runs rollouts unless --no-worker is given."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+        parser.add_argument("--port", type=int, default=8000, help="port, 0 for any free one (default: %(default)s)")
+        parser.add_argument("--no-worker", action="store_true", help="serve pages only; workers run elsewhere")
+        parser.add_argument("--seats", type=int, help="rollouts at once in the embedded worker (GYMWEB_WORKER_SEATS)")
+
+    def handle(self, *, host: str, port: int, no_worker: bool, seats: int | None, **options: Any) -> None:
+        # Django copies a large body once more: into this folder, not into a /tmp that may be memory.
+        tempfile.tempdir = settings.FILE_UPLOAD_TEMP_DIR
+        # Imported here, since the import installs an event loop that no other command needs.
+        from daphne.endpoints import build_endpoint_description_strings
+
+        from gymweb.serving import PortTaken, Server
+
+        self.worker = None if no_worker else EmbeddedWorker(seats)
+        self.host = host
+        server = Server(
+            application=import_string(settings.ASGI_APPLICATION),
+            endpoints=build_endpoint_description_strings(host=host, port=port),
+            started=self._started,
+            drain=self._drain,
+        )
+        try:
+            server.run()
+        except PortTaken as problem:
+            raise CommandError(f"GymWeb cannot listen on {host}:{port}: {problem}") from None
+        if self.worker and self.worker.failed:
+            raise CommandError("The worker broke off, so the server stopped; the log says why.")
+
+    def _started(self, server: "Server") -> None:
+        stopping = False
+
+        def stop() -> None:
+            nonlocal stopping
+            if stopping:
+                # The second signal: whoever sends it does not want to wait.
+                os._exit(130)
+            stopping = True
+            server.stop()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            server.loop.add_signal_handler(number, stop)
+        if self.worker:
+            self.worker.start(server)
+        port = server.listening_addresses[0][1]
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        shown = "127.0.0.1" if self.host in ("0.0.0.0", "::") else host  # noqa: S104
+        self.stdout.write(f"GymWeb is at http://{shown}:{port}/")
+        self.stdout.flush()
+
+    async def _drain(self) -> None:
+        if self.worker:
+            await self.worker.drain()
+
+
+class EmbeddedWorker:
+    """A rollout worker in the server's own loop."""
+
+    def __init__(self, seats: int | None) -> None:
+        from channels.layers import get_channel_layer
+
+        from apps.rollouts.worker import RolloutWorker
+
+        self.failed = False
+        self._worker = RolloutWorker(
+            application=None, channels=["rollouts"], channel_layer=get_channel_layer(), seats=seats
+        )
+
+    def start(self, server: "Server") -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (problem := task.exception()):
+                logger.critical("the worker broke off", exc_info=problem)
+                self.failed = True
+                server.stop()
+
+        self._task = server.loop.create_task(self._worker.handle())
+        self._task.add_done_callback(ended)
+
+    async def drain(self) -> None:
+        self._worker.stop()
+        await asyncio.wait([self._task])

@@ -1,0 +1,274 @@
+"""The web server: Daphne with bodies that stay on disk, limits that are told early, and replies that wait for slow
+readers. Importing this module installs Twisted's reactor on a uvloop event loop, once per process."""
+
+import asyncio
+import json
+import logging
+import re
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvloop
+from django.conf import settings
+from twisted.internet import asyncioreactor
+
+if "twisted.internet.reactor" not in sys.modules:
+    # Before Daphne is imported: it takes the reactor that it finds.
+    asyncioreactor.install(uvloop.new_event_loop())
+
+from daphne import server as daphne_server
+from daphne.http_protocol import HTTPFactory, WebRequest
+from twisted.internet import defer
+from twisted.internet import reactor as installed_reactor
+
+logger = logging.getLogger(__name__)
+reactor: Any = installed_reactor
+
+READ_BYTES = 256 * 1024
+KEPT_IN_MEMORY = 64 * 1024
+LINGER_BYTES = 4 * 1024**2
+LINGER_SECONDS = 5.0
+STALLED_SECONDS = 120.0
+"""How long a reader may take nothing of its reply."""
+BODY = "gymweb.body"
+UPLOAD_PATHS = re.compile(rb"/uploads?(/|$)")
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Application = Callable[[dict[str, Any], Receive, Any], Awaitable[None]]
+
+
+class PortTaken(Exception):
+    """The address to listen on cannot be had; the text says why."""
+
+
+def body_limit(path: bytes) -> tuple[int, str]:
+    """How large a body this path takes, and the setting that says so."""
+    if UPLOAD_PATHS.search(path.split(b"?", 1)[0]):
+        return settings.MAX_BODY_BYTES, "GYMWEB_MAX_BODY_BYTES"
+    return settings.DATA_UPLOAD_MAX_MEMORY_SIZE, "the limit for everything but uploads"
+
+
+class SpooledBody:
+    """A request body on disk. Twisted writes it, Daphne finds it empty, the application takes it piece by piece.
+
+    Daphne would queue all of it in memory before the application sees the first byte.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=KEPT_IN_MEMORY, dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115 (closed with its request)
+        self.write, self.seek, self.tell, self.close = (
+            self._file.write,
+            self._file.seek,
+            self._file.tell,
+            self._file.close,
+        )
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def read(self, size: int = -1) -> bytes:
+        return b""
+
+    def take(self, size: int) -> bytes:
+        return self._file.read(size)
+
+
+class Request(WebRequest):
+    """One request: its body is spooled under a limit, and its reply waits while the reader is behind."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._received = 0
+        self._limit, self._limit_name = 0, ""
+        self._refused = False
+        super().__init__(*args, **kwargs)
+        # Twisted would read a whole form into memory to parse what Django parses anyway.
+        self._parsePOSTFormSubmission = False
+
+    # -- the body comes in
+
+    def gotLength(self, length: int | None) -> None:
+        self.content = SpooledBody()
+        self._limit, self._limit_name = body_limit(self.channel._path)
+        if length is not None and length > self._limit:
+            self._refuse()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        self._received += len(data)
+        if not self._refused and self._received <= self._limit:
+            self.content.write(data)
+        elif not self._refused:
+            self._refuse()
+        elif self._received > self._limit + LINGER_BYTES:
+            self.channel._networkProducer.pauseProducing()
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        if self._refused:
+            self.channel.loseConnection()
+        else:
+            super().requestReceived(command, path, version)
+
+    def _refuse(self) -> None:
+        """Answer 413 before the body is here, and go on reading a little: a client whose writes fail sees no answer."""
+        self._refused = True
+        # Nobody is to be invited to send the body (Expect: 100-continue).
+        self.requestHeaders.removeHeader(b"Expect")
+        problem = {
+            "type": "about:blank",
+            "title": "Content Too Large",
+            "status": 413,
+            "detail": f"This address takes bodies of at most {self._limit:,} bytes ({self._limit_name}).",
+        }
+        body = json.dumps(problem).encode()
+        transport = self.channel.transport
+        transport.write(
+            b"HTTP/1.1 413 Content Too Large\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        transport.loseWriteConnection()
+        self.content.close()
+        reactor.callLater(LINGER_SECONDS, transport.abortConnection)
+
+    # -- the reply goes out
+
+    def handle_reply(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start" and self.producer is None and self.channel is not None:
+            self.registerProducer(self, True)
+        super().handle_reply(message)
+
+    async def wait_for_reader(self) -> None:
+        """Without this a download fills memory with what a slow reader has not taken yet."""
+        try:
+            async with asyncio.timeout(STALLED_SECONDS):
+                await self._writable.wait()
+        except TimeoutError:
+            self.transport.abortConnection()
+
+    def pauseProducing(self) -> None:
+        self._writable.clear()
+
+    def resumeProducing(self) -> None:
+        self._writable.set()
+
+    def stopProducing(self) -> None:
+        self._writable.set()
+
+    def finish(self) -> None:
+        if self.producer is not None:
+            self.unregisterProducer()
+        self._writable.set()
+        super().finish()
+
+    def connectionLost(self, reason: Any) -> None:
+        self._writable.set()
+        super().connectionLost(reason)
+
+
+class Factory(HTTPFactory):
+    def buildProtocol(self, addr: Any) -> Any:
+        protocol = super().buildProtocol(addr)
+        protocol.requestFactory = Request
+        return protocol
+
+
+# Daphne offers no other way to name the factory: Server.run looks it up in its module.
+daphne_server.HTTPFactory = Factory
+
+
+def read_lazily(application: Application) -> Application:
+    """Hand the spooled body to the application as it asks for it."""
+
+    async def call(scope: dict[str, Any], receive: Receive, send: Any) -> None:
+        body: SpooledBody | None = scope.pop(BODY, None)
+        await application(scope, receive if body is None else _receiver(body, receive), send)
+
+    return call
+
+
+def _receiver(body: SpooledBody, receive: Receive) -> Receive:
+    unread = True
+
+    async def receive_lazily() -> dict[str, Any]:
+        nonlocal unread
+        if unread and not body.closed:
+            chunk = body.take(READ_BYTES)
+            unread = len(chunk) == READ_BYTES
+            # Copying a large body must not hold up the other requests and rollouts of this loop.
+            await asyncio.sleep(0)
+            return {"type": "http.request", "body": chunk, "more_body": unread}
+        # Daphne's own message says that an empty body has ended: what counts is the disconnect that follows.
+        while (message := await receive())["type"] == "http.request":
+            pass
+        return message
+
+    return receive_lazily
+
+
+class Server(daphne_server.Server):
+    """`run()` serves until stop() or a signal, waits for `drain`, and raises PortTaken where it cannot listen."""
+
+    def __init__(
+        self,
+        *,
+        application: Application,
+        endpoints: list[str],
+        started: Callable[["Server"], None],
+        drain: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(
+            application=read_lazily(application),
+            endpoints=endpoints,
+            signal_handlers=False,
+            # Within the running loop: a signal handler that is set before is not always heard.
+            ready_callable=lambda: reactor.callLater(0, started, self),
+            server_name="gymweb",
+        )
+        self._drain = drain
+        self._listen_problem = ""
+        self._stopping = False
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        loop: asyncio.AbstractEventLoop = reactor._asyncioEventloop
+        return loop
+
+    def run(self) -> None:
+        super().run()
+        if self._listen_problem:
+            raise PortTaken(self._listen_problem)
+
+    def stop(self) -> None:
+        if not self._stopping:
+            self._stopping = True
+            super().stop()
+
+    def listen_error(self, failure: Any) -> None:
+        self._listen_problem = failure.getErrorMessage()
+        self.stop()
+
+    def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
+        if scope["type"] == "http":
+            scope[BODY] = protocol.content
+        return super().create_application(protocol, scope)
+
+    async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
+        await super().handle_reply(protocol, message)
+        if isinstance(protocol, Request):
+            await protocol.wait_for_reader()
+
+    def kill_all_applications(self) -> Any:
+        """Before shutdown: drain first, while pages are still answered, then end what is open."""
+        drained = defer.Deferred.fromFuture(asyncio.ensure_future(self._drain(), loop=self.loop))
+        drained.addErrback(lambda failure: logger.error("draining failed: %s", failure.getErrorMessage()))
+        return drained.addCallback(lambda _: self._end_applications())
+
+    def _end_applications(self) -> Any:
+        for protocol, details in list(self.connections.items()):
+            # A connection that has not sent its request yet has no application; Daphne would stumble over it.
+            if "application_instance" not in details:
+                del self.connections[protocol]
+        return super().kill_all_applications()

@@ -1,0 +1,232 @@
+"""The server in a process of its own: bodies of any size in little memory, early refusals, sockets, orderly ends."""
+
+import asyncio
+import hashlib
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import aiohttp
+import pytest
+
+from tests.gymweb.serving import read_response, send_until_refused, serving, start
+
+MB = 1024**2
+HEAD = "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {type}\r\n{more}\r\n"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    file = tmp_path_factory.mktemp("download") / "big.bin"
+    with file.open("wb") as stream:
+        for number in range(300):
+            stream.write(bytes([number % 256]) * MB)
+    var = tmp_path_factory.mktemp("var")
+    with serving(var, "--no-worker", SERVED_FILE=str(file), SERVED_MAX_BODY=str(400 * MB)) as server:
+        server.file, server.var = file, var
+        yield server
+
+
+@pytest.fixture
+def connection(served):
+    with served.connect() as connection:
+        yield connection
+
+
+def post_head(path: str, *more: str, type: str = "application/x-ndjson") -> bytes:
+    return HEAD.format(path=path, type=type, more="".join(f"{line}\r\n" for line in more)).encode()
+
+
+class MemoryWatch:
+    """The most memory that the server took beyond what it had at the beginning."""
+
+    def __init__(self, served) -> None:
+        self._served, self._over = served, threading.Event()
+        self._before = self._most = served.rss()
+        self._thread = threading.Thread(target=self._watch)
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.01):
+            self._most = max(self._most, self._served.rss())
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def growth(self) -> int:
+        return self._most - self._before
+
+
+@pytest.mark.parametrize("size", [0, 1, 65536, 256 * 1024, 256 * 1024 + 1, 3 * MB])
+def test_a_body_arrives_as_it_was_sent(connection, size):
+    body = os.urandom(size)
+    connection.sendall(post_head("/uploads/", f"Content-Length: {size}") + body)
+    status, _, reply = read_response(connection)
+    assert (status, json.loads(reply)) == (200, {"size": size, "sha256": hashlib.sha256(body).hexdigest()})
+
+
+def test_a_chunked_body_arrives_and_the_connection_is_used_again(connection):
+    for text in (b"first", b"second body"):
+        connection.sendall(post_head("/uploads/", "Transfer-Encoding: chunked"))
+        for piece in (text[:3], text[3:], b""):
+            connection.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+        status, _, reply = read_response(connection)
+        assert (status, json.loads(reply)["sha256"]) == (200, hashlib.sha256(text).hexdigest())
+
+
+def test_a_form_arrives(connection):
+    body = b"a=1&b=%C3%A9"
+    type = "application/x-www-form-urlencoded"
+    connection.sendall(post_head("/form/", f"Content-Length: {len(body)}", type=type) + body)
+    assert json.loads(read_response(connection)[2]) == {"a": "1", "b": "é"}
+
+
+PROBLEM = {"type": "about:blank", "title": "Content Too Large", "status": 413}
+
+
+@pytest.mark.parametrize(
+    ("path", "limit", "name"),
+    [
+        ("/uploads/?on_error=skip", 400 * MB, "GYMWEB_MAX_BODY_BYTES"),
+        ("/other/?next=/uploads/", 16 * MB, "the limit for everything but uploads"),
+    ],
+)
+def test_a_body_over_the_limit_is_refused_by_its_length(connection, path, limit, name):
+    connection.sendall(post_head(path, f"Content-Length: {limit + 1}", "Expect: 100-continue"))
+    status, headers, body = read_response(connection)
+    assert (status, headers["content-type"]) == (413, "application/problem+json")
+    assert json.loads(body) == {**PROBLEM, "detail": f"This address takes bodies of at most {limit:,} bytes ({name})."}
+
+
+def test_a_body_of_unknown_length_is_refused_once_it_is_over_the_limit(connection):
+    connection.sendall(post_head("/other/", "Transfer-Encoding: chunked"))
+    chunk = b"%x\r\n%b\r\n" % (65536, b"x" * 65536)
+    sent = send_until_refused(connection, itertools.repeat(chunk, 1600))
+    assert 16 * MB < sent < 40 * MB
+    status, _, body = read_response(connection)
+    assert (status, json.loads(body)["status"]) == (413, 413)
+
+
+def test_a_client_that_does_not_listen_is_cut_off_and_nothing_stays_on_disk(served):
+    with served.connect() as connection:
+        connection.sendall(post_head("/other/", f"Content-Length: {1000 * MB}"))
+        began = time.monotonic()
+        with pytest.raises(OSError):  # reset or broken pipe, as the timing falls
+            while True:
+                connection.sendall(b"x" * MB)
+        assert time.monotonic() - began < 15
+    assert list((served.var / "tmp").iterdir()) == []
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_leaves_nothing(served):
+    with served.connect() as connection:
+        connection.sendall(post_head("/uploads/", f"Content-Length: {10 * MB}") + b"x" * MB)
+    with served.connect() as connection:
+        connection.sendall(post_head("/uploads/", "Content-Length: 2") + b"ok")
+        assert read_response(connection)[0] == 200
+    assert list((served.var / "tmp").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ndjson", "multipart"])
+def test_a_large_upload_takes_little_memory(served, connection, kind):
+    size, block = 200 * MB, b"x" * MB
+    head = b'--cut\r\nContent-Disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n'
+    tail = b"\r\n--cut--\r\n"
+    if kind == "ndjson":
+        head = tail = b""
+    type = "multipart/form-data; boundary=cut" if kind == "multipart" else "application/x-ndjson"
+    with MemoryWatch(served) as memory:
+        connection.sendall(post_head("/uploads/", f"Content-Length: {len(head) + size + len(tail)}", type=type) + head)
+        for _ in range(200):
+            connection.sendall(block)
+        connection.sendall(tail)
+        status, _, reply = read_response(connection)
+    assert (status, json.loads(reply)["size"]) == (200, size)
+    assert memory.growth < 50 * MB
+
+
+@pytest.mark.slow
+def test_a_download_waits_for_a_slow_reader_instead_of_filling_memory(served, connection):
+    digest, size = hashlib.sha256(), 0
+    with MemoryWatch(served) as memory:
+        connection.sendall(b"GET /download/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        received = connection.recv(65536)
+        time.sleep(1)
+        head, body = received.split(b"\r\n\r\n", 1)
+        while body:
+            digest.update(body)
+            size += len(body)
+            body = connection.recv(65536)
+    assert head.startswith(b"HTTP/1.1 200")
+    assert (size, digest.hexdigest()) == (300 * MB, hashlib.sha256(served.file.read_bytes()).hexdigest())
+    assert memory.growth < 50 * MB
+
+
+def test_a_download_that_is_given_up_ends(served, connection):
+    connection.sendall(b"GET /download/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    connection.recv(1000)
+    connection.close()
+    with served.connect() as other:
+        other.sendall(b"GET /slow/?seconds=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert read_response(other)[0] == 200
+
+
+def test_sockets_work(served):
+    async def talk() -> list[str]:
+        address = f"http://127.0.0.1:{served.port}/ws/"
+        async with aiohttp.ClientSession() as session, session.ws_connect(address) as ws:
+            await ws.send_str("one")
+            await ws.send_str("two")
+            return [(await ws.receive(5)).data, (await ws.receive(5)).data]
+
+    assert asyncio.run(talk()) == ["one", "two"]
+
+
+def test_a_port_in_use_is_said_and_ends_with_1(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        process = start(tmp_path, "--port", str(port), "--no-worker")
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"CommandError: GymWeb cannot listen on 127.0.0.1:{port}: " in said
+    assert "Address already in use" in said
+    assert "GymWeb is at" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_server_with_0(tmp_path, number):
+    with serving(tmp_path, "--no-worker") as server, server.connect():  # an idle connection does not hold it up
+        server.signal(number)
+        assert server.process.wait(20) == 0
+
+
+def test_a_second_signal_ends_the_server_at_once(tmp_path):
+    with serving(tmp_path, "--no-worker", SERVED_DRAIN_SECONDS="60") as server:
+        server.signal()
+        with pytest.raises(subprocess.TimeoutExpired):
+            server.process.wait(1)
+        server.signal()
+        assert server.process.wait(5) == 130
+
+
+def test_pages_are_answered_while_the_server_drains(tmp_path):
+    with serving(tmp_path, "--no-worker", SERVED_DRAIN_SECONDS="1.5") as server:
+        with server.connect() as before:
+            before.sendall(b"GET /slow/?seconds=0.7 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            time.sleep(0.2)
+            server.signal()
+            assert read_response(before)[2] == b"done"
+        assert server.process.wait(20) == 0
