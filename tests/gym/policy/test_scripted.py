@@ -5,11 +5,13 @@ import asyncio
 import orjson
 import pytest
 
+from apps.gym.agent import Attempt, Harness
 from apps.gym.builtin.calculator import CALCULATOR_TOOL
 from apps.gym.items import assistant_text, function_call_output, function_calls
 from apps.gym.policy.protocol import Ask
 from apps.gym.policy.scripted import MODEL_NAME, WITH_TOOL, WITHOUT_TOOL, ScriptedPolicy, _Attempt, _View
 from apps.gym.policy.solving import compute
+from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.verifiers.exact_match import verify_exact_match
 from apps.gym.verifiers.numeric import verify_numeric
 
@@ -184,6 +186,30 @@ def test_another_tool_is_called_with_what_the_prompt_is_about():
     assert orjson.loads(function_calls(items)[0]["arguments"]) == {"city": "San Francisco"}
     assert finishes == ["tool_calls", "stop"]
     assert "It is cold." in assistant_text(items)
+
+
+def test_whole_attempts_in_the_calculator_environment_succeed_and_fail():
+    row = {"responses_create_params": {"input": [{"role": "user", "content": ARITHMETIC}]}, "expected_answer": "66"}
+    server = InProcessServer("calculator", name="calculator")
+
+    async def attempt(seed):
+        one = Attempt(
+            row=row,
+            server=server,
+            policy=ScriptedPolicy(mistake_rate=0.4),
+            harness=Harness(),
+            seed=seed,
+            elapsed=lambda: 0.0,
+        )
+        return [event async for event in one.events()][-1]
+
+    async def attempts():
+        return [await attempt(seed) for seed in range(200)]
+
+    endings = asyncio.run(attempts())
+    assert {event.stop_reason for event in endings} == {"answered"}
+    assert {event.reward for event in endings} == {0.0, 1.0}
+    assert 0.5 < sum(event.reward for event in endings) / len(endings) < 0.8
 
 
 def test_a_question_without_a_rule_is_admitted():

@@ -1,0 +1,42 @@
+"""From a row to a client."""
+
+import pytest
+
+from apps.gym.outbound import OutboundRefused
+from apps.gym.policy.http import HttpPolicy
+from apps.gym.policy.scripted import ScriptedPolicy
+from apps.policies.connecting import connect_policy, open_outbound
+from apps.policies.models import Provider
+from apps.policies.secrets import SecretUnreadable, encrypt_secret
+from tests.factories import make_policy_model
+
+pytestmark = pytest.mark.django_db
+ENDPOINT = {"provider": Provider.COMPATIBLE, "base_url": "http://a.example/v1", "model_name": "m"}
+
+
+def test_a_scripted_model_makes_mistakes_at_its_own_rate():
+    policy = connect_policy(make_policy_model(mistake_rate=0.25), open_outbound())
+    assert isinstance(policy, ScriptedPolicy)
+    assert policy.mistake_rate == 0.25
+
+
+@pytest.mark.parametrize(("wire", "path"), [("chat", "chat/completions"), ("responses", "responses")])
+def test_an_endpoint_is_spoken_to_over_its_wire(wire, path):
+    row = make_policy_model(wire=wire, api_key_encrypted=encrypt_secret("sk-0123456789"), **ENDPOINT)
+    policy = connect_policy(row, open_outbound())
+    assert isinstance(policy, HttpPolicy)
+    assert repr(policy) == f"HttpPolicy('m' at http://a.example/v1/{path})"
+
+
+def test_a_key_that_cannot_be_read_is_a_policy_error():
+    row = make_policy_model(api_key_encrypted="damaged", **ENDPOINT)
+    with pytest.raises(SecretUnreadable):
+        connect_policy(row, open_outbound())
+
+
+def test_the_operators_allow_list_rules_the_connections(settings):
+    settings.OUTBOUND_ALLOW = ["10.1.2.3"]
+    outbound = open_outbound()
+    outbound.policy.check_url("http://10.1.2.3/")
+    with pytest.raises(OutboundRefused):
+        outbound.policy.check_url("http://10.1.2.4/")

@@ -1,0 +1,132 @@
+"""Saving a policy model: the key is write-only and belongs to the address it was entered for."""
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from apps.accounts.models import AuditEntry
+from apps.policies.connecting import stored_key
+from apps.policies.models import Health, PolicyModel, Provider
+from apps.policies.saving import KeyRequired, PolicyModelChanged, save_policy_model
+from tests.factories import make_policy_model, make_user
+
+pytestmark = pytest.mark.django_db
+KEY = "sk-test-0123456789abcd"
+
+
+def endpoint(**fields):
+    given = {"slug": "qwen", "name": "Qwen", "base_url": "https://models.example/v1", "model_name": "qwen3"}
+    return PolicyModel(**{**given, "provider": Provider.COMPATIBLE, **fields})
+
+
+def saved(**fields):
+    return save_policy_model(policy_model=endpoint(**fields), api_key=KEY, user=None)
+
+
+def test_a_key_is_stored_encrypted_with_a_hint():
+    row = PolicyModel.objects.get(pk=saved().pk)
+    assert (row.api_key_hint, stored_key(row)) == ("…abcd", KEY)
+    assert KEY not in str(PolicyModel.objects.values().get())
+
+
+def test_none_keeps_the_key_and_an_empty_one_removes_it():
+    row = saved()
+    row.name = "Qwen 3"
+    save_policy_model(policy_model=row, api_key=None, user=None)
+    assert stored_key(PolicyModel.objects.get()) == KEY
+    save_policy_model(policy_model=row, api_key="", user=None)
+    row.refresh_from_db()
+    assert (stored_key(row), row.api_key_hint, row.name) == ("", "", "Qwen 3")
+
+
+def test_an_object_that_lost_the_stored_key_does_not_remove_it():
+    row = saved()
+    row.api_key_encrypted = row.api_key_hint = ""
+    save_policy_model(policy_model=row, api_key=None, user=None)
+    assert stored_key(PolicyModel.objects.get()) == KEY
+
+
+def test_a_new_base_url_needs_the_key_again():
+    row = saved()
+    row.base_url = "https://elsewhere.example/v1"
+    with pytest.raises(KeyRequired) as caught:
+        save_policy_model(policy_model=row, api_key=None, user=None)
+    assert list(caught.value.message_dict) == ["api_key"]
+    assert PolicyModel.objects.get().base_url == "https://models.example/v1"
+    save_policy_model(policy_model=row, api_key="sk-of-the-other-host", user=None)
+    assert stored_key(PolicyModel.objects.get()) == "sk-of-the-other-host"
+
+
+def test_a_trailing_slash_is_no_new_base_url():
+    row = saved()
+    row.base_url = "https://models.example/v1/"
+    save_policy_model(policy_model=row, api_key=None, user=None)
+    assert stored_key(PolicyModel.objects.get()) == KEY
+
+
+def test_a_base_url_without_a_stored_key_may_change():
+    row = save_policy_model(policy_model=endpoint(), api_key=None, user=None)
+    row.base_url = "https://elsewhere.example/v1"
+    save_policy_model(policy_model=row, api_key=None, user=None)
+    assert PolicyModel.objects.get().base_url == "https://elsewhere.example/v1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"base_url": "http://127.0.0.1:8000/v1"}, "base_url"),
+        ({"base_url": "http://169.254.169.254/"}, "base_url"),
+        ({"base_url": "http://user:pass@models.example/"}, "base_url"),
+        ({"base_url": "models.example"}, "base_url"),
+        ({"sampling": ["temperature"]}, "sampling"),
+        ({"call_timeout": 0}, "call_timeout"),
+        ({"max_tries": 0}, "max_tries"),
+        ({"mistake_rate": 1.5}, "mistake_rate"),
+        ({"slug": "not a slug"}, "slug"),
+        ({"model_name": ""}, "__all__"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_field(fields, field, settings):
+    settings.OUTBOUND_ALLOW = []
+    before = PolicyModel.objects.count()
+    with pytest.raises(ValidationError) as caught:
+        save_policy_model(policy_model=endpoint(**fields), api_key=None, user=None)
+    assert field in caught.value.message_dict
+    assert PolicyModel.objects.count() == before
+
+
+def test_the_operators_allow_list_opens_a_private_base_url(settings):
+    settings.OUTBOUND_ALLOW = ["127.0.0.1:8000"]
+    save_policy_model(policy_model=endpoint(base_url="http://127.0.0.1:8000/v1"), api_key=None, user=None)
+    assert PolicyModel.objects.get().base_url == "http://127.0.0.1:8000/v1"
+
+
+def test_what_the_health_check_saw_is_forgotten_when_the_endpoint_changes():
+    row = saved()
+    row.health, row.health_message = Health.HEALTHY, "fine"
+    row.save()
+    row.name = "Other"
+    save_policy_model(policy_model=row, api_key=None, user=None)
+    assert PolicyModel.objects.get().health == Health.HEALTHY
+    row.model_name = "other"
+    save_policy_model(policy_model=row, api_key=None, user=None)
+    assert PolicyModel.objects.get().health == Health.UNKNOWN
+
+
+def test_every_save_is_audited_without_the_key():
+    user = make_user()
+    row = save_policy_model(policy_model=endpoint(), api_key=KEY, user=user)
+    save_policy_model(policy_model=row, api_key=None, user=user)
+    entries = AuditEntry.objects.filter(action__startswith="policy_model.").order_by("id")
+    assert [(entry.user, entry.action, entry.target, entry.detail["key_changed"]) for entry in entries] == [
+        (user, "policy_model.create", "qwen", True),
+        (user, "policy_model.change", "qwen", False),
+    ]
+    assert KEY not in str(list(entries.values()))
+
+
+def test_a_row_that_was_deleted_meanwhile_is_not_brought_back():
+    row = make_policy_model()
+    PolicyModel.objects.filter(pk=row.pk).delete()
+    with pytest.raises(PolicyModelChanged):
+        save_policy_model(policy_model=row, api_key=None, user=None)
+    assert not PolicyModel.objects.filter(slug=row.slug).exists()
