@@ -38,7 +38,7 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
     pair_set = get_object_or_404(PairSet.objects.select_related("collection", "created_by"), pk=pk)
     pairs = PreferencePair.objects.filter(pair_set=pair_set).select_related("task", "chosen", "rejected")
     page = page_by_id(pairs, request.GET.get("after", ""), descending=False)
-    counts = sorted(pair_set.counts.items())
+    counts = sorted((name.replace("_", " "), count) for name, count in pair_set.counts.items())
     context = {"pair_set": pair_set, "counts": counts, "page": page}
     return answer(request, "pairs/detail.html", context, part="pairs")
 

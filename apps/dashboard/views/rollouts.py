@@ -37,15 +37,13 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     """The trace. While the rollout runs the page polls its live part, naming how many events it has seen."""
     rollout = _rollout(pk)
     attempt = _attempt(request, rollout)
-    trace = read_trace(rollout, attempt)
-    context = {"rollout": rollout, "attempt": attempt, "trace": trace, "is_latest": attempt == rollout.attempt}
+    context = _parts(rollout, attempt)
     if wants_fragment(request):
         ended = rollout.finished_at is not None
-        if not ended and request.GET.get("seen") == _mark(rollout, trace):
+        if not ended and request.GET.get("seen") == context["mark"]:
             return HttpResponse(status=NOT_CHANGED)
-        context["mark"] = _mark(rollout, trace)
         return render(request, "rollouts/detail.html#live", context, status=POLL_ENDED if ended else 200)
-    return _page(request, rollout, context | {"mark": _mark(rollout, trace), "form": CommentForm()})
+    return _page(request, rollout, context | {"form": CommentForm()})
 
 
 @allow(GET=Permission.READ)
@@ -81,9 +79,7 @@ def rollout_comment(request: PageRequest, pk: int) -> HttpResponse:
         else:
             messages.success(request, "Comment added.")
             return redirect(f"{reverse('dashboard:rollout_detail', args=[pk])}#c{comment.pk}")
-    trace = read_trace(rollout, rollout.attempt)
-    context = {"rollout": rollout, "attempt": rollout.attempt, "trace": trace, "is_latest": True, "form": form}
-    return _page(request, rollout, context | {"mark": _mark(rollout, trace)}, status=422)
+    return _page(request, rollout, _parts(rollout, rollout.attempt) | {"form": form}, status=422)
 
 
 def read_trace(rollout: Rollout, attempt: int) -> Trace:
@@ -104,9 +100,17 @@ def _attempt(request: PageRequest, rollout: Rollout) -> int:
     return int(given) if given.isascii() and given.isdigit() and len(given) < 5 else rollout.attempt
 
 
-def _mark(rollout: Rollout, trace: Trace) -> str:
-    """Changes whenever the live part of the page would."""
-    return f"{rollout.status}-{rollout.attempt}-{trace.event_count}"
+def _parts(rollout: Rollout, attempt: int) -> dict[str, object]:
+    """What the live part of the page shows. `mark` changes whenever that part would."""
+    trace = read_trace(rollout, attempt)
+    return {
+        "rollout": rollout,
+        "attempt": attempt,
+        "is_latest": attempt == rollout.attempt,
+        "components": sorted(rollout.components.items()),
+        "trace": trace,
+        "mark": f"{rollout.status}-{rollout.attempt}-{trace.event_count}",
+    }
 
 
 def _page(request: PageRequest, rollout: Rollout, context: dict[str, object], *, status: int = 200) -> HttpResponse:
