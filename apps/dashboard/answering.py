@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django_htmx.http import HttpResponseClientRedirect
 
@@ -12,6 +12,11 @@ from apps.policies.models import PolicyModel
 
 def wants_fragment(request: HttpRequest) -> bool:
     return bool(getattr(request, "htmx", False)) and not request.htmx.boosted  # type: ignore[attr-defined]
+
+
+def posted(request: HttpRequest) -> QueryDict | None:
+    """What binds a form: the sent fields, even when there are none."""
+    return request.POST if request.method == "POST" else None
 
 
 def answer(

@@ -68,7 +68,9 @@ class ApiKeyForm(forms.Form):
 
 class PersonCreateForm(forms.Form):
     username = forms.CharField(
-        label="User name", max_length=150, widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none"})
+        label="User name",
+        max_length=150,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none"}),
     )
     email = forms.EmailField(required=False, max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "off"}))
     role = forms.ChoiceField(choices=Role.choices, initial=Role.VIEWER)
@@ -78,5 +80,7 @@ class PersonEditForm(forms.Form):
     email = forms.EmailField(required=False, max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "off"}))
     role = forms.ChoiceField(choices=Role.choices)
     is_active = forms.BooleanField(
-        label="May sign in", required=False, help_text="Off closes the account and stops its API keys; nothing is deleted."
+        label="May sign in",
+        required=False,
+        help_text="Off closes the account and stops its API keys; nothing is deleted.",
     )

@@ -27,7 +27,9 @@ def check_items(items: list[Any]) -> None:
             open_calls.add(item["call_id"])
         if item_type(item) == "function_call_output":
             if item["call_id"] not in open_calls:
-                raise ValidationError(f"Item {position} answers call “{item['call_id']}”, which no item before it makes.")
+                raise ValidationError(
+                    f"Item {position} answers call “{item['call_id']}”, which no item before it makes."
+                )
             open_calls.discard(item["call_id"])
     if open_calls:
         raise ValidationError(f"The call “{sorted(open_calls)[0]}” has no function_call_output after it.")

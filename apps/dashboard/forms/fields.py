@@ -31,7 +31,9 @@ class JSONTextField(forms.JSONField):
         try:
             parsed = json.loads(text, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
-            raise ValidationError(f"This is not JSON: {error.msg} (line {error.lineno}, column {error.colno}).") from None
+            raise ValidationError(
+                f"This is not JSON: {error.msg} (line {error.lineno}, column {error.colno})."
+            ) from None
         except ValueError as error:
             raise ValidationError(str(error)) from None
         if not isinstance(parsed, self.kind):
@@ -54,9 +56,23 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number.")
 
 
+def add_errors(form: forms.BaseForm, error: ValidationError) -> None:
+    """What an operation refused, beside the fields it names; about other fields, before the form."""
+    named = error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
+    for field, texts in named.items():
+        for text in texts:
+            form.add_error(field if field in form.fields else None, text)
+
+
+def _refuse_reserved(slug: str) -> None:
+    if slug == "new":
+        raise ValidationError("This word is part of the pages' own addresses: choose another slug.")
+
+
 def slug_field(noun: str) -> forms.SlugField:
     return forms.SlugField(
         max_length=64,
+        validators=[_refuse_reserved],
         help_text=f"The {noun}'s name in addresses and in the API; it cannot be changed later.",
         widget=forms.TextInput(attrs={"class": "code", "data-slug-of": "id_name", "autocomplete": "off"}),
     )

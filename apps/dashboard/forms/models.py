@@ -36,7 +36,12 @@ class PolicyModelForm(forms.ModelForm[PolicyModel]):
             "concurrency",
             "mistake_rate",
         ]
-        labels = {"base_url": "Base URL", "model_name": "Model name", "call_timeout": "Call timeout", "max_tries": "Tries"}
+        labels = {
+            "base_url": "Base URL",
+            "model_name": "Model name",
+            "call_timeout": "Call timeout",
+            "max_tries": "Tries",
+        }
         widgets = {
             "base_url": forms.TextInput(attrs={"inputmode": "url", "class": "code"}),
             "model_name": forms.TextInput(attrs={"class": "code"}),
@@ -48,7 +53,9 @@ class PolicyModelForm(forms.ModelForm[PolicyModel]):
         if self.instance.pk:
             del self.fields["slug"]
         if hint:
-            self.fields["api_key"].help_text = (
+            self.fields[
+                "api_key"
+            ].help_text = (
                 f"A key is stored (…{hint.lstrip('.…')}). Leave this empty to keep it; a new base URL needs it again."
             )
         else:

@@ -8,7 +8,7 @@ from django.shortcuts import get_object_or_404
 from apps.accounts.permissions import Permission, allow
 from apps.agents.models import Agent
 from apps.agents.saving import save_agent
-from apps.dashboard.answering import answer, answer_form, go
+from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.agents import AgentForm
 
 _SHOWN_COLLECTIONS = 10
@@ -28,7 +28,7 @@ def agent_detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _edit(request: HttpRequest, agent: Agent) -> HttpResponse:
-    form = AgentForm(request.POST or None, instance=agent)
+    form = AgentForm(posted(request), instance=agent)
     if form.is_valid():
         save_agent(agent=form.instance, user=request.user)
         messages.success(request, f"The agent {form.instance.name} is saved.")

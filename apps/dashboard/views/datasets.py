@@ -8,8 +8,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.answering import answer, answer_form, go
+from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.datasets import DatasetForm
+from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.keyset import page_by_id
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Dataset, DatasetVersion, Task
@@ -37,12 +38,12 @@ def dataset_list(request: HttpRequest) -> HttpResponse:
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
 def dataset_create(request: HttpRequest) -> HttpResponse:
     initial = {"environment": request.GET.get("environment", "")}
-    form = DatasetForm(request.POST or None, initial=initial)
+    form = DatasetForm(posted(request), initial=initial)
     if form.is_valid():
         try:
             dataset = create_dataset(**form.cleaned_data, user=request.user)
         except ValidationError as wrong:
-            form.add_error(None, wrong)
+            add_errors(form, wrong)
         else:
             messages.success(request, f"The dataset {dataset.name} is created. Now upload its tasks.")
             return go(request, "dashboard:dataset_upload", dataset.slug)

@@ -9,8 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.answering import answer, answer_form, answer_health, go
+from apps.dashboard.answering import answer, answer_form, answer_health, go, posted
 from apps.dashboard.forms.environments import EnvironmentForm
+from apps.dashboard.forms.fields import add_errors
 from apps.environments.models import Environment
 from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
@@ -56,14 +57,14 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _edit(request: HttpRequest, environment: Environment) -> HttpResponse:
-    form = EnvironmentForm(request.POST or None, instance=environment)
+    form = EnvironmentForm(posted(request), instance=environment)
     if form.is_valid():
         try:
             saved = save_environment(environment=form.instance, user=request.user)
         except OutboundRefused as refused:
             form.add_error("base_url", str(refused))
         except ValidationError as wrong:
-            form.add_error(None, wrong)
+            add_errors(form, wrong)
         else:
             messages.success(request, f"The environment {saved.name} is saved. Check that it answers.")
             return go(request, "dashboard:environment_detail", saved.slug)

@@ -8,12 +8,12 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.answering import answer, answer_form, answer_health, go
+from apps.dashboard.answering import answer, answer_form, answer_health, go, posted
+from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.models import PolicyModelForm
-from apps.gym.outbound import OutboundRefused
 from apps.policies.models import PolicyModel
 from apps.policies.probing import probe_policy_model
-from apps.policies.saving import KeyRequired, save_policy_model
+from apps.policies.saving import save_policy_model
 
 _SHOWN_COLLECTIONS = 10
 
@@ -33,16 +33,12 @@ def model_detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _edit(request: HttpRequest, policy_model: PolicyModel) -> HttpResponse:
-    form = PolicyModelForm(request.POST or None, instance=policy_model)
+    form = PolicyModelForm(posted(request), instance=policy_model)
     if form.is_valid():
         try:
             saved = save_policy_model(policy_model=form.instance, api_key=form.given_key(), user=request.user)
-        except KeyRequired as refused:
-            form.add_error("api_key", str(refused))
-        except OutboundRefused as refused:
-            form.add_error("base_url", str(refused))
         except ValidationError as wrong:
-            form.add_error(None, wrong)
+            add_errors(form, wrong)
         else:
             messages.success(request, f"The model {saved.name} is saved. Check that it answers.")
             return go(request, "dashboard:model_detail", saved.slug)

@@ -15,8 +15,9 @@ from apps.accounts.models import Role, User
 from apps.accounts.people import LastAdmin, edit_user
 from apps.accounts.permissions import ROLE_PERMISSIONS, Permission, allow
 from apps.accounts.signing_in import create_sign_in_link
-from apps.dashboard.answering import answer, answer_form, go
+from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.accounts import PersonCreateForm, PersonEditForm
+from apps.dashboard.forms.fields import add_errors
 
 _LINK_MINUTES = 60
 
@@ -42,12 +43,12 @@ def people(request: HttpRequest) -> HttpResponse:
 @never_cache
 @allow(GET=Permission.ACCOUNTS, POST=Permission.ACCOUNTS)
 def person_create(request: HttpRequest) -> HttpResponse:
-    form = PersonCreateForm(request.POST or None)
+    form = PersonCreateForm(posted(request))
     if form.is_valid():
         try:
             person, token = invite_person(**form.cleaned_data, by=cast(User, request.user))
         except ValidationError as wrong:
-            form.add_error(None, wrong)
+            add_errors(form, wrong)
         else:
             return _link_page(request, person, token)
     return answer_form(request, "people/create.html", {"form": form})
@@ -57,14 +58,14 @@ def person_create(request: HttpRequest) -> HttpResponse:
 def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
     person = get_object_or_404(User, pk=pk)
     initial = {"email": person.email, "role": person.role, "is_active": person.is_active}
-    form = PersonEditForm(request.POST or None, initial=initial)
+    form = PersonEditForm(posted(request), initial=initial)
     if form.is_valid():
         try:
             edit_user(person=person, **form.cleaned_data, by=cast(User, request.user))
         except LastAdmin as refused:
             form.add_error("role", str(refused))
         except ValidationError as wrong:
-            form.add_error(None, wrong)
+            add_errors(form, wrong)
         else:
             messages.success(request, f"{person.username} is saved.")
             return go(request, "dashboard:people")

@@ -5,7 +5,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.answering import answer, answer_form, go
+from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.datasets import UploadForm
 from apps.exports.downloading import stream_file
 from apps.tasks.models import Dataset, Upload
@@ -16,13 +16,11 @@ from apps.tasks.uploading import rejected_path, upload_file
 def dataset_upload(request: HttpRequest, slug: str) -> HttpResponse:
     """Works without JavaScript; with it large files go to the API in parts instead."""
     dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
-    form = UploadForm(request.POST or None, request.FILES or None)
+    form = UploadForm(posted(request), request.FILES)
     if form.is_valid():
         stream, filename = form.content()
         on_error = form.cleaned_data["on_error"]
-        upload = upload_file(
-            dataset=dataset, stream=stream, filename=filename, on_error=on_error, user=request.user
-        )
+        upload = upload_file(dataset=dataset, stream=stream, filename=filename, on_error=on_error, user=request.user)
         return go(request, "dashboard:upload_detail", upload.pk)
     context = {"form": form, "dataset": dataset, "part_bytes": settings.UPLOAD_PART_BYTES}
     return answer_form(request, "uploads/create.html", context)
@@ -43,4 +41,6 @@ def upload_rejected(request: HttpRequest, pk: int) -> HttpResponseBase:
     path = rejected_path(upload)
     if path is None:
         raise Http404("No line of this upload was refused.")
-    return stream_file(request, path, filename=f"upload-{upload.pk}-rejected.jsonl", content_type="application/x-ndjson")
+    return stream_file(
+        request, path, filename=f"upload-{upload.pk}-rejected.jsonl", content_type="application/x-ndjson"
+    )
