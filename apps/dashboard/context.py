@@ -7,6 +7,7 @@ from django.db.models import Count, Q, Sum
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
+from django.utils.functional import SimpleLazyObject
 
 from apps.accounts.permissions import Permission, user_may
 from apps.rollouts.models import Worker
@@ -102,7 +103,8 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
     return {
         "theme": theme if theme in THEMES else "system",
         "themes": THEMES,
-        "navigation": lambda: _navigation(request),
-        "worker_pill": _worker_pill,
+        # Shown twice on a page, once for wide and once for narrow screens: evaluated once, and not at all for fragments.
+        "navigation": SimpleLazyObject(lambda: _navigation(request)),
+        "worker_pill": SimpleLazyObject(_worker_pill),
         "permitted": {permission.value: user_may(request.user, permission) for permission in Permission},
     }

@@ -38,21 +38,11 @@ def test_an_agent_is_created_and_shown(pages: Client):
         ("[{]", "This is not JSON: Expecting property name enclosed in double quotes (line 1, column 3)."),
         ('{"role": "user"}', "This must be a JSON list: […]."),
         ("[NaN]", "NaN is no JSON number."),
-        ('["hello"]', "Item 1 must be an object."),
-        ('[{"content": "hello"}]', "Item 1 needs a “role” (a message) or a “type”."),
-        ('[{"role": "boss", "content": "hello"}]', "Item 1: the role must be one of"),
-        ('[{"role": "user"}]', "Item 1: “content” must be text or a list of parts."),
-        (
-            '[{"type": "function_call", "call_id": "a", "name": "f", "arguments": {}}]',
-            "Item 1: a function_call needs “arguments” as text.",
-        ),
+        ('["hello"]', "Item 1 is not an object."),
+        ('[{"role": "boss", "content": "hello"}]', "Item 1 has none of the roles user, assistant"),
         (
             '[{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}]',
-            "The call “a” has no function_call_output after it.",
-        ),
-        (
-            '[{"type": "function_call_output", "call_id": "a", "output": "1"}]',
-            "Item 1 answers call “a”, which no item before it makes.",
+            "The call 'a' has no function_call_output.",
         ),
     ],
 )

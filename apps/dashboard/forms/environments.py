@@ -9,7 +9,7 @@ from apps.environments.models import Environment
 from apps.gym.builtin.registry import BUILTINS
 
 
-class EnvironmentForm(forms.ModelForm[Environment]):
+class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
     slug = slug_field("environment")
 
     class Meta:

@@ -8,7 +8,7 @@ from apps.dashboard.forms.fields import JSONTextField, slug_field
 from apps.policies.models import PolicyModel
 
 
-class PolicyModelForm(forms.ModelForm[PolicyModel]):
+class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
     slug = slug_field("model")
     api_key = forms.CharField(
         label="API key",

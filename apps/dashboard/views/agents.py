@@ -1,6 +1,7 @@
 """Agents: the harness around the policy model."""
 
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -10,6 +11,7 @@ from apps.agents.models import Agent
 from apps.agents.saving import save_agent
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.agents import AgentForm
+from apps.dashboard.forms.fields import add_errors
 
 _SHOWN_COLLECTIONS = 10
 
@@ -30,9 +32,13 @@ def agent_detail(request: HttpRequest, slug: str) -> HttpResponse:
 def _edit(request: HttpRequest, agent: Agent) -> HttpResponse:
     form = AgentForm(posted(request), instance=agent)
     if form.is_valid():
-        save_agent(agent=form.instance, user=request.user)
-        messages.success(request, f"The agent {form.instance.name} is saved.")
-        return go(request, "dashboard:agent_detail", form.instance.slug)
+        try:
+            saved = save_agent(agent=form.instance, user=request.user)
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, f"The agent {saved.name} is saved.")
+            return go(request, "dashboard:agent_detail", saved.slug)
     return answer_form(request, "agents/form.html", {"form": form, "agent": agent})
 
 

@@ -1,5 +1,7 @@
 """Datasets: list, create, and the page of one with its versions, tasks and latest uploads."""
 
+from typing import cast
+
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db.models import Avg, Count, OuterRef, Q, Subquery
@@ -7,6 +9,7 @@ from django.db.models.query import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
+from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.datasets import DatasetForm
@@ -41,7 +44,7 @@ def dataset_create(request: HttpRequest) -> HttpResponse:
     form = DatasetForm(posted(request), initial=initial)
     if form.is_valid():
         try:
-            dataset = create_dataset(**form.cleaned_data, user=request.user)
+            dataset = create_dataset(**form.cleaned_data, user=cast(User, request.user))
         except ValidationError as wrong:
             add_errors(form, wrong)
         else:

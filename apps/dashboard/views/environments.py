@@ -9,15 +9,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.answering import answer, answer_form, answer_health, go, posted
+from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.environments import EnvironmentForm
 from apps.dashboard.forms.fields import add_errors
 from apps.environments.models import Environment
-from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.items import Tool
-from apps.gym.outbound import OutboundRefused
 from apps.tasks.models import Task
 
 _SHOWN_COLLECTIONS = 10
@@ -61,8 +59,6 @@ def _edit(request: HttpRequest, environment: Environment) -> HttpResponse:
     if form.is_valid():
         try:
             saved = save_environment(environment=form.instance, user=request.user)
-        except OutboundRefused as refused:
-            form.add_error("base_url", str(refused))
         except ValidationError as wrong:
             add_errors(form, wrong)
         else:
@@ -79,9 +75,3 @@ def environment_create(request: HttpRequest) -> HttpResponse:
 @allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
 def environment_edit(request: HttpRequest, slug: str) -> HttpResponse:
     return _edit(request, get_object_or_404(Environment, slug=slug))
-
-
-@allow(POST=Permission.CONFIGURE)
-def environment_check(request: HttpRequest, slug: str) -> HttpResponse:
-    checked = probe_environment(environment=get_object_or_404(Environment, slug=slug))
-    return answer_health(request, checked, "dashboard:environment_detail")

@@ -1,9 +1,12 @@
 """Uploads: the form, what became of a file, and the lines that were refused."""
 
+from typing import cast
+
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404
 
+from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.datasets import UploadForm
@@ -20,7 +23,9 @@ def dataset_upload(request: HttpRequest, slug: str) -> HttpResponse:
     if form.is_valid():
         stream, filename = form.content()
         on_error = form.cleaned_data["on_error"]
-        upload = upload_file(dataset=dataset, stream=stream, filename=filename, on_error=on_error, user=request.user)
+        upload = upload_file(
+            dataset=dataset, stream=stream, filename=filename, on_error=on_error, user=cast(User, request.user)
+        )
         return go(request, "dashboard:upload_detail", upload.pk)
     context = {"form": form, "dataset": dataset, "part_bytes": settings.UPLOAD_PART_BYTES}
     return answer_form(request, "uploads/create.html", context)
