@@ -103,7 +103,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
     return {
         "theme": theme if theme in THEMES else "system",
         "themes": THEMES,
-        # Shown twice on a page, once for wide and once for narrow screens: evaluated once, and not at all for fragments.
+        # On a page twice, for wide and for narrow screens: evaluated once, and not at all for fragments.
         "navigation": SimpleLazyObject(lambda: _navigation(request)),
         "worker_pill": SimpleLazyObject(_worker_pill),
         "permitted": {permission.value: user_may(request.user, permission) for permission in Permission},

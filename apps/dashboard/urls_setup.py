@@ -28,6 +28,7 @@ urlpatterns: list[URLPattern] = [
     path("environments/new/", environments.environment_create, name="environment_create"),
     path("environments/<slug:slug>/", environments.environment_detail, name="environment_detail"),
     path("environments/<slug:slug>/edit/", environments.environment_edit, name="environment_edit"),
+    path("environments/<slug:slug>/check/", environments.environment_check, name="environment_check"),
     path("models/", models.model_list, name="model_list"),
     path("models/new/", models.model_create, name="model_create"),
     path("models/<slug:slug>/", models.model_detail, name="model_detail"),

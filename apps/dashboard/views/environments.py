@@ -9,10 +9,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.answering import answer, answer_form, go, posted
+from apps.dashboard.answering import answer, answer_form, answer_health, go, posted
 from apps.dashboard.forms.environments import EnvironmentForm
 from apps.dashboard.forms.fields import add_errors
 from apps.environments.models import Environment
+from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.items import Tool
@@ -75,3 +76,9 @@ def environment_create(request: HttpRequest) -> HttpResponse:
 @allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
 def environment_edit(request: HttpRequest, slug: str) -> HttpResponse:
     return _edit(request, get_object_or_404(Environment, slug=slug))
+
+
+@allow(POST=Permission.CONFIGURE)
+def environment_check(request: HttpRequest, slug: str) -> HttpResponse:
+    checked = probe_environment(environment=get_object_or_404(Environment, slug=slug))
+    return answer_health(request, checked, "dashboard:environment_detail")
