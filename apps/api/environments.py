@@ -1,12 +1,17 @@
 """Environments: tools, state and verifier of the tasks."""
 
 import django_filters
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.viewsets import TableViewSet, assign
 from apps.environments.models import Adapter, Environment
+from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
 from apps.policies.models import Health
 
@@ -56,6 +61,7 @@ class EnvironmentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
         "create": Permission.CONFIGURE,
         "update": Permission.CONFIGURE,
         "partial_update": Permission.CONFIGURE,
+        "check": Permission.CONFIGURE,
     }
 
     def perform_create(self, serializer: serializers.BaseSerializer[Environment]) -> None:
@@ -67,3 +73,9 @@ class EnvironmentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
     def _save(self, serializer: serializers.BaseSerializer[Environment], environment: Environment) -> None:
         assign(environment, serializer.validated_data)
         serializer.instance = save_environment(environment=environment, user=self.person)
+
+    @extend_schema(request=None, responses=EnvironmentSerializer)
+    @action(detail=True, methods=["post"])
+    def check(self, request: Request, slug: str) -> Response:
+        """Ask the resource server now; the answer's `health` says what came of it."""
+        return Response(self.get_serializer(probe_environment(environment=self.get_object())).data)

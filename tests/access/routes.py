@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from channels.routing import URLRouter
 from django.urls import Resolver404, URLPattern, URLResolver, get_resolver, resolve
 from django.utils.regex_helper import normalize
 
 from apps.accounts.permissions import Permission
+from gymweb.asgi import application
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 # Nothing exists under these, so a walk changes nothing: who may pass is told "not found".
@@ -76,3 +78,22 @@ def _resolve(path: str) -> Any:
         return resolve(path)
     except Resolver404:
         return None
+
+
+def every_socket() -> list[str]:
+    """An address for every route of the ASGI application's sockets."""
+    inner = application.application_mapping["websocket"]
+    # Origin check and authentication wrap the router.
+    while not isinstance(inner, URLRouter):
+        inner = getattr(inner, "application", None) or inner.inner
+    return [_sample_socket(pattern) for pattern in inner.routes]
+
+
+def _sample_socket(pattern: URLPattern) -> str:
+    regex = pattern.pattern.regex.pattern.removeprefix("^")
+    for form, names in normalize(regex):
+        for values in product(SAMPLES, repeat=len(names)):
+            path = form % dict(zip(names, values, strict=True))
+            if pattern.pattern.match(path):
+                return f"/{path}"
+    raise AssertionError(f"no address leads to the socket {regex}")

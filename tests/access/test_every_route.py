@@ -1,13 +1,16 @@
 """URL × role × method, from the URL configuration itself: a route without a rule, or one that keeps it badly, fails."""
 
 import pytest
+from asgiref.sync import async_to_sync
+from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.test import Client
 from django.urls import reverse
 
-from apps.accounts.models import Role
+from apps.accounts.models import Role, User
 from apps.accounts.permissions import ROLE_PERMISSIONS, Permission
-from tests.access.routes import METHODS, Route, every_route
+from gymweb.asgi import application
+from tests.access.routes import METHODS, Route, every_route, every_socket
 from tests.factories import make_user
 
 ROUTES = every_route()
@@ -90,6 +93,29 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("GET", "/api/v1/datasets/", MEMBERS),
         ("GET", "/api/v1/policy-models/", MEMBERS),
         ("GET", "/api/v1/rollouts/999999/trace/", MEMBERS),
+        ("POST", "/api/v1/datasets/", BUILDERS),
+        ("POST", f"{DATASET}uploads/", BUILDERS),
+        ("GET", f"{DATASET}uploads/", MEMBERS),
+        ("POST", f"{DATASET}uploads/parts/", BUILDERS),
+        ("PUT", "/api/v1/uploads/999999/parts/", BUILDERS),
+        ("POST", "/api/v1/uploads/999999/finish/", BUILDERS),
+        ("POST", "/api/v1/policy-models/", BUILDERS),
+        ("PUT", "/api/v1/policy-models/no-such-thing/", BUILDERS),
+        ("PATCH", "/api/v1/policy-models/no-such-thing/", BUILDERS),
+        ("POST", "/api/v1/policy-models/no-such-thing/check/", BUILDERS),
+        ("PATCH", "/api/v1/environments/no-such-thing/", BUILDERS),
+        ("POST", "/api/v1/environments/no-such-thing/check/", BUILDERS),
+        ("PATCH", "/api/v1/agents/no-such-thing/", BUILDERS),
+        ("POST", "/api/v1/collections/", BUILDERS),
+        ("POST", "/api/v1/collections/999999/cancel/", BUILDERS),
+        ("POST", "/api/v1/pair-sets/", BUILDERS),
+        ("POST", "/api/v1/exports/", BUILDERS),
+        ("GET", "/api/v1/exports/999999/download/", BUILDERS),
+        ("POST", "/api/v1/comments/", {"annotator", *BUILDERS}),
+        ("DELETE", "/api/v1/datasets/no-such-thing/", set()),
+        ("DELETE", "/api/v1/collections/999999/", set()),
+        ("POST", "/api/v1/workers/", set()),
+        ("POST", "/api/v1/rollouts/", set()),
     ],
 )
 def test_the_sensitive_routes_admit_exactly(method, path, roles):
@@ -105,3 +131,46 @@ def test_strangers_reach_nothing_but_signing_in_and_the_health_check():
         "/theme/",
         "/api/",  # and all that leads nowhere below it: says "not found" to everyone
     }
+
+
+SOCKETS = every_socket()
+
+
+def connect(path: str, user: User | None, origin: str = "http://localhost") -> bool:
+    """Whether the socket opens to the session of this user."""
+    headers = [(b"host", b"localhost"), (b"origin", origin.encode())]
+    if user:
+        client = Client()
+        client.force_login(user)
+        headers.append(
+            (b"cookie", f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}".encode())
+        )
+
+    async def go() -> bool:
+        socket = WebsocketCommunicator(application, path, headers)
+        is_open, _ = await socket.connect(timeout=5)
+        await socket.disconnect()
+        return is_open
+
+    return async_to_sync(go)()
+
+
+def test_the_walk_sees_the_sockets():
+    assert SOCKETS != []
+
+
+# Channels closes the connection around its database work, so these cannot share the test's transaction.
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("path", SOCKETS)
+def test_no_socket_opens_to_a_stranger_nor_to_a_closed_account_nor_from_another_site(path):
+    member = make_user(Role.ADMIN)
+    closed = make_user(Role.ADMIN, is_active=False)
+    assert connect(path, None) is False
+    assert connect(path, closed) is False
+    assert connect(path, member, origin="https://elsewhere.example") is False
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("path", SOCKETS)
+def test_a_socket_opens_to_every_member(path):
+    assert [connect(path, make_user(role)) for role in Role.values] == [True] * len(Role.values)

@@ -1,0 +1,136 @@
+"""Policy models, environments, agents and comments: written through their rooms, and secrets never come out."""
+
+import json
+
+import pytest
+
+from apps.accounts.models import AuditEntry, Role
+from apps.environments.models import Environment
+from apps.policies.connecting import stored_key
+from apps.policies.models import PolicyModel
+from tests.api.conftest import client_of
+from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "sk-live-0123456789abcdef"
+MODEL = {
+    "slug": "qwen",
+    "name": "Qwen",
+    "base_url": "https://models.example.org/v1",
+    "model_name": "qwen3",
+    "api_key": SECRET,
+}
+
+
+def send(client, method, url, body):
+    return client.generic(method, f"/api/v1/{url}", json.dumps(body), content_type="application/json")
+
+
+def pointers(answer):
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    return sorted(error["pointer"] for error in answer.json()["errors"])
+
+
+def test_a_key_goes_in_and_never_comes_out(engineer):
+    answers = [
+        send(engineer, "POST", "policy-models/", MODEL),
+        send(engineer, "PATCH", "policy-models/qwen/", {"name": "Qwen 3"}),
+        engineer.get("/api/v1/policy-models/"),
+        engineer.get("/api/v1/policy-models/qwen/"),
+        send(engineer, "PATCH", "policy-models/qwen/", {"base_url": "https://elsewhere.example.org/v1"}),
+        send(engineer, "PATCH", "policy-models/qwen/", {"api_key": SECRET, "max_tries": 0}),
+        send(engineer, "POST", "policy-models/", MODEL),
+    ]
+    assert [answer.status_code for answer in answers] == [201, 200, 200, 200, 400, 400, 400]
+    assert [answer for answer in answers if SECRET.encode() in answer.content] == []
+    assert "api_key" not in answers[0].json() and "api_key_encrypted" not in answers[0].json()
+    stored = PolicyModel.objects.get()
+    assert (stored.name, stored_key(stored)) == ("Qwen 3", SECRET)
+    assert answers[3].json()["api_key_hint"] == stored.api_key_hint
+    assert SECRET not in str(list(PolicyModel.objects.values())) + str(list(AuditEntry.objects.values()))
+
+
+def test_a_new_address_asks_for_the_key_again(engineer):
+    send(engineer, "POST", "policy-models/", MODEL)
+    moved = {"base_url": "https://elsewhere.example.org/v1"}
+    assert pointers(send(engineer, "PATCH", "policy-models/qwen/", moved)) == ["/api_key"]
+    assert send(engineer, "PATCH", "policy-models/qwen/", {**moved, "api_key": "sk-new-1"}).status_code == 200
+    assert stored_key(PolicyModel.objects.get()) == "sk-new-1"
+
+
+def test_what_a_model_needs_is_asked_for_by_field(engineer):
+    assert pointers(send(engineer, "POST", "policy-models/", {})) == ["/name", "/slug"]
+    private = {**MODEL, "base_url": "http://127.0.0.1:1/v1"}
+    assert pointers(send(engineer, "POST", "policy-models/", private)) == ["/base_url"]
+    assert pointers(send(engineer, "POST", "policy-models/", {**MODEL, "sampling": []})) == ["/sampling"]
+    assert pointers(send(engineer, "POST", "policy-models/", {"slug": "a", "name": "A"})) == [""]
+    assert not PolicyModel.objects.exists()
+
+
+def test_a_scripted_model_is_healthy_without_an_endpoint(engineer):
+    model = make_policy_model()
+    answer = engineer.post(f"/api/v1/policy-models/{model.slug}/check/")
+    assert (answer.status_code, answer.json()["health"]) == (200, "healthy")
+
+
+def test_an_environment_is_created_and_changed(engineer):
+    given = {"slug": "sums", "name": "Sums", "adapter": "builtin", "builtin": "calculator"}
+    assert send(engineer, "POST", "environments/", given).status_code == 201
+    assert send(engineer, "PATCH", "environments/sums/", {"concurrency": 5}).json()["concurrency"] == 5
+    assert pointers(send(engineer, "PATCH", "environments/sums/", {"builtin": "unknown"})) == ["/builtin"]
+    private = {"slug": "w", "name": "W", "adapter": "http", "base_url": "http://169.254.169.254/"}
+    assert pointers(send(engineer, "POST", "environments/", private)) == ["/base_url"]
+    stored = Environment.objects.get(slug="sums")
+    assert (stored.builtin, stored.concurrency) == ("calculator", 5)
+
+
+def test_a_built_in_environment_is_healthy(engineer):
+    environment = make_environment(builtin="calculator")
+    answer = engineer.post(f"/api/v1/environments/{environment.slug}/check/")
+    assert (answer.status_code, answer.json()["health"]) == (200, "healthy")
+
+
+def test_an_environment_cannot_be_told_that_it_is_healthy(engineer):
+    environment = make_environment()
+    answer = send(engineer, "PATCH", f"environments/{environment.slug}/", {"health": "healthy", "name": "New"})
+    assert (answer.json()["health"], answer.json()["name"]) == ("unknown", "New")
+
+
+def test_an_agent_is_created_and_changed(engineer):
+    given = {"slug": "careful", "name": "Careful", "system_prompt": "Think.", "max_steps": 3}
+    created = send(engineer, "POST", "agents/", given)
+    assert (created.status_code, created.json()["max_steps"], created.json()["examples"]) == (201, 3, [])
+    changed = send(engineer, "PUT", "agents/careful/", {**given, "max_steps": 5})
+    assert (changed.status_code, changed.json()["max_steps"]) == (200, 5)
+    assert pointers(send(engineer, "PATCH", "agents/careful/", {"time_limit": 0, "examples": ["x"]})) == [
+        "/examples/0",
+        "/time_limit",
+    ]
+
+
+def test_a_comment_is_signed_by_who_wrote_it():
+    annotator = client_of(Role.ANNOTATOR)
+    rollout = make_rollout(make_collection())
+    answer = send(annotator, "POST", "comments/", {"rollout": rollout.pk, "text": "Wrong tool.", "seq": 2})
+    assert (answer.status_code, answer.json()["author"]) == (201, annotator.get("/api/v1/me/").json()["username"])
+    refused = send(annotator, "POST", "comments/", {"rollout": rollout.pk, "text": "?", "seq": 99})
+    assert (refused.status_code, refused.json()["type"]) == (400, "urn:gymweb:problem:comment-refused")
+    assert pointers(send(annotator, "POST", "comments/", {"rollout": 999999, "text": ""})) == ["/rollout", "/text"]
+
+
+def test_an_annotator_comments_and_changes_nothing_else():
+    annotator = client_of(Role.ANNOTATOR)
+    agent, model, environment = make_agent(), make_policy_model(), make_environment()
+    refused = [
+        send(annotator, "POST", "policy-models/", MODEL),
+        send(annotator, "PATCH", f"policy-models/{model.slug}/", {"name": "x"}),
+        send(annotator, "POST", f"policy-models/{model.slug}/check/", {}),
+        send(annotator, "PATCH", f"agents/{agent.slug}/", {"name": "x"}),
+        send(annotator, "PATCH", f"environments/{environment.slug}/", {"name": "x"}),
+        send(annotator, "POST", f"environments/{environment.slug}/check/", {}),
+        send(annotator, "POST", "collections/", {}),
+        send(annotator, "POST", "pair-sets/", {}),
+        send(annotator, "POST", "exports/", {}),
+    ]
+    assert {answer.status_code for answer in refused} == {403}
