@@ -14,6 +14,7 @@ A literal address is checked before anything is sent. A name is checked as it is
 a name that resolves differently the second time gains nothing. Each hop of a redirect is a new URL under the same rule.
 """
 
+import io
 import ipaddress
 import socket
 from collections.abc import Mapping, Sequence
@@ -88,6 +89,10 @@ class OutboundFailed(Exception):
 
 class OutboundTimedOut(OutboundFailed):
     """The time limit of the call or of its connection ran out."""
+
+
+class OutboundTooLarge(OutboundFailed):
+    """The reply is larger than the caller's limit. Trying again does not help."""
 
 
 class OutboundReply(msgspec.Struct, frozen=True):
@@ -301,7 +306,7 @@ class Outbound:
             headers = {**(headers or {}), "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
         try:
             response = await session.request(
-                method, url, data=body, headers=headers, allow_redirects=False, timeout=limits
+                method, url, data=_as_payload(body), headers=headers, allow_redirects=False, timeout=limits
             )
             try:
                 content = await _read(response, max_bytes)
@@ -362,17 +367,22 @@ def _next_hop(policy: OutboundPolicy, url: URL, reply: OutboundReply) -> URL:
     return target
 
 
+def _as_payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """A large body is written in pieces: as one write it would hold the loop, and aiohttp warns of it."""
+    return io.BytesIO(body) if body is not None and len(body) > _MIB else body
+
+
 async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     length = response.content_length
     if length is not None and length > max_bytes:
-        raise OutboundFailed(_too_large(response, max_bytes))
+        raise OutboundTooLarge(_too_large(response, max_bytes))
     if length is not None and "Content-Encoding" not in response.headers:
         return await response.read()
     chunks, size = [], 0
     async for chunk in response.content.iter_any():
         size += len(chunk)
         if size > max_bytes:
-            raise OutboundFailed(_too_large(response, max_bytes))
+            raise OutboundTooLarge(_too_large(response, max_bytes))
         chunks.append(chunk)
     response.release()
     return b"".join(chunks)

@@ -9,7 +9,14 @@ import orjson
 
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.items import Item, TaskRow, Tool, dump_json
-from apps.gym.outbound import Outbound, OutboundFailed, OutboundRefused, OutboundReply, OutboundTimedOut
+from apps.gym.outbound import (
+    Outbound,
+    OutboundFailed,
+    OutboundRefused,
+    OutboundReply,
+    OutboundTimedOut,
+    OutboundTooLarge,
+)
 from apps.gym.resources.openapi import GYMNASIUM_ROUTES, PROTOCOL_ROUTES, read_tools
 from apps.gym.resources.protocol import Probe, ToolOutput
 from apps.gym.resources.scoring import encode_body, read_reward
@@ -19,6 +26,14 @@ from apps.gym.rewards import Reward
 _JSON = {"Content-Type": "application/json"}
 _PROBE_TIMEOUT = 10.0
 _MAX_TOOL_NAME = 256
+_MIB = 1024 * 1024
+MAX_TOOL_OUTPUT = 4 * _MIB
+"""More bytes than any policy model reads; a larger output is a tool error."""
+MAX_REPLY = 16 * _MIB
+
+
+class ReplyTooLarge(EnvironmentFault):
+    """The reply is beyond what is read of it."""
 
 
 class HttpSession:
@@ -47,7 +62,10 @@ class HttpSession:
             return ToolOutput(text=text, error="unknown_tool")
         path = quote(name, safe="", errors="replace")
         try:
-            reply = await self._post(path, encode_body(arguments), self._server.call_timeout)
+            reply = await self._post(path, encode_body(arguments), self._server.call_timeout, max_bytes=MAX_TOOL_OUTPUT)
+        except ReplyTooLarge:
+            text = dump_json({"error": f"the tool's result is larger than {MAX_TOOL_OUTPUT:,} bytes"})
+            return ToolOutput(text=text, error="too_large")
         except TimedOut:
             seconds = f"{self._server.call_timeout:g} s"
             return ToolOutput(text=dump_json({"error": f"the tool gave no result within {seconds}"}), error="timeout")
@@ -66,7 +84,10 @@ class HttpSession:
         # computed, so a row that already brings a `reward` would break them.
         row = {key: value for key, value in self._row.items() if key != "reward"}
         body = encode_body({**row, "response": response})
-        reply = await self._post("verify", body, server.verify_timeout, patient=True)
+        # Servers echo the row and the response, so the bound grows with what was sent.
+        reply = await self._post(
+            "verify", body, server.verify_timeout, patient=True, max_bytes=MAX_REPLY + 2 * len(body)
+        )
         if not _is_success(reply):
             raise VerifierError(f"{server.name}: POST /verify answered {_describe(reply)}")
         return read_reward(reply.body, self._row, source=server.name)
@@ -87,8 +108,12 @@ class HttpSession:
             self._tool_names = frozenset(str(tool.get("name")) for tool in tools if isinstance(tool, dict))
         return self._tool_names
 
-    async def _post(self, path: str, body: bytes, seconds: float, *, patient: bool = False) -> OutboundReply:
-        reply = await self._server.post(path, body, cookies=self._cookies, seconds=seconds, patient=patient)
+    async def _post(
+        self, path: str, body: bytes, seconds: float, *, patient: bool = False, max_bytes: int = MAX_REPLY
+    ) -> OutboundReply:
+        reply = await self._server.post(
+            path, body, cookies=self._cookies, seconds=seconds, patient=patient, max_bytes=max_bytes
+        )
         if reply.cookies:
             self._cookies = {**self._cookies, **reply.cookies}
         return reply
@@ -125,21 +150,24 @@ class HttpResourceServer:
         return session
 
     async def post(
-        self, path: str, body: bytes, *, cookies: dict[str, str], seconds: float, patient: bool
+        self, path: str, body: bytes, *, cookies: dict[str, str], seconds: float, patient: bool, max_bytes: int
     ) -> OutboundReply:
         """One call, tried again while the server cannot be reached and, when `patient`, on 429 and 5xx.
 
-        A time-out is not tried again: the server may be at work on it still. Raises EnvironmentFault or TimedOut.
+        A time-out is not tried again: the server may be at work on it still. Raises EnvironmentFault (ReplyTooLarge is
+        one) or TimedOut.
         """
         url = f"{self._base_url}/{path}"
 
         async def send() -> OutboundReply:
             try:
                 reply = await self._outbound.request(
-                    "POST", url, body=body, headers=_JSON, cookies=cookies, timeout=seconds
+                    "POST", url, body=body, headers=_JSON, cookies=cookies, timeout=seconds, max_bytes=max_bytes
                 )
             except OutboundTimedOut as error:
                 raise TimedOut(f"{self.name}: {error}") from error
+            except OutboundTooLarge as error:
+                raise ReplyTooLarge(f"{self.name}: {error}") from error
             except OutboundFailed as error:
                 raise TryAgain(EnvironmentFault(f"{self.name}: {error}")) from error
             except OutboundRefused as error:

@@ -55,7 +55,7 @@ class Answers:
 @asynccontextmanager
 async def serve(answers: Answers, **options: Any) -> AsyncIterator[HttpResourceServer]:
     """The adapter, connected to a server that gives these answers."""
-    app = web.Application()
+    app = web.Application(client_max_size=64 * 1024**2)
     app.router.add_route("*", "/{path:.*}", answers.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()

@@ -97,6 +97,31 @@ def test_a_tool_that_takes_too_long_is_an_output():
     assert json.loads(output.text) == {"error": "the tool gave no result within 0.2 s"}
 
 
+def test_an_output_that_no_model_reads_is_a_tool_error():
+    answers = Answers(seed_session={}, look=(200, "x" * (4 * 1024**2 + 1), {}))
+    output = seed_and(call("look"), answers)
+    assert output.error == "too_large"
+    assert json.loads(output.text) == {"error": "the tool's result is larger than 4,194,304 bytes"}
+    assert len(answers.bodies("look")) == 1
+
+
+def test_a_reply_to_seeding_that_is_too_large_is_a_fault_at_once():
+    answers = Answers(seed_session=(200, "x" * (16 * 1024**2 + 1), {}))
+    with pytest.raises(EnvironmentFault, match="larger than the limit"):
+        seed_and(verify, answers)
+    assert len(answers.seen) == 1
+
+
+def test_a_verdict_may_echo_a_large_attempt():
+    big = {"object": "response", "output": [{"type": "message", "content": "x" * (9 * 1024**2)}]}
+
+    async def step(session):
+        return await session.verify(big)
+
+    verdict = {"reward": 1.0, "response": big, "copy": big}
+    assert seed_and(step, Answers(seed_session={}, verify=verdict)).value == 1.0
+
+
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "a/b", "../verify", "a\\b", "verify", "seed_session", "openapi.json", "reset", "x" * 300]
 )
