@@ -20,7 +20,10 @@ function watchCollection(place) {
     if (finished || Date.now() - resultsAt > RESULTS_MS) {
       resultsAt = Date.now();
       refresh("collection-results");
-      if (finished) refresh("rollout-table");
+      if (finished) {
+        refresh("rollout-table");
+        document.querySelectorAll("[data-until-finished]").forEach((each) => each.remove());
+      }
     }
     if (finished && socket) socket.close();
   }

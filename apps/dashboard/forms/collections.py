@@ -40,6 +40,7 @@ class CollectionForm(forms.Form):
     seed = forms.IntegerField(min_value=0, max_value=2**31 - 1, initial=0, help_text="The same seed repeats the plan")
     sampling = forms.JSONField(
         required=False,
+        initial=dict,
         help_text='Overrides the agent\'s and the model\'s, e.g. {"temperature": 1.0, "max_output_tokens": 1024}',
         widget=forms.Textarea(attrs={"rows": 3, "class": "mono", "spellcheck": "false"}),
     )
