@@ -7,3 +7,6 @@ urlpatterns = [
     path("api/", include("apps.api.urls")),
     path("", include("apps.dashboard.urls")),
 ]
+
+handler400 = "gymweb.failures.bad_request"
+handler500 = "gymweb.failures.server_error"

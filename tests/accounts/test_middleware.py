@@ -25,12 +25,13 @@ def half_public_page(request):
     return HttpResponse("seen")
 
 
-dashboard = ([path("sign-in/", half_public_page, name="sign_in")], "dashboard")
 urlpatterns = [
     path("page/", page),
     path("forgotten/", page_without_a_rule),
     path("half/", half_public_page),
-    path("", include(dashboard)),
+    # The page that says "forbidden" links to these.
+    path("api/", include("apps.api.urls")),
+    path("", include("apps.dashboard.urls")),
 ]
 
 

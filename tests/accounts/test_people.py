@@ -8,6 +8,7 @@ from django.core.management import CommandError, call_command
 
 from apps.accounts.models import AuditEntry, Role, User
 from apps.accounts.people import LastAdmin, change_password, create_user, edit_user
+from apps.accounts.signing_in import redeem_sign_in_link
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -58,3 +59,16 @@ def test_the_command_takes_the_password_from_the_environment_and_never_makes_one
     with pytest.raises(CommandError, match="Give a password"):
         call_command("create_user", "bob")
     assert not User.objects.filter(username="bob").exists()
+
+
+def test_a_printed_link_signs_in_once(capsys, client):
+    call_command("create_user", "ada", "--role", "admin", "--link", "--base-url", "http://localhost:9000/")
+    call_command("sign_in_link", "ada")
+    first, second = capsys.readouterr().out.split()
+    assert first.startswith("http://localhost:9000/sign-in/")
+    tokens = [link.rstrip("/").rsplit("/", 1)[1] for link in (first, second)]
+    ada = User.objects.get()
+    assert [redeem_sign_in_link(token) for token in (*tokens, *tokens)] == [ada, ada, None, None]
+    assert not ada.has_usable_password()
+    with pytest.raises(CommandError, match="no active user"):
+        call_command("sign_in_link", "nobody")

@@ -4,6 +4,7 @@ import pytest
 from django.test import Client
 
 from apps.accounts.keys import create_api_key, revoke_api_key
+from tests.api.conftest import client_of
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -56,3 +57,20 @@ def test_a_method_that_the_route_does_not_have(viewer):
 def test_me_says_who_and_what_may_be_done(viewer):
     answer = viewer.get("/api/v1/me/").json()
     assert (answer["role"], answer["permissions"]) == ("viewer", ["own_account", "public", "read"])
+
+
+def test_a_bug_is_a_problem_without_its_secrets_and_a_page_elsewhere(monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("the password is swordfish")
+
+    monkeypatch.setattr("apps.api.me.MeViewSet.show", broken)
+    client = client_of("viewer")
+    client.raise_request_exception = False
+    response = client.get("/api/v1/me/")
+    assert (response.status_code, problem_of(response)) == (500, "server-error")
+    assert b"swordfish" not in response.content
+
+
+def test_a_host_that_is_not_ours_is_a_problem(client):
+    response = client.get("/api/v1/me/", headers={"Host": "elsewhere.example"})
+    assert (response.status_code, problem_of(response)) == (400, "bad-request")
