@@ -241,7 +241,7 @@ class RolloutWorker(ChannelsWorker):
                 logger.info("%d rollouts released", released)
         except Exception as problem:
             logger.warning("lease not given up, it will run out: %r", problem)
-        await self._in_database(connection.close)
+        await self._in_database(_close_connection)
         await self._outbound.close()
         await asyncio.get_running_loop().run_in_executor(None, self._heart.join)
         self._database.shutdown(wait=False)
@@ -305,6 +305,11 @@ def _with_live_connection(work: Callable[..., Result], *args: Any, **kwargs: Any
         if connection.connection is not None and not connection.is_usable():
             connection.close()
         raise
+
+
+def _close_connection() -> None:
+    # Looked up here: `connection` is another object in every thread, and only its own thread may close it.
+    connection.close()
 
 
 def _with_connection(chore: Callable[[], bool]) -> bool:

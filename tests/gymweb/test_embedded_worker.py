@@ -1,0 +1,56 @@
+"""`manage.py serve` with its worker: one process, one loop, and an orderly end for both."""
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from tests.gymweb.serving import ROOT, serving, start, wait_until
+
+SETTINGS = {"DJANGO_SETTINGS_MODULE": "gymweb.settings", "GYMWEB_DATABASE_URL": "", "GYMWEB_REDIS_URL": ""}
+
+
+@pytest.fixture
+def var(tmp_path):
+    environment = {**os.environ, **settings_of(tmp_path), "GYMWEB_VAR": str(tmp_path)}
+    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=environment, check=True)
+    return tmp_path
+
+
+def settings_of(var) -> dict[str, str]:
+    return {**SETTINGS, "GYMWEB_DATABASE_URL": f"sqlite:///{var}/gymweb.sqlite3"}
+
+
+def workers(var) -> list[tuple[str, int]]:
+    with closing(sqlite3.connect(var / "gymweb.sqlite3", timeout=10)) as database:
+        return database.execute("SELECT state, seats FROM rollouts_worker").fetchall()
+
+
+def test_the_worker_starts_with_the_server_and_gives_up_its_lease_at_the_end(var):
+    with serving(var, "--seats", "7", **settings_of(var)) as server:
+        wait_until(lambda: workers(var) == [("active", 7)])
+        server.signal()
+        assert server.process.wait(30) == 0
+    assert workers(var) == [("stopped", 7)]
+
+
+def test_a_port_in_use_leaves_no_worker_behind(var):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        process = start(var, "--port", str(taken.getsockname()[1]), **settings_of(var))
+        process.communicate(timeout=60)
+    assert (process.returncode, workers(var)) == (1, [])
+
+
+def test_a_worker_that_breaks_off_takes_the_server_with_it(tmp_path):
+    # Nobody migrated this database, so the worker finds no table for its lease.
+    process = start(tmp_path, "--port", "0", **settings_of(tmp_path))
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "no such table" in said
+    assert "CommandError: The worker broke off, so the server stopped; the log says why." in said
