@@ -1,14 +1,27 @@
 """The ASGI application: pages and API over HTTP, live updates over sockets."""
 
 import os
+from typing import IO, Any
 
+import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
-from django.core.asgi import get_asgi_application
+from django.core.handlers.asgi import ASGIHandler
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gymweb.settings")
-http = get_asgi_application()
+
+
+class BodyTaker(ASGIHandler):
+    """Takes a body that our server has already on disk as it is; Django would copy it to a second file."""
+
+    async def read_body(self, receive: Any) -> IO[bytes]:
+        taken: IO[bytes] | None = receive.take_body() if hasattr(receive, "take_body") else None
+        return taken or await super().read_body(receive)
+
+
+django.setup(set_prefix=False)
+http = BodyTaker()
 
 # Loads models, so it waits for Django to be set up.
 from apps.dashboard.routing import websocket_urlpatterns  # noqa: E402

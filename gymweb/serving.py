@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import IO, Any
 
 import uvloop
 from django.conf import settings
@@ -51,29 +51,44 @@ def body_limit(path: bytes) -> tuple[int, str]:
 
 
 class SpooledBody:
-    """A request body on disk. Twisted writes it, Daphne finds it empty, the application takes it piece by piece.
+    """A request body on disk. Twisted writes it, Daphne finds it empty, the application takes it in pieces or whole.
 
     Daphne would queue all of it in memory before the application sees the first byte.
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=KEPT_IN_MEMORY, dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115 (closed with its request)
-        self.write, self.seek, self.tell, self.close = (
-            self._file.write,
-            self._file.seek,
-            self._file.tell,
-            self._file.close,
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(  # noqa: SIM115 (closed with its request)
+            max_size=KEPT_IN_MEMORY, dir=settings.FILE_UPLOAD_TEMP_DIR
         )
+        self._handed_over = False
 
     @property
     def closed(self) -> bool:
         return self._file.closed
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seek(self, offset: int, whence: int = 0) -> None:
+        self._file.seek(offset, whence)
 
     def read(self, size: int = -1) -> bytes:
         return b""
 
     def take(self, size: int) -> bytes:
         return self._file.read(size)
+
+    def hand_over(self) -> IO[bytes]:
+        """The file itself: from now on the taker closes it, also where the client has left meanwhile."""
+        self._handed_over = True
+        return self._file
+
+    def close(self) -> None:
+        if not self._handed_over:
+            self._file.close()
 
 
 class Request(WebRequest):
@@ -184,28 +199,37 @@ def read_lazily(application: Application) -> Application:
 
     async def call(scope: dict[str, Any], receive: Receive, send: Any) -> None:
         body: SpooledBody | None = scope.pop(BODY, None)
-        await application(scope, receive if body is None else _receiver(body, receive), send)
+        await application(scope, receive if body is None else LazyReceive(body, receive), send)
 
     return call
 
 
-def _receiver(body: SpooledBody, receive: Receive) -> Receive:
-    unread = True
+class LazyReceive:
+    """ASGI's `receive`, with a short cut: `take_body` gives the whole body as a file (see gymweb.asgi)."""
 
-    async def receive_lazily() -> dict[str, Any]:
-        nonlocal unread
-        if unread and not body.closed:
-            chunk = body.take(READ_BYTES)
-            unread = len(chunk) == READ_BYTES
-            # Copying a large body must not hold up the other requests and rollouts of this loop.
+    def __init__(self, body: SpooledBody, receive: Receive) -> None:
+        self._body = body
+        self._receive = receive
+        self._unread = True
+
+    async def __call__(self) -> dict[str, Any]:
+        if self._unread and not self._body.closed:
+            chunk = self._body.take(READ_BYTES)
+            self._unread = len(chunk) == READ_BYTES
+            # A large body must not hold up the other requests and rollouts of this loop.
             await asyncio.sleep(0)
-            return {"type": "http.request", "body": chunk, "more_body": unread}
+            return {"type": "http.request", "body": chunk, "more_body": self._unread}
         # Daphne's own message says that an empty body has ended: what counts is the disconnect that follows.
-        while (message := await receive())["type"] == "http.request":
+        while (message := await self._receive())["type"] == "http.request":
             pass
         return message
 
-    return receive_lazily
+    def take_body(self) -> IO[bytes] | None:
+        """The body from its start; None where the client has left or some of it was received already."""
+        if self._body.closed or not self._unread or self._body.tell():
+            return None
+        self._unread = False
+        return self._body.hand_over()
 
 
 class Server(daphne_server.Server):

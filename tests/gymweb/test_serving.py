@@ -68,9 +68,10 @@ class MemoryWatch:
 
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 256 * 1024, 256 * 1024 + 1, 3 * MB])
-def test_a_body_arrives_as_it_was_sent(connection, size):
+@pytest.mark.parametrize("path", ["/uploads/", "/copied/uploads/"])
+def test_a_body_arrives_as_it_was_sent(connection, path, size):
     body = os.urandom(size)
-    connection.sendall(post_head("/uploads/", f"Content-Length: {size}") + body)
+    connection.sendall(post_head(path, f"Content-Length: {size}") + body)
     status, _, reply = read_response(connection)
     assert (status, json.loads(reply)) == (200, {"size": size, "sha256": hashlib.sha256(body).hexdigest()})
 
@@ -138,8 +139,10 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_leaves_nothing(served):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ndjson", "multipart"])
-def test_a_large_upload_takes_little_memory(served, connection, kind):
+@pytest.mark.parametrize(
+    ("kind", "path"), [("ndjson", "/uploads/"), ("ndjson", "/copied/uploads/"), ("multipart", "/uploads/")]
+)
+def test_a_large_upload_takes_little_memory(served, connection, kind, path):
     size, block = 200 * MB, b"x" * MB
     head = b'--cut\r\nContent-Disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n'
     tail = b"\r\n--cut--\r\n"
@@ -147,7 +150,7 @@ def test_a_large_upload_takes_little_memory(served, connection, kind):
         head = tail = b""
     type = "multipart/form-data; boundary=cut" if kind == "multipart" else "application/x-ndjson"
     with MemoryWatch(served) as memory:
-        connection.sendall(post_head("/uploads/", f"Content-Length: {len(head) + size + len(tail)}", type=type) + head)
+        connection.sendall(post_head(path, f"Content-Length: {len(head) + size + len(tail)}", type=type) + head)
         for _ in range(200):
             connection.sendall(block)
         connection.sendall(tail)
