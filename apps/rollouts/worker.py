@@ -317,3 +317,8 @@ def _with_connection(chore: Callable[[], bool]) -> bool:
         return chore()
     finally:
         connection.close()
+
+
+def _close_connection() -> None:
+    # The proxy must be asked in the thread that owns the connection.
+    connection.close()

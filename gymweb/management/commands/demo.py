@@ -1,0 +1,150 @@
+"""Everything from an empty folder: data, one collection, pairs, exports, a summary; then the dashboard."""
+
+import json
+import os
+import random
+import sys
+import time
+from argparse import ArgumentParser
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from apps.exports.exporting import queue_export, write_export
+from apps.exports.pairing import build_pairs
+from apps.rollouts.measuring import measure_collection
+from apps.tasks.uploading import create_dataset, upload_file
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+
+from apps.accounts.models import Role, User
+from apps.accounts.signing_in import create_sign_in_link
+from apps.agents.models import Agent
+from apps.environments.models import Environment
+from apps.exports.models import Export, ExportFormat, PairSet
+from apps.gym.items import dump_json
+from apps.policies.models import PolicyModel, Provider
+from apps.rollouts.management.commands.collect import collect_with_bar
+from apps.rollouts.models import Collection
+from apps.rollouts.planning import plan_collection
+from apps.tasks.models import Dataset, Upload
+
+TASKS = 40
+REPEATS = 8
+CALCULATOR_PROMPT = (
+    "You are a careful assistant. Use the calculator tool for arithmetic and give the final answer in \\boxed{}."
+)
+
+
+class Command(BaseCommand):
+    help = "Load demo data, run one collection with the scripted model (no LLM), build pairs, write exports, serve."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--no-serve", action="store_true", help="end after the summary")
+        parser.add_argument("--port", type=int, default=8000)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        began = time.perf_counter()
+        call_command("migrate", verbosity=0)
+        person, _ = User.objects.get_or_create(username="demo", defaults={"role": Role.ADMIN})
+        if not person.has_usable_password():
+            person.set_unusable_password()
+            person.save()
+        dataset = load_demo_tasks(person)
+        model, _ = PolicyModel.objects.get_or_create(
+            slug="scripted",
+            defaults={"name": "scripted, no LLM", "provider": Provider.SCRIPTED, "mistake_rate": 0.4},
+        )
+        collection = plan_collection(
+            dataset=dataset,
+            agent=Agent.objects.get(slug="default"),
+            policy_model=model,
+            repeats=REPEATS,
+            seed=7,
+            name="Demo: arithmetic with a scripted model",
+            user=person,
+        )
+        self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")
+        collection = collect_with_bar(collection)
+        pair_set = build_pairs(collection=collection, user=person)
+        exports = [write_demo_export(format_, collection, pair_set, person) for format_ in ExportFormat]
+        self.print_summary(collection, pair_set, exports, time.perf_counter() - began)
+        if not options["no_serve"]:
+            self.serve(person, options["port"])
+
+    def print_summary(self, collection: Collection, pair_set: PairSet, exports: list[Export], seconds: float) -> None:
+        """The last line on standard output is one JSON object."""
+        summary = {
+            "rollouts": collection.total,
+            "completed": collection.completed,
+            "failed": collection.failed,
+            "mean_reward": collection.mean_reward,
+            "pass_at_1": measure_collection(collection).pass_at_1,
+            "pairs": pair_set.pair_count,
+            "seconds": round(seconds, 1),
+            "exports": [
+                {"format": export.format, "path": export.path, "rows": export.rows, "sha256": export.sha256}
+                for export in exports
+            ],
+        }
+        self.stdout.write(json.dumps(summary))
+        self.stdout.flush()
+
+    def serve(self, person: User, port: int) -> None:
+        """Serve in a process that begins anew, so that uvloop and Daphne are set up before anything else."""
+        token = create_sign_in_link(user=person)
+        self.stderr.write(f"\nSign in once with  http://127.0.0.1:{port}/sign-in/{token}/\n")
+        manage = str(settings.BASE_DIR / "manage.py")
+        os.execv(sys.executable, [sys.executable, manage, "serve", "--port", str(port)])  # noqa: S606
+
+
+def load_demo_tasks(person: User) -> Dataset:
+    """The demo's dataset with one version; run again, it is there already."""
+    dataset = Dataset.objects.filter(slug="demo-arithmetic").first() or create_dataset(
+        slug="demo-arithmetic",
+        name="Demo arithmetic",
+        environment=Environment.objects.get(slug="calculator"),
+        description="Generated arithmetic tasks for the calculator environment.",
+        user=person,
+    )
+    if dataset.latest_version() is None:
+        upload = upload_file(dataset=dataset, stream=BytesIO(make_demo_file()), filename="demo.jsonl", user=person)
+        if upload.state != Upload.State.READY:
+            raise RuntimeError(f"the demo's own tasks were rejected: {upload.errors}")
+    return dataset
+
+
+def make_demo_file(count: int = TASKS) -> bytes:
+    """Seeded arithmetic tasks in the NeMo Gym row format."""
+    dice = random.Random(7)
+    lines = []
+    for number in range(count):
+        a, b, c = dice.randint(11, 99), dice.randint(11, 99), dice.randint(2, 9)
+        expression, answer = dice.choice(
+            [
+                (f"({a} + {b}) * {c}", (a + b) * c),
+                (f"{a} * {b} - {c}", a * b - c),
+                (f"{a} * {c} + {b}", a * c + b),
+                (f"{a} - {b} * {c}", a - b * c),
+            ]
+        )
+        prompt = [
+            {"role": "system", "content": CALCULATOR_PROMPT},
+            {"role": "user", "content": f"What is {expression}?"},
+        ]
+        row = {
+            "id": f"arithmetic-{number}",
+            "responses_create_params": {"input": prompt},
+            "expected_answer": str(answer),
+        }
+        lines.append(dump_json(row))
+    return "\n".join(lines).encode()
+
+
+def write_demo_export(format_: str, collection: Collection, pair_set: PairSet, person: User) -> Export:
+    pairs = pair_set if format_ == ExportFormat.TRL_DPO else None
+    export = write_export(export=queue_export(format=format_, collection=collection, pair_set=pairs, user=person))
+    if export.state != Export.State.READY or not Path(export.path).is_file():
+        raise RuntimeError(f"the export {format_} was not written: {export.message}")
+    return export

@@ -1,0 +1,129 @@
+#!/usr/bin/env python
+"""A policy model and a resource server that answer by rule, for tests and benchmarks: both wires, no LLM.
+
+The reply depends on how many tool outputs the request already holds: fewer than `--tool-calls` gives one more call,
+otherwise the final text. Everything under /environment/ answers as a resource server whose reward is 1.0.
+"""
+
+import argparse
+import itertools
+from typing import Any
+
+import orjson
+import uvloop
+from aiohttp import web
+
+_ids = itertools.count()
+USAGE = {"input": 120, "output": 40}
+
+
+def chat_reply(outputs: int, options: argparse.Namespace) -> dict[str, Any]:
+    number = next(_ids)
+    calls = outputs < options.tool_calls
+    reply: dict[str, Any] = {"role": "assistant", "content": None if calls else options.final}
+    if calls:
+        function = {"name": options.tool_name, "arguments": options.tool_args}
+        reply["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": function}]
+    return {
+        "id": f"chatcmpl-{number}",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "mock",
+        "choices": [{"index": 0, "message": reply, "finish_reason": "tool_calls" if calls else "stop"}],
+        "usage": {
+            "prompt_tokens": USAGE["input"],
+            "completion_tokens": USAGE["output"],
+            "total_tokens": USAGE["input"] + USAGE["output"],
+        },
+    }
+
+
+def responses_reply(outputs: int, options: argparse.Namespace) -> dict[str, Any]:
+    number = next(_ids)
+    item: dict[str, Any]
+    if outputs < options.tool_calls:
+        item = {
+            "type": "function_call",
+            "id": f"fc_{number}",
+            "call_id": f"call_{number}",
+            "name": options.tool_name,
+            "arguments": options.tool_args,
+            "status": "completed",
+        }
+    else:
+        item = {
+            "type": "message",
+            "id": f"msg_{number}",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": options.final, "annotations": []}],
+        }
+    return {
+        "id": f"resp_{number}",
+        "object": "response",
+        "created_at": 1,
+        "model": "mock",
+        "status": "completed",
+        "output": [item],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "error": None,
+        "incomplete_details": None,
+        "usage": {
+            "input_tokens": USAGE["input"],
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": USAGE["output"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": USAGE["input"] + USAGE["output"],
+        },
+    }
+
+
+def make_app(options: argparse.Namespace) -> web.Application:
+    app = web.Application(client_max_size=64 * 1024**2)
+
+    async def chat(request: web.Request) -> web.Response:
+        messages = orjson.loads(await request.read())["messages"]
+        outputs = sum(message["role"] == "tool" for message in messages)
+        return _json(chat_reply(outputs, options))
+
+    async def responses(request: web.Request) -> web.Response:
+        items = orjson.loads(await request.read())["input"]
+        outputs = sum(item.get("type") == "function_call_output" for item in items if isinstance(item, dict))
+        return _json(responses_reply(outputs, options))
+
+    async def models(request: web.Request) -> web.Response:
+        return _json({"object": "list", "data": [{"id": "mock", "object": "model"}]})
+
+    async def environment(request: web.Request) -> web.Response:
+        await request.read()
+        return _json({"reward": 1.0, "result": "The weather in Paris is cold."})
+
+    app.router.add_post("/v1/chat/completions", chat)
+    app.router.add_post("/v1/responses", responses)
+    app.router.add_get("/v1/models", models)
+    app.router.add_post("/environment/{name}", environment)
+    return app
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=orjson.dumps(value), content_type="application/json")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--tool-calls", type=int, default=2)
+    parser.add_argument("--tool-name", default="get_weather")
+    parser.add_argument("--tool-args", default='{"city": "Paris"}')
+    parser.add_argument("--final", default="The weather in Paris is cold.")
+    options = parser.parse_args()
+    uvloop.install()
+    print(f"mock model on {options.host}:{options.port}", flush=True)
+    web.run_app(make_app(options), host=options.host, port=options.port, print=None, access_log=None)
+
+
+if __name__ == "__main__":
+    main()

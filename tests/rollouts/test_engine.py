@@ -1,0 +1,249 @@
+"""The engine on a real database: planned rows are claimed, run and recorded once."""
+
+import asyncio
+from datetime import timedelta
+from io import BytesIO
+
+import pytest
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+from django.utils import timezone
+
+from apps.environments.models import Environment
+from apps.gym.events import ErrorRaised, ModelCall, Prompt, ToolResult, Verification
+from apps.policies.models import PolicyModel, Provider
+from apps.rollouts.claiming import Slots, claim_rollouts
+from apps.rollouts.collecting import finish_collection
+from apps.rollouts.controlling import cancel_collection
+from apps.rollouts.leasing import give_up_lease, reap_leases, renew_lease, take_lease
+from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
+from apps.rollouts.planning import NothingToCollect, plan_collection
+from apps.rollouts.recording import End, record_batch
+from apps.rollouts.worker import RolloutWorker
+from tests.factories import make_agent, make_dataset, make_policy_model, make_row
+
+# Data migrations made the built-in environments: every test begins with them.
+pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
+
+NO_LIMITS = Slots(64, {}, {})
+
+
+@pytest.fixture(autouse=True)
+def quick_engine(settings):
+    settings.WORKER_CHORES = []
+    settings.WORKER_GRACE_SECONDS = 5
+
+
+def plan(rows=None, environment="calculator", repeats=2, model=None, **fields):
+    rows = rows or [make_row(f"What is {n} * 3?", str(n * 3)) for n in range(4)]
+    dataset = make_dataset(rows, environment=Environment.objects.get(slug=environment))
+    model = model or make_policy_model(mistake_rate=0.0)
+    return plan_collection(dataset=dataset, agent=make_agent(), policy_model=model, repeats=repeats, **fields)
+
+
+def finish(collection, seats=None):
+    return async_to_sync(finish_collection)(collection, progress=lambda _: None, seats=seats)
+
+
+def test_a_collection_runs_to_its_end_with_rewards_and_traces():
+    collection = finish(plan())
+    assert (collection.state, collection.completed, collection.failed, collection.mean_reward) == (
+        "completed",
+        8,
+        0,
+        1.0,
+    )
+    for rollout in Rollout.objects.all():
+        trace = rollout.trace()
+        assert (rollout.status, rollout.stop_reason, rollout.lease) == ("completed", "answered", None)
+        assert rollout.turns == sum(isinstance(event, ModelCall) for event in trace)
+        assert rollout.tool_calls == sum(isinstance(event, ToolResult) for event in trace)
+        assert isinstance(trace[1], Prompt)
+        assert isinstance(trace[-1], Verification)
+    assert Worker.objects.get().state == "stopped"
+
+
+def test_the_same_seed_gives_the_same_rewards():
+    rewards = []
+    for _ in range(2):
+        collection = finish(plan(model=make_policy_model(mistake_rate=0.5), repeats=6, seed=11))
+        rewards.append(list(collection.rollouts.order_by("task__index", "repeat").values_list("reward", flat=True)))
+    assert rewards[0] == rewards[1]
+    assert {0.0, 1.0} <= set(rewards[0])
+
+
+def test_planning_twice_with_one_key_makes_one_collection():
+    dataset, agent, model = make_dataset(), make_agent(), make_policy_model()
+    plans = [plan_collection(dataset=dataset, agent=agent, policy_model=model, idempotency_key="k") for _ in range(2)]
+    assert plans[0] == plans[1]
+    assert Rollout.objects.count() == 3
+
+
+def test_a_dataset_without_tasks_cannot_be_planned():
+    with pytest.raises(NothingToCollect, match="no version"):
+        empty = make_dataset()
+        empty.versions.update(state="loading")
+        plan_collection(dataset=empty, agent=make_agent(), policy_model=make_policy_model())
+
+
+def test_a_claim_takes_each_row_once_and_keeps_to_the_slots():
+    collection = plan(repeats=3)
+    one, two = take_lease(seats=64), take_lease(seats=64)
+    model = {collection.policy_model_id: 5}
+    first = claim_rollouts(lease=one.pk, slots=Slots(64, model, {}))
+    second = claim_rollouts(lease=two.pk, slots=NO_LIMITS)
+    assert (len(first), len(second)) == (5, 7)
+    assert not {claim.rollout_id for claim in first} & {claim.rollout_id for claim in second}
+    assert {claim.attempt for claim in [*first, *second]} == {1}
+
+
+def test_smaller_priority_is_claimed_first():
+    plan(repeats=1, priority=5)
+    urgent = plan(repeats=1, priority=-1)
+    claims = claim_rollouts(lease=take_lease(seats=4).pk, slots=Slots(4, {}, {}))
+    assert {claim.collection_id for claim in claims} == {urgent.pk}
+
+
+def test_a_zombie_worker_cannot_complete_a_rollout():
+    collection = plan(repeats=1)
+    zombie = take_lease(seats=8)
+    stale = claim_rollouts(lease=zombie.pk, slots=NO_LIMITS)
+    Worker.objects.filter(pk=zombie.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+    assert reap_leases() == 1
+    assert renew_lease(worker_id=zombie.pk, busy=4) is False
+    heir = take_lease(seats=8)
+    fresh = claim_rollouts(lease=heir.pk, slots=NO_LIMITS)
+    assert {claim.attempt for claim in fresh} == {2}
+
+    def ends(claims, reward):
+        return [
+            End(
+                id=c.rollout_id,
+                collection=c.collection_id,
+                attempt=c.attempt,
+                status="completed",
+                reward=reward,
+                stop_reason="answered",
+            )
+            for c in claims
+        ]
+
+    assert record_batch(lease=zombie.pk, events=[], ends=ends(stale, 0.0), now=timezone.now()) == set()
+    assert record_batch(lease=heir.pk, events=[], ends=ends(fresh, 1.0), now=timezone.now()) == {collection.pk}
+    assert record_batch(lease=heir.pk, events=[], ends=ends(fresh, 0.0), now=timezone.now()) == set()
+    collection.refresh_from_db()
+    assert (collection.state, collection.completed, collection.mean_reward) == ("completed", 4, 1.0)
+
+
+def test_the_third_loss_of_its_worker_fails_a_rollout():
+    collection = plan(rows=[make_row()], repeats=1)
+    for _ in range(3):
+        worker = take_lease(seats=1)
+        assert len(claim_rollouts(lease=worker.pk, slots=NO_LIMITS)) == 1
+        Worker.objects.filter(pk=worker.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+        reap_leases()
+    rollout = Rollout.objects.get()
+    assert (rollout.status, rollout.error_kind, rollout.reward, rollout.lost) == ("failed", "worker_lost", None, 3)
+    collection.refresh_from_db()
+    assert (collection.state, collection.failed) == ("completed", 1)
+
+
+def test_a_worker_that_leaves_gives_its_rollouts_back():
+    plan(repeats=1)
+    worker = take_lease(seats=8)
+    claim_rollouts(lease=worker.pk, slots=NO_LIMITS)
+    assert give_up_lease(worker_id=worker.pk) == 4
+    assert set(Rollout.objects.values_list("status", "lease")) == {("queued", None)}
+
+
+def test_cancelling_drops_what_is_queued_and_counts_it_once():
+    collection = plan()
+    for _ in range(2):
+        cancel_collection(collection=collection)
+    collection.refresh_from_db()
+    assert (collection.state, collection.cancelled, collection.ended) == ("cancelled", 8, 8)
+    assert claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS) == []
+
+
+def test_cancelling_stops_what_runs(settings):
+    model = PolicyModel.objects.create(
+        slug="hangs", name="hangs", base_url="http://127.0.0.1:9/v1", model_name="x", call_timeout=30, max_tries=20
+    )
+    settings.OUTBOUND_ALLOW = ["127.0.0.1"]
+    collection = plan(model=model, repeats=1)
+
+    async def cancel_when_running():
+        worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=8)
+        working = asyncio.create_task(worker.handle())
+        while not await Rollout.objects.filter(status="running").acount():
+            await asyncio.sleep(0.05)
+        from asgiref.sync import sync_to_async
+
+        await sync_to_async(cancel_collection)(collection=collection)
+        async with asyncio.timeout(5):
+            while await Rollout.objects.exclude(status="cancelled").acount():
+                await asyncio.sleep(0.05)
+        worker.stop()
+        await working
+
+    async_to_sync(cancel_when_running)()
+    collection.refresh_from_db()
+    assert (collection.state, collection.cancelled, collection.ended) == ("cancelled", 4, 4)
+
+
+def test_an_unreachable_model_is_an_error_and_never_a_reward(settings):
+    settings.OUTBOUND_ALLOW = ["127.0.0.1"]
+    model = PolicyModel.objects.create(
+        slug="gone", name="gone", base_url="http://127.0.0.1:9/v1", model_name="x", max_tries=1
+    )
+    collection = finish(plan(model=model, repeats=1))
+    assert (collection.completed, collection.failed, collection.rewarded) == (0, 4, 0)
+    rollout = Rollout.objects.first()
+    assert (rollout.error_kind, rollout.reward) == ("policy_error", None)
+    assert isinstance(rollout.trace()[-1], ErrorRaised)
+    assert isinstance(rollout.trace()[1], Prompt)
+
+
+def test_a_refused_address_fails_every_rollout_and_names_the_setting(settings):
+    settings.OUTBOUND_ALLOW = []
+    model = PolicyModel.objects.create(slug="inner", name="inner", base_url="http://127.0.0.1:9/v1", model_name="x")
+    collection = finish(plan(model=model, repeats=1))
+    assert collection.failed == 4
+    assert "GYMWEB_OUTBOUND_ALLOW" in Rollout.objects.first().error_message
+
+
+def test_two_workers_share_the_work_and_write_each_trace_once():
+    collection = plan(repeats=20)
+
+    async def both():
+        workers = [RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=16) for _ in range(2)]
+        working = [asyncio.create_task(worker.handle()) for worker in workers]
+        while not (await Collection.objects.aget(pk=collection.pk)).is_finished:
+            await asyncio.sleep(0.05)
+        for worker in workers:
+            worker.stop()
+        await asyncio.gather(*working)
+
+    async_to_sync(both)()
+    collection.refresh_from_db()
+    assert (collection.completed, Rollout.objects.filter(status="completed", attempt=1).count()) == (80, 80)
+    for rollout in Rollout.objects.all():
+        kinds = list(TraceEvent.objects.filter(rollout=rollout).order_by("seq").values_list("kind", flat=True))
+        assert (kinds[0], kinds[-1], kinds.count("verification")) == ("session", "verification", 1)
+
+
+def test_the_embedded_scripted_model_says_what_it_is():
+    collection = finish(plan(rows=[make_row()], repeats=1, model=make_policy_model(provider=Provider.SCRIPTED)))
+    call = next(event for event in collection.rollouts.get().trace() if isinstance(event, ModelCall))
+    assert call.model == "scripted, no LLM"
+
+
+def test_an_uploaded_file_is_collected_as_it_was_uploaded():
+    from apps.tasks.uploading import create_dataset, upload_file
+
+    dataset = create_dataset(slug="up", name="Up", environment=Environment.objects.get(slug="calculator"))
+    line = b'{"responses_create_params": {"input": "What is 5 * 5?"}, "expected_answer": "25"}\n'
+    assert upload_file(dataset=dataset, stream=BytesIO(line), filename="a.jsonl").state == "ready"
+    model = make_policy_model(mistake_rate=0.0)
+    collection = finish(plan_collection(dataset=dataset, agent=make_agent(), policy_model=model))
+    assert collection.mean_reward == 1.0
