@@ -22,8 +22,7 @@ from apps.rollouts.recording import End, record_batch
 from apps.rollouts.worker import RolloutWorker
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 
-# Data migrations made the built-in environments: every test begins with them.
-pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
+pytestmark = pytest.mark.usefixtures("migrated")
 
 NO_LIMITS = Slots(64, {}, {})
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("GYMWEB_SHARED", ROOT.parent / "shared"))
 REPEATS = 8
 
-pytestmark = [pytest.mark.django_db(transaction=True, serialized_rollback=True), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("migrated"), pytest.mark.slow]
 
 
 @contextlib.contextmanager

@@ -1,0 +1,19 @@
+"""What every test begins with."""
+
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
+from django.apps import apps
+from django.db import connection
+
+
+@pytest.fixture
+def migrated(transactional_db):
+    """A database whose rows are really committed, with the rows that migrations made.
+
+    Such a database is emptied after the test, the migrations' rows with it.
+    """
+    editor = SimpleNamespace(connection=connection)
+    import_module("apps.environments.migrations.0002_builtin_environments").create_environments(apps, editor)
+    import_module("apps.agents.migrations.0002_default_agent").create_default_agent(apps, editor)
