@@ -317,8 +317,3 @@ def _with_connection(chore: Callable[[], bool]) -> bool:
         return chore()
     finally:
         connection.close()
-
-
-def _close_connection() -> None:
-    # The proxy must be asked in the thread that owns the connection.
-    connection.close()

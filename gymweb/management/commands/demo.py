@@ -10,10 +10,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from apps.exports.exporting import queue_export, write_export
-from apps.exports.pairing import build_pairs
-from apps.rollouts.measuring import measure_collection
-from apps.tasks.uploading import create_dataset, upload_file
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
@@ -22,13 +18,17 @@ from apps.accounts.models import Role, User
 from apps.accounts.signing_in import create_sign_in_link
 from apps.agents.models import Agent
 from apps.environments.models import Environment
+from apps.exports.exporting import queue_export, write_export
 from apps.exports.models import Export, ExportFormat, PairSet
+from apps.exports.pairing import build_pairs
 from apps.gym.items import dump_json
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.management.commands.collect import collect_with_bar
+from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection
 from apps.rollouts.planning import plan_collection
 from apps.tasks.models import Dataset, Upload
+from apps.tasks.uploading import create_dataset, upload_file
 
 TASKS = 40
 REPEATS = 8
