@@ -40,7 +40,8 @@ def create_api_key(*, user: User, name: str, expires_at: datetime | None = None)
 def find_api_key(token: str) -> ApiKey | None:
     """The usable key of this token, with its user; None for anything else."""
     parts = token.split("_", 2)
-    if len(parts) != 3 or parts[0] != "gw":
+    # PostgreSQL refuses a text with a zero byte, and a prefix has none.
+    if len(parts) != 3 or parts[0] != "gw" or not parts[1].isalnum():
         return None
     _, prefix, secret = parts
     api_key = ApiKey.objects.usable().select_related("user").filter(prefix=prefix).first()

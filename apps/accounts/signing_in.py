@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from contextlib import suppress
 from datetime import timedelta
 
 from django.contrib.auth import authenticate
@@ -50,6 +51,7 @@ def sign_in_with_password(*, request: HttpRequest, username: str, password: str)
         record(user=None, action="sign_in.refuse", target=username, address=address)
         raise SignInRefused
     cache.delete(name_key)
+    _uncount(address_key)
     record(user=user, action="sign_in.password", target=user, address=address)
     return user
 
@@ -65,6 +67,12 @@ def _count(key: str) -> None:
     except ValueError:
         # The window ended between the two calls.
         cache.set(key, 1, TRIES_WINDOW_SECONDS)
+
+
+def _uncount(key: str) -> None:
+    """Behind one proxy everybody has the same address: people who get in must not use up its tries."""
+    with suppress(ValueError):
+        cache.decr(key)
 
 
 def _hash(token: str) -> str:

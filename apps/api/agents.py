@@ -6,10 +6,11 @@ from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveMode
 from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
 from apps.agents.saving import save_agent
-from apps.api.viewsets import TableViewSet, assign
+from apps.api.declared import DeclaredFields
+from apps.api.viewsets import SLUG, TableViewSet, assign
 
 
-class AgentSerializer(serializers.ModelSerializer[Agent]):
+class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
     examples = serializers.ListField(
         child=serializers.DictField(), required=False, help_text="Few-shot examples: Responses items."
     )
@@ -36,6 +37,7 @@ class AgentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveM
     queryset = Agent.objects.all()
     serializer_class = AgentSerializer
     lookup_field = "slug"
+    lookup_value_regex = SLUG
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,

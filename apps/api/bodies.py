@@ -1,4 +1,4 @@
-"""Request bodies that are files: read from the socket as they come, never into memory, never by a parser."""
+"""Request bodies: JSON, and files, which are read as they arrive, never into memory, never by a parser."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -6,11 +6,21 @@ from typing import IO, Any
 
 from django.conf import settings
 from django.http import HttpRequest
-from rest_framework.exceptions import UnsupportedMediaType, ValidationError
-from rest_framework.parsers import BaseParser, MultiPartParser
+from rest_framework.exceptions import ParseError, UnsupportedMediaType, ValidationError
+from rest_framework.parsers import BaseParser, JSONParser, MultiPartParser
 from rest_framework.request import Request
 
 from apps.api.problems import Problem
+
+
+class BoundedJSONParser(JSONParser):
+    """A body nested thousands deep is the caller's mistake, not ours."""
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        try:
+            return super().parse(stream, media_type, parser_context)
+        except RecursionError as error:
+            raise ParseError("The JSON is nested too deep.") from error
 
 
 class UntouchedParser(BaseParser):

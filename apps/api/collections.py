@@ -14,6 +14,7 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
+from apps.api.declared import DeclaredFields
 from apps.api.filters import SlugFilter
 from apps.api.metrics import MetricsSerializer
 from apps.api.viewsets import TableViewSet
@@ -67,7 +68,7 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
         ]
 
 
-class PlanSerializer(serializers.Serializer[Any]):
+class PlanSerializer(DeclaredFields, serializers.Serializer[Any]):
     dataset = serializers.SlugRelatedField(slug_field="slug", queryset=Dataset.objects.all())
     agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all())
     policy_model = serializers.SlugRelatedField(slug_field="slug", queryset=PolicyModel.objects.all())

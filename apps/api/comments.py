@@ -7,13 +7,14 @@ from rest_framework import serializers
 from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin
 
 from apps.accounts.permissions import Permission
+from apps.api.declared import DeclaredFields
 from apps.api.filters import IdFilter
 from apps.api.viewsets import TableViewSet
 from apps.reviews.commenting import add_comment
 from apps.reviews.models import Comment
 
 
-class CommentSerializer(serializers.ModelSerializer[Comment]):
+class CommentSerializer(DeclaredFields, serializers.ModelSerializer[Comment]):
     author = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
 
     class Meta:

@@ -15,10 +15,11 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.bodies import FILE_PARSERS, open_body
+from apps.api.declared import DeclaredFields
 from apps.api.filters import SlugFilter
 from apps.api.problems import QueryProblem
 from apps.api.uploads import UploadSerializer, answer_upload
-from apps.api.viewsets import TableViewSet
+from apps.api.viewsets import SLUG, TableViewSet
 from apps.environments.models import Environment
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.uploading import create_dataset, start_parts, upload_file
@@ -30,7 +31,7 @@ class VersionSerializer(serializers.ModelSerializer[DatasetVersion]):
         fields = ["number", "state", "task_count", "content_hash", "note", "created_at"]
 
 
-class DatasetSerializer(serializers.ModelSerializer[Dataset]):
+class DatasetSerializer(DeclaredFields, serializers.ModelSerializer[Dataset]):
     environment = serializers.SlugRelatedField(slug_field="slug", queryset=Environment.objects.all())
     versions = VersionSerializer(many=True, read_only=True)
 
@@ -39,7 +40,7 @@ class DatasetSerializer(serializers.ModelSerializer[Dataset]):
         fields = ["id", "slug", "name", "description", "environment", "versions", "created_at"]
 
 
-class PartsSerializer(serializers.Serializer[Any]):
+class PartsSerializer(DeclaredFields, serializers.Serializer[Any]):
     filename = serializers.CharField(max_length=255, default="rows.jsonl")
     on_error = serializers.ChoiceField(choices=Upload.OnError.choices, default=Upload.OnError.REJECT)
 
@@ -58,6 +59,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Table
     serializer_class = DatasetSerializer
     filterset_class = DatasetFilter
     lookup_field = "slug"
+    lookup_value_regex = SLUG
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,

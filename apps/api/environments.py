@@ -9,14 +9,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.viewsets import TableViewSet, assign
+from apps.api.declared import DeclaredFields
+from apps.api.viewsets import SLUG, TableViewSet, assign
 from apps.environments.models import Adapter, Environment
 from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
 from apps.policies.models import Health
 
 
-class EnvironmentSerializer(serializers.ModelSerializer[Environment]):
+class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environment]):
     class Meta:
         model = Environment
         fields = [
@@ -55,6 +56,7 @@ class EnvironmentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
     serializer_class = EnvironmentSerializer
     filterset_class = EnvironmentFilter
     lookup_field = "slug"
+    lookup_value_regex = SLUG
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,

@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
+from apps.api.declared import DeclaredFields
 from apps.api.filters import IdFilter
 from apps.api.problems import Problem
 from apps.api.viewsets import TableViewSet
@@ -44,7 +45,7 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
         ]
 
 
-class OrderSerializer(serializers.Serializer[Any]):
+class OrderSerializer(DeclaredFields, serializers.Serializer[Any]):
     format = serializers.ChoiceField(choices=ExportFormat.choices)
     collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.all())
     pair_set = serializers.PrimaryKeyRelatedField(

@@ -1,7 +1,6 @@
 """Filters are declared one by one; a query parameter that nobody declared is refused, with what was probably meant."""
 
 from collections.abc import Collection
-from difflib import get_close_matches
 from typing import Any
 
 import django_filters
@@ -10,6 +9,7 @@ from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
+from apps.api.declared import hint
 from apps.api.pagination import MAX_KEY
 from apps.api.problems import QueryProblem, flatten_errors
 
@@ -49,9 +49,7 @@ def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
     for name in request.query_params:
         if name in known:
             continue
-        close = get_close_matches(name, known, n=1)
-        hint = f" Did you mean “{close[0]}”?" if close else f" Known: {', '.join(sorted(known)) or 'none'}."
-        message = f"“{name}” is not a query parameter of this address.{hint}"
+        message = f"“{name}” is not a query parameter of this address. {hint(name, known)}"
         errors.append({"pointer": f"?{name}", "code": "unknown", "message": message})
     if errors:
         raise QueryProblem(errors)

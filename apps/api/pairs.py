@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
+from apps.api.declared import DeclaredFields
 from apps.api.filters import IdFilter
 from apps.api.viewsets import TableViewSet
 from apps.exports.models import PairSet, PreferencePair
@@ -26,7 +27,7 @@ class PairSetSerializer(serializers.ModelSerializer[PairSet]):
         fields = ["id", "collection", "margin", "min_chosen_reward", "pair_count", "counts", "created_at"]
 
 
-class PairRuleSerializer(serializers.Serializer[Any]):
+class PairRuleSerializer(DeclaredFields, serializers.Serializer[Any]):
     collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.all())
     margin = serializers.FloatField(min_value=0, default=0.1, help_text="chosen − rejected is at least this.")
     min_chosen_reward = serializers.FloatField(required=False, allow_null=True)

@@ -9,13 +9,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.viewsets import TableViewSet, assign
+from apps.api.declared import DeclaredFields
+from apps.api.viewsets import SLUG, TableViewSet, assign
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.probing import probe_policy_model
 from apps.policies.saving import save_policy_model
 
 
-class PolicyModelSerializer(serializers.ModelSerializer[PolicyModel]):
+class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyModel]):
     sampling = serializers.DictField(required=False)
     api_key = serializers.CharField(
         write_only=True,
@@ -65,6 +66,7 @@ class PolicyModelViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
     serializer_class = PolicyModelSerializer
     filterset_class = PolicyModelFilter
     lookup_field = "slug"
+    lookup_value_regex = SLUG
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,

@@ -11,6 +11,7 @@ from django.core.exceptions import (
     SuspiciousOperation,
 )
 from django.core.exceptions import ValidationError as ModelValidationError
+from django.db import DataError
 from django.db.models import ProtectedError
 from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions
@@ -142,5 +143,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     NotReceiving: lambda error: Problem(HTTPStatus.CONFLICT, "not-receiving", str(error)),
     PartTooLarge: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
     SuspiciousOperation: lambda error: Problem(HTTPStatus.BAD_REQUEST, "bad-request", "This cannot be read."),
+    # Such as a zero byte inside a JSON value, which PostgreSQL cannot store.
+    DataError: lambda error: Problem(HTTPStatus.BAD_REQUEST, "invalid", "The database cannot store these values."),
     ProtectedError: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", "Something else still refers to this."),
 }

@@ -13,6 +13,9 @@ from apps.accounts.permissions import Permission
 from apps.api.filters import refuse_unknown_parameters
 from apps.api.pagination import PAGE_PARAMETERS
 
+# What a SlugField takes. A looser one would carry bytes to the database that PostgreSQL refuses.
+SLUG = "[-a-zA-Z0-9_]+"
+
 
 def assign(row: Model, fields: Mapping[str, Any]) -> None:
     """Validated fields → row; the operation that saves it checks the whole."""

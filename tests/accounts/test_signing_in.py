@@ -78,3 +78,10 @@ def test_an_expired_link_an_unknown_one_and_that_of_a_closed_account_sign_nobody
     SignInLink.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     closed = create_sign_in_link(user=make_user(is_active=False))
     assert [redeem_sign_in_link(token) for token in (expired, closed, "unknown", "")] == [None] * 4
+
+
+def test_people_who_get_in_do_not_use_up_the_tries_of_their_address(rf):
+    user = make_user(password="a long enough secret")
+    for _ in range(signing_in.TRIES_PER_ADDRESS + 1):
+        found = sign_in_with_password(request=rf.post("/"), username=user.username, password="a long enough secret")
+        assert found == user

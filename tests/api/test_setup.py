@@ -134,3 +134,23 @@ def test_an_annotator_comments_and_changes_nothing_else():
         send(annotator, "POST", "exports/", {}),
     ]
     assert {answer.status_code for answer in refused} == {403}
+
+
+def test_a_field_that_does_not_exist_is_refused_with_what_was_meant(engineer):
+    answer = send(engineer, "POST", "agents/", {"slug": "a", "name": "A", "max_step": 3})
+    assert answer.json()["errors"] == [
+        {
+            "pointer": "/max_step",
+            "code": "unknown",
+            "message": "There is no field “max_step”. Did you mean “max_steps”?",
+        }
+    ]
+
+
+@pytest.mark.parametrize("noun", ["agents", "environments", "policy-models"])
+def test_what_was_read_can_be_sent_back_with_a_change(engineer, noun):
+    row = {"agents": make_agent, "environments": make_environment, "policy-models": make_policy_model}[noun]()
+    shown = engineer.get(f"/api/v1/{noun}/{row.slug}/").json()
+    answer = send(engineer, "PUT", f"{noun}/{row.slug}/", {**shown, "name": "Changed"})
+    assert answer.status_code == 200
+    assert {**answer.json(), "updated_at": ""} == {**shown, "name": "Changed", "updated_at": ""}

@@ -1,0 +1,30 @@
+"""Names that nobody declared are refused, with what was probably meant: a typing error must not do nothing."""
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from rest_framework import serializers
+
+if TYPE_CHECKING:
+    Base = serializers.Serializer[Any]
+else:
+    Base = object
+
+
+def hint(name: str, known: Collection[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f"Did you mean “{close[0]}”?" if close else f"Known: {', '.join(sorted(known)) or 'none'}."
+
+
+class DeclaredFields(Base):
+    """For a serializer that reads bodies. Fields that are only shown may be sent back as they came, and are ignored."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        names = set(data) - set(self.fields) if isinstance(data, Mapping) else set()
+        if names:
+            known = [name for name, field in self.fields.items() if not field.read_only]
+            raise serializers.ValidationError(
+                {name: f"There is no field “{name}”. {hint(name, known)}" for name in sorted(names)}, code="unknown"
+            )
+        return super().to_internal_value(data)

@@ -1,0 +1,43 @@
+"""The schema describes every address, and Swagger UI runs under the strict content security policy."""
+
+import re
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.test import Client
+
+from apps.api.urls import router
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_schema_describes_every_list_with_its_problems(viewer):
+    schema = viewer.get("/api/schema/", headers={"Accept": "application/json"}).json()
+    for prefix, _, _ in router.registry:
+        listing = schema["paths"][f"/api/v1/{prefix}/"]["get"]
+        assert "application/problem+json" in listing["responses"]["default"]["content"]
+        assert {"cursor", "limit", "ordering"} <= {parameter["name"] for parameter in listing["parameters"]}
+    assert schema["components"]["securitySchemes"]["apiKey"]["scheme"] == "bearer"
+
+
+def test_a_secret_is_written_and_never_described_as_read(viewer):
+    schemas = viewer.get("/api/schema/", headers={"Accept": "application/json"}).json()["components"]["schemas"]
+    assert "api_key" in schemas["PolicyModelRequest"]["properties"]
+    assert [name for name in schemas["PolicyModel"]["properties"] if "key" in name] == ["api_key_hint"]
+
+
+def test_swagger_ui_has_nothing_inline_and_all_its_files_are_here():
+    client = Client()
+    client.force_login(make_user())
+    page = client.get("/api/docs/")
+    html = page.content.decode()
+    assert "script-src 'self'" in page.headers["Content-Security-Policy"]
+    assert re.findall(r"<style|style=|<script(?![^>]*src=)|\son\w+=", html) == []
+    files = re.findall(r'(?:src|href)="/static/([^"]+)"', html)
+    assert len(files) == 5
+    assert [file for file in files if finders.find(file) is None] == []
+
+
+def test_swagger_ui_is_for_people_who_are_signed_in(client):
+    assert client.get("/api/docs/").headers["Location"] == "/sign-in/?next=/api/docs/"
