@@ -2,13 +2,21 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django_htmx.http import HttpResponseClientRedirect
+
+from apps.environments.models import Environment
+from apps.policies.models import PolicyModel
 
 
 def wants_fragment(request: HttpRequest) -> bool:
     return bool(getattr(request, "htmx", False)) and not request.htmx.boosted  # type: ignore[attr-defined]
+
+
+def posted(request: HttpRequest) -> QueryDict | None:
+    """What binds a form: the sent fields, even when there are none."""
+    return request.POST if request.method == "POST" else None
 
 
 def answer(
@@ -31,3 +39,10 @@ def go(request: HttpRequest, to: Any, *args: Any, **kwargs: Any) -> HttpResponse
     """To another page; htmx would swap a followed redirect into the form, so it is told to leave the page."""
     response: HttpResponse = redirect(to, *args, **kwargs)
     return HttpResponseClientRedirect(response["Location"]) if wants_fragment(request) else response
+
+
+def answer_health(request: HttpRequest, checked: PolicyModel | Environment, detail: str) -> HttpResponse:
+    """After a health check: its result in place, or the page that shows it."""
+    if wants_fragment(request):
+        return render(request, "_health.html", {"checked": checked, "check_url": request.path, "may_check": True})
+    return redirect(detail, checked.slug)

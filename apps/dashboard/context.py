@@ -7,6 +7,7 @@ from django.db.models import Count, Q, Sum
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
+from django.utils.functional import SimpleLazyObject
 
 from apps.accounts.permissions import Permission, user_may
 from apps.rollouts.models import Worker
@@ -59,9 +60,10 @@ _SECTIONS: list[tuple[str, list[tuple[str, str, str, tuple[str, ...], Permission
 ]
 
 
-def _url(name: str) -> str:
+def find_url(name: str, *args: str) -> str:
+    """The address of a page; empty where the page is not part of this installation."""
     try:
-        return reverse(f"dashboard:{name}")
+        return reverse(f"dashboard:{name}", args=args)
     except NoReverseMatch:
         return ""
 
@@ -73,7 +75,7 @@ def _navigation(request: HttpRequest) -> list[Section]:
     for label, entries in _SECTIONS:
         links = []
         for text, name, icon, words, permission in entries:
-            url = _url(name)
+            url = find_url(name)
             if url and user_may(request.user, permission):
                 links.append(Link(label=text, url=url, icon=icon, active=word in words))
         if links:
@@ -93,7 +95,7 @@ def _worker_pill() -> dict[str, Any]:
         stale=Count("pk", filter=~alive),
     )
     kind = "warn" if counts["stale"] else "ok" if counts["live"] else "muted"
-    return {**counts, "kind": kind, "url": _url("worker_list")}
+    return {**counts, "kind": kind, "url": find_url("worker_list")}
 
 
 def chrome(request: HttpRequest) -> dict[str, Any]:
@@ -101,7 +103,8 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
     return {
         "theme": theme if theme in THEMES else "system",
         "themes": THEMES,
-        "navigation": lambda: _navigation(request),
-        "worker_pill": _worker_pill,
+        # On a page twice, for wide and for narrow screens: evaluated once, and not at all for fragments.
+        "navigation": SimpleLazyObject(lambda: _navigation(request)),
+        "worker_pill": SimpleLazyObject(_worker_pill),
         "permitted": {permission.value: user_may(request.user, permission) for permission in Permission},
     }

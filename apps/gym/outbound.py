@@ -76,6 +76,7 @@ _CLOSED_V6 = tuple(
     ipaddress.IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 )
 _EMBEDDING_V6 = tuple(ipaddress.IPv6Network(network) for network in ("::/96", "::ffff:0:0/96", "64:ff9b::/96"))
+_LOOPBACK_ADDRESSES = (ipaddress.IPv4Address("127.0.0.1"), ipaddress.IPv6Address("::1"))
 _LOOPBACK = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
 
 
@@ -158,6 +159,9 @@ class OutboundPolicy:
         elif ":" in host or host.replace(".", "").isdigit():
             # Short forms of addresses (127.1, 2130706433) would reach the socket without ever being resolved.
             raise OutboundRefused(f"{host!r} is not a well-formed address.")
+        elif _is_loopback_name(host) and not any(self.allows(host, one, port) for one in _LOOPBACK_ADDRESSES):
+            # The resolver would find out as well, but whoever saves this URL should hear of it at once.
+            raise self.refusal(host, port)
         return parsed.with_fragment(None)
 
     def allows(self, host: str, address: Address, port: int) -> bool:
@@ -434,6 +438,11 @@ def _split_port(entry: str) -> tuple[str, int | None]:
 
 def _plain_name(host: str) -> str:
     return host.rstrip(".").lower()
+
+
+def _is_loopback_name(host: str) -> bool:
+    name = _plain_name(host)
+    return name == "localhost" or name.endswith(".localhost")
 
 
 def _where(url: URL) -> str:

@@ -75,3 +75,34 @@ function announce(text) {
   line.textContent = text;
   document.getElementById("messages").replaceChildren(line);
 }
+
+// Forms: the slug follows the name until it is edited; parts that a choice rules out are hidden.
+
+function slugOf(text) {
+  const plain = text.normalize("NFKD").replace(/[\u0300-\u036f]/g, "").toLowerCase();
+  return plain.replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 64);
+}
+
+document.addEventListener("input", (event) => {
+  const slug = document.querySelector(`[data-slug-of="${event.target.id}"]`);
+  if (slug && !slug.dataset.edited) slug.value = slugOf(event.target.value);
+  if (event.target.dataset.slugOf) event.target.dataset.edited = "yes";
+});
+
+function showChosen(root) {
+  for (const part of root.querySelectorAll("[data-shown-for]")) {
+    const [name, value] = part.dataset.shownFor.split(":");
+    const field = part.closest("form").elements[name];
+    if (field) part.hidden = field.value !== value;
+  }
+}
+
+document.addEventListener("change", (event) => {
+  if (event.target.form) showChosen(event.target.form);
+});
+document.addEventListener("htmx:afterSettle", (event) => {
+  showChosen(document);
+  // The first wrong field is where the reader wants to be.
+  event.target.querySelector("[aria-invalid='true']")?.focus();
+});
+showChosen(document);

@@ -61,6 +61,9 @@ def refused(url, allow=()):
         "http://[2001:0:1::1]/",
         "http://[2001:db8::1]/",
         "http://2130706433/",
+        "http://localhost:8000/",
+        "http://LOCALHOST./",
+        "http://a.localhost/",
         "http://127.1/",
         "http://0177.0.0.1/",
         "http://１２７.0.0.1/",
@@ -108,6 +111,8 @@ def test_public_addresses_and_names_pass_the_first_check(url):
         (["localhost"], "http://127.0.0.1:8000/", False),
         (["localhost"], "http://[::1]:8000/", False),
         (["localhost:8000"], "http://127.0.0.1:8001/", True),
+        (["localhost:8000"], "http://localhost:8000/", False),
+        (["127.0.0.1"], "http://localhost:8000/", False),
         (["[::1]:8000"], "http://[::1]:8000/", False),
         (["::1"], "http://[::1]:8000/", False),
         (["fd00::/8"], "http://[fd12::1]/", False),
@@ -230,6 +235,16 @@ def test_cookies_are_not_kept_between_calls():
 def test_a_name_that_resolves_to_a_private_address_is_refused_at_connect():
     with pytest.raises(OutboundRefused, match=r"inner\.example:\d+ is not a public address"):
         call(hello, host="inner.example", policy=OutboundPolicy([]), resolver=Names(inner_example=["127.0.0.1"]))
+
+
+@pytest.mark.parametrize("host", ["0x7f.1", "0x7f000001"])
+def test_a_number_in_another_base_is_refused_by_what_the_system_makes_of_it(host):
+    with pytest.raises(OutboundRefused):
+        call(hello, host=host, policy=OutboundPolicy([]))
+
+
+def test_localhost_is_reached_where_only_its_address_is_allowed():
+    assert call(hello, host="localhost").status == 200
 
 
 def test_a_name_that_rebinds_to_loopback_is_refused_on_its_next_connection():

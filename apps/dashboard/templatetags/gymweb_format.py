@@ -140,3 +140,9 @@ def icon(name: str) -> SafeString:
         '<path d="{}"/></svg>',
         ICONS[name],
     )
+
+
+@register.filter
+def key_hint(hint: str) -> str:
+    """The end of a stored key, as `…a1b2`."""
+    return "…" + hint.lstrip(".…")

@@ -16,7 +16,7 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts.permissions import Permission, allow
 from apps.accounts.signing_in import SignInRefused, TooManyTries, redeem_sign_in_link, sign_in_with_password
-from apps.dashboard.answering import wants_fragment
+from apps.dashboard.answering import posted, wants_fragment
 from apps.dashboard.context import THEMES
 from apps.dashboard.forms.signing_in import SignInForm
 
@@ -42,7 +42,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         return HttpResponseClientRedirect(reverse("dashboard:sign_in") + "?" + urlencode({"next": page or "/"}))
     if request.user.is_authenticated and request.method == "GET":
         return redirect(_next_page(request))
-    form = SignInForm(request.POST or None)
+    form = SignInForm(posted(request))
     status = 200
     if request.method == "POST":
         status = 422

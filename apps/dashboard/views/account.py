@@ -1,11 +1,73 @@
 """One's own account: password and API keys."""
 
+from typing import Any, cast
+
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 
+from apps.accounts.keys import NotYourKey, create_api_key, revoke_api_key
+from apps.accounts.models import ApiKey, User
+from apps.accounts.people import change_password
 from apps.accounts.permissions import Permission, allow
+from apps.dashboard.answering import answer, go
+from apps.dashboard.forms.accounts import ApiKeyForm, PasswordForm
 
 
-@allow(GET=Permission.OWN_ACCOUNT)
+def _page(request: HttpRequest, *, part: str, status: int = 200, **context: Any) -> HttpResponse:
+    person = cast(User, request.user)
+    context = {
+        "password_form": PasswordForm(person=person),
+        "key_form": ApiKeyForm(prefix="key"),
+        "keys": person.api_keys.order_by("-id"),
+        **context,
+    }
+    return answer(request, "account/account.html", context, part=part, status=status)
+
+
+@sensitive_post_parameters()
+@never_cache
+@allow(GET=Permission.OWN_ACCOUNT, POST=Permission.OWN_ACCOUNT)
 def account(request: HttpRequest) -> HttpResponse:
-    return render(request, "account/account.html", {})
+    person = cast(User, request.user)
+    if request.method == "GET":
+        return _page(request, part="password")
+    form = PasswordForm(request.POST, person=person)
+    if form.is_valid():
+        try:
+            change_password(person=person, password=form.cleaned_data["password"], by=person)
+        except ValidationError as weak:
+            form.add_error("password", weak)
+        else:
+            update_session_auth_hash(request, person)
+            messages.success(request, "Your password is changed; your other sessions are signed out.")
+            return go(request, "dashboard:account")
+    return _page(request, part="password", status=422, password_form=form)
+
+
+@sensitive_variables("token")
+@never_cache
+@allow(POST=Permission.OWN_ACCOUNT)
+def key_create(request: HttpRequest) -> HttpResponse:
+    """Answers with the key itself, the only time that it can be seen."""
+    form = ApiKeyForm(request.POST, prefix="key")
+    if not form.is_valid():
+        return _page(request, part="keys", status=422, key_form=form)
+    person = cast(User, request.user)
+    _, token = create_api_key(user=person, name=form.cleaned_data["name"], expires_at=form.expires_at())
+    return _page(request, part="keys", status=201, token=token)
+
+
+@allow(POST=Permission.OWN_ACCOUNT)
+def key_revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    api_key = get_object_or_404(ApiKey, pk=pk)
+    try:
+        revoke_api_key(api_key=api_key, user=cast(User, request.user))
+    except NotYourKey as refused:
+        raise PermissionDenied(str(refused)) from None
+    messages.success(request, f"The key “{api_key.name}” no longer works.")
+    return go(request, "dashboard:account")

@@ -1,0 +1,86 @@
+"""Forms of accounts: one's own password and keys; for admins, other people."""
+
+from datetime import datetime, timedelta
+
+from django import forms
+from django.utils import timezone
+
+from apps.accounts.models import Role, User
+
+
+class PasswordForm(forms.Form):
+    current = forms.CharField(
+        label="Current password",
+        strip=False,
+        max_length=1000,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+    password = forms.CharField(
+        label="New password",
+        strip=False,
+        max_length=1000,
+        help_text="At least 10 characters; a few words in a row are good.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+    again = forms.CharField(
+        label="New password, again",
+        strip=False,
+        max_length=1000,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+    def __init__(self, *args: object, person: User, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self.person = person
+        if not person.has_usable_password():
+            del self.fields["current"]
+
+    def clean_current(self) -> str:
+        current: str = self.cleaned_data["current"]
+        if not self.person.check_password(current):
+            raise forms.ValidationError("This is not your current password.")
+        return current
+
+    def clean_again(self) -> str:
+        again: str = self.cleaned_data["again"]
+        if again != self.cleaned_data.get("password"):
+            raise forms.ValidationError("The two new passwords differ.")
+        return again
+
+
+class ApiKeyForm(forms.Form):
+    name = forms.CharField(
+        max_length=100,
+        help_text="What uses it, e.g. training cluster.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+    days = forms.TypedChoiceField(
+        label="Expires",
+        coerce=int,
+        choices=[(30, "in 30 days"), (90, "in 90 days"), (365, "in a year"), (0, "never")],
+        initial=90,
+    )
+
+    def expires_at(self) -> datetime | None:
+        days = self.cleaned_data["days"]
+        return timezone.now() + timedelta(days=days) if days else None
+
+
+class PersonCreateForm(forms.Form):
+    username = forms.CharField(
+        label="User name",
+        max_length=150,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none"}),
+    )
+    email = forms.EmailField(required=False, max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "off"}))
+    role = forms.ChoiceField(choices=Role.choices, initial=Role.VIEWER)
+
+
+class PersonEditForm(forms.Form):
+    email = forms.EmailField(required=False, max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "off"}))
+    role = forms.ChoiceField(choices=Role.choices)
+    is_active = forms.BooleanField(
+        label="May sign in",
+        required=False,
+        help_text="Off closes the account and stops its API keys; nothing is deleted.",
+    )

@@ -1,0 +1,41 @@
+"""The form of an agent. Whether its few-shot examples are a conversation is checked where it is saved."""
+
+from typing import Any
+
+from django import forms
+
+from apps.agents.models import Agent
+from apps.dashboard.forms.fields import JSONTextField, slug_field
+
+
+class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
+    slug = slug_field("agent")
+    examples = JSONTextField(
+        kind=list,
+        rows=8,
+        label="Few-shot examples",
+        help_text='A list of Responses items put before the task\'s input, e.g. [{"role": "user", "content": "…"}, '
+        '{"role": "assistant", "content": "…"}].',
+    )
+    sampling = JSONTextField(
+        kind=dict, help_text='Overrides the policy model\'s sampling defaults, e.g. {"temperature": 0.7}.'
+    )
+
+    class Meta:
+        model = Agent
+        fields = [
+            "name",
+            "slug",
+            "system_prompt",
+            "examples",
+            "max_steps",
+            "time_limit",
+            "parallel_tool_calls",
+            "sampling",
+        ]
+        widgets = {"system_prompt": forms.Textarea(attrs={"rows": 5})}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            del self.fields["slug"]

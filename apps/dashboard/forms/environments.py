@@ -1,0 +1,43 @@
+"""The form of an environment: a built-in one by name, or a resource server by address."""
+
+from typing import Any
+
+from django import forms
+
+from apps.dashboard.forms.fields import slug_field
+from apps.environments.models import Environment
+from apps.gym.builtin.registry import BUILTINS
+
+
+class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
+    slug = slug_field("environment")
+
+    class Meta:
+        model = Environment
+        fields = [
+            "name",
+            "slug",
+            "description",
+            "adapter",
+            "builtin",
+            "base_url",
+            "verifies",
+            "call_timeout",
+            "verify_timeout",
+            "max_tries",
+            "concurrency",
+        ]
+        labels = {"base_url": "Base URL", "builtin": "Built-in environment", "max_tries": "Tries"}
+        widgets = {
+            "description": forms.Textarea(attrs={"rows": 3}),
+            "base_url": forms.TextInput(attrs={"inputmode": "url", "class": "code"}),
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        names = [("", "–"), *((name, name) for name in sorted(BUILTINS))]
+        self.fields["builtin"] = forms.ChoiceField(
+            label="Built-in environment", required=False, choices=names, initial=self.instance.builtin
+        )
+        if self.instance.pk:
+            del self.fields["slug"]

@@ -1,0 +1,78 @@
+"""Form fields that several forms need: JSON that is pleasant to edit and precise about what is wrong."""
+
+import json
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+
+class JSONTextField(forms.JSONField):
+    """Shown indented; a mistake is named with its line and column; `kind` is what the value must be."""
+
+    def __init__(self, *, kind: type, rows: int = 4, **kwargs: Any) -> None:
+        self.kind = kind
+        widget = forms.Textarea(attrs={"class": "code", "rows": rows, "spellcheck": "false"})
+        super().__init__(**{"required": False, "widget": widget, **kwargs})
+
+    def prepare_value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return value
+        return "" if value is None or value == self.kind() else json.dumps(value, indent=2, ensure_ascii=False)
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        # What was typed comes back as it was typed, so that a mistake can be corrected in place.
+        return data
+
+    def to_python(self, value: Any) -> Any:
+        text = (value or "").strip()
+        if not text:
+            return self.kind()
+        try:
+            parsed = json.loads(text, parse_constant=_refuse_constant)
+        except json.JSONDecodeError as error:
+            raise ValidationError(
+                f"This is not JSON: {error.msg} (line {error.lineno}, column {error.colno})."
+            ) from None
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
+        if not isinstance(parsed, self.kind):
+            wanted = "a JSON object: {…}" if self.kind is dict else "a JSON list: […]"
+            raise ValidationError(f"This must be {wanted}.")
+        return parsed
+
+    def validate(self, value: Any) -> None:
+        if self.required and not value:
+            raise ValidationError(self.error_messages["required"], code="required")
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        try:
+            return bool(self.to_python(data) != (initial or self.kind()))
+        except ValidationError:
+            return True
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number.")
+
+
+def add_errors(form: forms.BaseForm, error: ValidationError) -> None:
+    """What an operation refused, beside the fields it names; about other fields, before the form."""
+    named = error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
+    for field, texts in named.items():
+        for text in texts:
+            form.add_error(field if field in form.fields else None, text)
+
+
+def _refuse_reserved(slug: str) -> None:
+    if slug == "new":
+        raise ValidationError("This word is part of the pages' own addresses: choose another slug.")
+
+
+def slug_field(noun: str) -> forms.SlugField:
+    return forms.SlugField(
+        max_length=64,
+        validators=[_refuse_reserved],
+        help_text=f"The {noun}'s name in addresses and in the API; it cannot be changed later.",
+        widget=forms.TextInput(attrs={"class": "code", "data-slug-of": "id_name", "autocomplete": "off"}),
+    )

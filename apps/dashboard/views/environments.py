@@ -1,0 +1,84 @@
+"""Environments: tools, state and verifier."""
+
+from itertools import islice
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.answering import answer, answer_form, answer_health, go, posted
+from apps.dashboard.forms.environments import EnvironmentForm
+from apps.dashboard.forms.fields import add_errors
+from apps.environments.models import Environment
+from apps.environments.probing import probe_environment
+from apps.environments.saving import save_environment
+from apps.gym.builtin.registry import BUILTINS
+from apps.gym.items import Tool
+from apps.tasks.models import Task
+
+_SHOWN_COLLECTIONS = 10
+_TASKS_READ_FOR_TOOLS = 50
+
+
+@allow(GET=Permission.READ)
+def environment_list(request: HttpRequest) -> HttpResponse:
+    environments = Environment.objects.annotate(
+        dataset_count=Count("datasets", distinct=True), collection_count=Count("collections", distinct=True)
+    )
+    return answer(request, "environments/list.html", {"environments": environments}, part="rows")
+
+
+def _tools(environment: Environment) -> list[Tool]:
+    """The built-in's own tools, then those that the newest tasks declare, each name once."""
+    builtin = BUILTINS.get(environment.builtin)
+    found: dict[str, Tool] = {tool["name"]: tool for tool in (builtin.tools if builtin else [])}
+    tasks = Task.objects.ready().filter(dataset__environment=environment).order_by("-pk")
+    for task in islice(tasks.iterator(), _TASKS_READ_FOR_TOOLS):
+        for tool in task.row["responses_create_params"].get("tools") or []:
+            found.setdefault(str(tool.get("name") or tool.get("type")), tool)
+    return list(found.values())
+
+
+@allow(GET=Permission.READ)
+def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
+    environment = get_object_or_404(Environment, slug=slug)
+    context = {
+        "environment": environment,
+        "tools": _tools(environment),
+        "builtin": BUILTINS.get(environment.builtin),
+        "datasets": environment.datasets.all(),
+        "collections": environment.collections.all()[:_SHOWN_COLLECTIONS],
+    }
+    return answer(request, "environments/detail.html", context, part="facts")
+
+
+def _edit(request: HttpRequest, environment: Environment) -> HttpResponse:
+    form = EnvironmentForm(posted(request), instance=environment)
+    if form.is_valid():
+        try:
+            saved = save_environment(environment=form.instance, user=request.user)
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, f"The environment {saved.name} is saved. Check that it answers.")
+            return go(request, "dashboard:environment_detail", saved.slug)
+    return answer_form(request, "environments/form.html", {"form": form, "environment": environment})
+
+
+@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
+def environment_create(request: HttpRequest) -> HttpResponse:
+    return _edit(request, Environment())
+
+
+@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
+def environment_edit(request: HttpRequest, slug: str) -> HttpResponse:
+    return _edit(request, get_object_or_404(Environment, slug=slug))
+
+
+@allow(POST=Permission.CONFIGURE)
+def environment_check(request: HttpRequest, slug: str) -> HttpResponse:
+    checked = probe_environment(environment=get_object_or_404(Environment, slug=slug))
+    return answer_health(request, checked, "dashboard:environment_detail")

@@ -1,0 +1,63 @@
+"""Policy models: the endpoints that attempt tasks."""
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.debug import sensitive_post_parameters
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.answering import answer, answer_form, answer_health, go, posted
+from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.models import PolicyModelForm
+from apps.policies.models import PolicyModel
+from apps.policies.probing import probe_policy_model
+from apps.policies.saving import save_policy_model
+
+_SHOWN_COLLECTIONS = 10
+
+
+@allow(GET=Permission.READ)
+def model_list(request: HttpRequest) -> HttpResponse:
+    policy_models = PolicyModel.objects.annotate(collection_count=Count("collections"))
+    return answer(request, "models/list.html", {"policy_models": policy_models}, part="rows")
+
+
+@allow(GET=Permission.READ)
+def model_detail(request: HttpRequest, slug: str) -> HttpResponse:
+    policy_model = get_object_or_404(PolicyModel, slug=slug)
+    collections = policy_model.collections.select_related("dataset")[:_SHOWN_COLLECTIONS]
+    context = {"policy_model": policy_model, "collections": collections}
+    return answer(request, "models/detail.html", context, part="facts")
+
+
+def _edit(request: HttpRequest, policy_model: PolicyModel) -> HttpResponse:
+    form = PolicyModelForm(posted(request), instance=policy_model)
+    if form.is_valid():
+        try:
+            saved = save_policy_model(policy_model=form.instance, api_key=form.given_key(), user=request.user)
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, f"The model {saved.name} is saved. Check that it answers.")
+            return go(request, "dashboard:model_detail", saved.slug)
+    return answer_form(request, "models/form.html", {"form": form, "policy_model": policy_model})
+
+
+@sensitive_post_parameters("api_key")
+@allow(GET=Permission.MODELS, POST=Permission.MODELS)
+def model_create(request: HttpRequest) -> HttpResponse:
+    return _edit(request, PolicyModel())
+
+
+@sensitive_post_parameters("api_key")
+@allow(GET=Permission.MODELS, POST=Permission.MODELS)
+def model_edit(request: HttpRequest, slug: str) -> HttpResponse:
+    return _edit(request, get_object_or_404(PolicyModel, slug=slug))
+
+
+@allow(POST=Permission.MODELS)
+def model_check(request: HttpRequest, slug: str) -> HttpResponse:
+    checked = probe_policy_model(policy_model=get_object_or_404(PolicyModel, slug=slug))
+    return answer_health(request, checked, "dashboard:model_detail")

@@ -1,0 +1,103 @@
+import re
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.keys import find_api_key
+from apps.accounts.models import ApiKey, Role, User
+from tests.dashboard.markup import read
+from tests.factories import make_user
+
+HTMX = {"HX-Request": "true"}
+OLD, NEW = "an old pass phrase", "quite another pass phrase"
+
+
+@pytest.fixture
+def owner(db: None) -> User:
+    return make_user(Role.VIEWER, username="olga", password=OLD)
+
+
+@pytest.fixture
+def browser(owner: User) -> Client:
+    client = Client()
+    client.force_login(owner)
+    return client
+
+
+def test_a_password_is_changed_by_who_knows_the_old_one(browser: Client, owner: User):
+    reply = browser.post(reverse("dashboard:account"), {"current": OLD, "password": NEW, "again": NEW})
+    assert (reply.status_code, reply["Location"]) == (302, "/account/")
+    owner.refresh_from_db()
+    assert owner.check_password(NEW)
+    assert browser.get("/account/").status_code == 200  # this session goes on
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ({"current": "wrong", "password": NEW, "again": NEW}, "This is not your current password."),
+        ({"current": OLD, "password": NEW, "again": "differs"}, "The two new passwords differ."),
+        ({"current": OLD, "password": "short", "again": "short"}, "This password is too short."),
+        ({"current": OLD, "password": "", "again": ""}, "This field is required."),
+    ],
+)
+def test_a_password_that_cannot_be_is_refused_beside_its_field(browser: Client, owner: User, sent, words):
+    reply = browser.post(reverse("dashboard:account"), sent, headers=HTMX)
+    assert reply.status_code == 422
+    assert words in reply.text
+    assert "<html" not in reply.text
+    assert [field.attributes.get("value") for field in read(reply.text).all("input")[1:]] == [None, None, None]
+    owner.refresh_from_db()
+    assert owner.check_password(OLD)
+
+
+def test_who_came_by_a_link_sets_a_password_without_an_old_one(db: None):
+    person = make_user(Role.VIEWER, username="nina")
+    person.set_unusable_password()
+    person.save()
+    client = Client()
+    client.force_login(person)
+    assert "Current password" not in client.get("/account/").text
+    client.post("/account/", {"password": NEW, "again": NEW})
+    person.refresh_from_db()
+    assert person.check_password(NEW)
+
+
+def test_a_key_is_shown_once_and_works(browser: Client, owner: User):
+    reply = browser.post(reverse("dashboard:key_create"), {"key-name": "cluster", "key-days": "30"}, headers=HTMX)
+    assert reply.status_code == 201
+    token = re.search(r"gw_[0-9a-f]+_[\w-]{20,}", reply.text)
+    assert token is not None
+    found = find_api_key(token.group())
+    assert found is not None
+    assert (found.user, found.name) == (owner, "cluster")
+    assert found.expires_at is not None
+    assert token.group() not in browser.get("/account/").text
+    assert "no-store" in reply["Cache-Control"]
+
+
+def test_a_key_needs_a_name(browser: Client):
+    reply = browser.post(reverse("dashboard:key_create"), {"key-name": "", "key-days": "0"}, headers=HTMX)
+    assert reply.status_code == 422
+    assert ApiKey.objects.count() == 0
+
+
+def test_a_key_is_revoked_by_its_owner_and_not_by_others(browser: Client, owner: User):
+    browser.post(reverse("dashboard:key_create"), {"key-name": "mine", "key-days": "0"})
+    key = ApiKey.objects.get()
+    stranger = Client()
+    stranger.force_login(make_user(Role.ENGINEER))
+    assert stranger.post(reverse("dashboard:key_revoke", args=[key.pk])).status_code == 403
+    key.refresh_from_db()
+    assert key.revoked_at is None
+    assert browser.post(reverse("dashboard:key_revoke", args=[key.pk])).status_code == 302
+    key.refresh_from_db()
+    assert key.revoked_at is not None
+
+
+def test_a_hostile_key_name_stays_text(browser: Client):
+    browser.post(reverse("dashboard:key_create"), {"key-name": '"><script>alert(1)</script>', "key-days": "0"})
+    page = browser.get("/account/").text
+    assert "<script>alert(1)" not in page
+    assert "&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;" in page

@@ -1,0 +1,120 @@
+import json
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts.models import AuditEntry
+from apps.agents.models import Agent
+from tests.factories import make_agent, make_collection
+
+HTMX = {"HX-Request": "true"}
+GIVEN = {
+    "name": "Careful",
+    "slug": "careful",
+    "system_prompt": "Think first.",
+    "examples": "",
+    "max_steps": "5",
+    "time_limit": "60",
+    "parallel_tool_calls": "on",
+    "sampling": '{"temperature": 0.5}',
+}
+
+
+def test_an_agent_is_created_and_shown(pages: Client):
+    reply = pages.post(reverse("dashboard:agent_create"), GIVEN)
+    assert (reply.status_code, reply["Location"]) == (302, "/agents/careful/")
+    agent = Agent.objects.get(slug="careful")
+    assert (agent.max_steps, agent.sampling, agent.examples) == (5, {"temperature": 0.5}, [])
+    assert AuditEntry.objects.get(action="agent.create").target == "careful"
+    page = pages.get("/agents/careful/").text
+    assert "Think first." in page
+    assert "&quot;temperature&quot;: 0.5" in page
+
+
+@pytest.mark.parametrize(
+    ("examples", "words"),
+    [
+        ("[{]", "This is not JSON: Expecting property name enclosed in double quotes (line 1, column 3)."),
+        ('{"role": "user"}', "This must be a JSON list: […]."),
+        ("[NaN]", "NaN is no JSON number."),
+        ('["hello"]', "Item 1 is not an object."),
+        ('[{"role": "boss", "content": "hello"}]', "Item 1 has none of the roles user, assistant"),
+        (
+            '[{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}]',
+            "The call 'a' has no function_call_output.",
+        ),
+    ],
+)
+def test_wrong_examples_are_named_beside_the_field_and_kept_as_typed(pages: Client, examples: str, words: str):
+    reply = pages.post(reverse("dashboard:agent_create"), {**GIVEN, "examples": examples}, headers=HTMX)
+    assert reply.status_code == 422
+    assert "<html" not in reply.text
+    assert reply.context["form"].errors["examples"][0].startswith(words)
+    assert reply.context["form"]["examples"].value() == examples
+    assert not Agent.objects.filter(slug="careful").exists()
+
+
+def test_right_examples_are_stored_and_rendered_as_a_conversation(pages: Client):
+    examples = [
+        {"role": "user", "content": "2 + 2?"},
+        {"type": "function_call", "call_id": "a", "name": "calculator", "arguments": '{"expression": "2+2"}'},
+        {"type": "function_call_output", "call_id": "a", "output": "4"},
+        {"role": "assistant", "content": "4"},
+    ]
+    pages.post(reverse("dashboard:agent_create"), {**GIVEN, "examples": json.dumps(examples)})
+    assert Agent.objects.get(slug="careful").examples == examples
+    page = pages.get("/agents/careful/").text
+    assert page.count('<article class="item') == 4
+    assert "&quot;expression&quot;: &quot;2+2&quot;" in page
+
+
+def test_the_slug_of_an_agent_stays(pages: Client):
+    agent = make_agent(slug="steady")
+    pages.post(reverse("dashboard:agent_edit", args=["steady"]), {**GIVEN, "slug": "moved"})
+    agent.refresh_from_db()
+    assert (agent.slug, agent.name) == ("steady", "Careful")
+
+
+@pytest.mark.parametrize("slug", ["new", "with spaces", "taken"])
+def test_a_slug_that_cannot_be_is_refused(pages: Client, slug: str):
+    make_agent(slug="taken")
+    reply = pages.post(reverse("dashboard:agent_create"), {**GIVEN, "slug": slug})
+    assert reply.status_code == 422
+    assert "slug" in reply.context["form"].errors
+
+
+def test_hostile_text_stays_text(pages: Client):
+    hostile = "</textarea><script>alert(1)</script><img src=x onerror=alert(2)>"
+    agent = make_agent(name=hostile, system_prompt=hostile, examples=[{"role": "user", "content": hostile}])
+    for address in ("/agents/", f"/agents/{agent.slug}/", f"/agents/{agent.slug}/edit/"):
+        page = pages.get(address).text
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+        assert "&lt;script&gt;alert(1)" in page
+
+
+def test_an_agent_shows_the_collections_that_used_it(pages: Client):
+    collection = make_collection(agent=make_agent(slug="used"), name="Friday")
+    assert collection.name in pages.get("/agents/used/").text
+
+
+def test_a_viewer_sees_agents_and_no_way_to_change_them(viewer_pages: Client):
+    make_agent(slug="steady")
+    assert viewer_pages.get("/agents/steady/").status_code == 200
+    assert "/edit/" not in viewer_pages.get("/agents/steady/").text
+    assert viewer_pages.get("/agents/steady/edit/").status_code == 403
+    assert viewer_pages.post("/agents/new/", GIVEN).status_code == 403
+
+
+def test_without_agents_the_page_says_what_to_do(pages: Client):
+    Agent.objects.all().delete()
+    assert "Create the first agent" in pages.get("/agents/").text
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_list_takes_the_same_queries_for_one_and_for_many(pages: Client, count: int, django_assert_max_num_queries):
+    for _ in range(count):
+        make_agent()
+    with django_assert_max_num_queries(4):
+        pages.get("/agents/")
