@@ -1,0 +1,89 @@
+"""What the documents name exists: files, links, commands, targets, requirements."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from django.core.management import get_commands
+from django.urls import is_valid_path
+
+from apps.gym.agent import StopReason
+from apps.gym.errors import ErrorKind
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = ("apps", "docs", "examples", "gymweb", "scripts", "static", "templates", "tests")
+by_name = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+
+
+def section(title: str) -> str:
+    return (ROOT / "docs" / "architecture.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def without_plans(document: Path) -> str:
+    """The document's text up to the first "Planned" of each line: what comes after it need not exist."""
+    return "\n".join(re.split(r"[Pp]lanned", line)[0] for line in document.read_text().splitlines())
+
+
+@by_name
+def test_every_path_named_exists(document: Path) -> None:
+    named = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*)`", without_plans(document))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@by_name
+def test_every_link_leads_somewhere(document: Path) -> None:
+    links = re.findall(r"(?<!!)\[[^]]*\]\((?!https?://|#)([^)#]+)", document.read_text())
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+@by_name
+def test_every_command_named_exists(document: Path) -> None:
+    named = re.findall(r"manage\.py (\w+)", without_plans(document))
+    assert [command for command in named if command not in get_commands()] == []
+
+
+def test_every_command_of_ours_is_listed() -> None:
+    listed = re.findall(r"^\| `manage\.py (\w+)` \|", section("Commands"), re.MULTILINE)
+    ours = [name for name, app in get_commands().items() if str(app).startswith(("apps.", "gymweb"))]
+    assert sorted(listed) == sorted(ours)
+
+
+@by_name
+def test_every_page_named_has_an_address(document: Path) -> None:
+    pages = re.findall(r"`(/[a-z][a-z0-9/-]*/)`", without_plans(document))
+    assert [page for page in pages if not is_valid_path(page)] == []
+
+
+@by_name
+def test_every_make_target_named_exists(document: Path) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = re.findall(r"(?:`|^)make ([a-z-]+)", document.read_text(), re.MULTILINE)
+    assert [target for target in named if target not in targets] == []
+
+
+@by_name
+def test_every_setting_named_exists(document: Path) -> None:
+    named = re.findall(r"\bGYMWEB_[A-Z_]+", document.read_text())
+    described = (ROOT / "docs" / "settings.md").read_text()
+    assert [name for name in named if f"| `{name}` |" not in described] == []
+
+
+def test_every_file_of_the_walk_exists() -> None:
+    walk = section("The walk")
+    named = re.findall(r"\b(?:gym|tasks|rollouts|reviews|exports|dashboard)/(?:\w+/)*(?:\w+\.py)?", walk)
+    assert len(named) >= 18
+    assert [path for path in named if not (ROOT / "apps" / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", ["requirements.in", "requirements-dev.in"])
+def test_every_requirement_has_a_reason(name: str) -> None:
+    wanted = re.findall(r"^(\w[\w-]*)", (ROOT / name).read_text(), re.MULTILINE)
+    table = section("Dependencies").split(f"| `{name}` |")[1].split("\n\n")[0]
+    assert re.findall(r"^\| `([\w-]+)`", table, re.MULTILINE) == wanted
+
+
+def test_every_stop_reason_and_error_kind_is_explained() -> None:
+    explained = re.findall(r"^\| `(\w+)` \|", section("How an attempt can end"), re.MULTILINE)
+    assert explained == [*get_args(StopReason), *get_args(ErrorKind)]
