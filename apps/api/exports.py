@@ -74,7 +74,7 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "retrieve": Permission.READ,
         "create": Permission.EXPORT,
         "download": Permission.EXPORT,
-        "manifest": Permission.READ,
+        "manifest": Permission.EXPORT,
     }
 
     @extend_schema(request=OrderSerializer, responses={201: ExportSerializer})

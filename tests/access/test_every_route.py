@@ -111,6 +111,13 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("POST", "/api/v1/pair-sets/", BUILDERS),
         ("POST", "/api/v1/exports/", BUILDERS),
         ("GET", "/api/v1/exports/999999/download/", BUILDERS),
+        ("GET", "/api/v1/exports/999999/manifest/", BUILDERS),
+        ("GET", "/exports/999999/download/", BUILDERS),
+        ("POST", "/exports/new/", BUILDERS),
+        ("POST", "/collections/new/", BUILDERS),
+        ("POST", "/collections/999999/cancel/", BUILDERS),
+        ("POST", "/pair-sets/new/", BUILDERS),
+        ("POST", "/rollouts/999999/comments/", {"annotator", *BUILDERS}),
         ("POST", "/api/v1/comments/", {"annotator", *BUILDERS}),
         ("DELETE", "/api/v1/datasets/no-such-thing/", set()),
         ("DELETE", "/api/v1/collections/999999/", set()),
@@ -120,6 +127,27 @@ DATASET = "/api/v1/datasets/no-such-thing/"
 )
 def test_the_sensitive_routes_admit_exactly(method, path, roles):
     assert who_may(path, method) == roles
+
+
+def what_it_may_change(role: str) -> set[str]:
+    unsafe = [method for method in METHODS if method not in {"GET", "HEAD"}]
+    changes = {(m, route.path) for route in ROUTES for m in unsafe if expected(route, role, m) == ADMITTED}
+    # What leads nowhere below /api/ says so to every method; one's own account is everybody's to change.
+    return {f"{method} {path}" for method, path in changes if path != "/api/" and not path.startswith("/account/")}
+
+
+def test_viewers_change_nothing_and_annotators_only_say_something():
+    personal = {"POST /sign-in/", "POST /sign-in/no-such-thing/", "POST /sign-out/", "POST /theme/"}
+    assert what_it_may_change(Role.VIEWER) == personal
+    comments = {"POST /api/v1/comments/", "POST /rollouts/999999/comments/"}
+    assert what_it_may_change(Role.ANNOTATOR) == personal | comments
+
+
+def test_other_peoples_accounts_are_for_admins_only():
+    rules = {rule for route in ROUTES if route.path.startswith("/people/") for rule in route.rules.values()}
+    assert rules <= {Permission.ACCOUNTS}
+    admins = [role for role in Role.values if Permission.ACCOUNTS in ROLE_PERMISSIONS[role]]
+    assert admins == [Role.ADMIN]
 
 
 def test_strangers_reach_nothing_but_signing_in_and_the_health_check():

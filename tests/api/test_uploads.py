@@ -1,6 +1,8 @@
 """Uploading by form, by streamed body and in parts: all or nothing, with the bad lines named."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -189,3 +191,16 @@ def test_a_dataset_is_created_and_a_taken_slug_is_refused(engineer):
     assert [answer.status_code for answer in answers] == [201, 400]
     assert answers[0].json()["versions"] == []
     assert [(error["pointer"], error["code"]) for error in answers[1].json()["errors"]] == [("/slug", "unique")]
+
+
+SHARED = Path(os.environ.get("GYMWEB_SHARED", Path(__file__).resolve().parents[3] / "shared"))
+EXAMPLES = sorted((SHARED / "data" / "nemo_gym").glob("*.example.jsonl"))
+
+
+@pytest.mark.skipif(not EXAMPLES, reason="the field's example files are not beside this checkout")
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_fields_own_files_upload_without_a_rejected_row(engineer, dataset, path):
+    content = path.read_bytes()
+    answer = upload(engineer, content)
+    shown = answer.json()
+    assert (answer.status_code, shown["rejected"], shown["accepted"]) == (201, 0, len(content.splitlines()))
