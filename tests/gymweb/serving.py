@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,8 +55,8 @@ def start(var: Path, *arguments: str, **environment: str) -> subprocess.Popen[st
 def serving(var: Path, *arguments: str, **environment: str) -> Iterator[Served]:
     """The server on a free port, from its first word to its end."""
     process = start(var, "--port", "0", *arguments, **environment)
+    assert process.stdout
     try:
-        assert process.stdout
         said = ""
         while not (found := re.search(r"GymWeb is at http://127.0.0.1:(\d+)/", said)):
             assert select.select([process.stdout], [], [], 60)[0], said
@@ -111,7 +111,7 @@ def send_until_refused(connection: socket.socket, blocks: Iterator[bytes]) -> in
     return sent
 
 
-def wait_until(condition, seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
