@@ -28,6 +28,8 @@ class DatasetForm(forms.Form):
 
 
 class UploadForm(forms.Form):
+    """Either of the first two."""
+
     file = forms.FileField(
         required=False,
         label="File",

@@ -39,5 +39,8 @@ class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
         self.fields["builtin"] = forms.ChoiceField(
             label="Built-in environment", required=False, choices=names, initial=self.instance.builtin
         )
+        for name in ("builtin", "base_url"):
+            # Optional for the database, required by one adapter: the page must not call them optional.
+            self.fields[name].conditional = True  # type: ignore[attr-defined]
         if self.instance.pk:
             del self.fields["slug"]

@@ -49,6 +49,9 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name in ("base_url", "model_name"):
+            # Optional for the database, required by one provider: the page must not call them optional.
+            self.fields[name].conditional = True  # type: ignore[attr-defined]
         hint = self.instance.api_key_hint
         if self.instance.pk:
             del self.fields["slug"]

@@ -44,7 +44,7 @@ def duration(seconds: float | str | None) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
+        return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 

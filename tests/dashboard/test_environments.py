@@ -1,0 +1,108 @@
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from apps.environments.models import Environment
+from tests.factories import make_dataset, make_environment, make_row
+
+HTMX = {"HX-Request": "true"}
+GIVEN = {
+    "name": "Weather",
+    "slug": "weather",
+    "description": "Says the weather.",
+    "adapter": "http",
+    "builtin": "",
+    "base_url": "https://weather.example",
+    "verifies": "on",
+    "call_timeout": "5",
+    "verify_timeout": "10",
+    "max_tries": "2",
+    "concurrency": "64",
+}
+
+
+def test_an_environment_is_created_and_shown(pages: Client):
+    reply = pages.post(reverse("dashboard:environment_create"), GIVEN)
+    assert (reply.status_code, reply["Location"]) == (302, "/environments/weather/")
+    page = pages.get("/environments/weather/").text
+    assert "https://weather.example" in page
+    assert "not checked yet" in page
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"base_url": "http://127.0.0.1:8001"}, "base_url"),
+        ({"base_url": "ftp://weather.example"}, "base_url"),
+        ({"base_url": ""}, "__all__"),
+        ({"adapter": "builtin", "builtin": "nothing"}, "builtin"),
+        ({"adapter": "carrier pigeon"}, "adapter"),
+        ({"call_timeout": "0"}, "call_timeout"),
+        ({"concurrency": "0"}, "concurrency"),
+    ],
+)
+def test_an_environment_that_cannot_be_says_why(pages: Client, change: dict[str, str], field: str):
+    reply = pages.post(reverse("dashboard:environment_create"), {**GIVEN, **change}, headers=HTMX)
+    assert reply.status_code == 422
+    assert field in reply.context["form"].errors
+    assert not Environment.objects.filter(slug="weather").exists()
+
+
+def test_a_refused_address_names_the_setting_that_allows_it(pages: Client):
+    reply = pages.post(reverse("dashboard:environment_create"), {**GIVEN, "base_url": "http://127.0.0.1:8001"})
+    assert "GYMWEB_OUTBOUND_ALLOW" in reply.text
+
+
+def test_the_check_button_asks_the_server_and_swaps_the_answer_in(pages: Client):
+    reply = pages.post("/environments/calculator/check/", headers=HTMX)
+    assert reply.status_code == 200
+    assert reply.text.lstrip().startswith('<section class="card health" id="health"')
+    assert "healthy" in reply.text
+    assert Environment.objects.get(slug="calculator").health == "healthy"
+
+
+def test_the_check_button_works_without_a_script(pages: Client):
+    reply = pages.post("/environments/calculator/check/")
+    assert (reply.status_code, reply["Location"]) == (302, "/environments/calculator/")
+
+
+def test_a_built_in_environment_shows_its_tool_with_its_schema(pages: Client):
+    page = pages.get("/environments/calculator/")
+    assert [tool["name"] for tool in page.context["tools"]] == ["calculator"]
+    assert "&quot;expression&quot;" in page.text
+
+
+def test_tools_that_tasks_declare_are_shown_once(pages: Client):
+    environment = make_environment(adapter="http", builtin="", base_url="https://weather.example", slug="weather")
+    rows = []
+    for city in ("Bern", "Rom"):
+        row = make_row(city)
+        row["responses_create_params"]["tools"] = [{"type": "function", "name": "get_weather", "parameters": {}}]
+        rows.append(row)
+    make_dataset(rows, environment=environment)
+    assert [tool["name"] for tool in pages.get("/environments/weather/").context["tools"]] == ["get_weather"]
+
+
+def test_the_slug_stays_and_the_rest_can_change(pages: Client):
+    pages.post(reverse("dashboard:environment_create"), GIVEN)
+    pages.post("/environments/weather/edit/", {**GIVEN, "slug": "moved", "name": "Wetter"})
+    assert Environment.objects.get(slug="weather").name == "Wetter"
+
+
+def test_a_viewer_reads_and_changes_nothing(viewer_pages: Client):
+    page = viewer_pages.get("/environments/calculator/").text
+    assert "Check now" not in page
+    assert viewer_pages.post("/environments/calculator/check/").status_code == 403
+    assert viewer_pages.get("/environments/new/").status_code == 403
+
+
+def test_hostile_text_stays_text(pages: Client):
+    hostile = '<script>alert(1)</script>" onfocus="alert(2)'
+    environment = make_environment(name=hostile, description=hostile, health_message=hostile)
+    row = make_row()
+    row["responses_create_params"]["tools"] = [{"type": "function", "name": hostile, "description": hostile}]
+    make_dataset([row], environment=environment)
+    for address in ("/environments/", f"/environments/{environment.slug}/", f"/environments/{environment.slug}/edit/"):
+        page = pages.get(address).text
+        assert "<script>alert" not in page
+        assert '" onfocus="' not in page

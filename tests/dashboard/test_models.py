@@ -1,0 +1,119 @@
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from apps.policies.connecting import stored_key
+from apps.policies.models import PolicyModel
+from tests.factories import make_policy_model
+
+HTMX = {"HX-Request": "true"}
+SECRET = "sk-a-very-secret-key-a1b2"
+GIVEN = {
+    "name": "Qwen",
+    "slug": "qwen",
+    "provider": "compatible",
+    "wire": "chat",
+    "base_url": "https://vllm.example/v1",
+    "model_name": "Qwen/Qwen3-8B",
+    "api_key": SECRET,
+    "sampling": '{"temperature": 1.0}',
+    "call_timeout": "60",
+    "max_tries": "3",
+    "concurrency": "64",
+    "mistake_rate": "0.4",
+}
+
+
+@pytest.fixture
+def qwen(pages: Client) -> PolicyModel:
+    assert pages.post(reverse("dashboard:model_create"), GIVEN).status_code == 302
+    return PolicyModel.objects.get(slug="qwen")
+
+
+def test_a_key_is_stored_encrypted_and_no_page_shows_more_than_its_end(pages: Client, qwen: PolicyModel):
+    assert stored_key(qwen) == SECRET
+    assert SECRET not in qwen.api_key_encrypted
+    for address in ("/models/", "/models/qwen/", "/models/qwen/edit/"):
+        page = pages.get(address).text
+        assert SECRET not in page
+        assert qwen.api_key_encrypted not in page
+        assert "…a1b2" in page
+
+
+def test_an_empty_key_keeps_the_stored_one(pages: Client, qwen: PolicyModel):
+    reply = pages.post("/models/qwen/edit/", {**GIVEN, "api_key": "", "name": "Qwen 3"}, headers=HTMX)
+    assert (reply.status_code, reply["HX-Redirect"]) == (200, "/models/qwen/")
+    qwen.refresh_from_db()
+    assert (qwen.name, stored_key(qwen)) == ("Qwen 3", SECRET)
+
+
+def test_a_new_address_needs_the_key_again(pages: Client, qwen: PolicyModel):
+    moved = {**GIVEN, "api_key": "", "base_url": "https://evil.example/v1"}
+    reply = pages.post("/models/qwen/edit/", moved, headers=HTMX)
+    assert reply.status_code == 422
+    assert "Enter the API key again" in reply.context["form"].errors["api_key"][0]
+    qwen.refresh_from_db()
+    assert qwen.base_url == "https://vllm.example/v1"
+
+
+def test_a_stored_key_can_be_removed(pages: Client, qwen: PolicyModel):
+    pages.post("/models/qwen/edit/", {**GIVEN, "api_key": "", "forget_key": "on"})
+    qwen.refresh_from_db()
+    assert (qwen.api_key_encrypted, qwen.api_key_hint) == ("", "")
+    assert "Remove the stored key" not in pages.get("/models/qwen/edit/").text
+
+
+def test_a_typed_key_is_not_sent_back_with_a_form_error(pages: Client):
+    reply = pages.post(reverse("dashboard:model_create"), {**GIVEN, "name": ""}, headers=HTMX)
+    assert reply.status_code == 422
+    assert SECRET not in reply.text
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"base_url": "http://169.254.169.254/v1"}, "base_url"),
+        ({"base_url": "https://user:pass@vllm.example/v1"}, "base_url"),
+        ({"base_url": "", "model_name": ""}, "__all__"),
+        ({"sampling": "[1]"}, "sampling"),
+        ({"sampling": "{"}, "sampling"),
+        ({"mistake_rate": "2"}, "mistake_rate"),
+        ({"max_tries": "0"}, "max_tries"),
+    ],
+)
+def test_a_model_that_cannot_be_says_why(pages: Client, change: dict[str, str], field: str):
+    reply = pages.post(reverse("dashboard:model_create"), {**GIVEN, **change}, headers=HTMX)
+    assert reply.status_code == 422
+    assert field in reply.context["form"].errors
+    assert PolicyModel.objects.filter(slug="qwen").count() == 0
+
+
+def test_a_scripted_model_is_labelled_wherever_it_stands(pages: Client):
+    make_policy_model(slug="script")
+    for address in ("/models/", "/models/script/"):
+        assert "scripted, no LLM" in pages.get(address).text
+
+
+def test_the_check_button_says_what_the_endpoint_answered(pages: Client):
+    make_policy_model(slug="script")
+    reply = pages.post("/models/script/check/", headers=HTMX)
+    assert reply.status_code == 200
+    assert "Scripted, no LLM: always ready." in reply.text
+    assert PolicyModel.objects.get(slug="script").health == "healthy"
+
+
+def test_a_viewer_sees_models_without_a_way_to_change_them(viewer_pages: Client):
+    make_policy_model(slug="script")
+    page = viewer_pages.get("/models/script/").text
+    assert "/edit/" not in page
+    assert "Check now" not in page
+    assert viewer_pages.get("/models/script/edit/").status_code == 403
+
+
+def test_hostile_text_stays_text(pages: Client):
+    hostile = '<script>alert(1)</script>" onfocus="alert(2)'
+    make_policy_model(slug="script", name=hostile[:100], health_message=hostile, sampling={hostile: hostile})
+    for address in ("/models/", "/models/script/", "/models/script/edit/"):
+        page = pages.get(address).text
+        assert "<script>alert" not in page
+        assert '" onfocus="' not in page
