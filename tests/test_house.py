@@ -30,6 +30,11 @@ def test_every_room_stands_in_the_import_contract_and_in_the_settings() -> None:
     assert sorted([*installed, "gym"]) == ROOMS
 
 
+def test_every_room_has_tests_of_its_own() -> None:
+    tested = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
+    assert [room for room in ROOMS if room not in tested] == []
+
+
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
 def test_the_locks_hold_exact_versions_and_nothing_of_the_machine_that_made_them(name: str) -> None:
     lines = [line for line in (ROOT / name).read_text().splitlines() if line.strip()]
