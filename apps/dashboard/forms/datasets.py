@@ -49,6 +49,11 @@ class UploadForm(forms.Form):
         widget=forms.RadioSelect,
     )
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("file", "rows"):
+            self.fields[name].conditional = True  # type: ignore[attr-defined]
+
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
         file, rows = given.get("file"), (given.get("rows") or "").strip()
