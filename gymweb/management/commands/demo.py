@@ -54,7 +54,7 @@ class Command(BaseCommand):
         dataset = load_demo_tasks(person)
         model, _ = PolicyModel.objects.get_or_create(
             slug="scripted",
-            defaults={"name": "scripted, no LLM", "provider": Provider.SCRIPTED, "mistake_rate": 0.4},
+            defaults={"name": "Scripted solver", "provider": Provider.SCRIPTED, "mistake_rate": 0.4},
         )
         collection = plan_collection(
             dataset=dataset,
