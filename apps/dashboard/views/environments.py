@@ -1,7 +1,5 @@
 """Environments: tools, state and verifier."""
 
-from itertools import islice
-
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db.models import Count
@@ -35,8 +33,8 @@ def _tools(environment: Environment) -> list[Tool]:
     """The built-in's own tools, then those that the newest tasks declare, each name once."""
     builtin = BUILTINS.get(environment.builtin)
     found: dict[str, Tool] = {tool["name"]: tool for tool in (builtin.tools if builtin else [])}
-    tasks = Task.objects.ready().filter(dataset__environment=environment).order_by("-pk")
-    for task in islice(tasks.iterator(), _TASKS_READ_FOR_TOOLS):
+    tasks = Task.objects.ready().filter(dataset__environment=environment).order_by("-pk")[:_TASKS_READ_FOR_TOOLS]
+    for task in tasks:
         for tool in task.row["responses_create_params"].get("tools") or []:
             found.setdefault(str(tool.get("name") or tool.get("type")), tool)
     return list(found.values())
