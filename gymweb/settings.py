@@ -195,6 +195,7 @@ WORKER_GRACE_SECONDS = env.float("GYMWEB_WORKER_GRACE_SECONDS", default=20.0)
 # Long work of the rooms, done in threads of any worker: each name is a function that does one piece and says whether
 # it found any. Named here, since the engine must not import the rooms above it.
 WORKER_CHORES = [
+    "apps.rollouts.planning.sweep_plans",
     "apps.tasks.uploading.sweep_uploads",
     "apps.exports.exporting.write_queued_export",
 ]

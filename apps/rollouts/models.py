@@ -51,6 +51,7 @@ class Collection(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="collections"
     )
     created_at = models.DateTimeField(auto_now_add=True)
+    touched_at = models.DateTimeField(default=timezone.now, help_text="Last sign of life of its planning")
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

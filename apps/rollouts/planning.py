@@ -2,11 +2,13 @@
 
 import zlib
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import islice
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
+from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.agents.models import Agent
@@ -18,6 +20,8 @@ from apps.tasks.models import Dataset, DatasetVersion
 
 CHUNK = 2_000
 """Rows a transaction: larger ones would hold up the heartbeat on SQLite."""
+QUIET = timedelta(minutes=5)
+"""A plan that has not grown for so long has lost its planner."""
 
 
 class NothingToCollect(Exception):
@@ -83,11 +87,47 @@ def plan_collection(
         for task_id, index in task_ids.iterator(chunk_size=CHUNK)
         for repeat in range(repeats)
     )
-    total = sum(len(Rollout.objects.bulk_create(chunk)) for chunk in _chunks(rows))
-    Collection.objects.filter(pk=collection.pk).update(state=Collection.State.RUNNING, total=F("total") + total)
+    try:
+        for chunk in _chunks(rows):
+            _queue(collection, chunk)
+    except BaseException:
+        delete_plan(collection)
+        raise
+    planned = Collection.objects.filter(pk=collection.pk, state=Collection.State.PLANNING)
+    planned.update(state=Collection.State.RUNNING)
     transaction.on_commit(ring_doorbell)
     collection.refresh_from_db()
     return collection
+
+
+def sweep_plans() -> bool:
+    """Delete one plan whose planner died half-way; True when there was one. A chore of the workers."""
+    quiet_since = timezone.now() - QUIET
+    dead = Collection.objects.filter(state=Collection.State.PLANNING, touched_at__lt=quiet_since).first()
+    if dead is None:
+        return False
+    delete_plan(dead)
+    return True
+
+
+def delete_plan(collection: Collection) -> None:
+    """Delete a collection none of whose rollouts was ever claimed, in chunks as it was made."""
+    while ids := list(collection.rollouts.values_list("pk", flat=True)[:CHUNK]):
+        Rollout.objects.filter(pk__in=ids).delete()
+    collection.delete()
+
+
+def _queue(collection: Collection, chunk: list[Rollout]) -> None:
+    """Store a chunk and count it; once the collection is cancelled, chunks are cancelled from the start."""
+    with transaction.atomic():
+        state = Collection.objects.select_for_update().values_list("state", flat=True).get(pk=collection.pk)
+        cancelled = state == Collection.State.CANCELLED
+        for rollout in chunk if cancelled else ():
+            rollout.status = Rollout.Status.CANCELLED
+        made = len(Rollout.objects.bulk_create(chunk))
+        Collection.objects.filter(pk=collection.pk).update(
+            total=F("total") + made, cancelled=F("cancelled") + (made if cancelled else 0), touched_at=timezone.now()
+        )
 
 
 def rollout_seed(seed: int, index: int, repeat: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from channels.worker import Worker as ChannelsWorker
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.utils.module_loading import import_string
 
 from apps.gym.items import TaskRow
@@ -67,6 +67,8 @@ class RolloutWorker(ChannelsWorker):
         self._outbox = Outbox(in_database=self._in_database, changed=self._changed.update)
         await self._take_identity()
         flushing = asyncio.create_task(self._outbox.run())
+        # Results that nobody stores any more must stop the work, not pile up: `await flushing` then says why.
+        flushing.add_done_callback(lambda _: self.stop())
         around = [
             asyncio.create_task(job) for job in (self._listen(), self._announce(), self._watch(), self._do_chores())
         ]
@@ -216,7 +218,12 @@ class RolloutWorker(ChannelsWorker):
 
     async def _begin_again(self) -> None:
         await self._drop_all()
-        await self._take_identity()
+        while not self.lease and not self._stopping:
+            try:
+                await self._take_identity()
+            except Exception as problem:
+                logger.warning("no new lease yet: %r", problem)
+                await asyncio.sleep(POLL_SECONDS)
         self._rung.set()
 
     async def _drop_all(self) -> None:
@@ -287,8 +294,10 @@ def _claim_with_rows(
             logger.warning("collection %s cannot run: %r", collection_id, problem)
             return problem
 
-    claims = claim_rollouts(lease=lease, slots=in_use.slots(seats))
-    rows = {task.pk: task.row for task in Task.objects.filter(pk__in={claim.task_id for claim in claims})}
+    # One transaction: a claim whose tasks cannot be read is no claim.
+    with transaction.atomic():
+        claims = claim_rollouts(lease=lease, slots=in_use.slots(seats))
+        rows = {task.pk: task.row for task in Task.objects.filter(pk__in={claim.task_id for claim in claims})}
     return [(claim, rows[claim.task_id], setting(claim.collection_id)) for claim in claims]
 
 

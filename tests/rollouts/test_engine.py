@@ -5,7 +5,7 @@ from datetime import timedelta
 from io import BytesIO
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
 from django.utils import timezone
 
@@ -17,7 +17,7 @@ from apps.rollouts.collecting import finish_collection
 from apps.rollouts.controlling import cancel_collection
 from apps.rollouts.leasing import give_up_lease, reap_leases, renew_lease, take_lease
 from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
-from apps.rollouts.planning import NothingToCollect, plan_collection
+from apps.rollouts.planning import NothingToCollect, plan_collection, sweep_plans
 from apps.rollouts.recording import End, record_batch
 from apps.rollouts.worker import RolloutWorker
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
@@ -176,7 +176,6 @@ def test_cancelling_stops_what_runs(settings):
         working = asyncio.create_task(worker.handle())
         while not await Rollout.objects.filter(status="running").acount():
             await asyncio.sleep(0.05)
-        from asgiref.sync import sync_to_async
 
         await sync_to_async(cancel_collection)(collection=collection)
         async with asyncio.timeout(5):
@@ -246,3 +245,72 @@ def test_an_uploaded_file_is_collected_as_it_was_uploaded():
     model = make_policy_model(mistake_rate=0.0)
     collection = finish(plan_collection(dataset=dataset, agent=make_agent(), policy_model=model))
     assert collection.mean_reward == 1.0
+
+
+def test_a_plan_that_breaks_half_way_leaves_nothing(monkeypatch):
+    from apps.rollouts import planning
+
+    monkeypatch.setattr(planning, "CHUNK", 3)
+    store = planning._queue
+    stored = []
+
+    def breaks_at_the_second(collection, chunk):
+        if stored:
+            raise OSError("disk full")
+        stored.append(chunk)
+        store(collection, chunk)
+
+    monkeypatch.setattr(planning, "_queue", breaks_at_the_second)
+    with pytest.raises(OSError, match="disk full"):
+        plan()
+    assert (Collection.objects.count(), Rollout.objects.count()) == (0, 0)
+
+
+def test_a_plan_whose_planner_died_is_swept_and_a_young_one_is_not():
+    dead, young = plan(), plan()
+    Collection.objects.filter(pk=young.pk).update(state="planning")
+    Collection.objects.filter(pk=dead.pk).update(state="planning", touched_at=timezone.now() - timedelta(hours=1))
+    assert [sweep_plans(), sweep_plans()] == [True, False]
+    assert set(Rollout.objects.values_list("collection_id", flat=True)) == {young.pk}
+
+
+def test_cancelling_while_planning_cancels_what_is_planned_later(monkeypatch):
+    from apps.rollouts import planning
+
+    monkeypatch.setattr(planning, "CHUNK", 3)
+    store = planning._queue
+
+    def then_cancel(collection, chunk):
+        store(collection, chunk)
+        cancel_collection(collection=collection)
+
+    monkeypatch.setattr(planning, "_queue", then_cancel)
+    collection = plan()
+    assert (collection.state, collection.total, collection.cancelled) == ("cancelled", 8, 8)
+    assert set(Rollout.objects.values_list("status", flat=True)) == {"cancelled"}
+
+
+def test_a_worker_whose_lease_was_taken_begins_again_under_another():
+    collection = plan(repeats=1)
+
+    async def lose_it():
+        worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=8)
+        working = asyncio.create_task(worker.handle())
+        while not worker.lease:
+            await asyncio.sleep(0.01)
+        first = worker.lease
+        worker._lease_lost(first)
+        async with asyncio.timeout(10):
+            while not (await Collection.objects.aget(pk=collection.pk)).is_finished:
+                await sync_to_async(reap_leases)()
+                await Worker.objects.filter(pk=first).aupdate(state="lost")
+                await asyncio.sleep(0.05)
+        second = worker.lease
+        worker.stop()
+        await working
+        return first, second
+
+    first, second = async_to_sync(lose_it)()
+    collection.refresh_from_db()
+    assert second > first
+    assert (collection.completed, collection.mean_reward) == (4, 1.0)

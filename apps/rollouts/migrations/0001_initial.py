@@ -59,6 +59,7 @@ class Migration(migrations.Migration):
                 ('input_tokens', models.BigIntegerField(default=0)),
                 ('output_tokens', models.BigIntegerField(default=0)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
+                ('touched_at', models.DateTimeField(default=django.utils.timezone.now, help_text='Last sign of life of its planning')),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
                 ('agent', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='collections', to='agents.agent')),
                 ('created_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='collections', to=settings.AUTH_USER_MODEL)),
