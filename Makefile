@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check bench lock schema format clean
+.PHONY: help demo serve test check bench transfers lock schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -57,6 +57,9 @@ schema: $(INSTALLED) ## write docs/openapi.yaml
 
 bench: $(INSTALLED) ## what a rollout costs, one JSON object a line
 	$(BIN)/python scripts/bench.py
+
+transfers: $(INSTALLED_DEV) ## what a gigabyte in and 300 MB out cost a real server's memory
+	$(BIN)/python scripts/measure_transfers.py
 
 format: $(INSTALLED_DEV) ## format, and mend what lint can
 	$(BIN)/ruff format .
