@@ -23,7 +23,7 @@ from apps.exports.exporting import ExportRefused
 from apps.exports.pairing import PairingRefused
 from apps.policies.saving import PolicyModelChanged
 from apps.reviews.commenting import CommentRefused
-from apps.rollouts.planning import NothingToCollect
+from apps.rollouts.planning import NothingToCollect, PlanConflict
 from apps.tasks.uploading import NotReceiving, PartTooLarge, WrongOffset
 
 PROBLEM_TYPE = "application/problem+json"
@@ -134,6 +134,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     PermissionDenied: lambda error: Problem(HTTPStatus.FORBIDDEN, "permission-denied", "You may not do this."),
     RequestDataTooBig: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
     NothingToCollect: lambda error: Problem(HTTPStatus.BAD_REQUEST, "nothing-to-collect", str(error)),
+    PlanConflict: lambda error: Problem(HTTPStatus.CONFLICT, "idempotency-key-used", str(error)),
     PairingRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "pairing-refused", str(error)),
     ExportRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "export-refused", str(error)),
     CommentRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "comment-refused", str(error)),

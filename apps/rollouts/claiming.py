@@ -12,8 +12,9 @@ MAX_CLAIM = 64
 
 
 class Claim(NamedTuple):
-    """A claimed rollout; `attempt` with the lease is the fence of everything written for it."""
+    """A claimed rollout; `lease` and `attempt` are the fence of everything written for it."""
 
+    lease: int
     rollout_id: int
     collection_id: int
     task_id: int
@@ -32,7 +33,9 @@ class Slots(NamedTuple):
 
 _PICK = """
     SELECT id FROM rollouts_rollout
-    WHERE status = 'queued' AND collection_id IN ({ids}) ORDER BY priority, id LIMIT %s {lock}
+    WHERE status = 'queued' AND collection_id IN ({ids})
+        AND EXISTS (SELECT 1 FROM rollouts_worker w WHERE w.id = %s AND w.state = 'active' AND w.lease_expires_at > %s)
+    ORDER BY priority, id LIMIT %s {lock}
 """
 _TAKE = """
     UPDATE rollouts_rollout SET status = 'running', lease = %s, attempt = attempt + 1, started_at = %s
@@ -67,9 +70,10 @@ def _claimable() -> dict[tuple[int, int], list[int]]:
 
 
 def _take(lease: int, collection_ids: list[int], limit: int) -> list[Claim]:
-    lock = "FOR UPDATE SKIP LOCKED" if connection.vendor == "postgresql" else ""
+    """Only a live lease takes anything: a worker that slept past its own must not claim under it."""
+    lock = "FOR UPDATE OF rollouts_rollout SKIP LOCKED" if connection.vendor == "postgresql" else ""
     pick = _PICK.format(ids=", ".join(["%s"] * len(collection_ids)), lock=lock)
     with transaction.atomic(), connection.cursor() as cursor:
         now = connection.ops.adapt_datetimefield_value(timezone.now())
-        cursor.execute(_TAKE.format(pick=pick), [lease, now, *collection_ids, limit])
-        return [Claim(*row) for row in cursor.fetchall()]
+        cursor.execute(_TAKE.format(pick=pick), [lease, now, *collection_ids, lease, now, limit])
+        return [Claim(lease, *row) for row in cursor.fetchall()]

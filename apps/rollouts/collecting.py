@@ -7,7 +7,7 @@ from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
 
 from apps.rollouts.announcing import DOORBELL
-from apps.rollouts.leasing import count_live_workers
+from apps.rollouts.leasing import live_workers
 from apps.rollouts.models import Collection
 from apps.rollouts.worker import RolloutWorker
 
@@ -18,14 +18,16 @@ async def finish_collection(
     collection: Collection, *, progress: Callable[[Collection], None], seats: int | None = None
 ) -> Collection:
     """Return when the collection has ended, calling `progress` as it goes; runs a worker unless a live one exists."""
-    worker = None
-    if not await sync_to_async(count_live_workers)():
-        worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats)
-    working = asyncio.ensure_future(worker.handle()) if worker else None
+    worker: RolloutWorker | None = None
+    working: asyncio.Future[None] | None = None
     try:
         while not collection.is_finished:
             if working and working.done():
                 await working
+            # Asked again and again: the worker that was live at the start may have died since.
+            if worker is None and not await sync_to_async(live_workers)():
+                worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats)
+                working = asyncio.ensure_future(worker.handle())
             await asyncio.sleep(LOOK_SECONDS)
             await collection.arefresh_from_db()
             progress(collection)

@@ -4,13 +4,14 @@ import os
 import socket
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from apps.rollouts.models import Collection, Rollout, Worker
+from apps.rollouts.models import Collection, Worker
 
 LIVE = (Worker.State.ACTIVE, Worker.State.DRAINING)
 MAX_LOST = 3
@@ -31,17 +32,16 @@ def renew_lease(*, worker_id: int, busy: int) -> bool:
     return bool(live.update(heartbeat_at=now, lease_expires_at=now + _lease(), busy=busy))
 
 
+def drain_lease(*, worker_id: int) -> None:
+    """Say that this worker claims no more, so that others take its share of the limits."""
+    Worker.objects.filter(pk=worker_id, state=Worker.State.ACTIVE).update(state=Worker.State.DRAINING)
+
+
 def give_up_lease(*, worker_id: int) -> int:
     """Queue again what this worker still holds and end its lease; gives the number of rollouts released."""
     with transaction.atomic():
-        held = Rollout.objects.filter(lease=worker_id, status=Rollout.Status.RUNNING)
-        dropped = held.filter(collection__state=Collection.State.CANCELLED)
-        for collection_id, count in Counter(dropped.values_list("collection_id", flat=True)).items():
-            Collection.objects.filter(pk=collection_id).update(cancelled=F("cancelled") + count)
-        dropped.update(status=Rollout.Status.CANCELLED, lease=None, finished_at=timezone.now())
-        released = held.update(status=Rollout.Status.QUEUED, lease=None)
         Worker.objects.filter(pk=worker_id, state__in=LIVE).update(state=Worker.State.STOPPED, busy=0)
-    return released
+        return _take_back("lease = %s", [worker_id], lost=0)
 
 
 def reap_leases() -> int:
@@ -50,28 +50,38 @@ def reap_leases() -> int:
         expired = Worker.objects.filter(state__in=LIVE, lease_expires_at__lt=timezone.now())
         reaped = expired.update(state=Worker.State.LOST, busy=0)
         # One statement reads rows and leases together, so a lease taken this moment is not mistaken for a lost one.
-        live = Worker.objects.filter(state__in=LIVE).values("pk")
-        held = Rollout.objects.filter(status=Rollout.Status.RUNNING).exclude(lease__in=live)
-        hopeless = held.filter(lost__gte=MAX_LOST - 1)
-        failed = Counter(hopeless.values_list("collection_id", flat=True))
-        hopeless.update(
-            status=Rollout.Status.FAILED,
-            lease=None,
-            lost=F("lost") + 1,
-            error_kind="worker_lost",
-            error_message=f"Its worker was lost {MAX_LOST} times while it ran.",
-            finished_at=timezone.now(),
-        )
-        stopped = held.filter(collection__state=Collection.State.CANCELLED)
-        cancelled = Counter(stopped.values_list("collection_id", flat=True))
-        stopped.update(status=Rollout.Status.CANCELLED, lease=None, finished_at=timezone.now())
-        held.update(status=Rollout.Status.QUEUED, lease=None, lost=F("lost") + 1)
-        for collection_id in {*failed, *cancelled}:
-            Collection.objects.filter(pk=collection_id).update(
-                failed=F("failed") + failed[collection_id], cancelled=F("cancelled") + cancelled[collection_id]
-            )
-    close_finished(list(failed))
+        _take_back("lease NOT IN (SELECT id FROM rollouts_worker WHERE state IN (%s, %s))", [*LIVE], lost=1)
     return reaped
+
+
+_TAKE_BACK = """
+    UPDATE rollouts_rollout SET
+        status = CASE
+            WHEN collection_id IN (SELECT id FROM rollouts_collection WHERE state = 'cancelled') THEN 'cancelled'
+            WHEN lost + %s >= %s THEN 'failed' ELSE 'queued' END,
+        error_kind = CASE
+            WHEN collection_id IN (SELECT id FROM rollouts_collection WHERE state = 'cancelled') THEN ''
+            WHEN lost + %s >= %s THEN 'worker_lost' ELSE '' END,
+        error_message = CASE WHEN lost + %s >= %s THEN %s ELSE '' END,
+        finished_at = %s, lost = lost + %s, lease = NULL
+    WHERE status = 'running' AND {which} RETURNING collection_id, status
+"""
+
+
+def _take_back(which: str, parameters: list[Any], *, lost: int) -> int:
+    """Queue, fail or cancel running rows in one statement, and count exactly those that it changed."""
+    hopeless = [lost, MAX_LOST]
+    message = f"Its worker was lost {MAX_LOST} times while it ran."
+    now = connection.ops.adapt_datetimefield_value(timezone.now())
+    values = [*hopeless, *hopeless, *hopeless, message, now, lost, *parameters]
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKE_BACK.format(which=which), values)
+        taken = Counter(cursor.fetchall())
+    for (collection_id, status), number in taken.items():
+        if status in {"failed", "cancelled"}:
+            Collection.objects.filter(pk=collection_id).update(**{status: F(status) + number})
+    close_finished([collection_id for collection_id, _ in taken])
+    return sum(taken.values())
 
 
 def close_finished(collection_ids: list[int]) -> list[int]:
@@ -87,8 +97,10 @@ def close_finished(collection_ids: list[int]) -> list[int]:
     return ids
 
 
-def count_live_workers() -> int:
-    return Worker.objects.filter(state=Worker.State.ACTIVE, lease_expires_at__gte=timezone.now()).count()
+def live_workers() -> list[int]:
+    """The workers that claim, by the age of their leases."""
+    live = Worker.objects.filter(state=Worker.State.ACTIVE, lease_expires_at__gte=timezone.now())
+    return list(live.order_by("pk").values_list("pk", flat=True))
 
 
 def _lease() -> timedelta:

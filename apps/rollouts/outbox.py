@@ -2,15 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from itertools import count
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count, islice
 from typing import Any
 
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from apps.gym.events import TraceUnion, encode_event, event_kind
 from apps.rollouts.claiming import Claim
-from apps.rollouts.recording import End, EventRow, record_batch
+from apps.rollouts.recording import End, EventRow, record_batch, unstorable_end
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class Outbox:
         self._in_database = in_database
         self._changed = changed
         self._events: list[EventRow] = []
-        self._ends: list[tuple[int, End]] = []
+        self._ends: dict[tuple[int, int], End] = {}
         self._seqs: dict[tuple[int, int], int] = {}
         self._wake = asyncio.Event()
         self._stopping = False
@@ -42,9 +43,10 @@ class Outbox:
         self._seqs[key] = seq + 1
         self._events.append((*key, seq, event_kind(event), encode_event(event)))
 
-    def keep_end(self, lease: int, end: End) -> None:
+    def keep_end(self, end: End) -> None:
+        """The first end of an attempt counts; what comes after it was too late."""
         self._seqs.pop((end.id, end.attempt), None)
-        self._ends.append((lease, end))
+        self._ends.setdefault((end.id, end.attempt), end)
         if len(self._ends) >= MAX_ENDS:
             self._wake.set()
 
@@ -68,28 +70,52 @@ class Outbox:
         self._wake.set()
 
     async def _flush(self) -> None:
-        """One batch of one lease. Its events go first, in the same transaction, so an ended row has its whole trace."""
+        """One batch. Events go first, in the same transaction, so that an ended row has its whole trace."""
         if not self._events and not self._ends:
             return
-        lease = self._ends[0][0] if self._ends else 0
-        ends = [end for its_lease, end in self._ends[:MAX_ENDS] if its_lease == lease]
+        ends = list(islice(self._ends.values(), MAX_ENDS))
         # A copy: rollouts go on adding while the database thread reads.
         events = self._events[:] if ends else self._events[:MAX_EVENTS]
+        try:
+            await self._store(events, ends)
+        except Exception:
+            logger.exception("a batch cannot be stored as it is: storing its %d ends one by one", len(ends))
+            await self._store_singly(events, ends)
+        del self._events[: len(events)]
+        for end in ends:
+            del self._ends[end.id, end.attempt]
+
+    async def _store(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
+        """Waits for a database that is away; raises what no waiting mends."""
         for failures in count():
             try:
-                now = timezone.now()
-                changed = await self._in_database(record_batch, lease=lease, events=events, ends=ends, now=now)
-            except Exception as problem:
+                changed = await self._in_database(record_batch, events=events, ends=ends, now=timezone.now())
+            except (OperationalError, InterfaceError) as problem:
                 self.troubled = True
                 logger.warning("the database does not take results (%d waiting): %r", self.backlog, problem)
                 await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
             else:
-                break
-        self.troubled = False
-        del self._events[: len(events)]
-        del self._ends[: len(ends)]
-        if changed:
-            self._changed(changed)
+                self.troubled = False
+                self._changed(changed)
+                return
+
+    async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
+        """What cannot be stored ends as failed and says so; its neighbours are stored as they are."""
+        by_attempt: dict[tuple[int, int], list[EventRow]] = {}
+        for event in events:
+            by_attempt.setdefault(event[:2], []).append(event)
+        for end in ends:
+            own = by_attempt.pop((end.id, end.attempt), [])
+            try:
+                await self._store(own, [end])
+            except Exception as problem:
+                logger.exception("rollout %s cannot be stored", end.id)
+                await self._store([], [unstorable_end(end, problem)])
+        for (rollout_id, _), rest in by_attempt.items():
+            try:
+                await self._store(rest, [])
+            except Exception:
+                logger.exception("%d events of rollout %s cannot be stored", len(rest), rollout_id)
 
     async def _nap(self, seconds: float) -> None:
         try:

@@ -24,6 +24,10 @@ QUIET = timedelta(minutes=5)
 """A plan that has not grown for so long has lost its planner."""
 
 
+class PlanConflict(Exception):
+    """The idempotency key belongs to another plan, or to another person's."""
+
+
 class NothingToCollect(Exception):
     """The plan has no rollouts: the dataset has no ready version, or no task is left."""
 
@@ -44,9 +48,21 @@ def plan_collection(
 ) -> Collection:
     """Make the collection and its queued rollouts, and ring the workers.
 
-    Planning again with the same idempotency key gives the collection that exists. Raises NothingToCollect.
+    Planning the same again with the same idempotency key gives the collection that exists. Raises NothingToCollect, and
+    PlanConflict for a key that stands for something else.
     """
-    if idempotency_key and (earlier := Collection.objects.filter(idempotency_key=idempotency_key).first()):
+    plan: dict[str, Any] = {
+        "dataset": dataset,
+        "agent": agent,
+        "policy_model": policy_model,
+        "repeats": repeats,
+        "limit": limit,
+        "seed": seed,
+        "sampling": sampling or {},
+        "priority": priority,
+        "created_by": user,
+    }
+    if earlier := _planned_earlier(idempotency_key, plan):
         return earlier
     version = dataset.latest_version()
     if version is None:
@@ -57,25 +73,19 @@ def plan_collection(
     environment = dataset.environment
     collection = Collection(
         name=name or f"{dataset.name} × {policy_model.name}",
-        dataset=dataset,
         version=version,
         environment=environment,
-        agent=agent,
-        policy_model=policy_model,
-        repeats=repeats,
-        limit=limit,
-        seed=seed,
-        sampling=sampling or {},
-        priority=priority,
         snapshot=take_snapshot(agent, policy_model, environment, version, sampling or {}),
         idempotency_key=idempotency_key or None,
-        created_by=user,
+        **plan,
     )
     try:
         with transaction.atomic():
             collection.save()
     except IntegrityError:
-        return Collection.objects.get(idempotency_key=idempotency_key)
+        if earlier := _planned_earlier(idempotency_key, plan):
+            return earlier
+        raise
     rows = (
         Rollout(
             collection=collection,
@@ -128,6 +138,13 @@ def _queue(collection: Collection, chunk: list[Rollout]) -> None:
         Collection.objects.filter(pk=collection.pk).update(
             total=F("total") + made, cancelled=F("cancelled") + (made if cancelled else 0), touched_at=timezone.now()
         )
+
+
+def _planned_earlier(idempotency_key: str | None, plan: dict[str, Any]) -> Collection | None:
+    earlier = Collection.objects.filter(idempotency_key=idempotency_key).first() if idempotency_key else None
+    if earlier and any(getattr(earlier, name) != value for name, value in plan.items()):
+        raise PlanConflict(f"The idempotency key {idempotency_key!r} was used for another plan: choose a new one.")
+    return earlier
 
 
 def rollout_seed(seed: int, index: int, repeat: int) -> int:

@@ -21,6 +21,7 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     """How an attempt ended. `reward` only with status `completed`; `error_kind` only with `failed`."""
 
     id: int
+    lease: int
     collection: int
     attempt: int
     status: str
@@ -37,6 +38,19 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     duration: float = 0.0
 
 
+def unstorable_end(end: End, problem: Exception) -> End:
+    """The end of an attempt whose own end the database refuses."""
+    return End(
+        id=end.id,
+        lease=end.lease,
+        collection=end.collection,
+        attempt=end.attempt,
+        status="failed",
+        error_kind="environment_error",
+        error_message=f"The result could not be stored: {type(problem).__name__}.",
+    )
+
+
 _SET = """
     status = v.status, reward = v.reward, components = v.components, stop_reason = v.stop_reason,
     error_kind = v.error_kind, error_message = v.error_message, turns = v.turns, tool_calls = v.tool_calls,
@@ -45,7 +59,7 @@ _SET = """
 """
 _SQLITE_END = f"""
     UPDATE rollouts_rollout SET {_SET} FROM (
-        SELECT value->>'id' AS id, value->>'attempt' AS attempt, value->>'status' AS status,
+        SELECT value->>'id' AS id, value->>'lease' AS lease, value->>'attempt' AS attempt, value->>'status' AS status,
             value->>'reward' AS reward, value->>'components' AS components, value->>'stop_reason' AS stop_reason,
             value->>'error_kind' AS error_kind, value->>'error_message' AS error_message, value->>'turns' AS turns,
             value->>'tool_calls' AS tool_calls, value->>'tool_errors' AS tool_errors,
@@ -53,32 +67,32 @@ _SQLITE_END = f"""
             value->>'duration' AS duration
         FROM json_each(%s)
     ) v
-    WHERE rollouts_rollout.id = v.id AND lease = %s AND rollouts_rollout.attempt = v.attempt
-        AND rollouts_rollout.status = 'running'
-    RETURNING rollouts_rollout.id
+    WHERE rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
+        AND rollouts_rollout.attempt = v.attempt AND rollouts_rollout.status = 'running'
+    RETURNING rollouts_rollout.id, rollouts_rollout.attempt
 """  # noqa: S608 (no value is formatted in)
 _POSTGRES_END = f"""
     UPDATE rollouts_rollout SET {_SET} FROM jsonb_to_recordset(%s::jsonb) AS v(
-        id bigint, attempt int, status text, reward double precision, components jsonb, stop_reason text,
+        id bigint, lease bigint, attempt int, status text, reward double precision, components jsonb, stop_reason text,
         error_kind text, error_message text, turns int, tool_calls int, tool_errors int, input_tokens int,
         output_tokens int, duration double precision
     )
-    WHERE rollouts_rollout.id = v.id AND lease = %s AND rollouts_rollout.attempt = v.attempt
-        AND rollouts_rollout.status = 'running'
-    RETURNING rollouts_rollout.id
+    WHERE rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
+        AND rollouts_rollout.attempt = v.attempt AND rollouts_rollout.status = 'running'
+    RETURNING rollouts_rollout.id, rollouts_rollout.attempt
 """  # noqa: S608 (no value is formatted in)
 _INSERT_EVENTS = "INSERT INTO rollouts_traceevent (rollout_id, attempt, seq, kind, payload) VALUES (%s, %s, %s, %s, %s)"
 
 
-def record_batch(*, lease: int, events: Sequence[EventRow], ends: Sequence[End], now: datetime) -> set[int]:
+def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime) -> set[int]:
     """Store events and ends in one transaction; gives the ids of collections that changed.
 
-    An end whose rollout is no longer this lease's attempt is fenced: it changes nothing and counts nowhere. Events need
-    no fence, since every claim has an attempt number of its own.
+    An end whose rollout is no longer its lease's attempt is fenced: it changes nothing and counts nowhere. An attempt
+    has one end at most. Events need no fence, since every claim has an attempt number of its own.
     """
     with transaction.atomic():
         _insert_events(events)
-        ended = _write_ends(lease, ends, now) if ends else []
+        ended = _write_ends(ends, now) if ends else []
         changed = _count_ends(ended)
         if changed:
             close_finished(list(changed))
@@ -98,14 +112,14 @@ def _insert_events(events: Sequence[EventRow]) -> None:
             cursor.executemany(_INSERT_EVENTS, events)
 
 
-def _write_ends(lease: int, ends: Sequence[End], now: datetime) -> list[End]:
+def _write_ends(ends: Sequence[End], now: datetime) -> list[End]:
     postgres = connection.vendor == "postgresql"
     values = [msgspec.structs.asdict(end) for end in ends]
     with connection.cursor() as cursor:
         ended_at = connection.ops.adapt_datetimefield_value(now)
-        cursor.execute(_POSTGRES_END if postgres else _SQLITE_END, [ended_at, orjson.dumps(values).decode(), lease])
-        written = {row[0] for row in cursor.fetchall()}
-    return [end for end in ends if end.id in written]
+        cursor.execute(_POSTGRES_END if postgres else _SQLITE_END, [ended_at, orjson.dumps(values).decode()])
+        written = set(cursor.fetchall())
+    return [end for end in ends if (end.id, end.attempt) in written]
 
 
 def _count_ends(ended: Sequence[End]) -> set[int]:

@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 MAX_MESSAGE = 2_000
 """Characters of an error message kept on the row; the trace has all of it."""
+MAX_COUNT = 2**31 - 1
 
 
 class Setting(msgspec.Struct, kw_only=True):
@@ -99,31 +100,52 @@ def _end(claim: Claim, tally: Tally, duration: float, **failure: str) -> End:
     verified = tally.verification
     outcome: dict[str, Any]
     if failure or verified is None:
-        message = failure["error_message"].replace("\0", "�")[:MAX_MESSAGE]
+        message = _storable(failure["error_message"])[:MAX_MESSAGE]
         outcome = {"status": Rollout.Status.FAILED.value, "error_kind": failure["error_kind"], "error_message": message}
     else:
         outcome = {
             "status": Rollout.Status.COMPLETED.value,
             "reward": verified.reward,
-            "components": verified.components,
+            "components": {_storable(name): value for name, value in verified.components.items()},
             "stop_reason": verified.stop_reason,
         }
     return End(
         id=claim.rollout_id,
+        lease=claim.lease,
         collection=claim.collection_id,
         attempt=claim.attempt,
-        turns=tally.turns,
-        tool_calls=tally.tool_calls,
-        tool_errors=tally.tool_errors,
-        input_tokens=tally.input_tokens,
-        output_tokens=tally.output_tokens,
+        turns=_count(tally.turns),
+        tool_calls=_count(tally.tool_calls),
+        tool_errors=_count(tally.tool_errors),
+        input_tokens=_count(tally.input_tokens),
+        output_tokens=_count(tally.output_tokens),
         duration=duration,
         **outcome,
     )
 
 
+def _count(number: int) -> int:
+    """A count that the column takes, whatever the endpoint claimed."""
+    return max(0, min(number, MAX_COUNT))
+
+
+def _storable(text: str) -> str:
+    """Text that every database takes: no NUL, no lone surrogate."""
+    return text.replace("\0", "�").encode(errors="replace").decode()
+
+
+def cancelled_end(claim: Claim) -> End:
+    return End(
+        id=claim.rollout_id,
+        lease=claim.lease,
+        collection=claim.collection_id,
+        attempt=claim.attempt,
+        status=Rollout.Status.CANCELLED.value,
+    )
+
+
 def failed_to_start(claim: Claim, problem: Exception) -> End:
-    """The end of a rollout whose policy model or environment could not even be connected."""
+    """The end of a rollout that could not be started, or that broke in a way `run_rollout` does not know."""
     return _end(
         claim, Tally(), 0.0, error_kind="environment_error", error_message=f"{type(problem).__name__}: {problem}"
     )

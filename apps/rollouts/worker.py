@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from channels.worker import Worker as ChannelsWorker
 from django.conf import settings
@@ -18,11 +18,10 @@ from apps.rollouts.announcing import DOORBELL, announce_from_loop
 from apps.rollouts.claiming import MAX_CLAIM, Claim, Slots, claim_rollouts
 from apps.rollouts.connecting import Settings
 from apps.rollouts.heart import Heart
-from apps.rollouts.leasing import count_live_workers, give_up_lease, reap_leases, take_lease
-from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.leasing import drain_lease, give_up_lease, live_workers, reap_leases, take_lease
+from apps.rollouts.models import Collection
 from apps.rollouts.outbox import Outbox
-from apps.rollouts.recording import End
-from apps.rollouts.running import Setting, failed_to_start, run_rollout
+from apps.rollouts.running import Setting, cancelled_end, failed_to_start, run_rollout
 from apps.tasks.models import Task
 
 logger = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ class RolloutWorker(ChannelsWorker):
         self._changed: set[int] = set()
         self._database = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-database")
         self._chores = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-chores")
-        self._live_workers = 1
+        self._live: list[int] = []
 
     # -- the outside: start, ring, stop ---------------------------------------------------------------------------
 
@@ -103,9 +102,9 @@ class RolloutWorker(ChannelsWorker):
         claims = await self._in_database(_claim_with_rows, self.lease, free, self._in_use(), self._settings)
         for claim, row, setting in claims:
             if isinstance(setting, Exception):
-                self._outbox.keep_end(self.lease, failed_to_start(claim, setting))
+                self._outbox.keep_end(failed_to_start(claim, setting))
                 continue
-            task = asyncio.create_task(self._run(self.lease, claim, row, setting))
+            task = asyncio.create_task(self._run(claim, row, setting))
             self._running[task] = (claim, setting)
             task.add_done_callback(self._seat_freed)
         if claims:
@@ -113,7 +112,7 @@ class RolloutWorker(ChannelsWorker):
         return len(claims)
 
     def _in_use(self) -> "InUse":
-        return InUse(list(self._running.values()), self._live_workers)
+        return InUse(list(self._running.values()), Share.of(self.lease, self._live))
 
     def _seat_freed(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
@@ -121,13 +120,16 @@ class RolloutWorker(ChannelsWorker):
         if not self._running or self.seats - len(self._running) >= min(MAX_CLAIM, self.seats):
             self._rung.set()
 
-    async def _run(self, lease: int, claim: Claim, row: TaskRow, setting: Setting) -> None:
+    async def _run(self, claim: Claim, row: TaskRow, setting: Setting) -> None:
         try:
             end = await run_rollout(claim=claim, row=row, setting=setting, keep=self._outbox.keep_event)
         except asyncio.CancelledError:
             self._outbox.forget(claim)
             raise
-        self._outbox.keep_end(lease, end)
+        except Exception as bug:
+            logger.exception("rollout %s broke beyond its own handling", claim.rollout_id)
+            end = failed_to_start(claim, bug)
+        self._outbox.keep_end(end)
 
     async def _wait_for_ring(self, seconds: float) -> None:
         try:
@@ -166,20 +168,14 @@ class RolloutWorker(ChannelsWorker):
             await asyncio.sleep(POLL_SECONDS)
             collections = {claim.collection_id for claim, _ in self._running.values()}
             try:
-                cancelled, self._live_workers = await self._in_database(_look_around, collections)
+                cancelled, self._live = await self._in_database(_look_around, collections)
             except Exception as problem:
                 logger.warning("cannot look around: %r", problem)
                 continue
             for task, (claim, _) in list(self._running.items()):
-                if claim.collection_id in cancelled and not task.cancelled():
-                    task.cancel()
-                    end = End(
-                        id=claim.rollout_id,
-                        collection=claim.collection_id,
-                        attempt=claim.attempt,
-                        status=Rollout.Status.CANCELLED.value,
-                    )
-                    self._outbox.keep_end(self.lease, end)
+                # False for a task that has just ended: its own end counts.
+                if claim.collection_id in cancelled and task.cancel():
+                    self._outbox.keep_end(cancelled_end(claim))
 
     async def _do_chores(self) -> None:
         """Long work of the rooms, one piece at a time in a thread of its own."""
@@ -236,6 +232,10 @@ class RolloutWorker(ChannelsWorker):
 
     async def _drain(self) -> None:
         """Give the loops their grace, then drop the rest; `_leave` queues those again."""
+        try:
+            await self._in_database(drain_lease, worker_id=self.lease)
+        except Exception as problem:
+            logger.warning("draining unannounced: %r", problem)
         if self._running:
             await asyncio.wait(list(self._running), timeout=settings.WORKER_GRACE_SECONDS)
         await self._drop_all()
@@ -260,13 +260,27 @@ class RolloutWorker(ChannelsWorker):
         return await asyncio.get_running_loop().run_in_executor(self._database, call)
 
 
+class Share(NamedTuple):
+    """Which part of every global limit is this worker's: the parts of all live workers add up to the limit."""
+
+    rank: int
+    workers: int
+
+    @classmethod
+    def of(cls, lease: int, live: list[int]) -> "Share":
+        return cls(live.index(lease), len(live)) if lease in live else cls(0, max(1, len(live)))
+
+    def part(self, limit: int) -> int:
+        return limit // self.workers + (self.rank < limit % self.workers)
+
+
 class InUse:
     """How many of this worker's rollouts run, by policy model and by environment."""
 
-    def __init__(self, running: list[tuple[Claim, Setting]], live_workers: int) -> None:
+    def __init__(self, running: list[tuple[Claim, Setting]], share: "Share") -> None:
         self.models: dict[int, int] = {}
         self.environments: dict[int, int] = {}
-        self.live_workers = max(1, live_workers)
+        self.share = share
         for _, setting in running:
             self.models[setting.policy_model_id] = self.models.get(setting.policy_model_id, 0) + 1
             self.environments[setting.environment_id] = self.environments.get(setting.environment_id, 0) + 1
@@ -279,7 +293,7 @@ class InUse:
         return Slots(seats, self._left(models, self.models), self._left(environments, self.environments))
 
     def _left(self, limits: Any, used: dict[int, int]) -> dict[int, int]:
-        return {pk: max(1, limit // self.live_workers) - used.get(pk, 0) for pk, limit in limits}
+        return {pk: self.share.part(limit) - used.get(pk, 0) for pk, limit in limits}
 
 
 def _claim_with_rows(
@@ -301,9 +315,9 @@ def _claim_with_rows(
     return [(claim, rows[claim.task_id], setting(claim.collection_id)) for claim in claims]
 
 
-def _look_around(collection_ids: set[int]) -> tuple[set[int], int]:
+def _look_around(collection_ids: set[int]) -> tuple[set[int], list[int]]:
     cancelled = Collection.objects.filter(pk__in=collection_ids, state=Collection.State.CANCELLED)
-    return set(cancelled.values_list("pk", flat=True)), count_live_workers()
+    return set(cancelled.values_list("pk", flat=True)), live_workers()
 
 
 def _with_live_connection(work: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:

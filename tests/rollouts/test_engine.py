@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 from io import BytesIO
 
+import msgspec
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
@@ -12,14 +13,16 @@ from django.utils import timezone
 from apps.environments.models import Environment
 from apps.gym.events import ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.policies.models import PolicyModel, Provider
-from apps.rollouts.claiming import Slots, claim_rollouts
+from apps.rollouts.claiming import Claim, Slots, claim_rollouts
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.controlling import cancel_collection
 from apps.rollouts.leasing import give_up_lease, reap_leases, renew_lease, take_lease
 from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
-from apps.rollouts.planning import NothingToCollect, plan_collection, sweep_plans
+from apps.rollouts.outbox import Outbox
+from apps.rollouts.planning import NothingToCollect, PlanConflict, plan_collection, sweep_plans
 from apps.rollouts.recording import End, record_batch
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.running import Tally, _end
+from apps.rollouts.worker import RolloutWorker, Share
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 
 pytestmark = pytest.mark.usefixtures("migrated")
@@ -42,6 +45,29 @@ def plan(rows=None, environment="calculator", repeats=2, model=None, **fields):
 
 def finish(collection, seats=None):
     return async_to_sync(finish_collection)(collection, progress=lambda _: None, seats=seats)
+
+
+def ends(claims, reward):
+    return [
+        End(
+            id=claim.rollout_id,
+            lease=claim.lease,
+            collection=claim.collection_id,
+            attempt=claim.attempt,
+            status="completed",
+            reward=reward,
+            stop_reason="answered",
+        )
+        for claim in claims
+    ]
+
+
+def record(given):
+    return record_batch(events=[], ends=given, now=timezone.now())
+
+
+def expire(worker):
+    Worker.objects.filter(pk=worker.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
 
 
 def test_a_collection_runs_to_its_end_with_rewards_and_traces():
@@ -107,29 +133,16 @@ def test_a_zombie_worker_cannot_complete_a_rollout():
     collection = plan(repeats=1)
     zombie = take_lease(seats=8)
     stale = claim_rollouts(lease=zombie.pk, slots=NO_LIMITS)
-    Worker.objects.filter(pk=zombie.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+    expire(zombie)
     assert reap_leases() == 1
     assert renew_lease(worker_id=zombie.pk, busy=4) is False
     heir = take_lease(seats=8)
     fresh = claim_rollouts(lease=heir.pk, slots=NO_LIMITS)
     assert {claim.attempt for claim in fresh} == {2}
 
-    def ends(claims, reward):
-        return [
-            End(
-                id=c.rollout_id,
-                collection=c.collection_id,
-                attempt=c.attempt,
-                status="completed",
-                reward=reward,
-                stop_reason="answered",
-            )
-            for c in claims
-        ]
-
-    assert record_batch(lease=zombie.pk, events=[], ends=ends(stale, 0.0), now=timezone.now()) == set()
-    assert record_batch(lease=heir.pk, events=[], ends=ends(fresh, 1.0), now=timezone.now()) == {collection.pk}
-    assert record_batch(lease=heir.pk, events=[], ends=ends(fresh, 0.0), now=timezone.now()) == set()
+    assert record(ends(stale, 0.0)) == set()
+    assert record(ends(fresh, 1.0)) == {collection.pk}
+    assert record(ends(fresh, 0.0)) == set()
     collection.refresh_from_db()
     assert (collection.state, collection.completed, collection.mean_reward) == ("completed", 4, 1.0)
 
@@ -139,7 +152,7 @@ def test_the_third_loss_of_its_worker_fails_a_rollout():
     for _ in range(3):
         worker = take_lease(seats=1)
         assert len(claim_rollouts(lease=worker.pk, slots=NO_LIMITS)) == 1
-        Worker.objects.filter(pk=worker.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+        expire(worker)
         reap_leases()
     rollout = Rollout.objects.get()
     assert (rollout.status, rollout.error_kind, rollout.reward, rollout.lost) == ("failed", "worker_lost", None, 3)
@@ -314,3 +327,97 @@ def test_a_worker_whose_lease_was_taken_begins_again_under_another():
     collection.refresh_from_db()
     assert second > first
     assert (collection.completed, collection.mean_reward) == (4, 1.0)
+
+
+def test_a_worker_that_slept_past_its_lease_claims_nothing():
+    plan()
+    sleeper = take_lease(seats=8)
+    expire(sleeper)
+    assert claim_rollouts(lease=sleeper.pk, slots=NO_LIMITS) == []
+    reap_leases()
+    assert claim_rollouts(lease=sleeper.pk, slots=NO_LIMITS) == []
+
+
+def test_both_attempts_of_a_rollout_in_one_batch_count_once():
+    collection = plan(rows=[make_row()], repeats=1)
+    lost, heir = take_lease(seats=1), take_lease(seats=1)
+    first = claim_rollouts(lease=lost.pk, slots=NO_LIMITS)
+    expire(lost)
+    reap_leases()
+    second = claim_rollouts(lease=heir.pk, slots=NO_LIMITS)
+    record([*ends(first, 0.0), *ends(second, 1.0)])
+    collection.refresh_from_db()
+    assert (collection.completed, collection.reward_sum, collection.state) == (1, 1.0, "completed")
+
+
+def test_the_ends_of_two_leases_are_stored_from_one_outbox():
+    collection = plan(repeats=2)
+    leases = [take_lease(seats=4), take_lease(seats=4)]
+    claims = [claim_rollouts(lease=lease.pk, slots=Slots(4, {}, {})) for lease in leases]
+    mixed = [end for pair in zip(ends(claims[0], 1.0), ends(claims[1], 1.0), strict=True) for end in pair]
+    assert store(mixed) == []
+    collection.refresh_from_db()
+    assert (collection.completed, collection.state) == (8, "completed")
+
+
+def test_an_end_after_the_first_of_an_attempt_is_too_late():
+    collection = plan(rows=[make_row()], repeats=1)
+    (end,) = ends(claim_rollouts(lease=take_lease(seats=1).pk, slots=NO_LIMITS), 1.0)
+    store([end, msgspec.structs.replace(end, status="cancelled", reward=None)])
+    collection.refresh_from_db()
+    assert (collection.completed, collection.cancelled) == (1, 0)
+
+
+@pytest.mark.parametrize("poison", [{"turns": -1}, {"output_tokens": 10**20}])
+def test_an_end_that_the_database_refuses_fails_alone(poison):
+    collection = plan(repeats=1)
+    good = ends(claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS), 1.0)
+    store([msgspec.structs.replace(good[0], **poison), *good[1:]])
+    collection.refresh_from_db()
+    assert (collection.completed, collection.failed, collection.state) == (3, 1, "completed")
+    assert "could not be stored" in Rollout.objects.get(status="failed").error_message
+
+
+def store(given):
+    """Through an outbox; gives what is left in it."""
+
+    async def run():
+        outbox = Outbox(in_database=lambda work, **kwargs: sync_to_async(work)(**kwargs), changed=lambda _: None)
+        for end in given:
+            outbox.keep_end(end)
+        outbox.stop()
+        await outbox.run()
+        return list(outbox._ends)
+
+    return async_to_sync(run)()
+
+
+def test_counts_and_texts_of_an_endpoint_are_made_storable():
+    tally = Tally()
+    usage = {"input_tokens": 10**20, "output_tokens": -5}
+    tally.add(ModelCall(seen=0, items=[], usage=usage))
+    tally.add(Verification(reward=1.0, components={"a\0b": 1.0}, stop_reason="answered"))
+    end = _end(Claim(1, 2, 3, 4, 0, 0, 1), tally, 0.1)
+    assert (end.input_tokens, end.output_tokens, end.components) == (2**31 - 1, 0, {"a\ufffdb": 1.0})
+
+
+def test_shares_of_a_limit_add_up_to_it():
+    live = [11, 12, 13]
+    assert [Share.of(lease, live).part(10) for lease in live] == [4, 3, 3]
+    assert [Share.of(lease, live).part(1) for lease in live] == [1, 0, 0]
+    assert Share.of(99, []).part(7) == 7
+
+
+def test_an_idempotency_key_stands_for_one_plan():
+    dataset, agent, model = make_dataset(), make_agent(), make_policy_model()
+    plan_collection(dataset=dataset, agent=agent, policy_model=model, idempotency_key="k")
+    with pytest.raises(PlanConflict, match="another plan"):
+        plan_collection(dataset=dataset, agent=agent, policy_model=model, repeats=2, idempotency_key="k")
+
+
+def test_a_wait_for_a_worker_that_died_ends():
+    collection = plan(repeats=1)
+    ghost = take_lease(seats=8)
+    claim_rollouts(lease=ghost.pk, slots=NO_LIMITS)
+    Worker.objects.filter(pk=ghost.pk).update(lease_expires_at=timezone.now() + timedelta(seconds=1))
+    assert finish(collection).completed == 4

@@ -1,5 +1,6 @@
 """The plan of a collection."""
 
+import hashlib
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -69,8 +70,13 @@ class CollectionForm(forms.Form):
             raise forms.ValidationError("Sampling is a JSON object.")
         return sampling
 
-    def clean_idempotency_key(self) -> str | None:
-        return self.cleaned_data["idempotency_key"] or None
+    def clean(self) -> dict[str, Any]:
+        """A form sent again after a change is another plan, so its key is one of form and plan together."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        key = cleaned.pop("idempotency_key", "")
+        plan = "|".join(f"{name}={value!r}" for name, value in sorted(cleaned.items()))
+        digest = hashlib.sha256(f"{key}|{plan}".encode()).hexdigest()
+        return {**cleaned, "idempotency_key": digest if key else None}
 
     @classmethod
     def opened_with(cls, given: QueryDict) -> "CollectionForm":
