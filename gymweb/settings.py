@@ -150,6 +150,9 @@ if not (STATIC_ROOT / "staticfiles.json").exists():
 
 # Security. TLS is the proxy's job; GYMWEB_SECURE=1 says that one is there.
 SECURE = env.bool("GYMWEB_SECURE", default=False)
+TRUSTED_PROXIES = env.int("GYMWEB_TRUSTED_PROXIES", default=0)
+if TRUSTED_PROXIES < 0:
+    raise ImproperlyConfigured("GYMWEB_TRUSTED_PROXIES is a number of proxies: 0 or more.")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"

@@ -7,6 +7,7 @@ from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
 from apps.gym.errors import EnvironmentFault
 from apps.gym.resources.protocol import Probe
+from apps.gym.storable import clean_line
 from apps.policies.connecting import open_outbound
 from apps.policies.models import Health
 
@@ -17,7 +18,7 @@ def probe_environment(*, environment: Environment) -> Environment:
     """Ask the resource server and store what came of it. Never raises for a server that fails."""
     probe = async_to_sync(_probe)(environment)
     environment.health = Health.HEALTHY if probe.healthy else Health.UNHEALTHY
-    environment.health_message = _sentence(probe)[:_MESSAGE_CHARACTERS]
+    environment.health_message = clean_line(_sentence(probe), _MESSAGE_CHARACTERS)
     environment.health_checked_at = timezone.now()
     environment.save(update_fields=["health", "health_message", "health_checked_at"])
     return environment

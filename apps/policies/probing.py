@@ -7,6 +7,7 @@ from asgiref.sync import async_to_sync
 from django.utils import timezone
 
 from apps.gym.outbound import OutboundFailed, OutboundRefused, OutboundReply
+from apps.gym.storable import clean_line
 from apps.policies.connecting import open_outbound, stored_key
 from apps.policies.models import Health, PolicyModel
 from apps.policies.secrets import SecretUnreadable
@@ -20,7 +21,7 @@ def probe_policy_model(*, policy_model: PolicyModel) -> PolicyModel:
     """Ask GET {base_url}/models and store what came of it. Never raises for an endpoint that fails."""
     healthy, message = _probe(policy_model)
     policy_model.health = Health.HEALTHY if healthy else Health.UNHEALTHY
-    policy_model.health_message = message[:_MESSAGE_CHARACTERS]
+    policy_model.health_message = clean_line(message, _MESSAGE_CHARACTERS)
     policy_model.health_checked_at = timezone.now()
     policy_model.save(update_fields=["health", "health_message", "health_checked_at"])
     return policy_model

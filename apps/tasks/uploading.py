@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.environments.models import Environment
+from apps.gym.storable import clean_line
 from apps.gym.taskfile import Readable
 from apps.tasks.loading import Loader, Rejects, delete_version, rejects_file, start_version
 from apps.tasks.models import Dataset, DatasetVersion, Upload
@@ -127,7 +128,7 @@ def sweep_uploads() -> bool:
 
 
 def _create(*, dataset: Dataset, filename: str, on_error: str, user: User | None, state: Upload.State) -> Upload:
-    name = Path(filename.replace("\\", "/")).name[-255:]
+    name = clean_line(Path(filename.replace("\\", "/")).name[-255:], 255)
     return Upload.objects.create(
         dataset=dataset, filename=name, on_error=Upload.OnError(on_error), created_by=user, state=state
     )

@@ -85,3 +85,44 @@ def test_people_who_get_in_do_not_use_up_the_tries_of_their_address(rf):
     for _ in range(signing_in.TRIES_PER_ADDRESS + 1):
         found = sign_in_with_password(request=rf.post("/"), username=user.username, password="a long enough secret")
         assert found == user
+
+
+def fail_to_sign_in(request, *, times):
+    for number in range(times):
+        with pytest.raises(SignInRefused):
+            sign_in_with_password(request=request, username=f"name{number}", password="wrong")
+
+
+def test_behind_a_proxy_that_is_not_believed_a_stranger_locks_nobody_out(rf, settings):
+    settings.SECURE = True
+    user = make_user(password="a long enough secret")
+    fail_to_sign_in(rf.post("/"), times=signing_in.TRIES_PER_ADDRESS)
+    assert sign_in_with_password(request=rf.post("/"), username=user.username, password="a long enough secret") == user
+
+
+def test_behind_trusted_proxies_each_client_has_its_own_tries(rf, settings):
+    settings.SECURE, settings.TRUSTED_PROXIES = True, 2
+    user = make_user(password="a long enough secret")
+    stranger = rf.post("/", headers={"X-Forwarded-For": "198.51.100.9, 192.0.2.7, 10.0.0.2"})
+    fail_to_sign_in(stranger, times=signing_in.TRIES_PER_ADDRESS)
+    disguised = rf.post("/", headers={"X-Forwarded-For": "203.0.113.1, 192.0.2.7, 10.0.0.2"})
+    with pytest.raises(TooManyTries):
+        sign_in_with_password(request=disguised, username=user.username, password="a long enough secret")
+    other = rf.post("/", headers={"X-Forwarded-For": "192.0.2.7, 192.0.2.8, 10.0.0.2"})
+    assert sign_in_with_password(request=other, username=user.username, password="a long enough secret") == user
+    assert AuditEntry.objects.get(action="sign_in.password").detail == {"address": "192.0.2.8"}
+
+
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "address"),
+    [
+        (0, "192.0.2.7", "127.0.0.1"),
+        (1, "198.51.100.9, 192.0.2.7", "192.0.2.7"),
+        (2, "192.0.2.7", "192.0.2.7"),
+        (1, "", "127.0.0.1"),
+        (1, " , ", "127.0.0.1"),
+    ],
+)
+def test_the_address_is_what_the_trusted_proxies_saw(rf, settings, proxies, forwarded, address):
+    settings.TRUSTED_PROXIES = proxies
+    assert signing_in.client_address(rf.post("/", headers={"X-Forwarded-For": forwarded})) == address

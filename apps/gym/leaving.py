@@ -1,0 +1,22 @@
+"""A process that leaves tells the long chores of its threads, which ask between two pieces of their work: Python waits
+for its threads at exit, however long they take."""
+
+import threading
+
+_here = threading.local()
+
+
+class Leaving(Exception):
+    """The chore ends here; what it held is to be taken up by another worker."""
+
+
+def obey(leaving: threading.Event) -> None:
+    """From now on `check` in this thread looks at this event."""
+    _here.leaving = leaving
+
+
+def check() -> None:
+    """Raise Leaving where this thread was asked to stop. Threads that obey nobody go on."""
+    leaving: threading.Event | None = getattr(_here, "leaving", None)
+    if leaving is not None and leaving.is_set():
+        raise Leaving
