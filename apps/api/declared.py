@@ -1,10 +1,13 @@
-"""Names that nobody declared are refused, with what was probably meant: a typing error must not do nothing."""
+"""Names that nobody declared are refused, with what was probably meant: a typing error must not do nothing. So is text
+inside objects and lists that a database cannot store."""
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from rest_framework import serializers
+
+from apps.gym.storable import REFUSAL, find_unstorable
 
 if TYPE_CHECKING:
     Base = serializers.Serializer[Any]
@@ -27,4 +30,19 @@ class DeclaredFields(Base):
             raise serializers.ValidationError(
                 {name: f"There is no field “{name}”. {hint(name, known)}" for name in sorted(names)}, code="unknown"
             )
+        if isinstance(data, Mapping) and (errors := _unstorable(data)):
+            raise serializers.ValidationError(errors, code="unstorable")
         return super().to_internal_value(data)
+
+
+def _unstorable(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Errors nested like the value. Texts that are fields themselves are checked by those."""
+    errors: dict[str, Any] = {}
+    for name, value in data.items():
+        place = find_unstorable(value) if isinstance(value, dict | list) else None
+        if place is not None:
+            error: Any = [REFUSAL]
+            for step in reversed(place):
+                error = {str(step): error}
+            errors[name] = error
+    return errors

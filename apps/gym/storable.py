@@ -1,13 +1,13 @@
 """Text that every database takes: PostgreSQL stores neither a zero byte nor half a surrogate pair, SQLite does."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 Path = tuple[str | int, ...]
+REFUSAL = "This text holds a zero byte or half a surrogate pair, which cannot be stored."
 
 
 def clean_line(text: str, limit: int) -> str:
@@ -15,15 +15,17 @@ def clean_line(text: str, limit: int) -> str:
     return _NOT_SHOWN.sub(" ", text[:limit])
 
 
-def find_unstorable(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Where in a JSON value there is text, as a name or as a value, that cannot be stored."""
-    if isinstance(value, str):
-        if _UNSTORABLE.search(value):
-            yield path
-    elif isinstance(value, dict):
-        for name, member in value.items():
-            yield from find_unstorable(name, path)
-            yield from find_unstorable(member, (*path, name))
-    elif isinstance(value, list):
-        for index, member in enumerate(value):
-            yield from find_unstorable(member, (*path, index))
+def find_unstorable(value: Any) -> Path | None:
+    """Where in a JSON value the first text is that cannot be stored; of a name, where its object is."""
+    waiting: list[tuple[Path, Any]] = [((), value)]
+    # No recursion: how deep strangers nest is theirs to say.
+    while waiting:
+        path, one = waiting.pop()
+        if isinstance(one, str) and _UNSTORABLE.search(one):
+            return path
+        if isinstance(one, dict):
+            waiting += [((*path, name), member) for name, member in reversed(one.items())]
+            waiting += [(path, name) for name in one]
+        elif isinstance(one, list):
+            waiting += [((*path, index), member) for index, member in reversed(list(enumerate(one)))]
+    return None

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.factories import make_collection, make_rollout
+from apps.tasks.models import Upload
+from tests.factories import make_collection, make_dataset, make_rollout
 
 pytestmark = pytest.mark.django_db
 
@@ -50,3 +51,37 @@ def test_numbers_past_what_a_column_holds_are_refused(engineer):
         body = {"rollout": rollout.pk, "text": "ok", "seq": seq}
         answer = engineer.post("/api/v1/comments/", json.dumps(body), content_type="application/json")
         assert (answer.status_code, seq) == (400, seq)
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "\ud800"])
+@pytest.mark.parametrize(
+    ("url", "field", "wrap", "pointer"),
+    [
+        ("policy-models/", "sampling", lambda text: {"a": 1, "stop": ["x", text]}, "/sampling/stop/1"),
+        ("policy-models/", "sampling", lambda text: {text: 1}, "/sampling"),
+        ("policy-models/", "name", lambda text: text, "/name"),
+        ("agents/", "examples", lambda text: [{"role": "user", "content": text}], "/examples/0/content"),
+        ("collections/", "sampling", lambda text: {"a/b": {"c": text}}, "/sampling/a~1b/c"),
+        ("exports/", "filters", lambda text: {"min_reward": text}, "/filters/min_reward"),
+        ("datasets/", "name", lambda text: text, "/name"),
+        ("comments/", "text", lambda text: text, "/text"),
+    ],
+)
+def test_text_that_no_database_stores_is_named_where_it_stands(engineer, url, field, wrap, pointer, text):
+    answer = engineer.post(f"/api/v1/{url}", json.dumps({field: wrap(text)}), content_type="application/json")
+    pointers = [error["pointer"] for error in answer.json()["errors"]]
+    assert (answer.status_code, pointers.count(pointer)) == (400, 1)
+
+
+def test_the_name_of_an_uploaded_file_is_made_storable(engineer):
+    dataset = make_dataset()
+    answer = engineer.post(
+        f"/api/v1/datasets/{dataset.slug}/uploads/parts/",
+        json.dumps({"filename": "rows.jsonl"}),
+        content_type="application/json",
+    )
+    assert answer.json()["filename"] == "rows.jsonl"
+    answer = engineer.post(
+        f"/api/v1/datasets/{dataset.slug}/uploads/?filename=a%00b.jsonl", b"{}", content_type="application/x-ndjson"
+    )
+    assert Upload.objects.get(pk=answer.json()["upload"]).filename == "a b.jsonl"

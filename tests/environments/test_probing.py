@@ -1,5 +1,7 @@
 import re
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -54,3 +56,31 @@ def test_a_built_in_that_is_gone_is_unhealthy():
         Health.UNHEALTHY,
         "there is no built-in environment named 'chess'",
     )
+
+
+class Garbled(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b"no\x00thing\n" + b"here" * 1000
+        self.send_response(500)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        return None
+
+
+def test_what_a_server_says_is_stored_without_control_characters(settings):
+    settings.OUTBOUND_ALLOW = ["127.0.0.1"]
+    with HTTPServer(("127.0.0.1", 0), Garbled) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        base_url = f"http://127.0.0.1:{server.server_port}"
+        checked = probe_environment(environment=make_environment(adapter="http", builtin="", base_url=base_url))
+        server.shutdown()
+        thread.join()
+    checked.refresh_from_db()
+    assert checked.health == Health.UNHEALTHY
+    assert checked.health_message.startswith("GET / answered 500")
+    assert "no thing here" in checked.health_message
+    assert len(checked.health_message) <= 500

@@ -110,3 +110,10 @@ def test_a_key_that_cannot_be_read_is_said(server):
 def test_the_scripted_model_is_always_ready():
     row = probe_policy_model(policy_model=make_policy_model())
     assert (row.health, row.health_message) == (Health.HEALTHY, "Scripted, no LLM: always ready.")
+
+
+def test_what_an_endpoint_says_is_stored_as_one_short_line(server):
+    server.answer = 200, orjson.dumps({"data": [{"id": "a\x00b\r\nc"}, {"id": "long" * 200}]})
+    health, message = probe(server, model_name="nope")
+    assert (health, len(message)) == (Health.UNHEALTHY, 500)
+    assert message.startswith("The endpoint has no model 'nope'; it has: a b  c, longlong")

@@ -9,6 +9,7 @@ from django import forms
 from django.http import QueryDict
 
 from apps.agents.models import Agent
+from apps.dashboard.forms.fields import refuse_unstorable
 from apps.policies.models import PolicyModel
 from apps.tasks.models import Dataset, DatasetVersion
 
@@ -42,6 +43,7 @@ class CollectionForm(forms.Form):
     sampling = forms.JSONField(
         required=False,
         initial=dict,
+        validators=[refuse_unstorable],
         help_text='Overrides the agent\'s and the model\'s, e.g. {"temperature": 1.0, "max_output_tokens": 1024}',
         widget=forms.Textarea(attrs={"rows": 3, "class": "mono", "spellcheck": "false"}),
     )

@@ -6,6 +6,8 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
+from apps.gym.storable import REFUSAL, find_unstorable
+
 
 class JSONTextField(forms.JSONField):
     """Shown indented; a mistake is named with its line and column; `kind` is what the value must be."""
@@ -36,6 +38,7 @@ class JSONTextField(forms.JSONField):
             ) from None
         except ValueError as error:
             raise ValidationError(str(error)) from None
+        refuse_unstorable(parsed)
         if not isinstance(parsed, self.kind):
             wanted = "a JSON object: {…}" if self.kind is dict else "a JSON list: […]"
             raise ValidationError(f"This must be {wanted}.")
@@ -50,6 +53,13 @@ class JSONTextField(forms.JSONField):
             return bool(self.to_python(data) != (initial or self.kind()))
         except ValidationError:
             return True
+
+
+def refuse_unstorable(parsed: Any) -> None:
+    """A validator of parsed JSON: Django's own looks at text fields alone."""
+    place = find_unstorable(parsed)
+    if place is not None:
+        raise ValidationError(f"{REFUSAL} It is at /{'/'.join(map(str, place))}.")
 
 
 def _refuse_constant(name: str) -> Any:
