@@ -19,6 +19,7 @@ from apps.exports.files import JsonLinesFile
 from apps.exports.manifests import make_manifest
 from apps.exports.models import Export, ExportFormat, PairSet
 from apps.exports.rows import RowReader
+from apps.gym import leaving
 from apps.rollouts.models import Collection
 
 logger = logging.getLogger(__name__)
@@ -150,6 +151,10 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
             _write_rows(export, attempt, file)
         finally:
             file.discard()
+    except leaving.Leaving:
+        # At once, and not as an attempt that was lost: the next worker need not wait until the row has gone quiet.
+        _owned(export_id, attempt).update(state=Export.State.QUEUED, attempt=F("attempt") - 1)
+        logger.info("export %s is left to another worker", export_id)
     except _FencedOut:
         logger.warning("export %s was taken over while attempt %s wrote it", export_id, attempt)
     except Exception as problem:
@@ -188,13 +193,15 @@ def _write_rows(export: Export, attempt: int, file: JsonLinesFile) -> None:
 
 
 class _SignOfLife:
-    """Called after every chunk: every few seconds says that the writer lives, and learns whether it owns the row."""
+    """Called for every chunk: ends the writing where its process leaves; every few seconds says that the writer lives,
+    and learns whether it owns the row."""
 
     def __init__(self, export_id: int, attempt: int) -> None:
         self._owned = _owned(export_id, attempt)
         self._last = time.monotonic()
 
     def __call__(self) -> None:
+        leaving.check()
         if time.monotonic() - self._last < SIGN_OF_LIFE_SECONDS:
             return
         self._last = time.monotonic()

@@ -13,6 +13,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.environments.models import Environment
+from apps.gym import leaving
 from apps.policies.models import PolicyModel
 from apps.rollouts.announcing import ring_doorbell
 from apps.rollouts.models import Collection, Rollout
@@ -124,6 +125,7 @@ def delete_plan(collection: Collection) -> None:
     """Delete a collection none of whose rollouts was ever claimed, in chunks as it was made."""
     while ids := list(collection.rollouts.values_list("pk", flat=True)[:CHUNK]):
         Rollout.objects.filter(pk__in=ids).delete()
+        leaving.check()
     collection.delete()
 
 

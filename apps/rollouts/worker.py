@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,6 +13,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils.module_loading import import_string
 
+from apps.gym import leaving
 from apps.gym.items import TaskRow
 from apps.policies.connecting import open_outbound
 from apps.rollouts.announcing import DOORBELL, announce_from_loop
@@ -49,7 +51,8 @@ class RolloutWorker(ChannelsWorker):
         self._stopping = False
         self._changed: set[int] = set()
         self._database = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-database")
-        self._chores = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-chores")
+        self._leaving = threading.Event()
+        self._chores = ThreadPoolExecutor(1, "rollouts-chores", initializer=leaving.obey, initargs=(self._leaving,))
         self._live: list[int] = []
 
     # -- the outside: start, ring, stop ---------------------------------------------------------------------------
@@ -75,6 +78,7 @@ class RolloutWorker(ChannelsWorker):
             await self._supervise()
             await self._drain()
         finally:
+            self._leaving.set()
             for task in around:
                 task.cancel()
             await asyncio.gather(*around, return_exceptions=True)

@@ -14,6 +14,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 from django.utils import timezone
 
+from apps.gym import leaving
 from apps.gym.taskfile import LineReader, ParsedTask, Readable, RowRefused, TooLong, parse_line
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload
 
@@ -49,6 +50,8 @@ def delete_version(version: DatasetVersion) -> None:
     while batch := list(islice(tasks.values_list("pk", flat=True)[:CHUNK_ROWS].iterator(), CHUNK_ROWS)):
         # No rollout, pair or comment can point at a task that was never visible: no need to look for them.
         Task.objects.filter(pk__in=batch)._raw_delete(using=tasks.db)
+        # What stays is an orphan, which the next sweep finds.
+        leaving.check()
     version.delete()
 
 

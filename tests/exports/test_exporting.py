@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from apps.exports.exporting import ExportRefused, default_path, queue_export, wr
 from apps.exports.files import manifest_path
 from apps.exports.models import Export
 from apps.exports.pairing import build_pairs
+from apps.gym import leaving
 from apps.gym.events import ModelCall
 from apps.gym.items import message
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace, make_user
@@ -241,6 +243,38 @@ def test_a_writer_given_up_for_lost_changes_neither_row_nor_file(collection, tmp
     export.refresh_from_db()
     assert (export.state, export.attempt, export.sha256) == ("writing", 2, "")
     assert list(tmp_path.glob("*late*")) == []
+
+
+@pytest.fixture
+def asked_to_leave():
+    event = threading.Event()
+    leaving.obey(event)
+    yield event
+    leaving.obey(threading.Event())
+
+
+def test_a_worker_that_leaves_puts_its_export_back(collection, asked_to_leave, caplog):
+    export = queue_export(format="trl_sft", collection=collection)
+    asked_to_leave.set()
+    with caplog.at_level("INFO"):
+        assert write_queued_export() is True
+    export.refresh_from_db()
+    assert (export.state, export.attempt, export.message) == ("queued", 0, "")
+    assert [record.message for record in caplog.records] == [f"export {export.pk} is left to another worker"]
+    assert list(default_path(export).parent.iterdir()) == []
+    asked_to_leave.clear()
+    assert write_queued_export() is True
+    export.refresh_from_db()
+    assert (export.state, export.attempt) == ("ready", 1)
+
+
+def test_a_worker_that_leaves_takes_nothing_back_that_another_has_taken_over(collection, asked_to_leave):
+    export = queue_export(format="trl_sft", collection=collection)
+    Export.objects.filter(pk=export.pk).update(state="writing", attempt=2)
+    asked_to_leave.set()
+    exporting._write(export.pk, 1, None)
+    export.refresh_from_db()
+    assert (export.state, export.attempt) == ("writing", 2)
 
 
 def test_writing_now_takes_the_export_over(collection, tmp_path):

@@ -1,0 +1,50 @@
+"""A worker that leaves ends the chores of its thread, which would hold up its process for as long as they take."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+
+from apps.gym import leaving
+from apps.rollouts.worker import RolloutWorker
+
+pytestmark = pytest.mark.usefixtures("migrated")
+
+began = threading.Event()
+ended: list[str] = []
+
+
+def work_for_an_hour() -> bool:
+    began.set()
+    end = time.monotonic() + 3600
+    try:
+        while time.monotonic() < end:
+            leaving.check()
+            time.sleep(0.01)
+    except leaving.Leaving:
+        ended.append("asked to")
+        raise
+    return True
+
+
+def test_a_chore_ends_soon_after_its_worker(settings):
+    settings.WORKER_CHORES = ["tests.rollouts.test_leaving.work_for_an_hour"]
+    worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=1)
+
+    async def work_and_leave() -> None:
+        working = asyncio.create_task(worker.handle())
+        await asyncio.to_thread(began.wait, 10)
+        worker.stop()
+        await working
+
+    async_to_sync(work_and_leave)()
+    # What Python does at its exit.
+    worker._chores.shutdown(wait=True)
+    assert ended == ["asked to"]
+
+
+def test_a_thread_that_obeys_nobody_goes_on():
+    leaving.check()
