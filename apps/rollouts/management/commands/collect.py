@@ -6,13 +6,14 @@ from typing import Any
 
 import uvloop
 from django.core.management.base import BaseCommand, CommandError
+from django.db.models import Count, Max
 from tqdm import tqdm
 
 from apps.agents.models import Agent
 from apps.policies.models import PolicyModel
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.measuring import measure_collection
-from apps.rollouts.models import Collection
+from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.planning import NothingToCollect, plan_collection
 from apps.tasks.models import Dataset
 
@@ -56,12 +57,17 @@ class Command(BaseCommand):
             "failed": collection.failed,
             "mean_reward": collection.mean_reward,
             "pass_at_1": metrics.pass_at_1,
+            "errors": metrics.errors,
         }
         if options["json"]:
             self.stdout.write(json.dumps(report))
         else:
             for name, value in report.items():
                 self.stdout.write(f"{name:>12}  {value}")
+        if collection.failed:
+            self.stderr.write(_explain_failures(collection))
+        if collection.failed and not collection.completed:
+            raise CommandError("No rollout was completed.")
 
 
 def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet: bool = False) -> Collection:
@@ -74,6 +80,13 @@ def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet:
                 bar.set_postfix(reward=f"{seen.mean_reward:.2f}", failed=seen.failed)
 
         return uvloop.run(finish_collection(collection, progress=show, seats=seats))
+
+
+def _explain_failures(collection: Collection) -> str:
+    failed = collection.rollouts.filter(status=Rollout.Status.FAILED)
+    kinds = failed.values("error_kind").annotate(number=Count("pk"), example=Max("error_message")).order_by("-number")
+    lines = [f"  {kind['number']} × {kind['error_kind']}, such as: {kind['example']}" for kind in kinds]
+    return "\n".join([f"{collection.failed} of {collection.total} rollouts failed and have no reward:", *lines])
 
 
 def _find(model: Any, slug: str) -> Any:
