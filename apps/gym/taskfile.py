@@ -37,11 +37,12 @@ class RowRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedTask:
-    """A task as it is stored. `row_json` is the line as it came but for stripped nulls."""
+    """A task as it is stored. `row_json` is the line as it came but for stripped nulls; `fields` are its keys."""
 
     row_json: str
     external_id: str
     prompt_excerpt: str
+    fields: frozenset[str]
 
 
 def parse_line(line: bytes) -> ParsedTask:
@@ -60,7 +61,9 @@ def parse_line(line: bytes) -> ParsedTask:
             check(value, f"/{PARAMS}/{key}")
     if "input" not in params:
         raise RowRefused("missing", f"/{PARAMS}/input is missing: the prompt, as text or as a list of items")
-    return ParsedTask(row_json=text, external_id=external_id(row), prompt_excerpt=prompt_excerpt(row))
+    return ParsedTask(
+        row_json=text, external_id=external_id(row), prompt_excerpt=prompt_excerpt(row), fields=frozenset(row)
+    )
 
 
 def prompt_excerpt(row: TaskRow) -> str:

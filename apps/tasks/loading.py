@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,9 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 from django.utils import timezone
 
+from apps.environments.models import Adapter, Environment
 from apps.gym import leaving
+from apps.gym.builtin.registry import BUILTINS
 from apps.gym.taskfile import LineReader, ParsedTask, Readable, RowRefused, TooLong, parse_line
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload
 
@@ -53,6 +56,12 @@ def delete_version(version: DatasetVersion) -> None:
         # What stays is an orphan, which the next sweep finds.
         leaving.check()
     version.delete()
+
+
+def fields_needed(environment: Environment) -> frozenset[str]:
+    """What the environment's verifier reads of a row, as far as that is known here: for built-in ones."""
+    known = BUILTINS.get(environment.builtin) if environment.adapter == Adapter.BUILTIN else None
+    return known.needs if known and environment.verifies else frozenset()
 
 
 class Rejects:
@@ -96,6 +105,8 @@ class Loader:
         self._chunk: list[Task] = []
         self._chunk_bytes = 0
         self._last_sign = time.monotonic()
+        self._needs = fields_needed(upload.dataset.environment)
+        self.lacking: Counter[str] = Counter()
         self.lines = 0
         self.accepted = 0
 
@@ -144,6 +155,7 @@ class Loader:
             )
         )
         self.accepted += 1
+        self.lacking.update(self._needs - task.fields)
 
     def _write(self) -> None:
         if self._chunk:

@@ -210,5 +210,10 @@ def _publish(upload: Upload, version: DatasetVersion, loader: Loader) -> None:
         state=DatasetVersion.State.READY, task_count=loader.accepted, content_hash=loader.content_hash
     )
     upload.state = Upload.State.READY
+    # Loaded all the same: the dataset may be meant for another environment, or for people to judge.
+    upload.message = " ".join(
+        f"No {field} in {number:,} of {loader.accepted:,} tasks: {upload.dataset.environment} cannot verify those."
+        for field, number in sorted(loader.lacking.items())
+    )
     upload.errors = loader.rejects.first
-    upload.save(update_fields=["state", "errors", "touched_at"])
+    upload.save(update_fields=["state", "errors", "message", "touched_at"])

@@ -11,7 +11,7 @@ from tests.factories import make_environment
 
 pytestmark = pytest.mark.django_db
 
-GOOD = b'{"responses_create_params": {"input": "2 + 2?"}}\n'
+GOOD = b'{"responses_create_params": {"input": "2 + 2?"}, "expected_answer": "4"}\n'
 
 
 @pytest.fixture(autouse=True)

@@ -285,3 +285,16 @@ def test_two_uploads_at_once_get_two_versions():
 def test_every_example_of_nemo_gym_uploads_without_a_refused_line(dataset, path):
     upload = load(dataset, path.read_bytes())
     assert (upload.state, upload.errors, upload.accepted) == ("ready", [], len(path.read_bytes().splitlines()))
+
+
+def test_tasks_that_the_environment_cannot_verify_are_loaded_and_said_so(dataset):
+    lines = [orjson.dumps(make_row()), orjson.dumps({"responses_create_params": {"input": "hi"}})]
+    upload = upload_file(dataset=dataset, stream=io.BytesIO(b"\n".join(lines)), filename="two.jsonl")
+    assert (upload.state, upload.accepted) == ("ready", 2)
+    assert upload.message == f"No expected_answer in 1 of 2 tasks: {dataset.environment} cannot verify those."
+
+
+def test_people_may_judge_what_has_no_expected_answer():
+    people = create_dataset(slug="open", name="Open", environment=make_environment(verifies=False))
+    line = orjson.dumps({"responses_create_params": {"input": "hi"}})
+    assert upload_file(dataset=people, stream=io.BytesIO(line), filename="one.jsonl").message == ""

@@ -31,6 +31,7 @@ class Calculator:
         "row's expected_answer."
     )
     tools: ClassVar[list[Tool]] = [CALCULATOR_TOOL]
+    needs: ClassVar[frozenset[str]] = frozenset({"expected_answer"})
 
     def __init__(self, row: TaskRow, *, seed: int) -> None:
         self.row = row

@@ -14,6 +14,7 @@ class ExactMatch:
         "No tools. The boxed answer, else the last line, must equal the row's expected_answer after normalisation."
     )
     tools: ClassVar[list[Tool]] = []
+    needs: ClassVar[frozenset[str]] = frozenset({"expected_answer"})
 
     def __init__(self, row: TaskRow, *, seed: int) -> None:
         self.row = row

@@ -20,6 +20,8 @@ class BuiltinEnvironment(Protocol):
     name: ClassVar[str]
     description: ClassVar[str]
     tools: ClassVar[list[Tool]]
+    needs: ClassVar[frozenset[str]]
+    """The fields of a task's row without which its attempts cannot be verified."""
 
     def __init__(self, row: TaskRow, *, seed: int) -> None: ...
 

@@ -41,6 +41,8 @@ class Command(BaseCommand):
             raise CommandError(upload.message)
         refused = f", {upload.rejected:,} lines refused" if upload.rejected else ""
         self.stdout.write(f"{upload.version}: {upload.accepted:,} tasks{refused}")
+        if upload.message:
+            self.stderr.write(upload.message)
 
 
 def _open(file: str) -> AbstractContextManager[IO[bytes]]:
