@@ -4,9 +4,7 @@ readers. Importing this module installs Twisted's reactor on a uvloop event loop
 import asyncio
 import json
 import logging
-import re
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable
 from typing import IO, Any
 
@@ -23,17 +21,17 @@ from daphne.http_protocol import HTTPFactory, WebRequest
 from twisted.internet import defer
 from twisted.internet import reactor as installed_reactor
 
+from gymweb.spooling import BodyRefused, SpooledBody, body_limit, check_disk, check_room, check_size
+
 logger = logging.getLogger(__name__)
 reactor: Any = installed_reactor
 
 READ_BYTES = 256 * 1024
-KEPT_IN_MEMORY = 64 * 1024
 LINGER_BYTES = 4 * 1024**2
 LINGER_SECONDS = 5.0
 STALLED_SECONDS = 120.0
 """How long a reader may take nothing of its reply."""
 BODY = "gymweb.body"
-UPLOAD_PATHS = re.compile(rb"/uploads?(/|$)")
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Application = Callable[[dict[str, Any], Receive, Any], Awaitable[None]]
@@ -43,54 +41,6 @@ class PortTaken(Exception):
     """The address to listen on cannot be had; the text says why."""
 
 
-def body_limit(path: bytes) -> tuple[int, str]:
-    """How large a body this path takes, and the setting that says so."""
-    if UPLOAD_PATHS.search(path.split(b"?", 1)[0]):
-        return settings.MAX_BODY_BYTES, "GYMWEB_MAX_BODY_BYTES"
-    return settings.DATA_UPLOAD_MAX_MEMORY_SIZE, "the limit for everything but uploads"
-
-
-class SpooledBody:
-    """A request body on disk. Twisted writes it, Daphne finds it empty, the application takes it in pieces or whole.
-
-    Daphne would queue all of it in memory before the application sees the first byte.
-    """
-
-    def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(  # noqa: SIM115 (closed with its request)
-            max_size=KEPT_IN_MEMORY, dir=settings.FILE_UPLOAD_TEMP_DIR
-        )
-        self._handed_over = False
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def seek(self, offset: int, whence: int = 0) -> None:
-        self._file.seek(offset, whence)
-
-    def read(self, size: int = -1) -> bytes:
-        return b""
-
-    def take(self, size: int) -> bytes:
-        return self._file.read(size)
-
-    def hand_over(self) -> IO[bytes]:
-        """The file itself: from now on the taker closes it, also where the client has left meanwhile."""
-        self._handed_over = True
-        return self._file
-
-    def close(self) -> None:
-        if not self._handed_over:
-            self._file.close()
-
-
 class Request(WebRequest):
     """One request: its body is spooled under a limit, and its reply waits while the reader is behind."""
 
@@ -98,7 +48,7 @@ class Request(WebRequest):
         self._writable = asyncio.Event()
         self._writable.set()
         self._received = 0
-        self._limit, self._limit_name = 0, ""
+        self._limit = 0
         self._refused = False
         super().__init__(*args, **kwargs)
         # Twisted would read a whole form into memory to parse what Django parses anyway.
@@ -108,18 +58,31 @@ class Request(WebRequest):
 
     def gotLength(self, length: int | None) -> None:
         self.content = SpooledBody()
-        self._limit, self._limit_name = body_limit(self.channel._path)
-        if length is not None and length > self._limit:
-            self._refuse()
+        self._limit = body_limit(
+            self.channel._command,
+            self.channel._path,
+            authorization=self.requestHeaders.getRawHeaders(b"Authorization", []),
+            cookies=self.requestHeaders.getRawHeaders(b"Cookie", []),
+        )
+        try:
+            check_size(length or 0, self._limit)
+            if length is not None and length > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+                check_room(length)
+                check_disk(length)
+        except BodyRefused as refused:
+            self._refuse(refused)
 
     def handleContentChunk(self, data: bytes) -> None:
         self._received += len(data)
-        if not self._refused and self._received <= self._limit:
+        if self._refused:
+            if self._received > self._limit + LINGER_BYTES:
+                self.channel._networkProducer.pauseProducing()
+            return
+        try:
+            check_size(self._received, self._limit)
             self.content.write(data)
-        elif not self._refused:
-            self._refuse()
-        elif self._received > self._limit + LINGER_BYTES:
-            self.channel._networkProducer.pauseProducing()
+        except BodyRefused as refused:
+            self._refuse(refused)
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         if self._refused:
@@ -127,22 +90,22 @@ class Request(WebRequest):
         else:
             super().requestReceived(command, path, version)
 
-    def _refuse(self) -> None:
-        """Answer 413 before the body is here, and go on reading a little: a client whose writes fail sees no answer."""
+    def _refuse(self, refused: BodyRefused) -> None:
+        """Answer before the body is here, and go on reading a little: a client whose writes fail sees no answer."""
         self._refused = True
         # Nobody is to be invited to send the body (Expect: 100-continue).
         self.requestHeaders.removeHeader(b"Expect")
         problem = {
             "type": "about:blank",
-            "title": "Content Too Large",
-            "status": 413,
-            "detail": f"This address takes bodies of at most {self._limit:,} bytes ({self._limit_name}).",
+            "title": refused.title,
+            "status": refused.status,
+            "detail": str(refused),
         }
         body = json.dumps(problem).encode()
         transport = self.channel.transport
         transport.write(
-            b"HTTP/1.1 413 Content Too Large\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"
-            b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+            b"HTTP/1.1 %d %b\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (refused.status, refused.title.encode(), len(body), body)
         )
         transport.loseWriteConnection()
         self.content.close()

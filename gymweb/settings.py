@@ -180,6 +180,10 @@ CONTENT_SECURITY_POLICY = {
 # Bodies: Daphne spools them to disk (gymweb/serving.py); these bound what may arrive.
 MAX_BODY_BYTES = env.int("GYMWEB_MAX_BODY_BYTES", default=2 * 1024**3)
 MAX_LINE_BYTES = env.int("GYMWEB_MAX_LINE_BYTES", default=8 * 1024**2)
+MAX_SPOOLED_BYTES = env.int("GYMWEB_MAX_SPOOLED_BYTES", default=4 * MAX_BODY_BYTES)
+MIN_FREE_BYTES = env.int("GYMWEB_MIN_FREE_BYTES", default=1024**3)
+# The only routes whose bodies may be larger than DATA_UPLOAD_MAX_MEMORY_SIZE.
+LARGE_BODY_ROUTES = frozenset({"dashboard:dataset_upload", "api:dataset-uploads"})
 UPLOAD_PART_BYTES = 8 * 1024**2
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024**2
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024**2

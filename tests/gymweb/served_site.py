@@ -56,9 +56,10 @@ async def http(scope, receive, send) -> None:
 
 django_application = BodyTaker()
 urlpatterns = [
-    path("uploads/", upload),
-    path("copied/uploads/", upload),
+    path("uploads/", upload, name="uploads"),
+    path("copied/uploads/", upload, name="copied-uploads"),
     path("other/", upload),
+    path("other/uploads/", upload),
     path("form/", form),
     path("download/", download),
     path("slow/", slow),

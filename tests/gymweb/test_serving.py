@@ -14,7 +14,7 @@ import time
 import aiohttp
 import pytest
 
-from tests.gymweb.serving import read_response, send_until_refused, serving, start
+from tests.gymweb.serving import read_response, send_until_refused, serving, start, wait_until
 
 MB = 1024**2
 HEAD = "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {type}\r\n{more}\r\n"
@@ -92,6 +92,7 @@ def test_a_form_arrives(connection):
     assert json.loads(read_response(connection)[2]) == {"a": "1", "b": "é"}
 
 
+KEY = "Authorization: Bearer gw_a_b"
 PROBLEM = {"type": "about:blank", "title": "Content Too Large", "status": 413}
 
 
@@ -99,14 +100,90 @@ PROBLEM = {"type": "about:blank", "title": "Content Too Large", "status": 413}
     ("path", "limit", "name"),
     [
         ("/uploads/?on_error=skip", 400 * MB, "GYMWEB_MAX_BODY_BYTES"),
-        ("/other/?next=/uploads/", 16 * MB, "the limit for everything but uploads"),
+        ("/other/?next=/uploads/", 16 * MB, "the limit for all but uploads with a key or a session"),
+        ("/other/uploads/", 16 * MB, "the limit for all but uploads with a key or a session"),
+        ("/nothing/uploads/", 16 * MB, "the limit for all but uploads with a key or a session"),
     ],
 )
 def test_a_body_over_the_limit_is_refused_by_its_length(connection, path, limit, name):
-    connection.sendall(post_head(path, f"Content-Length: {limit + 1}", "Expect: 100-continue"))
+    connection.sendall(post_head(path, f"Content-Length: {limit + 1}", "Expect: 100-continue", KEY))
     status, headers, body = read_response(connection)
     assert (status, headers["content-type"]) == (413, "application/problem+json")
     assert json.loads(body) == {**PROBLEM, "detail": f"This address takes bodies of at most {limit:,} bytes ({name})."}
+
+
+@pytest.mark.parametrize("more", [[], ["Cookie: theme=dark; sessionid=", "Cookie: sessionid"]])
+def test_a_stranger_cannot_send_a_file(connection, more):
+    connection.sendall(post_head("/uploads/", f"Content-Length: {16 * MB + 1}", *more))
+    assert read_response(connection)[0] == 413
+
+
+@pytest.mark.parametrize("credential", ["Cookie: theme=dark; sessionid=abc", KEY])
+def test_with_a_session_or_a_key_a_file_is_taken(connection, credential):
+    body = bytes(17 * MB)
+    connection.sendall(post_head("/uploads/", f"Content-Length: {len(body)}", credential) + body)
+    assert json.loads(read_response(connection)[2])["size"] == len(body)
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("narrow"), "--no-worker", GYMWEB_MAX_SPOOLED_BYTES=str(30 * MB)) as server:
+        yield server
+
+
+def refusal(connection) -> tuple[int, str, str]:
+    status, _, body = read_response(connection)
+    problem = json.loads(body)
+    assert problem["status"] == status
+    return status, problem["title"], problem["detail"].split(".")[0]
+
+
+FULL = (503, "Service Unavailable", "Too many bodies arrive at once (GYMWEB_MAX_SPOOLED_BYTES)")
+
+
+def test_all_bodies_together_have_a_limit_too(narrow):
+    with narrow.connect() as first, narrow.connect() as second, narrow.connect() as third, narrow.connect() as form:
+        first.sendall(post_head("/uploads/", f"Content-Length: {20 * MB}", KEY) + bytes(20 * MB - 1))
+        # Small enough not to be refused at once: it is refused when there is no room for what has come.
+        second.sendall(post_head("/other/", f"Content-Length: {15 * MB}") + bytes(12 * MB))
+        assert refusal(second) == FULL
+        third.sendall(post_head("/uploads/", f"Content-Length: {17 * MB}", KEY))
+        assert refusal(third) == FULL
+        # A form of usual size has room all the same.
+        form.sendall(post_head("/uploads/", "Content-Length: 60000") + bytes(60000))
+        assert read_response(form)[0] == 200
+        first.sendall(b"x")
+        assert json.loads(read_response(first)[2])["size"] == 20 * MB
+
+
+def test_room_comes_back_when_bodies_end_or_clients_leave(narrow):
+    for _ in range(3):
+        with narrow.connect() as left:
+            left.sendall(post_head("/uploads/", f"Content-Length: {25 * MB}", KEY) + bytes(24 * MB))
+        for path in ("/uploads/", "/copied/uploads/"):
+            wait_until(lambda path=path: send_whole(narrow, path, 25 * MB) == 200)
+
+
+def send_whole(served, path: str, size: int) -> int:
+    with served.connect() as connection:
+        connection.sendall(post_head(path, f"Content-Length: {size}", KEY))
+        blocks = itertools.repeat(bytes(MB), size // MB)
+        send_until_refused(connection, blocks)
+        return read_response(connection)[0]
+
+
+def test_large_bodies_leave_some_of_the_disk_free(tmp_path):
+    with serving(tmp_path, "--no-worker", GYMWEB_MIN_FREE_BYTES=str(10**18)) as server:
+        with server.connect() as connection:
+            connection.sendall(post_head("/uploads/", f"Content-Length: {17 * MB}", KEY))
+            full = (507, "Insufficient Storage", "The server's disk is nearly full (GYMWEB_MIN_FREE_BYTES)")
+            assert refusal(connection) == full
+        with server.connect() as connection:
+            connection.sendall(post_head("/uploads/", "Transfer-Encoding: chunked", KEY))
+            chunk = b"%x\r\n%b\r\n" % (65536, bytes(65536))
+            assert 14 * MB < send_until_refused(connection, itertools.repeat(chunk, 1600)) < 60 * MB
+            assert refusal(connection) == full
+        assert send_whole(server, "/uploads/", 15 * MB) == 200
 
 
 def test_a_body_of_unknown_length_is_refused_once_it_is_over_the_limit(connection):
@@ -150,7 +227,8 @@ def test_a_large_upload_takes_little_memory(served, connection, kind, path):
         head = tail = b""
     type = "multipart/form-data; boundary=cut" if kind == "multipart" else "application/x-ndjson"
     with MemoryWatch(served) as memory:
-        connection.sendall(post_head(path, f"Content-Length: {len(head) + size + len(tail)}", type=type) + head)
+        length = f"Content-Length: {len(head) + size + len(tail)}"
+        connection.sendall(post_head(path, length, KEY, type=type) + head)
         for _ in range(200):
             connection.sendall(block)
         connection.sendall(tail)
