@@ -39,7 +39,11 @@ SIGN_OF_LIFE_SECONDS = 5.0
 
 
 class ExportRefused(Exception):
-    """This combination of format, collection, pairs and filters makes no file."""
+    """This combination of format, collection, pairs and filters makes no file; `argument` is the one to change."""
+
+    def __init__(self, message: str, argument: str = "") -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class _FencedOut(Exception):
@@ -61,10 +65,7 @@ def queue_export(
     """
     if format not in ExportFormat.values:
         raise ExportRefused(f"There is no format {format}: {', '.join(ExportFormat.values)}.")
-    if (format == ExportFormat.TRL_DPO) != (pair_set is not None):
-        raise ExportRefused("A DPO export needs a pair set, and no other takes one.")
-    if pair_set is not None and pair_set.collection_id != collection.pk:
-        raise ExportRefused(f"{pair_set} does not belong to {collection}.")
+    _check_pair_set(format, collection, pair_set)
     with transaction.atomic():
         export = Export.objects.create(
             format=format,
@@ -105,14 +106,28 @@ def default_path(export: Export) -> Path:
     return Path(settings.EXPORTS_DIR) / f"export-{export.pk}.{export.format}.jsonl"
 
 
+def _check_pair_set(format: str, collection: Collection, pair_set: PairSet | None) -> None:
+    problem = ""
+    if format == ExportFormat.TRL_DPO and pair_set is None:
+        problem = "A DPO export needs a pair set."
+    elif format != ExportFormat.TRL_DPO and pair_set is not None:
+        problem = "Only a DPO export takes a pair set."
+    elif pair_set is not None and pair_set.collection_id != collection.pk:
+        problem = f"This is {pair_set}: it does not belong to {collection.label}."
+    elif pair_set is not None and not pair_set.pair_count:
+        problem = f"This is {pair_set}: it holds no pairs, so the file would hold no rows."
+    if problem:
+        raise ExportRefused(problem, "pair_set")
+
+
 def _checked_filters(format: str, filters: dict[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(filters) - {"min_reward"})
     if unknown:
-        raise ExportRefused(f"There is no filter {', '.join(unknown)}: only min_reward.")
+        raise ExportRefused(f"There is no filter {', '.join(unknown)}: only min_reward.", "filters")
     least = filters.get("min_reward")
     is_number = isinstance(least, int | float) and not isinstance(least, bool) and math.isfinite(least)
     if least is not None and not is_number:
-        raise ExportRefused("min_reward is a finite number, or null for any reward.")
+        raise ExportRefused("min_reward is a finite number, or null for any reward.", "filters")
     return {**DEFAULT_FILTERS[format], **filters}
 
 

@@ -24,7 +24,7 @@ class PairSet(models.Model):
         ordering = ["-id"]
 
     def __str__(self) -> str:
-        return f"pair set {self.pk} of {self.collection}"
+        return f"pair set #{self.pk} of {self.collection.label}"
 
 
 class PreferencePair(models.Model):

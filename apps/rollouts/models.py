@@ -61,6 +61,11 @@ class Collection(models.Model):
         return self.name
 
     @property
+    def label(self) -> str:
+        """Names are not unique: wherever one of several is meant, the number says which."""
+        return f"#{self.pk} {self.name}"
+
+    @property
     def ended(self) -> int:
         return self.completed + self.failed + self.cancelled
 

@@ -46,10 +46,37 @@ def test_an_impossible_combination_is_refused_with_its_reason():
     client = signed_in()
     without = client.post(CREATE, {"format": "trl_dpo", "collection": collection.pk})
     assert (without.status_code, "needs a pair set" in without.text) == (422, True)
+    assert 'id="id_pair_set_error"><p>A DPO export needs a pair set.</p>' in without.text
+    assert f'href="/pair-sets/new/?collection={collection.pk}">Build pairs</a>' in without.text
     foreign = PairSet.objects.create(collection=other)
     mixed = client.post(CREATE, {"format": "trl_dpo", "collection": collection.pk, "pair_set": foreign.pk})
     assert (mixed.status_code, "does not belong" in mixed.text) == (422, True)
     assert Export.objects.count() == 0
+
+
+def test_the_form_offers_the_pair_sets_of_the_chosen_collection_alone():
+    ours, theirs = (PairSet.objects.create(collection=make_collection(), pair_count=2) for _ in range(2))
+    client = signed_in()
+    every = client.get(CREATE).text
+    assert [f'<option value="{one.pk}">{one}: 2 pairs</option>' in every for one in (ours, theirs)] == [True, True]
+    chosen = client.get(CREATE, {"collection": ours.collection_id}, headers={"HX-Request": "true"}).text
+    assert ("<html" in chosen, str(ours) in chosen, str(theirs) in chosen) == (False, True, False)
+    nonsense = client.get(CREATE, {"collection": "x"})
+    assert (nonsense.status_code, str(theirs) in nonsense.text) == (200, True)
+
+
+def test_collections_of_one_name_are_told_apart_by_their_numbers():
+    one, other = make_collection(name="Sums"), make_collection(name="Sums")
+    page = signed_in().get(CREATE).text
+    assert f">#{one.pk} Sums</option>" in page
+    assert f">#{other.pk} Sums</option>" in page
+
+
+def test_a_pair_set_without_pairs_is_refused_with_its_reason():
+    empty = PairSet.objects.create(collection=make_collection())
+    data = {"format": "trl_dpo", "collection": empty.collection_id, "pair_set": empty.pk}
+    refused = signed_in().post(CREATE, data)
+    assert (refused.status_code, "holds no pairs" in refused.text, Export.objects.count()) == (422, True, 0)
 
 
 def test_a_written_export_shows_its_manifest_and_stops_polling(tmp_path):

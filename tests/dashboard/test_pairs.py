@@ -55,6 +55,15 @@ def test_a_set_shows_its_pairs_and_what_became_of_the_groups():
     assert "Export as DPO" not in page
 
 
+def test_an_export_is_offered_of_a_set_that_holds_pairs():
+    client = signed_in()
+    full, empty = make_pair_set(), PairSet.objects.create(collection=make_collection())
+    pages = [squeezed(client.get(reverse("dashboard:pair_set_detail", args=[one.pk])).text) for one in (full, empty)]
+    assert ["Export as DPO" in page for page in pages] == [True, False]
+    assert "tool calls have malformed arguments; its manifest counts them by reason." in pages[0]
+    assert "There is nothing to export: this set holds no pairs." in pages[1]
+
+
 def test_a_pair_shows_the_prompt_once_and_both_attempts():
     pair = make_pair_set().pairs.get()
     page = signed_in().get(reverse("dashboard:pair_detail", args=[pair.pk])).text

@@ -14,7 +14,7 @@ from pytest_django import Settings
 from apps.accounts.keys import create_api_key
 from apps.exports.exporting import write_queued_export
 from apps.rollouts.models import Collection
-from tests.factories import make_rollout, make_user
+from tests.factories import make_rollout, make_trace, make_user
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 ROW = re.search(r"```json\n(.*)\n```", README)
@@ -117,5 +117,6 @@ def finish(collection: Collection) -> None:
     collection.rollouts.all().delete()
     for task in collection.version.tasks.all():
         for repeat in range(8):
-            make_rollout(collection, task=task, repeat=repeat, reward=float(repeat % 2))
+            trace = make_trace(str(repeat % 2), repeat % 2)
+            make_rollout(collection, task=task, repeat=repeat, reward=float(repeat % 2), trace=trace)
     Collection.objects.filter(pk=collection.pk).update(state=Collection.State.COMPLETED, completed=24)

@@ -59,6 +59,37 @@ def test_a_dpo_export_takes_the_newest_pair_set(collection, tmp_path):
     assert Export.objects.get().pair_set == PairSet.objects.order_by("id").last()
 
 
+def export_aside(collection, format, out):
+    """What goes to standard error while the command writes."""
+    err = StringIO()
+    arguments = ["--collection", str(collection.pk), "--format", format, "--out", str(out)]
+    call_command("export", *arguments, stdout=StringIO(), stderr=err)
+    return err.getvalue()
+
+
+def test_a_dpo_export_says_which_pair_set_it_took(collection, tmp_path):
+    command("build_pairs", "--collection", collection.pk)
+    newest = PairSet.objects.get()
+    said = export_aside(collection, "trl_dpo", tmp_path / "dpo.jsonl")
+    assert said == f"Exporting {newest}, its newest; --pair-set names another.\n"
+    assert str(newest) == f"pair set #{newest.pk} of #{collection.pk} {collection.name}"
+
+
+def test_a_pair_set_without_pairs_makes_no_file(tmp_path):
+    made = make_collection()
+    command("build_pairs", "--collection", made.pk)
+    with pytest.raises(CommandError, match="holds no pairs"):
+        export_aside(made, "trl_dpo", tmp_path / "dpo.jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_without_rows_says_what_became_of_them(tmp_path):
+    made = make_collection()
+    make_rollout(made, reward=0.0, trace=make_trace("5", 0.0))
+    said = export_aside(made, "trl_sft", tmp_path / "sft.jsonl")
+    assert said == "The file holds no rows: considered 1, dropped: 1 below min reward.\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

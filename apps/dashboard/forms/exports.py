@@ -3,6 +3,7 @@
 from typing import Any
 
 from django import forms
+from django.utils.functional import cached_property
 
 from apps.exports.models import ExportFormat, PairSet
 from apps.rollouts.models import Collection
@@ -10,7 +11,13 @@ from apps.rollouts.models import Collection
 
 class CollectionChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
     def label_from_instance(self, obj: Any) -> str:
-        return f"#{obj.pk} {obj}"
+        label: str = obj.label
+        return label
+
+
+class PairSetChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
+    def label_from_instance(self, obj: Any) -> str:
+        return f"{obj}: {obj.pair_count:,} pairs"
 
 
 class PairSetForm(forms.Form):
@@ -44,8 +51,11 @@ class PairSetForm(forms.Form):
 class ExportForm(forms.Form):
     format = forms.ChoiceField(choices=ExportFormat.choices)
     collection = CollectionChoice(Collection.objects.none(), empty_label="Choose a collection")
-    pair_set = forms.ModelChoiceField(
-        PairSet.objects.none(), required=False, help_text="Which pairs; a DPO export needs them, the others take none"
+    pair_set = PairSetChoice(
+        PairSet.objects.none(),
+        required=False,
+        help_text="Which pairs; a DPO export needs them, the others take none",
+        error_messages={"invalid_choice": "This pair set does not belong to the collection."},
     )
     min_reward = forms.FloatField(
         required=False,
@@ -60,6 +70,25 @@ class ExportForm(forms.Form):
         assert isinstance(pair_set, forms.ModelChoiceField)
         collection.queryset = Collection.objects.all()
         pair_set.queryset = PairSet.objects.select_related("collection")
+        pair_set.conditional = True  # type: ignore[attr-defined]
+        if self.chosen is not None:
+            # Pairs of other collections could only be refused.
+            pair_set.queryset = pair_set.queryset.filter(collection=self.chosen)
+
+    @cached_property
+    def chosen(self) -> Collection | None:
+        """The collection as the form stands, sent or not."""
+        try:
+            chosen: Collection | None = self.fields["collection"].clean(self["collection"].value())
+        except forms.ValidationError:
+            return None
+        return chosen
+
+    @property
+    def has_pair_sets(self) -> bool:
+        pair_set = self.fields["pair_set"]
+        assert isinstance(pair_set, forms.ModelChoiceField)
+        return pair_set.queryset is not None and pair_set.queryset.exists()
 
     @property
     def filters(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def export_list(request: PageRequest) -> HttpResponse:
 def export_create(request: PageRequest) -> HttpResponse:
     if request.method != "POST":
         form = ExportForm(initial={name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET})
-        return render(request, "exports/create.html", {"form": form})
+        return answer(request, "exports/create.html", {"form": form}, part="pair_set")
     form = ExportForm(request.POST)
     if form.is_valid():
         given = form.cleaned_data
@@ -42,7 +42,7 @@ def export_create(request: PageRequest) -> HttpResponse:
                 user=request.user,
             )
         except ExportRefused as refusal:
-            form.add_error(None, str(refusal))
+            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
         else:
             return redirect("dashboard:export_detail", pk=export.pk)
     return render(request, "exports/create.html", {"form": form}, status=422)

@@ -29,38 +29,49 @@ class Command(BaseCommand):
         collection = Collection.objects.filter(pk=options["collection"]).first()
         if collection is None:
             raise CommandError(f"There is no collection {options['collection']}.")
+        pair_set = self._pair_set(collection, options["format"], options["pair_set"])
         filters = {} if options["min_reward"] is None else {"min_reward": options["min_reward"]}
         try:
-            queued = queue_export(
-                format=options["format"],
-                collection=collection,
-                pair_set=_pair_set(collection, options["format"], options["pair_set"]),
-                filters=filters,
-            )
+            queued = queue_export(format=options["format"], collection=collection, pair_set=pair_set, filters=filters)
         except ExportRefused as refusal:
             raise CommandError(str(refusal)) from refusal
         export = write_export(export=queued, path=options["out"])
         if export.state != Export.State.READY:
             raise CommandError(f"{export} ended {export.state}: {export.message}")
+        if not export.rows:
+            considered = export.manifest["counts"]["considered"]
+            self.stderr.write(f"The file holds no rows: considered {considered}, dropped: {_dropped(export)}.")
         self.stdout.write(json.dumps({"export": export.pk, **export.manifest}) if options["json"] else _summary(export))
 
+    def _pair_set(self, collection: Collection, format: str, given: int | None) -> PairSet | None:
+        if given is not None:
+            pair_set = PairSet.objects.filter(pk=given).first()
+            if pair_set is None:
+                raise CommandError(f"There is no pair set {given}.")
+            return pair_set
+        if format != ExportFormat.TRL_DPO:
+            return None
+        newest = collection.pair_sets.order_by("-id").first()
+        if newest is None:
+            raise CommandError(
+                f"Collection {collection.label} has no pair set, and a DPO export needs a pair set: "
+                f"build one with `manage.py build_pairs --collection {collection.pk}`."
+            )
+        self.stderr.write(f"Exporting {newest}, its newest; --pair-set names another.")
+        return newest
 
-def _pair_set(collection: Collection, format: str, given: int | None) -> PairSet | None:
-    if given is not None:
-        pair_set = PairSet.objects.filter(pk=given).first()
-        if pair_set is None:
-            raise CommandError(f"There is no pair set {given}.")
-        return pair_set
-    return collection.pair_sets.order_by("-id").first() if format == ExportFormat.TRL_DPO else None
+
+def _dropped(export: Export) -> str:
+    dropped = export.manifest["counts"]["dropped"]
+    return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in dropped.items()) or "none"
 
 
 def _summary(export: Export) -> str:
     counts = export.manifest["counts"]
-    dropped = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in counts["dropped"].items())
     return "\n".join(
         [
             f"{export.path}: {export.rows} rows, {export.bytes} bytes",
-            f"  considered {counts['considered']}, dropped: {dropped or 'none'}",
+            f"  considered {counts['considered']}, dropped: {_dropped(export)}",
             f"  sha256 {export.sha256}",
             f"  manifest {manifest_path(Path(export.path))}",
         ]
