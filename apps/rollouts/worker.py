@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from channels.worker import Worker as ChannelsWorker
 from django.conf import settings
@@ -17,13 +17,14 @@ from apps.gym import leaving
 from apps.gym.items import TaskRow
 from apps.policies.connecting import open_outbound
 from apps.rollouts.announcing import DOORBELL, announce_from_loop
-from apps.rollouts.claiming import MAX_CLAIM, Claim, Slots, claim_rollouts
+from apps.rollouts.claiming import MAX_CLAIM, Claim, claim_rollouts
 from apps.rollouts.connecting import Settings
 from apps.rollouts.heart import Heart
 from apps.rollouts.leasing import drain_lease, give_up_lease, live_workers, reap_leases, take_lease
 from apps.rollouts.models import Collection
 from apps.rollouts.outbox import Outbox
 from apps.rollouts.running import Setting, cancelled_end, failed_to_start, run_rollout
+from apps.rollouts.sharing import InUse, Share
 from apps.tasks.models import Task
 
 logger = logging.getLogger(__name__)
@@ -103,7 +104,10 @@ class RolloutWorker(ChannelsWorker):
         free = self.seats - len(self._running)
         if free <= 0 or not self.lease or self._outbox.troubled or self._outbox.backlog > MAX_BACKLOG:
             return 0
-        claims = await self._in_database(_claim_with_rows, self.lease, free, self._in_use(), self._settings)
+        lease = self.lease
+        claims = await self._in_database(_claim_with_rows, lease, free, self._in_use(), self._settings)
+        if lease != self.lease:
+            return 0  # The lease was lost meanwhile, and these rows with it: their next owner runs them.
         for claim, row, setting in claims:
             if isinstance(setting, Exception):
                 self._outbox.keep_end(failed_to_start(claim, setting))
@@ -115,7 +119,7 @@ class RolloutWorker(ChannelsWorker):
             self._changed.update(claim.collection_id for claim, _, _ in claims)
         return len(claims)
 
-    def _in_use(self) -> "InUse":
+    def _in_use(self) -> InUse:
         return InUse(list(self._running.values()), Share.of(self.lease, self._live))
 
     def _seat_freed(self, task: asyncio.Task[None]) -> None:
@@ -200,6 +204,7 @@ class RolloutWorker(ChannelsWorker):
     async def _take_identity(self) -> None:
         await self._in_database(reap_leases)
         worker = await self._in_database(take_lease, seats=self.seats)
+        self._live = await self._in_database(live_workers)
         self.lease = worker.pk
         loop = asyncio.get_running_loop()
 
@@ -262,42 +267,6 @@ class RolloutWorker(ChannelsWorker):
         """Run on the one database thread, with a live connection."""
         call = partial(_with_live_connection, work, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._database, call)
-
-
-class Share(NamedTuple):
-    """Which part of every global limit is this worker's: the parts of all live workers add up to the limit."""
-
-    rank: int
-    workers: int
-
-    @classmethod
-    def of(cls, lease: int, live: list[int]) -> "Share":
-        return cls(live.index(lease), len(live)) if lease in live else cls(0, max(1, len(live)))
-
-    def part(self, limit: int) -> int:
-        return limit // self.workers + (self.rank < limit % self.workers)
-
-
-class InUse:
-    """How many of this worker's rollouts run, by policy model and by environment."""
-
-    def __init__(self, running: list[tuple[Claim, Setting]], share: "Share") -> None:
-        self.models: dict[int, int] = {}
-        self.environments: dict[int, int] = {}
-        self.share = share
-        for _, setting in running:
-            self.models[setting.policy_model_id] = self.models.get(setting.policy_model_id, 0) + 1
-            self.environments[setting.environment_id] = self.environments.get(setting.environment_id, 0) + 1
-
-    def slots(self, seats: int) -> Slots:
-        """What is left of every limit; limits are global, so a worker takes its share of them."""
-        collections = Collection.objects.filter(state=Collection.State.RUNNING)
-        models = collections.values_list("policy_model_id", "policy_model__concurrency").distinct()
-        environments = collections.values_list("environment_id", "environment__concurrency").distinct()
-        return Slots(seats, self._left(models, self.models), self._left(environments, self.environments))
-
-    def _left(self, limits: Any, used: dict[int, int]) -> dict[int, int]:
-        return {pk: self.share.part(limit) - used.get(pk, 0) for pk, limit in limits}
 
 
 def _claim_with_rows(

@@ -22,7 +22,8 @@ from apps.rollouts.outbox import Outbox
 from apps.rollouts.planning import NothingToCollect, PlanConflict, plan_collection, sweep_plans
 from apps.rollouts.recording import End, record_batch
 from apps.rollouts.running import Tally, _end
-from apps.rollouts.worker import RolloutWorker, Share
+from apps.rollouts.sharing import Share
+from apps.rollouts.worker import RolloutWorker
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 
 pytestmark = pytest.mark.usefixtures("migrated")
