@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Q, Sum
+from django.db.models import Count
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from apps.accounts.permissions import Permission, user_may
-from apps.rollouts.models import Worker
+from apps.rollouts.models import Rollout, Worker
 
 THEMES = ("light", "dark", "system")
 
@@ -87,15 +87,24 @@ def _worker_pill() -> dict[str, Any]:
     """Seats of the workers whose lease lives, and how many workers went quiet without stopping."""
     now = timezone.now()
     working = Worker.objects.filter(state__in=[Worker.State.ACTIVE, Worker.State.DRAINING])
-    alive = Q(lease_expires_at__gt=now)
-    counts = working.aggregate(
-        live=Count("pk", filter=alive),
-        busy=Sum("busy", filter=alive, default=0),
-        seats=Sum("seats", filter=alive, default=0),
-        stale=Count("pk", filter=~alive),
-    )
-    kind = "warn" if counts["stale"] else "ok" if counts["live"] else "muted"
-    return {**counts, "kind": kind, "url": find_url("worker_list")}
+    seats = {worker.pk: worker.seats for worker in working if worker.lease_expires_at > now}
+    stale = len(working) - len(seats)
+    return {
+        "live": len(seats),
+        "seats": sum(seats.values()),
+        "busy": _busy_seats(seats),
+        "stale": stale,
+        "kind": "warn" if stale else "ok" if seats else "muted",
+        "url": find_url("worker_list"),
+    }
+
+
+def _busy_seats(seats: dict[int, int]) -> int:
+    """By the rows, since a worker's own count is as old as its heartbeat. A row that has ended but is not stored yet
+    holds no seat, and is the only reason for more rows than seats."""
+    running = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__in=seats).order_by()
+    counted = running.values_list("lease").annotate(rows=Count("pk"))
+    return sum(min(rows, seats[lease]) for lease, rows in counted if lease is not None)
 
 
 def chrome(request: HttpRequest) -> dict[str, Any]:

@@ -69,9 +69,15 @@ class Progress:
         return f"{rate:,.1f} /s" if rate >= 1 else f"{60 * rate:,.1f} /min"
 
     @property
+    def is_settled(self) -> bool:
+        """Nothing moves any more: a cancelled collection still has rows in flight that are dropped or stored."""
+        return self.collection.is_finished and not self.running
+
+    @property
     def seconds_left(self) -> float | None:
+        """By the pace so far; None while nothing runs, since nothing then comes nearer to its end."""
         rate = self.per_second
-        if self.collection.is_finished or not rate:
+        if self.collection.is_finished or not rate or not self.running:
             return None
         return (self.collection.total - self.collection.ended) / rate
 

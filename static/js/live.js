@@ -1,37 +1,83 @@
-// Live pages. A collection's progress comes over a socket, by polling while the socket is down; a running rollout's
-// trace comes by htmx, and what its reader has opened stays open. The pages read without any of this.
+// Live pages. A collection's progress comes over a socket, by polling while the socket is silent, and its results and
+// rollouts follow; a running rollout's trace comes by htmx, and what its reader has opened stays open. The pages read
+// without any of this.
 
 const POLL_MS = 5000;
-const RESULTS_MS = 10000;
+const RESULTS_MS = 2500;
 
 function watchCollection(place) {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   let socket = null;
   let waits = 1000;
-  let finished = false;
-  let resultsAt = Date.now();
+  let settled = false;
+  let shownAt = Date.now();
+  let pending = null;
+  let refreshing = false;
+  let again = false;
 
   function show(html) {
     const parsed = new DOMParser().parseFromString(html, "text/html").body.firstElementChild;
     const shown = document.getElementById(parsed ? parsed.id : "");
     if (!shown) return;
+    const changed = shown.textContent !== parsed.textContent;
     shown.replaceWith(document.adoptNode(parsed));
-    finished = parsed.dataset.finished === "true";
-    if (finished || Date.now() - resultsAt > RESULTS_MS) {
-      resultsAt = Date.now();
-      refresh("collection-results");
-      if (finished) {
-        refresh("rollout-table");
-        document.querySelectorAll("[data-until-finished]").forEach((each) => each.remove());
-      }
+    shownAt = Date.now();
+    if (parsed.dataset.finished === "true") {
+      document.querySelectorAll("[data-until-finished]").forEach((each) => each.remove());
     }
-    if (finished && socket) socket.close();
+    // Rows in flight land after the collection has ended: listen until nothing runs, then look once more.
+    settled = parsed.dataset.settled === "true";
+    if (settled) {
+      socket?.close();
+      refresh();
+      // The workers say how busy they are with their next heartbeat.
+      setTimeout(refresh, POLL_MS);
+    } else if (changed && pending === null) {
+      pending = setTimeout(refresh, RESULTS_MS);
+    }
   }
 
-  function refresh(id) {
-    if (document.getElementById(id)) {
-      htmx.ajax("GET", place.dataset.poll + location.search, { target: `#${id}`, swap: "outerHTML" });
+  async function refresh() {
+    if (refreshing) {
+      again = true;
+      return;
     }
+    clearTimeout(pending);
+    pending = null;
+    // Nobody looks: `visibilitychange` asks again.
+    if (document.hidden) return;
+    refreshing = true;
+    const began = Date.now();
+    await replace("collection-results");
+    if (isReading(document.getElementById("rollout-table"))) offerNewer();
+    else await replace("rollout-table");
+    refreshing = false;
+    if (again || !settled) {
+      again = false;
+      // Large collections take their time to measure: no page keeps the database busier than a fifth of the time.
+      pending = setTimeout(refresh, Math.max(RESULTS_MS, 4 * (Date.now() - began)));
+    }
+  }
+
+  function replace(id) {
+    const target = document.getElementById(id);
+    return target && htmx.ajax("GET", place.dataset.poll, { target, swap: "outerHTML" });
+  }
+
+  // A table that its reader has filtered, paged, scrolled or is in stays as it is.
+  function isReading(table) {
+    const selection = getSelection();
+    return location.search !== "" || table.contains(document.activeElement)
+      || (!selection.isCollapsed && table.contains(selection.anchorNode))
+      || [...table.querySelectorAll(".scroll")].some((each) => each.scrollLeft > 0);
+  }
+
+  function offerNewer() {
+    const table = document.getElementById("rollout-table");
+    const newer = document.getElementById("collection-progress").dataset.ended - table.dataset.ended;
+    const offer = table.querySelector("[data-newer]");
+    offer.hidden = newer <= 0;
+    offer.querySelector("strong").textContent = newer.toLocaleString("en");
   }
 
   function connect() {
@@ -39,15 +85,16 @@ function watchCollection(place) {
     socket.addEventListener("open", () => { waits = 1000; });
     socket.addEventListener("message", (event) => show(event.data));
     socket.addEventListener("close", () => {
-      if (finished) return;
+      if (settled) return;
       setTimeout(connect, waits);
       waits = Math.min(waits * 2, 30000);
     });
   }
 
   async function poll() {
-    if (finished) return;
-    if (socket.readyState !== WebSocket.OPEN && !document.hidden) {
+    if (settled) return;
+    // A silent socket may have lost an announcement.
+    if (Date.now() - shownAt >= POLL_MS && !document.hidden) {
       try {
         const reply = await fetch(place.dataset.poll, {
           headers: { "HX-Request": "true", "HX-Target": "collection-progress" },
@@ -60,18 +107,20 @@ function watchCollection(place) {
     setTimeout(poll, POLL_MS);
   }
 
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
   connect();
   setTimeout(poll, POLL_MS);
 }
 
 for (const place of document.querySelectorAll("[data-live]")) watchCollection(place);
 
-// A swap of the trace makes new elements: remember by place which ones the reader had opened.
+// A swap makes new elements: remember by place which ones the reader had opened.
+const KEPT_OPEN = ["rollout-live", "collection-results"];
 let opened = new Set();
 
 function folds() {
   const counts = new Map();
-  return [...document.querySelectorAll("#rollout-live details")].map((fold) => {
+  return [...document.querySelectorAll(KEPT_OPEN.map((id) => `#${id} details`).join())].map((fold) => {
     const event = fold.closest("[id]").id;
     const place = counts.get(event) || 0;
     counts.set(event, place + 1);
@@ -80,11 +129,22 @@ function folds() {
 }
 
 document.addEventListener("htmx:beforeSwap", (event) => {
-  if (event.detail.target.id === "rollout-live") {
+  if (KEPT_OPEN.includes(event.detail.target.id)) {
     opened = new Set(folds().filter(([, fold]) => fold.open).map(([key]) => key));
   }
 });
 
-document.addEventListener("htmx:afterSettle", () => {
+document.addEventListener("htmx:afterSwap", (event) => {
+  if (!KEPT_OPEN.includes(event.detail.target.id)) return;
   for (const [key, fold] of folds()) if (opened.has(key)) fold.open = true;
+});
+
+// "comment" beside an event fills the form in place; without this script the link opens the page with it filled.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-comment]");
+  const form = document.getElementById("comment");
+  if (!link || !form || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  form.elements.seq.value = link.dataset.comment;
+  form.elements.text.focus();
 });

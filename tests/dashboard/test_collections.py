@@ -1,9 +1,12 @@
+from urllib.parse import parse_qsl, urlsplit
+
 import pytest
 from django.urls import reverse
 
 from apps.accounts.models import Role
 from apps.dashboard.histogram import draw_histogram
 from apps.rollouts.models import Collection, Rollout
+from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
 
@@ -43,7 +46,7 @@ def test_the_list_pages_by_key():
 def test_the_plan_form_counts_tasks_times_repeats():
     dataset = make_dataset()
     url = reverse("dashboard:collection_create")
-    page = signed_in().get(url, {"dataset": dataset.pk, "repeats": 8, "limit": 2}).text
+    page = signed_in().get(url, {"dataset": dataset.slug, "repeats": 8, "limit": 2}).text
     assert "<strong>16 rollouts</strong>" in page
     assert "= 2 tasks of" in page
 
@@ -52,7 +55,7 @@ def test_htmx_gets_the_count_alone():
     client = signed_in()
     page = client.get(
         reverse("dashboard:collection_create"),
-        {"dataset": make_dataset().pk, "repeats": 4},
+        {"dataset": make_dataset().slug, "repeats": 4},
         headers={"HX-Request": "true"},
     )
     assert page.text.strip().startswith('<p id="plan"')
@@ -65,13 +68,64 @@ def test_a_plan_that_is_not_understood_yet_has_no_count():
 
 
 def plan_fields(**fields: object) -> dict[str, object]:
-    given = {"agent": make_agent().pk, "policy_model": make_policy_model().pk, "repeats": 2, "seed": 7, "priority": 1}
+    given = {
+        "agent": make_agent().slug,
+        "policy_model": make_policy_model().slug,
+        "repeats": 2,
+        "seed": 7,
+        "priority": 1,
+    }
     return {**given, "sampling": '{"temperature": 0.5}', "name": "Mine", "idempotency_key": "k1", **fields}
+
+
+def chosen(page: str) -> list[str]:
+    return [
+        each.attributes["value"]
+        for each in read(page).all("option")
+        if "selected" in each.attributes and each.attributes["value"]
+    ]
+
+
+def test_a_link_opens_the_form_with_its_dataset_agent_and_model_chosen():
+    dataset, agent, model = make_dataset(), make_agent(), make_policy_model()
+    given = {"dataset": dataset.slug, "agent": agent.slug, "policy_model": model.slug}
+    page = signed_in().get(reverse("dashboard:collection_create"), given).text
+    assert set(chosen(page)) == {dataset.slug, agent.slug, model.slug}
+    link = f"{reverse('dashboard:collection_create')}?dataset={dataset.slug}"
+    assert link in signed_in().get(reverse("dashboard:dataset_detail", args=[dataset.slug])).text
+
+
+def test_without_scripts_a_plan_is_counted_and_then_started():
+    client, address = signed_in(), reverse("dashboard:collection_create")
+    fields = plan_fields(dataset=make_dataset().slug, sampling="{}", name="")
+    sent = {**fields, "csrfmiddlewaretoken": "secret", "count": "1"}
+    counted = client.post(address, sent)
+    assert counted.status_code == 302
+    assert set(dict(parse_qsl(urlsplit(counted["Location"]).query))) == {
+        "dataset",
+        "agent",
+        "policy_model",
+        "repeats",
+        "seed",
+        "sampling",
+        "priority",
+    }
+    page = client.get(counted["Location"]).text
+    assert "<strong>6 rollouts</strong>" in page
+    shown = {each.attributes["name"]: each.text.strip() for each in read(page).all("textarea")}
+    assert client.post(address, {**fields, **shown}).status_code == 302
+    assert Collection.objects.get().sampling == {}
+
+
+def test_counting_sends_neither_the_token_nor_the_key():
+    page = signed_in().get(reverse("dashboard:collection_create")).text
+    assert 'hx-params="not csrfmiddlewaretoken,idempotency_key"' in page
+    assert 'formmethod="get"' not in page
 
 
 def test_planning_makes_the_rollouts_and_shows_the_collection():
     client, dataset = signed_in(), make_dataset()
-    fields = plan_fields(dataset=dataset.pk)
+    fields = plan_fields(dataset=dataset.slug)
     done = client.post(reverse("dashboard:collection_create"), fields)
     collection = Collection.objects.get()
     assert (done.status_code, done["Location"]) == (302, detail(collection))
@@ -87,8 +141,8 @@ def test_planning_makes_the_rollouts_and_shows_the_collection():
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"sampling": "[1]"}, "Sampling is a JSON object."),
-        ({"sampling": "{"}, "Enter a valid JSON."),
+        ({"sampling": "[1]"}, "This must be a JSON object: {…}."),
+        ({"sampling": "{"}, "This is not JSON: "),
         ({"sampling": '{"stop": ["a\\u0000"]}'}, "which cannot be stored. It is at /stop/0."),
         ({"repeats": 0}, "greater than or equal to 1"),
         ({"dataset": 999}, "Select a valid choice."),
@@ -96,7 +150,7 @@ def test_planning_makes_the_rollouts_and_shows_the_collection():
 )
 def test_a_plan_that_makes_no_sense_is_refused_with_its_reason(fields, complaint):
     answer = signed_in().post(
-        reverse("dashboard:collection_create"), plan_fields(**{"dataset": make_dataset().pk, **fields})
+        reverse("dashboard:collection_create"), plan_fields(**{"dataset": make_dataset().slug, **fields})
     )
     assert answer.status_code == 422
     assert complaint in answer.text
@@ -104,7 +158,7 @@ def test_a_plan_that_makes_no_sense_is_refused_with_its_reason(fields, complaint
 
 
 def test_a_dataset_without_tasks_has_nothing_to_collect():
-    answer = signed_in().post(reverse("dashboard:collection_create"), plan_fields(dataset=make_dataset(rows=[]).pk))
+    answer = signed_in().post(reverse("dashboard:collection_create"), plan_fields(dataset=make_dataset(rows=[]).slug))
     assert answer.status_code == 422
     assert "holds no rollout" in answer.text
 
@@ -128,8 +182,8 @@ def test_the_page_shows_progress_results_and_rollouts():
     assert 'aria-label="3 completed, 0 failed, 0 cancelled, 0 running, 1 queued"' in page
     assert "<dt>Mean reward</dt><dd>0.667" in page
     assert "<dt>Sometimes solved</dt><dd>1 <small>task</small>" in page
-    assert '<a href="?stop_reason=answered#rollout-table">answered</a></td><td class="num">3</td>' in page
-    assert '<a href="?error_kind=policy_error#rollout-table">policy_error</a></td><td class="num">1</td>' in page
+    assert 'href="?stop_reason=answered#rollout-table">answered</a></td><td class="num">3</td>' in page
+    assert 'href="?error_kind=policy_error#rollout-table">policy_error</a></td><td class="num">1</td>' in page
     assert '<td>0.90 to 1</td><td class="num">2</td>' in page
     assert page.count('<th scope="row"><a href="/rollouts/') == 4
     assert "style=" not in page
@@ -192,11 +246,57 @@ def test_htmx_gets_only_the_part_it_targets():
         assert f'id="{target}"' in page.text
 
 
+def test_fresh_results_bring_the_worker_pill_along():
+    client, address = signed_in(), detail(make_collection(total=1))
+    swap = 'hx-swap-oob="outerHTML:.worker-pill"'
+    fresh = client.get(address, headers={"HX-Request": "true", "HX-Target": "collection-results"}).text
+    assert (fresh.count(swap), client.get(address).text.count(swap)) == (1, 0)
+
+
+def in_flight(collection: Collection) -> Rollout:
+    return make_rollout(collection, status="running", lease=1, reward=None, stop_reason="", trace=[], finished_at=None)
+
+
+def test_a_cancelled_collection_is_listened_to_until_nothing_runs():
+    collection = make_collection(total=2, cancelled=1, state="cancelled")
+    rollout = in_flight(collection)
+    client, target = signed_in(), {"HX-Request": "true", "HX-Target": "collection-progress"}
+    flying = client.get(detail(collection), headers=target)
+    assert (flying.status_code, 'data-settled="false"' in flying.text) == (200, True)
+    assert "what still runs is being dropped" in flying.text
+    assert 'data-live="/ws/' in client.get(detail(collection)).text
+    Rollout.objects.filter(pk=rollout.pk).update(status="cancelled", lease=None)
+    Collection.objects.update(cancelled=2)
+    landed = client.get(detail(collection), headers=target)
+    assert (landed.status_code, 'data-settled="true"' in landed.text) == (286, True)
+    assert 'data-live="/ws/' not in client.get(detail(collection)).text
+
+
+def test_what_runs_does_not_wait_for_a_worker():
+    collection = make_collection(total=2)
+    client = signed_in()
+    assert "waiting for a worker" in client.get(detail(collection)).text
+    in_flight(collection)
+    page = client.get(detail(collection)).text
+    assert ("waiting for a worker" in page, "the first ones are running" in page) == (False, True)
+    assert 'title="running, or finished and being stored"' in page
+
+
+def test_a_collection_without_a_worker_says_so_instead_of_guessing_an_end():
+    assert "waiting for a worker" in signed_in().get(detail(make_collection(total=4, completed=1))).text
+
+
+def test_cancelling_what_has_ended_says_that_it_had_ended():
+    collection = make_collection(state="completed")
+    done = signed_in().post(reverse("dashboard:collection_cancel", args=[collection.pk]), follow=True)
+    assert "had already ended: it is completed." in done.text
+
+
 def test_cancelling_drops_what_is_queued():
     collection = make_collection(total=1)
     make_rollout(collection, status="queued", reward=None, stop_reason="", trace=[])
     done = signed_in().post(reverse("dashboard:collection_cancel", args=[collection.pk]), follow=True)
-    assert "is cancelled." in done.text
+    assert "is cancelled, and so is what was queued." in done.text
     assert Rollout.objects.get().status == "cancelled"
     assert reverse("dashboard:collection_cancel", args=[collection.pk]) not in done.text
 

@@ -1,3 +1,4 @@
+import re
 from datetime import timedelta
 
 import pytest
@@ -6,6 +7,7 @@ from django.utils import timezone
 
 from apps.rollouts.models import Worker
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
+from tests.factories import make_collection, make_rollout
 
 pytestmark = pytest.mark.django_db
 
@@ -40,3 +42,13 @@ def test_the_list_takes_as_many_queries_for_three_rows_as_for_one():
 def test_htmx_gets_the_table_alone():
     page = signed_in().get(reverse("dashboard:worker_list"), headers={"HX-Request": "true"}).text
     assert "<html" not in page
+
+
+def test_the_pill_counts_rows_that_run_and_never_more_than_seats():
+    worker, collection = make_worker(seats=2, busy=0), make_collection()
+    client = signed_in()
+    said = []
+    for _ in range(3):
+        make_rollout(collection, status="running", lease=worker.pk, reward=None, stop_reason="", trace=[])
+        said.append(re.search(r"\d+/\d+ busy", client.get(reverse("dashboard:worker_list")).text)[0])
+    assert said == ["1/2 busy", "2/2 busy", "2/2 busy"]

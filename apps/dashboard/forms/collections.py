@@ -9,7 +9,7 @@ from django import forms
 from django.http import QueryDict
 
 from apps.agents.models import Agent
-from apps.dashboard.forms.fields import refuse_unstorable
+from apps.dashboard.forms.fields import JSONTextField
 from apps.policies.models import PolicyModel
 from apps.tasks.models import Dataset, DatasetVersion
 
@@ -34,18 +34,19 @@ class Plan:
 class CollectionForm(forms.Form):
     """Field names are the arguments of plan_collection."""
 
-    dataset = forms.ModelChoiceField(Dataset.objects.none(), empty_label="Choose a dataset")
-    agent = forms.ModelChoiceField(Agent.objects.none(), empty_label=None)
-    policy_model = forms.ModelChoiceField(PolicyModel.objects.none(), empty_label="Choose a policy model")
+    # Slugs are what addresses and the API call them by: a link can open this form with its dataset chosen.
+    dataset = forms.ModelChoiceField(Dataset.objects.none(), to_field_name="slug", empty_label="Choose a dataset")
+    agent = forms.ModelChoiceField(Agent.objects.none(), to_field_name="slug", empty_label=None)
+    policy_model = forms.ModelChoiceField(
+        PolicyModel.objects.none(), to_field_name="slug", empty_label="Choose a policy model"
+    )
     repeats = forms.IntegerField(min_value=1, max_value=1024, initial=4, help_text="Rollouts per task: its group")
     limit = forms.IntegerField(min_value=1, required=False, help_text="Only the first so many tasks; empty takes all")
     seed = forms.IntegerField(min_value=0, max_value=2**31 - 1, initial=0, help_text="The same seed repeats the plan")
-    sampling = forms.JSONField(
-        required=False,
-        initial=dict,
-        validators=[refuse_unstorable],
+    sampling = JSONTextField(
+        kind=dict,
+        rows=3,
         help_text='Overrides the agent\'s and the model\'s, e.g. {"temperature": 1.0, "max_output_tokens": 1024}',
-        widget=forms.Textarea(attrs={"rows": 3, "class": "mono", "spellcheck": "false"}),
     )
     priority = forms.IntegerField(min_value=-100, max_value=100, initial=0, help_text="Smaller is claimed first")
     name = forms.CharField(max_length=200, required=False, help_text="Empty: named after its parts")
@@ -64,14 +65,6 @@ class CollectionForm(forms.Form):
         assert isinstance(field, forms.ModelChoiceField)
         return field
 
-    def clean_sampling(self) -> dict[str, Any]:
-        sampling = self.cleaned_data["sampling"]
-        if sampling is None:
-            return {}
-        if not isinstance(sampling, dict):
-            raise forms.ValidationError("Sampling is a JSON object.")
-        return sampling
-
     def clean(self) -> dict[str, Any]:
         """A form sent again after a change is another plan, so its key is one of form and plan together."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
@@ -83,8 +76,12 @@ class CollectionForm(forms.Form):
     @classmethod
     def opened_with(cls, given: QueryDict) -> "CollectionForm":
         """An unsent form that shows what the address gives, and its own initial values otherwise."""
-        known = {name: given[name] for name in cls.base_fields if given.get(name)}
-        return cls(initial=known)
+        return cls(initial=cls.known(given))
+
+    @classmethod
+    def known(cls, given: QueryDict) -> dict[str, str]:
+        """What may stand in the form's address: its own fields, without the key, which is of one sending."""
+        return {name: str(given[name]) for name in cls.base_fields if name != "idempotency_key" and given.get(name)}
 
     def plan(self) -> Plan | None:
         """The size of the plan as the form stands; None while the dataset or a number is missing or wrong."""

@@ -1,5 +1,7 @@
 """Collections: what was planned, how far it is, what came of it."""
 
+from urllib.parse import urlencode
+
 from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import HttpResponse
@@ -19,6 +21,7 @@ from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.planning import NothingToCollect, plan_collection
 
 POLL_ENDED = 286  # htmx: swap, and stop polling
+_WHAT_RUNS = "What runs is dropped within a second, or finishes if it is about to."
 
 
 def _collections() -> QuerySet[Collection]:
@@ -33,7 +36,12 @@ def collection_list(request: PageRequest) -> HttpResponse:
 
 @allow(GET=Permission.COLLECT, POST=Permission.COLLECT)
 def collection_create(request: PageRequest) -> HttpResponse:
-    """GET with fields in the address counts the rollouts to be made; POST plans them."""
+    """GET with fields in the address counts the rollouts to be made; POST plans them.
+
+    The count button posts too: a form sent by GET would put its CSRF token into the address.
+    """
+    if "count" in request.POST:
+        return redirect(f"{request.path}?{urlencode(CollectionForm.known(request.POST))}")
     if request.method == "POST":
         form = CollectionForm(request.POST)
         if form.is_valid():
@@ -71,12 +79,19 @@ def collection_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 def _progress(request: PageRequest, collection: Collection) -> HttpResponse:
     progress = read_progress(collection)
-    status = POLL_ENDED if collection.is_finished else 200
+    status = POLL_ENDED if progress.is_settled else 200
     return render(request, "collections/_collection_progress.html", {"progress": progress}, status=status)
 
 
 @allow(POST=Permission.COLLECT)
 def collection_cancel(request: PageRequest, pk: int) -> HttpResponse:
-    collection = cancel_collection(collection=get_object_or_404(Collection, pk=pk), user=request.user)
-    messages.success(request, f"{collection} is {collection.get_state_display()}.")
+    collection = get_object_or_404(Collection, pk=pk)
+    if collection.is_finished:
+        messages.info(request, f"{collection} had already ended: it is {collection.get_state_display()}.")
+        return redirect("dashboard:collection_detail", pk=pk)
+    collection = cancel_collection(collection=collection, user=request.user)
+    if collection.state == Collection.State.CANCELLED:
+        messages.success(request, f"{collection} is cancelled, and so is what was queued. {_WHAT_RUNS}")
+    else:
+        messages.info(request, f"{collection} ended before it could be cancelled.")
     return redirect("dashboard:collection_detail", pk=pk)
