@@ -96,7 +96,7 @@ class Request(WebRequest):
         # Nobody is to be invited to send the body (Expect: 100-continue).
         self.requestHeaders.removeHeader(b"Expect")
         problem = {
-            "type": "about:blank",
+            "type": "urn:gymweb:problem:too-large",
             "title": refused.title,
             "status": refused.status,
             "detail": str(refused),

@@ -1,8 +1,10 @@
 from django.urls import include, path
 
+from gymweb.favicon import favicon
 from gymweb.health import healthz
 
 urlpatterns = [
+    path("favicon.ico", favicon, name="favicon"),
     path("healthz", healthz, name="healthz"),
     path("api/", include("apps.api.urls")),
     path("", include("apps.dashboard.urls")),

@@ -108,6 +108,12 @@ def create_sign_in_link(*, user: User, minutes: int = 60) -> str:
     return token
 
 
+def is_open(token: str) -> bool:
+    """Whether the link would sign somebody in now. Looking does not use it up."""
+    links = SignInLink.objects.filter(token_hash=_hash(token), user__is_active=True)
+    return links.filter(used_at__isnull=True, expires_at__gt=timezone.now()).exists()
+
+
 @transaction.atomic
 def redeem_sign_in_link(token: str) -> User | None:
     """The link's user, once; None for a link that is used, expired, unknown, or whose user is closed."""

@@ -155,7 +155,7 @@ class OutboundPolicy:
         address = _as_address(host)
         if address is not None:
             if not self.allows(host, address, port):
-                raise self.refusal(host, port)
+                raise self.refusal(host, port, [address])
         elif ":" in host or host.replace(".", "").isdigit():
             # Short forms of addresses (127.1, 2130706433) would reach the socket without ever being resolved.
             raise OutboundRefused(f"{host!r} is not a well-formed address.")
@@ -180,7 +180,12 @@ class OutboundPolicy:
             for network, given in self._networks
         )
 
-    def refusal(self, host: str, port: int) -> OutboundRefused:
+    def refusal(self, host: str, port: int, found: Sequence[Address] = ()) -> OutboundRefused:
+        """`found` are the addresses behind the host, where they are known."""
+        if any(_is_metadata(address) for address in found):
+            return OutboundRefused(
+                f"{host}:{port} is a cloud metadata address, which hands out the credentials of this machine: refused."
+            )
         return OutboundRefused(
             f"{host}:{port} is not a public address. If this installation may call it, add {host}:{port} to {_SETTING}."
         )
@@ -199,7 +204,8 @@ class _GuardedResolver(AbstractResolver):
         found = await self._inner.resolve(host, port, family)
         allowed = [one for one in found if self._allows(host, one["host"], port)]
         if found and not allowed:
-            raise self._policy.refusal(host, port)
+            addresses = [_as_address(one["host"]) for one in found]
+            raise self._policy.refusal(host, port, [one for one in addresses if one is not None])
         return allowed
 
     def _allows(self, host: str, resolved: str, port: int) -> bool:

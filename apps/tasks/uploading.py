@@ -185,7 +185,8 @@ def _reason(upload: Upload, loader: Loader, rejects: Rejects) -> str:
         return "The file holds no rows."
     if rejects.count and (upload.on_error == Upload.OnError.REJECT or not loader.accepted):
         first = rejects.first[0]
-        lines = f"{rejects.count:,} of {loader.lines:,} lines were" if loader.lines > 1 else "The only line was"
+        were = "was" if rejects.count == 1 else "were"
+        lines = f"{rejects.count:,} of {loader.lines:,} lines {were}" if loader.lines > 1 else "The only line was"
         return f"{lines} refused, so nothing was stored. Line {first['line']}: {first['message']}"
     return ""
 

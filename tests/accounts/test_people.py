@@ -61,6 +61,13 @@ def test_the_command_takes_the_password_from_the_environment_and_never_makes_one
     assert not User.objects.filter(username="bob").exists()
 
 
+def test_the_command_names_the_way_on_for_a_user_that_exists(capsys):
+    call_command("create_user", "ada", "--link")
+    with pytest.raises(CommandError, match=r"`manage\.py sign_in_link ada` prints a link"):
+        call_command("create_user", "ada", "--link")
+    assert User.objects.count() == 1
+
+
 def test_a_printed_link_signs_in_once(capsys, client):
     call_command("create_user", "ada", "--role", "admin", "--link", "--base-url", "http://localhost:9000/")
     call_command("sign_in_link", "ada")

@@ -30,7 +30,9 @@ def test_a_password_is_changed_by_who_knows_the_old_one(browser: Client, owner: 
     assert (reply.status_code, reply["Location"]) == (302, "/account/")
     owner.refresh_from_db()
     assert owner.check_password(NEW)
-    assert browser.get("/account/").status_code == 200  # this session goes on
+    page = browser.get("/account/")
+    assert page.status_code == 200  # this session goes on
+    assert "Your password is changed;" in page.text
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,7 @@ def test_who_came_by_a_link_sets_a_password_without_an_old_one(db: None):
     client.force_login(person)
     assert "Current password" not in client.get("/account/").text
     client.post("/account/", {"password": NEW, "again": NEW})
+    assert "Your password is set;" in client.get("/account/").text
     person.refresh_from_db()
     assert person.check_password(NEW)
 
@@ -75,6 +78,20 @@ def test_a_key_is_shown_once_and_works(browser: Client, owner: User):
     assert found.expires_at is not None
     assert token.group() not in browser.get("/account/").text
     assert "no-store" in reply["Cache-Control"]
+
+
+@pytest.mark.parametrize(
+    ("role", "may"),
+    [
+        (Role.VIEWER, "lets a script read tasks, rollouts and rewards in your name"),
+        (Role.ANNOTATOR, "lets a script read tasks, rollouts and rewards and write comments in your name"),
+        (Role.ENGINEER, "lets a script upload tasks, plan collections and fetch exports in your name"),
+    ],
+)
+def test_a_key_promises_no_more_than_the_role_may(db: None, role: str, may: str):
+    client = Client()
+    client.force_login(make_user(role))
+    assert may in client.get("/account/").text
 
 
 def test_a_key_needs_a_name(browser: Client):

@@ -1,8 +1,11 @@
+import hashlib
+import re
+
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.accounts.models import Role
+from apps.accounts.models import Role, User
 from apps.accounts.signing_in import create_sign_in_link
 from tests.factories import make_user
 
@@ -70,6 +73,26 @@ def test_a_sign_in_link_works_once(client: Client):
     again = Client().post(address)
     assert again.status_code == 410
     assert "no longer works" in again.text
+
+
+def test_a_link_that_would_fail_says_so_before_anything_is_pressed(client: Client):
+    spent, expired, closed = (
+        create_sign_in_link(user=make_user(), minutes=0 if name == "expired" else 60)
+        for name in ("spent", "expired", "closed")
+    )
+    client.post(reverse("dashboard:sign_in_link", args=[spent]))
+    User.objects.filter(sign_in_links__token_hash=hashlib.sha256(closed.encode()).hexdigest()).update(is_active=False)
+    answers = []
+    for token in (spent, expired, closed, "never-made"):
+        page = Client().get(reverse("dashboard:sign_in_link", args=[token]))
+        answers.append((page.status_code, page.text.partition("<main")[2]))
+    assert [status for status, _ in answers] == [410] * 4
+    # The four read the same, so nobody learns whose link it was or what became of it.
+    assert (
+        len({re.sub(r'(?<=name="csrfmiddlewaretoken" value=")\w+|/sign-in/[^"]+', "", text) for _, text in answers})
+        == 1
+    )
+    assert "An admin can make you a new one" in answers[0][1]
 
 
 def test_who_has_no_password_lands_on_the_account_page_to_set_one(client: Client):

@@ -54,20 +54,26 @@ def test_pasted_rows_become_a_version(pages: Client, empty: Dataset):
     [
         ({"on_error": "reject"}, "Choose a file or paste at least one row."),
         ({"rows": GOOD, "file": True, "on_error": "reject"}, "Choose a file or paste rows, not both."),
-        ({"file": "", "on_error": "reject", "empty": True}, "The submitted file is empty."),
         ({"rows": GOOD, "on_error": "ignore"}, "Select a valid choice."),
     ],
 )
 def test_a_form_that_cannot_be_read_says_why(pages: Client, empty: Dataset, sent, words):
     sent = dict(sent)
-    if sent.pop("empty", False):
-        sent["file"] = _file("")
-    elif sent.get("file") is True:
+    if sent.get("file") is True:
         sent["file"] = _file(GOOD)
     reply = pages.post("/datasets/empty/upload/", sent)
     assert reply.status_code == 422
     assert words in reply.text
     assert Upload.objects.count() == 0
+
+
+def test_an_empty_file_is_refused_in_the_words_of_the_api(pages: Client, empty: Dataset):
+    reply = pages.post("/datasets/empty/upload/", {"file": _file(""), "on_error": "reject"})
+    upload = Upload.objects.get()
+    assert (upload.state, upload.message) == ("rejected", "The file holds no rows.")
+    page = pages.get(reply["Location"]).text
+    assert "The file holds no rows." in page
+    assert '<td class="num">1</td>' in page
 
 
 def test_bad_lines_are_a_table_with_numbers_and_can_be_had_as_a_file(pages: Client, empty: Dataset):

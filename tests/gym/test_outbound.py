@@ -278,8 +278,18 @@ def test_a_name_with_one_forbidden_address_connects_to_the_others_only():
 def test_an_allowed_name_covers_whatever_it_resolves_to_but_metadata():
     policy = OutboundPolicy(["inner.example"])
     assert call(hello, host="Inner.Example", policy=policy, resolver=Names(inner_example=["127.0.0.1"])).status == 200
-    with pytest.raises(OutboundRefused):
+    with pytest.raises(OutboundRefused, match="cloud metadata address"):
         call(hello, host="inner.example", policy=policy, resolver=Names(inner_example=["169.254.169.254"]))
+
+
+def test_nobody_is_invited_to_allow_a_metadata_address():
+    with pytest.raises(OutboundRefused) as metadata:
+        OutboundPolicy().check_url("http://169.254.169.254/latest/meta-data/")
+    with pytest.raises(OutboundRefused, match=r"add 10\.0\.0\.1:80 to GYMWEB_OUTBOUND_ALLOW"):
+        OutboundPolicy().check_url("http://10.0.0.1/")
+    assert str(metadata.value) == (
+        "169.254.169.254:80 is a cloud metadata address, which hands out the credentials of this machine: refused."
+    )
 
 
 def redirecting(status, location):

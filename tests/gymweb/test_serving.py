@@ -93,7 +93,7 @@ def test_a_form_arrives(connection):
 
 
 KEY = "Authorization: Bearer gw_a_b"
-PROBLEM = {"type": "about:blank", "title": "Content Too Large", "status": 413}
+PROBLEM = {"type": "urn:gymweb:problem:too-large", "title": "Content Too Large", "status": 413}
 
 
 @pytest.mark.parametrize(

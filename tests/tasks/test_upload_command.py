@@ -41,7 +41,7 @@ def test_bad_lines_are_printed_and_nothing_is_stored(tmp_path, uploads_dir):
     path.write_bytes(GOOD + b"[]\n")
     out, err = upload(str(path), "--dataset", "sums", "--environment", "adding")
     reason = "the line holds a list, not a JSON object"
-    assert out == f"exit 1: 1 of 2 lines were refused, so nothing was stored. Line 2: {reason}"
+    assert out == f"exit 1: 1 of 2 lines was refused, so nothing was stored. Line 2: {reason}"
     rejected = uploads_dir / f"{Upload.objects.get().pk}.rejected.jsonl"
     assert err == f"line 2: {reason}\nAll refused lines: {rejected}\n"
     assert Task.objects.count() == 0

@@ -94,7 +94,7 @@ def test_one_bad_line_refuses_the_file_by_name_and_stores_nothing(dataset, bad, 
     entry = {"line": line, "code": code, "message": message}
     assert (upload.state, upload.lines, upload.accepted, upload.rejected) == ("rejected", 3, 0, 1)
     assert upload.errors == [entry]
-    assert upload.message == f"1 of 3 lines were refused, so nothing was stored. Line 2: {message}"
+    assert upload.message == f"1 of 3 lines was refused, so nothing was stored. Line 2: {message}"
     assert upload.version is None
     assert stored() == (0, 0)
     assert orjson.loads(rejected_path(upload).read_bytes()) == {**entry, "text": bad[:2048].decode(errors="replace")}

@@ -32,6 +32,8 @@ class UploadForm(forms.Form):
 
     file = forms.FileField(
         required=False,
+        # An upload without rows is stored and shown like any other that is refused.
+        allow_empty_file=True,
         label="File",
         help_text="JSONL: one JSON object a line.",
         widget=forms.ClearableFileInput(attrs={"accept": ".jsonl,.ndjson,.json,.txt"}),
@@ -59,15 +61,16 @@ class UploadForm(forms.Form):
         file, rows = given.get("file"), (given.get("rows") or "").strip()
         if "file" in self.errors:
             return given
-        if file and rows:
+        # Not its truth: an empty file is false.
+        if file is not None and rows:
             raise forms.ValidationError("Choose a file or paste rows, not both.")
-        if not file and not rows:
+        if file is None and not rows:
             raise forms.ValidationError("Choose a file or paste at least one row.")
         return given
 
     def content(self) -> tuple[BinaryIO, str]:
         """What to read, and its name."""
         file = self.cleaned_data["file"]
-        if file:
+        if file is not None:
             return cast(BinaryIO, file), str(file.name)
         return BytesIO(self.cleaned_data["rows"].encode()), "pasted rows"

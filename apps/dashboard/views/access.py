@@ -15,7 +15,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts.permissions import Permission, allow
-from apps.accounts.signing_in import SignInRefused, TooManyTries, redeem_sign_in_link, sign_in_with_password
+from apps.accounts.signing_in import SignInRefused, TooManyTries, is_open, redeem_sign_in_link, sign_in_with_password
 from apps.dashboard.answering import posted, wants_fragment
 from apps.dashboard.context import THEMES
 from apps.dashboard.forms.signing_in import SignInForm
@@ -66,9 +66,9 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 @allow(GET=Permission.PUBLIC, POST=Permission.PUBLIC)
 def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
     """GET only asks: link previews and scanners open addresses, and must not use the link up."""
-    if request.method == "GET":
+    if request.method == "GET" and is_open(token):
         return render(request, "account/sign_in_link.html", {"spent": False})
-    user = redeem_sign_in_link(token)
+    user = redeem_sign_in_link(token) if request.method == "POST" else None
     if user is None:
         return render(request, "account/sign_in_link.html", {"spent": True}, status=410)
     login(request, user, backend=_BACKEND)

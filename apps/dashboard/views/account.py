@@ -37,6 +37,7 @@ def account(request: HttpRequest) -> HttpResponse:
     if request.method == "GET":
         return _page(request, part="password")
     form = PasswordForm(request.POST, person=person)
+    done = "changed" if person.has_usable_password() else "set"
     if form.is_valid():
         try:
             change_password(person=person, password=form.cleaned_data["password"], by=person)
@@ -44,7 +45,7 @@ def account(request: HttpRequest) -> HttpResponse:
             form.add_error("password", weak)
         else:
             update_session_auth_hash(request, person)
-            messages.success(request, "Your password is changed; your other sessions are signed out.")
+            messages.success(request, f"Your password is {done}; your other sessions are signed out.")
             return go(request, "dashboard:account")
     return _page(request, part="password", status=422, password_form=form)
 

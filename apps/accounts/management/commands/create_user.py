@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.accounts.links import sign_in_url
-from apps.accounts.models import Role
+from apps.accounts.models import Role, User
 from apps.accounts.people import create_user
 from apps.accounts.signing_in import create_sign_in_link
 
@@ -21,10 +21,19 @@ class Command(BaseCommand):
         parser.add_argument("username")
         parser.add_argument("--role", choices=Role.values, default=Role.VIEWER)
         parser.add_argument("--email", default="")
-        parser.add_argument("--link", action="store_true", help="print a one-time sign-in link instead of a password")
+        parser.add_argument(
+            "--link",
+            action="store_true",
+            help="print a one-time sign-in link instead of taking a password (its address begins with --base-url)",
+        )
         parser.add_argument("--base-url", default="http://127.0.0.1:8000", help="where the server answers")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if User.objects.filter(username=options["username"]).exists():
+            raise CommandError(
+                f"There is a user named {options['username']} already. "
+                f"`manage.py sign_in_link {options['username']}` prints a link that signs them in."
+            )
         password = None if options["link"] else _read_password()
         try:
             user = create_user(

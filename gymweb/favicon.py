@@ -1,0 +1,11 @@
+"""Browsers ask for /favicon.ico wherever a page names no icon, such as on raw JSON."""
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.templatetags.static import static
+
+from apps.accounts.permissions import Permission, allow
+
+
+@allow(GET=Permission.PUBLIC)
+def favicon(request: HttpRequest) -> HttpResponse:
+    return HttpResponseRedirect(static("img/gymweb.svg"), headers={"Cache-Control": "max-age=86400"})
