@@ -7,6 +7,7 @@ from django.db import transaction
 
 from apps.accounts.auditing import record
 from apps.agents.models import Agent
+from apps.gym.sampling import find_sampling_problems
 
 _ROLES = ("user", "assistant", "system", "developer")
 
@@ -16,16 +17,31 @@ def save_agent(*, agent: Agent, user: object) -> Agent:
 
     Planned collections keep the agent as it was: they hold a snapshot.
     """
-    agent.full_clean()
-    if not isinstance(agent.sampling, dict):
-        raise ValidationError({"sampling": 'Give a JSON object, such as {"temperature": 1.0}.'})
-    if problem := find_problem(agent.examples):
-        raise ValidationError({"examples": problem})
+    _check(agent)
     with transaction.atomic():
         action = "agent.create" if agent._state.adding else "agent.change"
         agent.save()
         record(user=user, action=action, target=agent.slug)
     return agent
+
+
+def find_errors(agent: Agent) -> dict[str, list[str]]:
+    """By field, what keeps an agent from being saved that its fields' own validators do not see."""
+    problem = find_problem(agent.examples)
+    found = {"examples": [problem] if problem else [], "sampling": find_sampling_problems(agent.sampling)}
+    return {field: problems for field, problems in found.items() if problems}
+
+
+def _check(agent: Agent) -> None:
+    errors: dict[str, list[Any]] = {}
+    try:
+        agent.full_clean()
+    except ValidationError as wrong:
+        errors = wrong.update_error_dict({})
+    for field, problems in find_errors(agent).items():
+        errors.setdefault(field, [ValidationError(problem) for problem in problems])
+    if errors:
+        raise ValidationError(errors)
 
 
 def find_problem(examples: object) -> str:

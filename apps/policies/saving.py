@@ -1,11 +1,14 @@
 """Save a policy model with its API key: write-only, and bound to the address it was entered for."""
 
+from typing import Any
+
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.accounts.auditing import record
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
+from apps.gym.sampling import find_sampling_problems
 from apps.policies.models import Health, PolicyModel
 from apps.policies.secrets import encrypt_secret, hint_of
 
@@ -54,17 +57,40 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
     return policy_model
 
 
-def _check(policy_model: PolicyModel) -> None:
-    policy_model.base_url = policy_model.base_url.strip()
-    policy_model.full_clean()
-    if not isinstance(policy_model.sampling, dict):
-        raise ValidationError({"sampling": 'Give a JSON object, such as {"temperature": 1.0}.'})
-    if policy_model.is_scripted and not policy_model.base_url:
-        return
+def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
+    """By field, what keeps a policy model from being saved that its fields' own validators do not see."""
+    found = {
+        "base_url": _problems_of_address(policy_model),
+        "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model's name."],
+        "sampling": find_sampling_problems(policy_model.sampling),
+    }
+    return {field: problems for field, problems in found.items() if problems}
+
+
+def _problems_of_address(policy_model: PolicyModel) -> list[str]:
+    base_url = policy_model.base_url.strip()
+    if not base_url:
+        return [] if policy_model.is_scripted else ["Give a base URL, or choose the scripted provider."]
     try:
-        OutboundPolicy(settings.OUTBOUND_ALLOW).check_url(policy_model.base_url)
+        OutboundPolicy(settings.OUTBOUND_ALLOW).check_url(base_url)
     except OutboundRefused as error:
-        raise ValidationError({"base_url": str(error)}) from None
+        return [str(error)]
+    return []
+
+
+def _check(policy_model: PolicyModel) -> None:
+    """Everything that is wrong at once: a caller who learns one thing a round needs many rounds."""
+    policy_model.base_url = policy_model.base_url.strip()
+    errors: dict[str, list[Any]] = {}
+    try:
+        # The constraint of the table says of two fields together what find_errors says of each.
+        policy_model.full_clean(validate_constraints=False)
+    except ValidationError as wrong:
+        errors = wrong.update_error_dict({})
+    for field, problems in find_errors(policy_model).items():
+        errors.setdefault(field, [ValidationError(problem) for problem in problems])
+    if errors:
+        raise ValidationError(errors)
 
 
 def _lock_stored(policy_model: PolicyModel) -> PolicyModel | None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
@@ -14,6 +15,7 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym import leaving
+from apps.gym.sampling import find_sampling_problems
 from apps.policies.models import PolicyModel
 from apps.rollouts.announcing import ring_doorbell
 from apps.rollouts.models import Collection, Rollout
@@ -50,8 +52,10 @@ def plan_collection(
     """Make the collection and its queued rollouts, and ring the workers.
 
     Planning the same again with the same idempotency key gives the collection that exists. Raises NothingToCollect, and
-    PlanConflict for a key that stands for something else.
+    PlanConflict for a key that stands for something else, and ValidationError for sampling that cannot be.
     """
+    if problems := find_sampling_problems(sampling or {}):
+        raise ValidationError({"sampling": problems})
     plan: dict[str, Any] = {
         "dataset": dataset,
         "agent": agent,

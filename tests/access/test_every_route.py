@@ -166,6 +166,7 @@ def test_other_peoples_accounts_are_for_admins_only():
 def test_strangers_reach_nothing_but_signing_in_the_icon_and_the_health_check():
     open_to_all = {route.path for route in ROUTES if Permission.PUBLIC in route.rules.values()}
     assert open_to_all == {
+        "/favicon.ico",
         "/healthz",
         "/sign-in/",
         "/sign-in/no-such-thing/",

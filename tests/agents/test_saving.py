@@ -38,6 +38,7 @@ def test_an_agent_is_saved_with_its_examples_and_the_log_says_who_did_it():
     ("fields", "field"),
     [
         ({"sampling": []}, "sampling"),
+        ({"sampling": {"max_output_tokens": 0}}, "sampling"),
         ({"sampling": "hot"}, "sampling"),
         ({"examples": {}}, "examples"),
         ({"examples": [{"role": "user"}]}, "examples"),

@@ -64,7 +64,10 @@ def test_what_a_model_needs_is_asked_for_by_field(engineer):
     private = {**MODEL, "base_url": "http://127.0.0.1:1/v1"}
     assert pointers(send(engineer, "POST", "policy-models/", private)) == ["/base_url"]
     assert pointers(send(engineer, "POST", "policy-models/", {**MODEL, "sampling": []})) == ["/sampling"]
-    assert pointers(send(engineer, "POST", "policy-models/", {"slug": "a", "name": "A"})) == [""]
+    assert pointers(send(engineer, "POST", "policy-models/", {"slug": "a", "name": "A"})) == [
+        "/base_url",
+        "/model_name",
+    ]
     assert not PolicyModel.objects.exists()
 
 
@@ -154,3 +157,31 @@ def test_what_was_read_can_be_sent_back_with_a_change(engineer, noun):
     answer = send(engineer, "PUT", f"{noun}/{row.slug}/", {**shown, "name": "Changed"})
     assert answer.status_code == 200
     assert {**answer.json(), "updated_at": ""} == {**shown, "name": "Changed", "updated_at": ""}
+
+
+def test_all_that_is_wrong_with_a_body_is_said_at_once(engineer):
+    body = {"slug": "a b", "max_step": 3, "max_steps": 0, "examples": [{"content": "\x00"}]}
+    answer = send(engineer, "POST", "agents/", body)
+    found = sorted((error["pointer"], error["code"]) for error in answer.json()["errors"])
+    assert found == [
+        ("/examples/0/content", "unstorable"),
+        ("/max_step", "unknown"),
+        ("/max_steps", "min_value"),
+        ("/name", "required"),
+        ("/slug", "invalid"),
+    ]
+
+
+def test_sampling_that_no_endpoint_takes_is_refused_wherever_it_is_given(engineer):
+    hot = {"sampling": {"temperature": "hot"}}
+    make_agent(slug="careful")
+    dataset, policy_model = make_collection().dataset, make_policy_model()
+    plan = {"dataset": dataset.slug, "agent": "careful", "policy_model": policy_model.slug, **hot}
+    answers = [
+        send(engineer, "POST", "policy-models/", {**MODEL, **hot}),
+        send(engineer, "PATCH", "agents/careful/", hot),
+        send(engineer, "POST", "collections/", plan),
+    ]
+    for answer in answers:
+        assert (answer.status_code, pointers(answer)) == (400, ["/sampling"])
+        assert answer.json()["errors"][0]["message"] == "temperature must be a number from 0 to 2, not 'hot'."

@@ -69,12 +69,37 @@ def test_a_typed_key_is_not_sent_back_with_a_form_error(pages: Client):
     assert SECRET not in reply.text
 
 
+def test_all_that_is_wrong_is_said_in_one_round(pages: Client):
+    wrong = {
+        "name": "",
+        "base_url": "http://10.0.0.1/v1",
+        "model_name": "",
+        "sampling": '{"top_p": 2}',
+        "concurrency": "0",
+        "max_tries": "-1",
+    }
+    reply = pages.post(reverse("dashboard:model_create"), {**GIVEN, **wrong}, headers=HTMX)
+    assert {field: list(texts) for field, texts in reply.context["form"].errors.items()} == {
+        "name": ["This field is required."],
+        "__all__": ["Give a base URL and a model name, or choose the scripted provider."],
+        "concurrency": ["Ensure this value is greater than or equal to 1."],
+        "max_tries": ["Ensure this value is greater than or equal to 1."],
+        "base_url": [
+            "10.0.0.1:80 is not a public address. If this installation may call it, "
+            "add 10.0.0.1:80 to GYMWEB_OUTBOUND_ALLOW."
+        ],
+        "model_name": ["Give the model's name."],
+        "sampling": ["top_p must be a number from 0 to 1, not 2."],
+    }
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
         ({"base_url": "http://169.254.169.254/v1"}, "base_url"),
         ({"base_url": "https://user:pass@vllm.example/v1"}, "base_url"),
-        ({"base_url": "", "model_name": ""}, "__all__"),
+        ({"base_url": "", "model_name": ""}, "model_name"),
+        ({"sampling": '{"temperature": 3}'}, "sampling"),
         ({"sampling": "[1]"}, "sampling"),
         ({"sampling": "{"}, "sampling"),
         ({"mistake_rate": "2"}, "mistake_rate"),

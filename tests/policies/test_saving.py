@@ -82,7 +82,9 @@ def test_a_base_url_without_a_stored_key_may_change():
         ({"max_tries": 0}, "max_tries"),
         ({"mistake_rate": 1.5}, "mistake_rate"),
         ({"slug": "not a slug"}, "slug"),
-        ({"model_name": ""}, "__all__"),
+        ({"sampling": {"temperature": 9}}, "sampling"),
+        ({"model_name": ""}, "model_name"),
+        ({"base_url": ""}, "base_url"),
     ],
 )
 def test_what_cannot_work_is_refused_by_field(fields, field, settings):
@@ -92,6 +94,14 @@ def test_what_cannot_work_is_refused_by_field(fields, field, settings):
         save_policy_model(policy_model=endpoint(**fields), api_key=None, user=None)
     assert field in caught.value.message_dict
     assert PolicyModel.objects.count() == before
+
+
+def test_all_that_is_wrong_is_raised_at_once(settings):
+    settings.OUTBOUND_ALLOW = []
+    wrong = {"slug": "not a slug", "base_url": "http://10.0.0.1/", "model_name": "", "sampling": {"top_p": "x"}}
+    with pytest.raises(ValidationError) as caught:
+        save_policy_model(policy_model=endpoint(**wrong), api_key=None, user=None)
+    assert set(caught.value.message_dict) == set(wrong)
 
 
 def test_the_operators_allow_list_opens_a_private_base_url(settings):

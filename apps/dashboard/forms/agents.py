@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 from apps.agents.models import Agent
-from apps.dashboard.forms.fields import JSONTextField, slug_field
+from apps.dashboard.forms.fields import JSONTextField, count_from_one, slug_field
 
 
 class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
@@ -37,5 +37,6 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        count_from_one(self, "max_steps")
         if self.instance.pk:
             del self.fields["slug"]

@@ -4,7 +4,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import slug_field
+from apps.dashboard.forms.fields import count_from_one, slug_field
 from apps.environments.models import Environment
 from apps.gym.builtin.registry import BUILTINS
 
@@ -39,6 +39,7 @@ class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
         self.fields["builtin"] = forms.ChoiceField(
             label="Built-in environment", required=False, choices=names, initial=self.instance.builtin
         )
+        count_from_one(self, "max_tries", "concurrency")
         for name in ("builtin", "base_url"):
             # Optional for the database, required by one adapter: the page must not call them optional.
             self.fields[name].conditional = True  # type: ignore[attr-defined]

@@ -1,10 +1,12 @@
 """Form fields that several forms need: JSON that is pleasant to edit and precise about what is wrong."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
 
 from apps.gym.storable import REFUSAL, find_unstorable
 
@@ -72,6 +74,23 @@ def add_errors(form: forms.BaseForm, error: ValidationError) -> None:
     for field, texts in named.items():
         for text in texts:
             form.add_error(field if field in form.fields else None, text)
+
+
+def add_found(form: forms.BaseForm, found: Mapping[str, list[str]]) -> None:
+    """Problems by field, where the field has none of its own yet."""
+    for field, problems in found.items():
+        if field not in form.errors:
+            for problem in problems:
+                form.add_error(field, problem)
+
+
+def count_from_one(form: forms.BaseForm, *names: str) -> None:
+    """Django's positive numbers begin at 0 and its forms say so, whatever the model's validators say."""
+    for name in names:
+        field = form.fields[name]
+        field.widget.attrs["min"] = 1
+        field.validators = [one for one in field.validators if not isinstance(one, MinValueValidator)]
+        field.validators.append(MinValueValidator(1))
 
 
 def _refuse_reserved(slug: str) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from django import forms
 
-from apps.dashboard.forms.fields import JSONTextField, slug_field
+from apps.dashboard.forms.fields import JSONTextField, count_from_one, slug_field
 from apps.policies.models import PolicyModel
 
 
@@ -49,6 +49,7 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        count_from_one(self, "max_tries", "concurrency")
         for name in ("base_url", "model_name"):
             # Optional for the database, required by one provider: the page must not call them optional.
             self.fields[name].conditional = True  # type: ignore[attr-defined]

@@ -8,10 +8,10 @@ from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
 from apps.agents.models import Agent
-from apps.agents.saving import save_agent
+from apps.agents.saving import find_errors, save_agent
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.agents import AgentForm
-from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.fields import add_errors, add_found
 
 _SHOWN_COLLECTIONS = 10
 
@@ -39,6 +39,9 @@ def _edit(request: HttpRequest, agent: Agent) -> HttpResponse:
         else:
             messages.success(request, f"The agent {saved.name} is saved.")
             return go(request, "dashboard:agent_detail", saved.slug)
+    elif form.is_bound:
+        # What saving would refuse is said in the same round.
+        add_found(form, find_errors(form.instance))
     return answer_form(request, "agents/form.html", {"form": form, "agent": agent})
 
 

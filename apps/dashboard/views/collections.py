@@ -3,6 +3,7 @@
 from urllib.parse import urlencode
 
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -11,6 +12,7 @@ from django.views.decorators.vary import vary_on_headers
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer
 from apps.dashboard.forms.collections import CollectionForm
+from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.rollouts import RolloutFilterForm
 from apps.dashboard.keyset import page_by_id
 from apps.dashboard.progress import read_progress
@@ -49,6 +51,8 @@ def collection_create(request: PageRequest) -> HttpResponse:
                 collection = plan_collection(**form.cleaned_data, user=request.user)
             except NothingToCollect as refusal:
                 form.add_error(None, str(refusal))
+            except ValidationError as wrong:
+                add_errors(form, wrong)
             else:
                 return redirect("dashboard:collection_detail", pk=collection.pk)
         return render(request, "collections/create.html", {"form": form, "plan": form.plan()}, status=422)

@@ -9,11 +9,11 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, answer_health, go, posted
-from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.fields import add_errors, add_found
 from apps.dashboard.forms.models import PolicyModelForm
 from apps.policies.models import PolicyModel
 from apps.policies.probing import probe_policy_model
-from apps.policies.saving import save_policy_model
+from apps.policies.saving import find_errors, save_policy_model
 
 _SHOWN_COLLECTIONS = 10
 
@@ -42,6 +42,9 @@ def _edit(request: HttpRequest, policy_model: PolicyModel) -> HttpResponse:
         else:
             messages.success(request, f"The model {saved.name} is saved. Check that it answers.")
             return go(request, "dashboard:model_detail", saved.slug)
+    elif form.is_bound:
+        # What saving would refuse is said in the same round.
+        add_found(form, find_errors(form.instance))
     return answer_form(request, "models/form.html", {"form": form, "policy_model": policy_model})
 
 

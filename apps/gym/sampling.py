@@ -1,0 +1,38 @@
+"""Sampling values that every endpoint would refuse, found before a rollout is spent on them."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+_Check = tuple[Callable[[Any], bool], str]
+
+
+def _is_number(value: Any) -> bool:
+    # True is an int to Python, and no temperature to anybody.
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_CHECKS: dict[str, _Check] = {
+    "temperature": (lambda value: _is_number(value) and 0 <= value <= 2, "a number from 0 to 2"),
+    "top_p": (lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
+    "max_output_tokens": (lambda value: type(value) is int and value >= 1, "a whole number from 1 on"),
+}
+
+
+def find_sampling_problems(sampling: object) -> list[str]:
+    """A sentence for each value that cannot be; none where all may be sent.
+
+    Keys that are not known here are the endpoint's business, and null means its own default.
+    """
+    if not isinstance(sampling, dict):
+        return ['Give a JSON object, such as {"temperature": 1.0}.']
+    return [
+        f"{key} must be {wanted}, not {_shown(sampling[key])}."
+        for key, (may_be, wanted) in _CHECKS.items()
+        if sampling.get(key) is not None and not may_be(sampling[key])
+    ]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"

@@ -1,0 +1,42 @@
+import pytest
+
+from apps.gym.sampling import find_sampling_problems
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {},
+        {"temperature": 0, "top_p": 1, "max_output_tokens": 1},
+        {"temperature": 2.0, "top_p": 0.5, "max_output_tokens": 100_000},
+        {"temperature": None, "top_p": None, "max_output_tokens": None},
+        {"top_k": "whatever the endpoint thinks of it", "tool_choice": "auto"},
+    ],
+)
+def test_what_endpoints_take_and_what_is_theirs_to_judge_passes(sampling):
+    assert find_sampling_problems(sampling) == []
+
+
+@pytest.mark.parametrize(
+    ("sampling", "problem"),
+    [
+        ({"temperature": "hot"}, "temperature must be a number from 0 to 2, not 'hot'."),
+        ({"temperature": 2.1}, "temperature must be a number from 0 to 2, not 2.1."),
+        ({"temperature": float("nan")}, "temperature must be a number from 0 to 2, not nan."),
+        ({"temperature": True}, "temperature must be a number from 0 to 2, not True."),
+        ({"top_p": -0.1}, "top_p must be a number from 0 to 1, not -0.1."),
+        ({"max_output_tokens": 0}, "max_output_tokens must be a whole number from 1 on, not 0."),
+        ({"max_output_tokens": 1.5}, "max_output_tokens must be a whole number from 1 on, not 1.5."),
+        ([], 'Give a JSON object, such as {"temperature": 1.0}.'),
+    ],
+)
+def test_what_every_endpoint_refuses_is_named_with_its_key(sampling, problem):
+    assert find_sampling_problems(sampling) == [problem]
+
+
+def test_all_keys_are_looked_at_and_long_values_are_cut():
+    problems = find_sampling_problems({"temperature": "x" * 99, "top_p": 2})
+    assert problems == [
+        f"temperature must be a number from 0 to 2, not '{'x' * 39}….",
+        "top_p must be a number from 0 to 1, not 2.",
+    ]
