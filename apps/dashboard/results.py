@@ -6,6 +6,8 @@ from apps.dashboard.histogram import Histogram, draw_histogram
 from apps.rollouts.measuring import CollectionMetrics, measure_collection
 from apps.rollouts.models import Collection
 
+_COMPARED = (1, 2, 4, 8)
+
 
 @dataclass(frozen=True, slots=True)
 class Results:
@@ -26,13 +28,18 @@ def read_results(collection: Collection) -> Results:
     return Results(
         metrics=metrics,
         margin_of_error=_half(metrics.confidence),
-        pass_at_k=sorted(metrics.pass_at_k.items()),
+        pass_at_k=_few(metrics.pass_at_k),
         groups=[(name, metrics.groups.get(name, 0)) for name in ("never", "sometimes", "always")],
         stop_reasons=_by_count(metrics.stop_reasons),
         errors=_by_count(metrics.errors),
         components=sorted(metrics.components.items()),
         histogram=draw_histogram(metrics.histogram),
     )
+
+
+def _few(shares: dict[int, float]) -> list[tuple[int, float]]:
+    """The small k that papers compare by, and the largest; with many repeats the others would fill the page."""
+    return [(k, share) for k, share in sorted(shares.items()) if k in _COMPARED or k == max(shares)]
 
 
 def _half(interval: tuple[float, float] | None) -> float | None:

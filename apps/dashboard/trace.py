@@ -103,6 +103,13 @@ class Trace:
         """What the attempt itself did, and how it was judged."""
         return tuple(card for card in self.cards if card.kind not in {"session", "prompt"})
 
+    def place_of_error(self, message: str) -> int | None:
+        """The event that says this message; None when no event does, as when a worker is lost."""
+        for card in reversed(self.cards):
+            if card.kind == "error" and card.blocks and card.blocks[0].body.text == message:
+                return card.seq
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class _Read:

@@ -177,6 +177,11 @@ class Rollout(models.Model):
     def __str__(self) -> str:
         return f"rollout {self.pk} ({self.status})"
 
+    @property
+    def repeat_number(self) -> int:
+        """Which attempt at its task, as people count: from 1. Programs get `repeat`, from 0."""
+        return self.repeat + 1
+
     def trace(self) -> list[TraceUnion]:
         """The decoded events of the latest attempt, in order."""
         payloads = self.events.filter(attempt=self.attempt).order_by("seq").values_list("payload", flat=True)

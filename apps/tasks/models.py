@@ -80,6 +80,11 @@ class Task(models.Model):
         return f"task {self.index}: {self.prompt_excerpt}"
 
     @property
+    def number(self) -> int:
+        """As people count and as upload errors count lines: from 1. Programs get `index`, from 0."""
+        return self.index + 1
+
+    @property
     def row(self) -> TaskRow:
         row: TaskRow = orjson.loads(self.row_json)
         return row

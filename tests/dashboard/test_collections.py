@@ -1,3 +1,4 @@
+import re
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -187,6 +188,15 @@ def test_the_page_shows_progress_results_and_rollouts():
     assert '<td>0.90 to 1</td><td class="num">2</td>' in page
     assert page.count('<th scope="row"><a href="/rollouts/') == 4
     assert "style=" not in page
+
+
+@pytest.mark.parametrize(("attempts", "shown"), [(1, [1]), (6, [1, 2, 4]), (40, [1, 2, 4, 8, 32])])
+def test_pass_at_k_is_shown_for_the_small_k_and_the_largest(attempts, shown):
+    collection = make_collection()
+    for _ in range(attempts):
+        make_rollout(collection, trace=[])
+    page = signed_in().get(detail(collection)).text
+    assert [int(k) for k in re.findall(r"<dt>pass@(\d+)</dt>", page)] == shown
 
 
 def test_the_page_of_an_empty_collection_reads():

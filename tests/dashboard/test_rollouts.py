@@ -6,6 +6,7 @@ from apps.gym.events import ErrorRaised, ModelCall, Prompt, ToolResult, encode_e
 from apps.gym.items import message
 from apps.reviews.models import Comment
 from apps.rollouts.models import Rollout, TraceEvent
+from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_collection, make_rollout, make_user
 
@@ -88,13 +89,32 @@ def test_a_failed_rollout_says_what_failed():
     assert "429 from the endpoint" in page
 
 
+def test_a_message_that_an_event_says_is_shown_once_and_linked():
+    rollout = make_rollout(
+        make_collection(),
+        status="failed",
+        reward=None,
+        stop_reason="",
+        error_kind="policy_error",
+        error_message="429 from the endpoint",
+        trace=[
+            Prompt(items=[message("user", "hi")]),
+            ErrorRaised(kind="policy_error", message="429 from the endpoint"),
+        ],
+    )
+    page = signed_in().get(url(rollout)).text
+    assert page.count("429 from the endpoint") == 1
+    assert '<a href="#e1">what it said is event #1</a>' in page
+
+
 def test_the_group_is_one_step_away():
     collection = make_collection()
     first, middle, last = (make_rollout(collection) for _ in range(3))
     page = signed_in().get(url(middle)).text
     assert f'rel="prev" href="{url(first)}"' in page
     assert f'rel="next" href="{url(last)}"' in page
-    assert "2 of 3" in page
+    assert "Task 1</a>" in page
+    assert "attempt 2 of 3" in page
 
 
 def test_an_earlier_attempt_can_be_read():
@@ -104,7 +124,7 @@ def test_an_earlier_attempt_can_be_read():
     latest, earlier = client.get(url(rollout)).text, client.get(url(rollout, "?attempt=1")).text
     assert ("the lost one" in latest, "the lost one" in earlier) == (False, True)
     assert "?attempt=1" in latest
-    assert "an earlier attempt" in earlier
+    assert "an earlier start" in earlier
 
 
 def test_a_long_output_is_whole_and_behind_its_size():
@@ -157,6 +177,25 @@ def test_the_page_takes_as_many_queries_for_three_comments_as_for_one():
     assert one == three
 
 
+def test_every_event_has_a_link_that_opens_the_comment_form_about_it():
+    rollout = make_rollout(make_collection())
+    page = signed_in(Role.ANNOTATOR).get(url(rollout)).text
+    assert [f'href="{url(rollout)}?comment={seq}#comment"' in page for seq in range(6)] == [True] * 6
+    opened = read(signed_in(Role.ANNOTATOR).get(url(rollout, "?comment=3")).text)
+    values = [each.attributes.get("value") for each in opened.all("input") if each.attributes.get("name") == "seq"]
+    assert values == ["3"]
+    assert "?comment=" not in signed_in(Role.VIEWER).get(url(rollout)).text
+    assert "?comment=" not in signed_in(Role.ANNOTATOR).get(url(rollout, "?attempt=0")).text
+
+
+@pytest.mark.parametrize("seq", ["x", "-1", "9" * 30, "²"])
+def test_a_comment_about_no_event_opens_an_empty_form(seq):
+    opened = read(signed_in().get(url(make_rollout(make_collection())), {"comment": seq}).text)
+    assert [each.attributes.get("value") for each in opened.all("input") if each.attributes.get("name") == "seq"] == [
+        None
+    ]
+
+
 def comment(rollout: Rollout, **fields: object) -> dict[str, object]:
     return {"path": reverse("dashboard:rollout_comment", args=[rollout.pk]), "data": fields}
 
@@ -200,6 +239,9 @@ def test_the_list_shows_all_collections_newest_first_and_filters():
     assert listed(client.get(address, {"sort": "-reward"}).text) == [b.pk, c.pk, a.pk]
     assert listed(client.get(address, {"sort": "id", "min_reward": "0.5"}).text) == [b.pk, c.pk]
     assert listed(client.get(address, {"collection": "no"}).text) == []
+    assert listed(client.get(address, {"dataset": second.dataset.slug}).text) == [c.pk, b.pk]
+    assert listed(client.get(address, {"policy_model": first.policy_model.slug}).text) == [a.pk]
+    assert listed(client.get(address, {"dataset": "no"}).text) == []
 
 
 def test_the_list_takes_as_many_queries_for_three_rows_as_for_one():

@@ -39,6 +39,15 @@ def test_the_list_takes_as_many_queries_for_three_rows_as_for_one():
     assert one == three
 
 
+def test_the_live_come_first_then_the_last_that_ended_and_a_count_of_the_rest():
+    living = make_worker(host="old-but-alive")
+    ended = [make_worker(state="stopped", busy=0) for _ in range(23)]
+    page = signed_in().get(reverse("dashboard:worker_list"))
+    shown = [worker.pk for worker, _, _ in page.context["rows"]]
+    assert shown == [living.pk, *(worker.pk for worker in reversed(ended[3:]))]
+    assert "3 more that ended earlier are not shown." in page.text
+
+
 def test_htmx_gets_the_table_alone():
     page = signed_in().get(reverse("dashboard:worker_list"), headers={"HX-Request": "true"}).text
     assert "<html" not in page

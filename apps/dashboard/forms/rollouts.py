@@ -3,10 +3,13 @@
 from typing import Any, get_args
 
 from django import forms
+from django.http import QueryDict
 
 from apps.dashboard.keyset import Page, page_by_column, page_by_id
 from apps.gym.errors import ErrorKind
+from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
+from apps.tasks.models import Dataset
 
 STOP_REASONS = (
     "answered",
@@ -66,18 +69,28 @@ class RolloutSearchForm(RolloutFilterForm):
     collection = forms.ModelChoiceField(
         Collection.objects.none(), required=False, label="Collection", widget=forms.NumberInput(attrs={"min": 1})
     )
-    field_order = ["collection"]
+    dataset = forms.ModelChoiceField(
+        Dataset.objects.none(), to_field_name="slug", required=False, label="Dataset", empty_label="any"
+    )
+    policy_model = forms.ModelChoiceField(
+        PolicyModel.objects.none(), to_field_name="slug", required=False, label="Model", empty_label="any"
+    )
+    field_order = ["collection", "dataset", "policy_model"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        collection, sort = self.fields["collection"], self.fields["sort"]
-        assert isinstance(collection, forms.ModelChoiceField)
+        rows = {"collection": Collection, "dataset": Dataset, "policy_model": PolicyModel}
+        for name, model in rows.items():
+            field = self.fields[name]
+            assert isinstance(field, forms.ModelChoiceField)
+            field.queryset = model._default_manager.all()
+        sort = self.fields["sort"]
         assert isinstance(sort, forms.ChoiceField)
-        collection.queryset = Collection.objects.all()
         sort.choices = [("", "newest first"), ("id", "oldest first"), *SORTS[2:]]
 
     def _lookups(self) -> dict[str, str]:
-        return {"collection": "collection", **super()._lookups()}
+        parts = {"collection": "collection", "dataset": "collection__dataset"}
+        return {**parts, "policy_model": "collection__policy_model", **super()._lookups()}
 
     def _newest_first(self, sort: str) -> bool:
         return sort == ""
@@ -88,5 +101,15 @@ class CommentForm(forms.Form):
         max_length=10_000, label="Comment", widget=forms.Textarea(attrs={"rows": 3, "placeholder": "What did you see?"})
     )
     seq = forms.IntegerField(
-        min_value=0, max_value=2**31 - 1, required=False, label="About event", help_text="Empty: the whole rollout"
+        min_value=0,
+        max_value=2**31 - 1,
+        required=False,
+        label="About event",
+        help_text="Filled by the “comment” beside an event. Empty: the whole rollout",
     )
+
+    @classmethod
+    def opened_with(cls, given: QueryDict) -> "CommentForm":
+        """Unsent, about the event that the address names (`?comment=3`), if it names one."""
+        seq = given.get("comment", "")
+        return cls(initial={"seq": int(seq)} if seq.isascii() and seq.isdigit() and len(seq) < 10 else {})

@@ -34,18 +34,24 @@ def pretty_json(value: Any) -> str:
 
 @register.filter
 def duration(seconds: float | str | None) -> str:
-    """`850 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`; a dash for nothing."""
+    """`0.4 ms`, `850 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`; a dash for nothing."""
     if seconds is None or seconds == "":
         return "–"
     seconds = float(seconds)
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
+    if seconds < 0.999_5:
+        return _milliseconds(seconds * 1000)
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _milliseconds(count: float) -> str:
+    if 0 < count < 0.05:
+        return "<0.1 ms"
+    return f"{count:.1f} ms" if 0 < count < 0.95 else f"{count:.0f} ms"
 
 
 @register.filter

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer
+from apps.dashboard.causes import CAUSES
 from apps.dashboard.context import find_url
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
@@ -15,15 +16,6 @@ from apps.tasks.models import Dataset, DatasetVersion
 
 _LATEST = 8
 _ACTIVE = [Collection.State.PLANNING, Collection.State.RUNNING]
-_CAUSES = {
-    "policy_error": "The policy model could not be reached, refused, or sent no reply",
-    "environment_error": "The resource server could not be reached or broke its protocol",
-    "verifier_error": "The verifier failed or gave no reward",
-    "judge_error": "The judge model failed",
-    "timed_out": "A call or the whole rollout ran out of time",
-    "worker_lost": "Its worker was lost three times",
-    "cancelled": "It was cancelled",
-}
 
 
 @dataclass(frozen=True)
@@ -100,7 +92,7 @@ def _failures(collections: list[Collection]) -> list[dict[str, object]]:
         .annotate(count=Count("pk"))
         .order_by("-count", "error_kind")
     )
-    return [{**row, "meaning": _CAUSES.get(row["error_kind"], "")} for row in counted]
+    return [{**row, "meaning": CAUSES.get(row["error_kind"], "")} for row in counted]
 
 
 @allow(GET=Permission.READ)

@@ -8,8 +8,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.vary import vary_on_headers
 
-from apps.accounts.permissions import Permission, allow
+from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.answering import answer, wants_fragment
+from apps.dashboard.causes import CAUSES
 from apps.dashboard.forms.rollouts import CommentForm, RolloutSearchForm
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.trace import Trace, build_trace
@@ -37,13 +38,13 @@ def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     """The trace. While the rollout runs the page polls its live part, naming how many events it has seen."""
     rollout = _rollout(pk)
     attempt = _attempt(request, rollout)
-    context = _parts(rollout, attempt)
+    context = _parts(request, rollout, attempt)
     if wants_fragment(request):
         ended = rollout.finished_at is not None
         if not ended and request.GET.get("seen") == context["mark"]:
             return HttpResponse(status=NOT_CHANGED)
         return render(request, "rollouts/detail.html#live", context, status=POLL_ENDED if ended else 200)
-    return _page(request, rollout, context | {"form": CommentForm()})
+    return _page(request, rollout, context | {"form": CommentForm.opened_with(request.GET)})
 
 
 @allow(GET=Permission.READ)
@@ -79,7 +80,7 @@ def rollout_comment(request: PageRequest, pk: int) -> HttpResponse:
         else:
             messages.success(request, "Comment added.")
             return redirect(f"{reverse('dashboard:rollout_detail', args=[pk])}#c{comment.pk}")
-    return _page(request, rollout, _parts(rollout, rollout.attempt) | {"form": form}, status=422)
+    return _page(request, rollout, _parts(request, rollout, rollout.attempt) | {"form": form}, status=422)
 
 
 def read_trace(rollout: Rollout, attempt: int) -> Trace:
@@ -100,13 +101,17 @@ def _attempt(request: PageRequest, rollout: Rollout) -> int:
     return int(given) if given.isascii() and given.isdigit() and len(given) < 5 else rollout.attempt
 
 
-def _parts(rollout: Rollout, attempt: int) -> dict[str, object]:
+def _parts(request: PageRequest, rollout: Rollout, attempt: int) -> dict[str, object]:
     """What the live part of the page shows. `mark` changes whenever that part would."""
     trace = read_trace(rollout, attempt)
     return {
         "rollout": rollout,
         "attempt": attempt,
         "is_latest": attempt == rollout.attempt,
+        # Comments are about the latest start: an earlier one has other events under the same numbers.
+        "may_comment": attempt == rollout.attempt and user_may(request.user, Permission.COMMENT),
+        "error_seq": trace.place_of_error(rollout.error_message),
+        "cause": CAUSES.get(rollout.error_kind, "It failed"),
         "components": sorted(rollout.components.items()),
         "trace": trace,
         "mark": f"{rollout.status}-{rollout.attempt}-{trace.event_count}",
