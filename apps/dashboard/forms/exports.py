@@ -17,7 +17,7 @@ class CollectionChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
 
 class PairSetChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
     def label_from_instance(self, obj: Any) -> str:
-        return f"{obj}: {obj.pair_count:,} pairs"
+        return f"{obj}: {obj.pair_count:,} pair{'' if obj.pair_count == 1 else 's'}"
 
 
 class PairSetForm(forms.Form):
