@@ -7,8 +7,8 @@ from apps.dashboard.templatetags.gymweb_format import duration
     ("seconds", "text"),
     [
         (None, "–"),
-        (0.0, "0 ms"),
-        (0.000_01, "<0.1 ms"),
+        (0.0, "<1 ms"),
+        (0.000_01, "<1 ms"),
         (0.000_4, "0.4 ms"),
         (0.000_96, "1 ms"),
         (0.85, "850 ms"),
