@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check bench transfers lock schema format clean
+.PHONY: help demo serve test test-faults check bench transfers lock schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -40,6 +40,9 @@ serve: $(INSTALLED) ## web and worker in one process
 
 test: $(INSTALLED_DEV) ## all tests
 	$(BIN)/python -m pytest -n 2
+
+test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size
+	FAULTS=full $(BIN)/python -m pytest -n 2 -q -rP tests/faults
 
 # The checks look at code, not at rows: a database in memory keeps them off yours.
 check: export GYMWEB_DATABASE_URL = sqlite://:memory:

@@ -3,10 +3,14 @@
 
 The reply depends on how many tool outputs the request already holds: fewer than `--tool-calls` gives one more call,
 otherwise the final text. Everything under /environment/ answers as a resource server whose reward is 1.0.
+
+Faults are drawn for each call of the model: `--fail-429`, `--fail-500` and `--hang` are probabilities.
 """
 
 import argparse
+import asyncio
 import itertools
+import random
 from typing import Any
 
 import orjson
@@ -82,13 +86,31 @@ def responses_reply(outputs: int, options: argparse.Namespace) -> dict[str, Any]
 
 def make_app(options: argparse.Namespace) -> web.Application:
     app = web.Application(client_max_size=64 * 1024**2)
+    draw = random.Random(options.seed).random
+
+    async def delay_or_fail() -> web.Response | None:
+        """The latency of a model, and now and then one of its faults instead of a reply."""
+        fault = draw() if options.faulty else 1.0
+        if fault < options.hang:
+            await asyncio.Event().wait()
+        if options.latency_ms or options.jitter_ms:
+            await asyncio.sleep((options.latency_ms + options.jitter_ms * draw()) / 1000)
+        if fault < options.hang + options.fail_429:
+            return _json({"error": {"message": "mock: too many requests"}}, status=429)
+        if fault < options.hang + options.fail_429 + options.fail_500:
+            return _json({"error": {"message": "mock: internal error"}}, status=500)
+        return None
 
     async def chat(request: web.Request) -> web.Response:
+        if failure := await delay_or_fail():
+            return failure
         messages = orjson.loads(await request.read())["messages"]
         outputs = sum(message["role"] == "tool" for message in messages)
         return _json(chat_reply(outputs, options))
 
     async def responses(request: web.Request) -> web.Response:
+        if failure := await delay_or_fail():
+            return failure
         items = orjson.loads(await request.read())["input"]
         outputs = sum(item.get("type") == "function_call_output" for item in items if isinstance(item, dict))
         return _json(responses_reply(outputs, options))
@@ -107,8 +129,8 @@ def make_app(options: argparse.Namespace) -> web.Application:
     return app
 
 
-def _json(value: object) -> web.Response:
-    return web.Response(body=orjson.dumps(value), content_type="application/json")
+def _json(value: object, *, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(value), content_type="application/json")
 
 
 def main() -> None:
@@ -119,10 +141,25 @@ def main() -> None:
     parser.add_argument("--tool-name", default="get_weather")
     parser.add_argument("--tool-args", default='{"city": "Paris"}')
     parser.add_argument("--final", default="The weather in Paris is cold.")
+    parser.add_argument("--latency-ms", type=float, default=0.0, help="of every call of the model")
+    parser.add_argument("--jitter-ms", type=float, default=0.0, help="up to so much more, drawn for each call")
+    for fault in ("--fail-429", "--fail-500", "--hang"):
+        parser.add_argument(fault, type=float, default=0.0, metavar="P", help="probability, 0 to 1")
+    parser.add_argument("--seed", type=int, default=None, help="of what is drawn")
     options = parser.parse_args()
+    options.faulty = options.fail_429 or options.fail_500 or options.hang
     uvloop.install()
     print(f"mock model on {options.host}:{options.port}", flush=True)
-    web.run_app(make_app(options), host=options.host, port=options.port, print=None, access_log=None)
+    web.run_app(
+        make_app(options),
+        host=options.host,
+        port=options.port,
+        print=None,
+        access_log=None,
+        backlog=4096,
+        handler_cancellation=True,  # a call that hangs ends with its caller
+        shutdown_timeout=0.1,
+    )
 
 
 if __name__ == "__main__":
