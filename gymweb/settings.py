@@ -199,10 +199,12 @@ OUTBOUND_ALLOW = env.list("GYMWEB_OUTBOUND_ALLOW", default=[])
 WORKER_SEATS = env.int("GYMWEB_WORKER_SEATS", default=256)
 WORKER_LEASE_SECONDS = env.float("GYMWEB_WORKER_LEASE_SECONDS", default=30.0)
 WORKER_GRACE_SECONDS = env.float("GYMWEB_WORKER_GRACE_SECONDS", default=20.0)
+BREAKER_FAILURES = env.int("GYMWEB_BREAKER_FAILURES", default=10)
 # Long work of the rooms, done in threads of any worker: each name is a function that does one piece and says whether
 # it found any. Named here, since the engine must not import the rooms above it.
 WORKER_CHORES = [
     "apps.rollouts.planning.sweep_plans",
+    "apps.rollouts.controlling.sweep_cancelled",
     "apps.tasks.uploading.sweep_uploads",
     "apps.exports.exporting.write_queued_export",
 ]

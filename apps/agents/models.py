@@ -23,6 +23,11 @@ class Agent(models.Model):
         validators=[MinValueValidator(0.1), MaxValueValidator(86_400)],
         help_text="Seconds, checked between steps; the attempt is then verified as it stands",
     )
+    token_limit = models.PositiveIntegerField(
+        default=1_000_000,
+        validators=[MinValueValidator(1)],
+        help_text="Tokens read and written by all calls, checked between steps; then verified as it stands",
+    )
     parallel_tool_calls = models.BooleanField(default=True, help_text="Run the calls of one turn at the same time")
     sampling = models.JSONField(default=dict, blank=True, help_text="Overrides the policy model's sampling defaults")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -26,6 +26,11 @@ class Environment(models.Model):
         validators=[MinValueValidator(0.1), MaxValueValidator(3600)],
         help_text="Seconds for one seed or tool call",
     )
+    connect_timeout = models.FloatField(
+        default=10.0,
+        validators=[MinValueValidator(0.1), MaxValueValidator(300)],
+        help_text="Seconds until a connection must stand",
+    )
     verify_timeout = models.FloatField(
         default=120.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(3600)],
@@ -37,7 +42,10 @@ class Environment(models.Model):
         help_text="Tries when the server cannot be reached",
     )
     concurrency = models.PositiveIntegerField(
-        default=1024, validators=[MinValueValidator(1)], help_text="Rollouts in flight at once"
+        default=1024, validators=[MinValueValidator(1)], help_text="Rollouts in flight at once, over all workers"
+    )
+    worker_group = models.SlugField(
+        max_length=64, blank=True, help_text="Only workers of this group may use it; empty: those without a group"
     )
     health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     health_message = models.CharField(max_length=500, blank=True, editable=False)

@@ -24,6 +24,7 @@ StopReason = Literal[
     "context_length",
     "content_filter",
     "time_limit",
+    "token_limit",
     "empty_reply",
 ]
 
@@ -49,12 +50,16 @@ SAMPLING_KEYS = (
 
 
 class Harness(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands around the policy model: prompt, few-shot examples, limits. `time_limit` is in seconds."""
+    """What stands around the policy model: prompt, few-shot examples, limits.
+
+    `time_limit` is in seconds, `token_limit` in tokens read and written by all calls; both are looked at between steps.
+    """
 
     system_prompt: str = ""
     examples: list[Item] = []
     max_steps: int = 10
     time_limit: float = 600.0
+    token_limit: int = 1_000_000
     parallel_tool_calls: bool = True
     sampling: dict[str, Any] = {}
 
@@ -122,14 +127,18 @@ class Attempt:
         yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
         yield Prompt(items=compose_prompt(self.row, self.harness), at=self.elapsed())
         stop_reason: StopReason | None = None
-        steps = empty = environment_turns = 0
+        steps = empty = environment_turns = tokens = 0
         while stop_reason is None:
             if self.elapsed() > self.harness.time_limit:
                 stop_reason = "time_limit"
                 break
+            if tokens >= self.harness.token_limit:
+                stop_reason = "token_limit"
+                break
             call = await self._ask()
             yield call
             steps += 1
+            tokens += call.usage.get("input_tokens", 0) + call.usage.get("output_tokens", 0)
             calls = function_calls(call.items)
             if call.finish_reason in ENDING_REPLIES:
                 stop_reason = ENDING_REPLIES[call.finish_reason]

@@ -1,6 +1,6 @@
 """One error class per boundary; each names the error kind that a rollout ends with."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 ErrorKind = Literal[
     "policy_error",
@@ -14,9 +14,18 @@ ErrorKind = Literal[
 
 
 class GymError(Exception):
-    """Something outside the attempt failed: the rollout ends `failed` with `kind` and has no reward."""
+    """Something outside the attempt failed: the rollout ends `failed` with `kind` and has no reward.
+
+    `passing` says whether another attempt may go better.
+    """
 
     kind: ClassVar[ErrorKind]
+    passing: bool = True
+
+    def lasting(self) -> Self:
+        """The same error as one that every further attempt would meet again."""
+        self.passing = False
+        return self
 
 
 class PolicyError(GymError):
@@ -47,3 +56,5 @@ class TimedOut(GymError):
     """The time limit of a call (after its retries) or of the whole rollout ran out."""
 
     kind = "timed_out"
+    # Another attempt would cost as much again, and whoever set the limit did not mean twice of it.
+    passing = False

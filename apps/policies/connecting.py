@@ -4,6 +4,7 @@ from typing import Literal
 
 from django.conf import settings
 
+from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound, OutboundPolicy
 from apps.gym.policy.http import HttpPolicy
 from apps.gym.policy.protocol import Policy
@@ -22,7 +23,7 @@ def stored_key(policy_model: PolicyModel) -> str:
     return decrypt_secret(policy_model.api_key_encrypted) if policy_model.api_key_encrypted else ""
 
 
-def connect_policy(policy_model: PolicyModel, outbound: Outbound) -> Policy:
+def connect_policy(policy_model: PolicyModel, outbound: Outbound, observe: Observer = ignore) -> Policy:
     """Raises SecretUnreadable (a PolicyError) where the stored key cannot be read."""
     if policy_model.is_scripted:
         return ScriptedPolicy(mistake_rate=policy_model.mistake_rate)
@@ -34,5 +35,7 @@ def connect_policy(policy_model: PolicyModel, outbound: Outbound) -> Policy:
         wire=wire,
         api_key=stored_key(policy_model),
         call_timeout=policy_model.call_timeout,
+        connect_timeout=policy_model.connect_timeout,
+        observe=observe,
         max_tries=policy_model.max_tries,
     )

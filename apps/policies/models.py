@@ -39,13 +39,27 @@ class PolicyModel(models.Model):
         validators=[MinValueValidator(1), MaxValueValidator(3600)],
         help_text="Seconds for one call",
     )
+    connect_timeout = models.FloatField(
+        default=10.0,
+        validators=[MinValueValidator(0.1), MaxValueValidator(300)],
+        help_text="Seconds until a connection must stand",
+    )
     max_tries = models.PositiveSmallIntegerField(
         default=4,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
         help_text="Tries of one call on 429, 5xx and transport errors",
     )
     concurrency = models.PositiveIntegerField(
-        default=256, validators=[MinValueValidator(1)], help_text="Rollouts in flight at once"
+        default=256, validators=[MinValueValidator(1)], help_text="Rollouts in flight at once, over all workers"
+    )
+    worker_group = models.SlugField(
+        max_length=64, blank=True, help_text="Only workers of this group may use it; empty: those without a group"
+    )
+    input_price = models.FloatField(
+        default=0.0, validators=[MinValueValidator(0)], help_text="USD for a million input tokens; 0 counts no cost"
+    )
+    output_price = models.FloatField(
+        default=0.0, validators=[MinValueValidator(0)], help_text="USD for a million output tokens"
     )
     mistake_rate = models.FloatField(
         default=0.4,

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from django.db import connection, transaction
+from django.db.models import Case, Exists, IntegerField, OuterRef, Q, Value, When
 from django.utils import timezone
 
-from apps.rollouts.models import Collection
+from apps.rollouts.models import Collection, Rollout
 
 MAX_CLAIM = 64
+MAX_SUSPECTS = 64
+"""Rollouts that one worker runs at once of those whose worker was lost once: one of them may be what killed it."""
 
 
 class Claim(NamedTuple):
@@ -21,59 +24,150 @@ class Claim(NamedTuple):
     repeat: int
     seed: int
     attempt: int
+    failures: int
+    lost: int
 
 
 class Slots(NamedTuple):
-    """What a worker may still start, now: overall, by policy model id and by environment id."""
+    """What a worker may still start, now: overall, and by the ids of policy models, environments and collections.
+
+    `running` and `suspects` count what it runs already, the latter of rollouts that lost a worker; `alone` says that
+    one of them has to run alone. `yields` marks the one worker that makes way for such a rollout. `group` is its group.
+    """
 
     seats: int
-    models: Mapping[int, int]
-    environments: Mapping[int, int]
+    models: Mapping[int, int] = {}
+    environments: Mapping[int, int] = {}
+    collections: Mapping[int, int] = {}
+    running: int = 0
+    suspects: int = 0
+    alone: bool = False
+    yields: bool = False
+    group: str = ""
+
+
+class _Candidate(NamedTuple):
+    """A running collection with queued rollouts; `lost` is the highest number of workers that one of them lost."""
+
+    collection_id: int
+    model_id: int
+    environment_id: int
+    lost: int
 
 
 _PICK = """
     SELECT id FROM rollouts_rollout
-    WHERE status = 'queued' AND collection_id IN ({ids})
+    WHERE status = 'queued' AND collection_id = %s AND {lost}
         AND EXISTS (SELECT 1 FROM rollouts_worker w WHERE w.id = %s AND w.state = 'active' AND w.lease_expires_at > %s)
-    ORDER BY priority, id LIMIT %s {lock}
+        {running}
+    ORDER BY id LIMIT %s {lock}
 """
 _TAKE = """
     UPDATE rollouts_rollout SET status = 'running', lease = %s, attempt = attempt + 1, started_at = %s
-    WHERE id IN ({pick}) RETURNING id, collection_id, task_id, repeat, seed, attempt
+    WHERE id IN ({pick}) RETURNING id, collection_id, task_id, repeat, seed, attempt, failures, lost
 """
 
 
 def claim_rollouts(*, lease: int, slots: Slots) -> list[Claim]:
-    """At most MAX_CLAIM rollouts of running collections, never more of one model or environment than it has slots."""
+    """At most MAX_CLAIM rollouts of running collections, never more of one model or environment than it has slots.
+
+    A rollout that lost its worker may be what killed it, so their company narrows: after one loss at most MAX_SUSPECTS
+    of them share a worker, after two such a rollout has one to itself. So it ends failed and takes nobody along.
+    """
+    if slots.seats <= 0 or slots.alone:
+        return []
+    candidates = _claimable(slots.group)
+    # Without slots there is nothing to make way for.
+    lonely = [one for one in candidates if one.lost > 1 and _room(slots, one, 1) > 0]
+    if lonely and not slots.running:
+        for candidate in lonely:
+            if taken := _take(lease, candidate.collection_id, "lost > 1", 1):
+                return taken
+    if lonely and slots.yields:
+        return []
+    return _fill(lease, slots, candidates)
+
+
+def _fill(lease: int, slots: Slots, candidates: list[_Candidate]) -> list[Claim]:
     claims: list[Claim] = []
-    seats = min(slots.seats, MAX_CLAIM)
-    models, environments = dict(slots.models), dict(slots.environments)
-    for (model_id, environment_id), collection_ids in _claimable().items():
-        free = min(seats, models.get(model_id, seats), environments.get(environment_id, seats))
-        if free <= 0:
-            continue
-        taken = _take(lease, collection_ids, free)
+    seats, suspects = min(slots.seats, MAX_CLAIM), MAX_SUSPECTS - slots.suspects
+    taken_of: dict[tuple[str, int], int] = {}
+    for candidate in candidates:
+        names = [
+            ("models", candidate.model_id),
+            ("environments", candidate.environment_id),
+            ("collections", candidate.collection_id),
+        ]
+        free = min([_room(slots, candidate, seats), *(_left(slots, *name) - taken_of.get(name, 0) for name in names)])
+        taken: list[Claim] = []
+        if candidate.lost and min(free, suspects) > 0:
+            taken = _take(lease, candidate.collection_id, "lost = 1", min(free, suspects))
+            suspects -= len(taken)
+        if free > len(taken):
+            taken += _take(lease, candidate.collection_id, "lost = 0", free - len(taken))
         claims.extend(taken)
         seats -= len(taken)
-        models[model_id] = models.get(model_id, seats) - len(taken)
-        environments[environment_id] = environments.get(environment_id, seats) - len(taken)
+        for name in names:
+            taken_of[name] = taken_of.get(name, 0) + len(taken)
+        if seats <= 0:
+            break
     return claims
 
 
-def _claimable() -> dict[tuple[int, int], list[int]]:
-    """Running collections by policy model and environment, the most urgent first."""
-    running = Collection.objects.filter(state=Collection.State.RUNNING).order_by("priority", "id")
-    grouped: dict[tuple[int, int], list[int]] = {}
-    for pk, model_id, environment_id in running.values_list("pk", "policy_model_id", "environment_id"):
-        grouped.setdefault((model_id, environment_id), []).append(pk)
-    return grouped
+def _left(slots: Slots, kind: str, pk: int) -> int:
+    given: Mapping[int, int] = getattr(slots, kind)
+    return given.get(pk, MAX_CLAIM)
 
 
-def _take(lease: int, collection_ids: list[int], limit: int) -> list[Claim]:
-    """Only a live lease takes anything: a worker that slept past its own must not claim under it."""
+def _room(slots: Slots, one: _Candidate, seats: int) -> int:
+    return min(
+        seats,
+        _left(slots, "models", one.model_id),
+        _left(slots, "environments", one.environment_id),
+        _left(slots, "collections", one.collection_id),
+    )
+
+
+def _claimable(group: str) -> list[_Candidate]:
+    """Running collections that have queued rollouts which a worker of this group may run, the most urgent first."""
+    queued = Rollout.objects.filter(collection=OuterRef("pk"), status=Rollout.Status.QUEUED).order_by()
+    lost = Case(
+        When(Exists(queued.filter(lost__gt=1)), then=Value(2)),
+        When(Exists(queued.filter(lost=1)), then=Value(1)),
+        default=Value(0),
+        output_field=IntegerField(),
+    )
+    running = Collection.objects.filter(Exists(queued), usable_by(group), state=Collection.State.RUNNING)
+    rows = running.annotate(most_lost=lost).order_by("priority", "id")
+    return [_Candidate(*row) for row in rows.values_list("pk", "policy_model_id", "environment_id", "most_lost")]
+
+
+def usable_by(group: str) -> Q:
+    """Collections whose model and environment a worker of this group may use.
+
+    One of the two names the group, and the other the same or none; a worker without a group takes what names none.
+    """
+    model, environment = "policy_model__worker_group", "environment__worker_group"
+    if not group:
+        return Q(**{model: "", environment: ""})
+    return Q(**{model: group, f"{environment}__in": ["", group]}) | Q(**{model: "", environment: group})
+
+
+def _take(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
+    """Only a live lease takes anything: a worker that slept past its own must not claim under it.
+
+    The collection's state is looked at again: it may have been paused since the candidates were read.
+    """
     lock = "FOR UPDATE OF rollouts_rollout SKIP LOCKED" if connection.vendor == "postgresql" else ""
-    pick = _PICK.format(ids=", ".join(["%s"] * len(collection_ids)), lock=lock)
+    running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"
+    pick = _PICK.format(lost=lost, lock=lock, running=running)
     with transaction.atomic(), connection.cursor() as cursor:
         now = connection.ops.adapt_datetimefield_value(timezone.now())
-        cursor.execute(_TAKE.format(pick=pick), [lease, now, *collection_ids, lease, now, limit])
+        cursor.execute(_TAKE.format(pick=pick), [lease, now, collection_id, lease, now, collection_id, limit])
         return [Claim(lease, *row) for row in cursor.fetchall()]
+
+
+def mark_started(collection_ids: set[int]) -> None:
+    """Note when a collection's first rollout was claimed: its time limit counts from then."""
+    fresh = Collection.objects.filter(pk__in=collection_ids, started_at__isnull=True)
+    fresh.update(started_at=timezone.now())

@@ -7,6 +7,7 @@ from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
 
 from apps.rollouts.announcing import DOORBELL
+from apps.rollouts.claiming import usable_by
 from apps.rollouts.leasing import live_workers
 from apps.rollouts.models import Collection
 from apps.rollouts.worker import RolloutWorker
@@ -17,16 +18,20 @@ LOOK_SECONDS = 0.25
 async def finish_collection(
     collection: Collection, *, progress: Callable[[Collection], None], seats: int | None = None
 ) -> Collection:
-    """Return when the collection has ended, calling `progress` as it goes; runs a worker unless a live one exists."""
+    """Return when the collection has ended or is paused, calling `progress` as it goes.
+
+    Runs a worker unless there is a live one that may run it.
+    """
+    group = await sync_to_async(_group_of)(collection)
     worker: RolloutWorker | None = None
     working: asyncio.Future[None] | None = None
     try:
-        while not collection.is_finished:
+        while not (collection.is_finished or collection.state == Collection.State.PAUSED):
             if working and working.done():
                 await working
             # Asked again and again: the worker that was live at the start may have died since.
-            if worker is None and not await sync_to_async(live_workers)():
-                worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats)
+            if worker is None and not await sync_to_async(_somebody_runs)(collection):
+                worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats, group=group)
                 working = asyncio.ensure_future(worker.handle())
             await asyncio.sleep(LOOK_SECONDS)
             await collection.arefresh_from_db()
@@ -36,3 +41,12 @@ async def finish_collection(
             worker.stop()
             await working
     return collection
+
+
+def _somebody_runs(collection: Collection) -> bool:
+    groups = {group for _, group in live_workers()}
+    return any(Collection.objects.filter(usable_by(group), pk=collection.pk).exists() for group in groups)
+
+
+def _group_of(collection: Collection) -> str:
+    return collection.policy_model.worker_group or collection.environment.worker_group

@@ -1,38 +1,61 @@
 """Connect what a collection's rollouts share, from its row and its snapshot."""
 
 import time
+from typing import Protocol
 
 import msgspec
 
 from apps.environments.connecting import connect_environment
 from apps.gym.agent import Harness
+from apps.gym.observing import Outcome
 from apps.gym.outbound import Outbound
 from apps.policies.connecting import connect_policy
+from apps.rollouts.breaking import Endpoint
 from apps.rollouts.models import Collection
 from apps.rollouts.running import Setting
 
 FRESH_SECONDS = 5.0
 """How long a connected setting is used before its rows are read again, so that a mended endpoint is picked up."""
+MAX_KNOWN = 1_000
+"""Settings kept at once; a worker that has seen more collections begins anew."""
 
 
-def connect_setting(collection: Collection, outbound: Outbound) -> Setting:
-    """The harness and sampling are those of the plan; endpoints and keys are those of now."""
+class Watch(Protocol):
+    """Told of every try of every call: which endpoint, its slug, how it went."""
+
+    def __call__(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None: ...
+
+
+def connect_setting(collection: Collection, outbound: Outbound, watch: Watch) -> Setting:
+    """The harness and sampling are those of the plan; endpoints, keys, prices and limits are those of now."""
     planned = {**collection.snapshot["agent"], "sampling": collection.snapshot["sampling"]}
+    model, environment = collection.policy_model, collection.environment
+
+    def observe_model(outcome: Outcome, message: str = "") -> None:
+        watch(Endpoint("policy_model", model.pk), model.slug, outcome, message)
+
+    def observe_environment(outcome: Outcome, message: str = "") -> None:
+        watch(Endpoint("environment", environment.pk), environment.slug, outcome, message)
+
     return Setting(
-        policy_model_id=collection.policy_model_id,
-        environment_id=collection.environment_id,
-        policy=connect_policy(collection.policy_model, outbound),
-        server=connect_environment(collection.environment, outbound),
+        policy_model_id=model.pk,
+        environment_id=environment.pk,
+        policy=connect_policy(model, outbound, observe=observe_model),
+        server=connect_environment(environment, outbound, observe=observe_environment),
         harness=msgspec.convert(planned, Harness),
         rollout_timeout=collection.rollout_timeout,
+        max_attempts=collection.max_attempts,
+        input_price=model.input_price / 1e6,
+        output_price=model.output_price / 1e6,
     )
 
 
 class Settings:
     """The settings in use by a worker, at most FRESH_SECONDS old. Used by the database thread alone."""
 
-    def __init__(self, outbound: Outbound) -> None:
+    def __init__(self, outbound: Outbound, watch: Watch) -> None:
         self._outbound = outbound
+        self._watch = watch
         self._known: dict[int, tuple[float, Setting]] = {}
 
     def get(self, collection_id: int) -> Setting:
@@ -40,6 +63,8 @@ class Settings:
         known = self._known.get(collection_id)
         if known is None or time.monotonic() - known[0] > FRESH_SECONDS:
             rows = Collection.objects.select_related("policy_model", "environment", "agent")
-            known = (time.monotonic(), connect_setting(rows.get(pk=collection_id), self._outbound))
+            known = (time.monotonic(), connect_setting(rows.get(pk=collection_id), self._outbound, self._watch))
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
             self._known[collection_id] = known
         return known[1]

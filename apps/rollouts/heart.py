@@ -8,7 +8,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.db import connection
 
-from apps.rollouts.leasing import reap_leases, renew_lease
+from apps.rollouts.leasing import Vitals, reap_leases, renew_lease
 
 logger = logging.getLogger(__name__)
 
@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 class Heart:
     """Beats three times a lease. `lost` is called, from the heart's thread, when the lease turns out to be gone."""
 
-    def __init__(self, *, worker_id: int, busy: Callable[[], int], lost: Callable[[], None]) -> None:
+    def __init__(self, *, worker_id: int, vitals: Callable[[], Vitals], lost: Callable[[], None]) -> None:
         self._worker_id = worker_id
-        self._busy = busy
+        self._vitals = vitals
         self._lost = lost
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
@@ -34,15 +34,21 @@ class Heart:
         self._thread.join(timeout=10)
 
     def _beat(self) -> None:
+        steady = True
         try:
             while not self._stop.wait(settings.WORKER_LEASE_SECONDS / 3):
                 try:
-                    if not renew_lease(worker_id=self._worker_id, busy=self._busy()):
+                    if not renew_lease(worker_id=self._worker_id, vitals=self._vitals()):
                         self._lost()
                         return
-                    reap_leases()
+                    if steady:
+                        reap_leases()
+                    # After a time without the database every lease is old, and the first to be back must not take what
+                    # the others are about to renew: it reaps from its second beat on.
+                    steady = True
                 except Exception as problem:
                     # The next beat may get through; if none does, the lease runs out and the rows are taken back.
+                    steady = False
                     logger.warning("heartbeat failed: %r", problem)
                     connection.close()
         finally:

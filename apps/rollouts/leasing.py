@@ -3,37 +3,55 @@
 import os
 import socket
 from collections import Counter
+from collections.abc import Container
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from apps.rollouts.models import Collection, Worker
+from apps.rollouts.limiting import settle_collections
+from apps.rollouts.models import Collection, Rollout, Worker
 
 LIVE = (Worker.State.ACTIVE, Worker.State.DRAINING)
+MAX_TROUBLE = 500
 MAX_LOST = 3
 """The loss of its worker that fails a rollout: it may be what kills them."""
 
 
-def take_lease(*, seats: int) -> Worker:
+class Vitals(NamedTuple):
+    """What a worker says of itself with every beat of its heart."""
+
+    busy: int = 0
+    backlog: int = 0
+    trouble: str = ""
+    meters: dict[str, Any] = {}
+
+
+def take_lease(*, seats: int, group: str = "") -> Worker:
     now = timezone.now()
     return Worker.objects.create(
-        host=socket.gethostname(), pid=os.getpid(), seats=seats, heartbeat_at=now, lease_expires_at=now + _lease()
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        group=group,
+        seats=seats,
+        heartbeat_at=now,
+        lease_expires_at=now + _lease(),
     )
 
 
-def renew_lease(*, worker_id: int, busy: int) -> bool:
+def renew_lease(*, worker_id: int, vitals: Vitals) -> bool:
     """False when the lease is lost: reaped by another worker, or ended."""
     now = timezone.now()
     live = Worker.objects.filter(pk=worker_id, state__in=LIVE)
-    return bool(live.update(heartbeat_at=now, lease_expires_at=now + _lease(), busy=busy))
+    said = {**vitals._asdict(), "trouble": vitals.trouble[:MAX_TROUBLE]}
+    return bool(live.update(heartbeat_at=now, lease_expires_at=now + _lease(), **said))
 
 
 def drain_lease(*, worker_id: int) -> None:
-    """Say that this worker claims no more, so that others take its share of the limits."""
+    """Say that this worker claims no more, so that others take its share of the limits. It leaves when it is idle."""
     Worker.objects.filter(pk=worker_id, state=Worker.State.ACTIVE).update(state=Worker.State.DRAINING)
 
 
@@ -80,27 +98,36 @@ def _take_back(which: str, parameters: list[Any], *, lost: int) -> int:
     for (collection_id, status), number in taken.items():
         if status in {"failed", "cancelled"}:
             Collection.objects.filter(pk=collection_id).update(**{status: F(status) + number})
-    close_finished([collection_id for collection_id, _ in taken])
+    settle_collections([collection_id for collection_id, _ in taken])
     return sum(taken.values())
 
 
-def close_finished(collection_ids: list[int]) -> list[int]:
-    """Mark the collections whose last rollout has ended; gives their ids."""
-    done = Collection.objects.filter(
-        pk__in=collection_ids,
-        state=Collection.State.RUNNING,
-        total__lte=F("completed") + F("failed") + F("cancelled"),
-    )
-    ids = list(done.values_list("pk", flat=True))
-    if ids:
-        done.filter(pk__in=ids).update(state=Collection.State.COMPLETED, finished_at=timezone.now())
-    return ids
+def release_unknown(*, worker_id: int, known: Container[int], suspects: set[int]) -> set[int]:
+    """Queue again what this worker holds and does not know, if it did not know it the last time either.
+
+    A claim whose answer was lost on the way leaves such rows. `known` are the ids it runs or has yet to store, and
+    `suspects` what the last call gave: ids that were unknown then.
+    """
+    held = set(Rollout.objects.filter(lease=worker_id, status=Rollout.Status.RUNNING).values_list("pk", flat=True))
+    unknown = {pk for pk in held if pk not in known}
+    stray = list(unknown & suspects)
+    for start in range(0, len(stray), 500):
+        chunk = stray[start : start + 500]
+        with transaction.atomic():
+            places = ", ".join(["%s"] * len(chunk))
+            _take_back(f"lease = %s AND id IN ({places})", [worker_id, *chunk], lost=0)
+    return unknown.difference(stray)
 
 
-def live_workers() -> list[int]:
-    """The workers that claim, by the age of their leases."""
+def live_workers() -> list[tuple[int, str]]:
+    """The workers that claim with their groups, by the age of their leases."""
     live = Worker.objects.filter(state=Worker.State.ACTIVE, lease_expires_at__gte=timezone.now())
-    return list(live.order_by("pk").values_list("pk", flat=True))
+    return list(live.order_by("pk").values_list("pk", "group"))
+
+
+def is_draining(worker_id: int) -> bool:
+    """Whether somebody asked this worker to leave."""
+    return Worker.objects.filter(pk=worker_id, state=Worker.State.DRAINING).exists()
 
 
 def _lease() -> timedelta:

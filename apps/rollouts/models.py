@@ -2,6 +2,7 @@ from typing import Any
 
 import orjson
 from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -19,8 +20,15 @@ class Collection(models.Model):
     class State(models.TextChoices):
         PLANNING = "planning", "planning"
         RUNNING = "running", "running"
+        PAUSED = "paused", "paused"
         COMPLETED = "completed", "completed"
         CANCELLED = "cancelled", "cancelled"
+
+    class PauseReason(models.TextChoices):
+        ASKED = "asked", "somebody paused it"
+        MAX_SECONDS = "max_seconds", "its time is used up"
+        MAX_TOKENS = "max_tokens", "its tokens are used up"
+        MAX_COST = "max_cost", "its budget is used up"
 
     name = models.CharField(max_length=200)
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="collections")
@@ -33,29 +41,73 @@ class Collection(models.Model):
     seed = models.PositiveIntegerField(default=0)
     sampling = models.JSONField(default=dict, blank=True)
     priority = models.SmallIntegerField(default=0, help_text="Smaller is claimed first")
-    rollout_timeout = models.FloatField(default=1800.0, help_text="Seconds of wall time for one rollout")
+    concurrency = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Rollouts in flight at once, over all workers; empty: as its model and environment allow",
+    )
+    rollout_timeout = models.FloatField(
+        default=1800.0,
+        validators=[MinValueValidator(0.1), MaxValueValidator(86_400)],
+        help_text="Seconds of wall time for one attempt",
+    )
+    max_attempts = models.PositiveSmallIntegerField(
+        default=2,
+        validators=[MinValueValidator(1), MaxValueValidator(20)],
+        help_text="Attempts at one rollout while models or environments fail; lost workers are counted apart",
+    )
+    max_seconds = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        default=7 * 86_400,
+        validators=[MinValueValidator(1)],
+        help_text="Seconds from its first rollout on, after which it is paused",
+    )
+    max_tokens = models.PositiveBigIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Tokens of all its rollouts, after which it is paused; empty: no limit",
+    )
+    max_cost = models.FloatField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="USD by the prices of its policy model, after which it is paused; empty: no limit",
+    )
     snapshot = models.JSONField(default=dict, help_text="The resolved agent, policy model and environment as planned")
     idempotency_key = models.CharField(max_length=128, null=True, blank=True, unique=True)
     state = models.CharField(max_length=16, choices=State.choices, default=State.PLANNING)
+    pause_reason = models.CharField(max_length=16, choices=PauseReason.choices, blank=True)
 
     total = models.PositiveIntegerField(default=0)
     completed = models.PositiveIntegerField(default=0)
     failed = models.PositiveIntegerField(default=0)
     cancelled = models.PositiveIntegerField(default=0)
+    retried = models.PositiveIntegerField(default=0, help_text="Attempts that failed and were queued again")
     rewarded = models.PositiveIntegerField(default=0, help_text="Completed with a reward")
     reward_sum = models.FloatField(default=0.0)
     input_tokens = models.BigIntegerField(default=0)
     output_tokens = models.BigIntegerField(default=0)
+    cost = models.FloatField(default=0.0, help_text="USD of every attempt that ended")
 
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="collections"
     )
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last sign of life of its planning")
+    started_at = models.DateTimeField(null=True, blank=True, help_text="When its first rollout was claimed")
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=(Q(state="paused") & ~Q(pause_reason="")) | (~Q(state="paused") & Q(pause_reason="")),
+                name="collection_paused_has_a_reason",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -89,8 +141,12 @@ class Worker(models.Model):
 
     host = models.CharField(max_length=200)
     pid = models.PositiveIntegerField()
+    group = models.SlugField(max_length=64, blank=True, help_text="Which models and environments it may use")
     seats = models.PositiveIntegerField()
     busy = models.PositiveIntegerField(default=0)
+    backlog = models.PositiveIntegerField(default=0, help_text="Ended rollouts that wait to be stored")
+    trouble = models.CharField(max_length=500, blank=True, help_text="Why it claims nothing, where it cannot")
+    meters = models.JSONField(default=dict, help_text="Its counters since it began, as apps.rollouts.metering has them")
     state = models.CharField(max_length=16, choices=State.choices, default=State.ACTIVE)
     started_at = models.DateTimeField(auto_now_add=True)
     heartbeat_at = models.DateTimeField(default=timezone.now)
@@ -101,6 +157,40 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return f"worker {self.pk} on {self.host}:{self.pid}"
+
+
+class Breaker(models.Model):
+    """What keeps rollouts from an endpoint that fails. No row, or a closed one, lets everything through."""
+
+    class State(models.TextChoices):
+        CLOSED = "closed", "closed"
+        OPEN = "open", "open"
+        HALF_OPEN = "half_open", "half open"
+
+    policy_model = models.OneToOneField(PolicyModel, null=True, blank=True, on_delete=models.CASCADE)
+    environment = models.OneToOneField(Environment, null=True, blank=True, on_delete=models.CASCADE)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.CLOSED)
+    failures = models.PositiveIntegerField(default=0, help_text="Calls that failed in a row")
+    message = models.CharField(max_length=500, blank=True, help_text="What the last one said")
+    opened_at = models.DateTimeField(null=True, blank=True)
+    retry_at = models.DateTimeField(null=True, blank=True, help_text="When one rollout may try again")
+    cooldown = models.FloatField(default=0.0, help_text="Seconds between the last two such tries")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(policy_model__isnull=True, environment__isnull=False)
+                | Q(policy_model__isnull=False, environment__isnull=True),
+                name="breaker_has_one_endpoint",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="closed") | Q(opened_at__isnull=False, retry_at__isnull=False),
+                name="breaker_open_says_since_when",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.policy_model or self.environment}: {self.state}"
 
 
 class RolloutQuerySet(models.QuerySet["Rollout"]):
@@ -125,9 +215,9 @@ class Rollout(models.Model):
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="rollouts")
     repeat = models.PositiveIntegerField(help_text="Which attempt at the task, from 0")
     seed = models.PositiveBigIntegerField(default=0)
-    priority = models.SmallIntegerField(default=0)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0, help_text="Claims so far; with `lease`, the fence")
+    failures = models.PositiveSmallIntegerField(default=0, help_text="Attempts that failed and counted")
     lost = models.PositiveSmallIntegerField(default=0, help_text="How often its worker was lost while it ran")
     # No database reference: a fence is compared, never followed, and the hot table keeps one index less.
     lease = models.BigIntegerField(null=True, blank=True, help_text="The worker that runs it")
@@ -142,6 +232,7 @@ class Rollout(models.Model):
     tool_errors = models.PositiveIntegerField(default=0)
     input_tokens = models.PositiveIntegerField(default=0)
     output_tokens = models.PositiveIntegerField(default=0)
+    cost = models.FloatField(default=0.0, help_text="USD by the prices of its policy model")
     duration = models.FloatField(default=0.0, help_text="Seconds of the attempt that ended")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -170,7 +261,7 @@ class Rollout(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["priority", "id"], condition=Q(status="queued"), name="rollout_queue"),
+            models.Index(fields=["collection", "lost", "id"], condition=Q(status="queued"), name="rollout_queue"),
             models.Index(fields=["lease"], condition=Q(status="running"), name="rollout_leases"),
         ]
 
@@ -197,6 +288,7 @@ class TraceEvent(models.Model):
     seq = models.PositiveIntegerField()
     kind = models.CharField(max_length=32)
     payload = models.TextField()
+    tokens = models.BinaryField(null=True, help_text="Token ids and logprobs of a model call, packed")
 
     class Meta:
         ordering = ["attempt", "seq"]

@@ -20,12 +20,17 @@ MAX_ENDS = 200
 MAX_EVENTS = 2_000
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
+MAX_BYTES = 256 * 1024 * 1024
+"""Of events that wait to be stored, after which rollouts wait before they go on."""
+EVENT_BYTES = 300
+"""About what an event costs besides its payload."""
+
 InDatabase = Callable[..., Awaitable[Any]]
 """Runs a function on the worker's database thread."""
 
 
 class Outbox:
-    """Keeps what rollouts yield until stored; while the database fails, `troubled` is set and nothing is dropped."""
+    """Keeps what rollouts yield until stored; while the database fails, `trouble` says how and nothing is dropped."""
 
     def __init__(self, *, in_database: InDatabase, changed: Callable[[set[int]], None]) -> None:
         self._in_database = in_database
@@ -35,13 +40,27 @@ class Outbox:
         self._seqs: dict[tuple[int, int], int] = {}
         self._wake = asyncio.Event()
         self._stopping = False
-        self.troubled = False
+        self._touched: set[int] = set()
+        self._bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self.trouble = ""
 
     def keep_event(self, claim: Claim, event: TraceUnion) -> None:
         key = (claim.rollout_id, claim.attempt)
         seq = self._seqs.get(key, 0)
         self._seqs[key] = seq + 1
-        self._events.append((*key, seq, event_kind(event), encode_event(event)))
+        payload = encode_event(event)
+        self._events.append((*key, seq, event_kind(event), payload, None))
+        self._touched.add(claim.collection_id)
+        self._bytes += len(payload) + EVENT_BYTES
+        if self._bytes > MAX_BYTES:
+            self._room.clear()
+
+    async def wait_for_room(self) -> None:
+        """Returns at once unless the buffer is full: then when the database has taken enough of it."""
+        if self._bytes > MAX_BYTES:
+            await self._room.wait()
 
     def keep_end(self, end: End) -> None:
         """The first end of an attempt counts; what comes after it was too late."""
@@ -57,6 +76,14 @@ class Outbox:
     @property
     def backlog(self) -> int:
         return len(self._ends)
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes > MAX_BYTES
+
+    def waiting_ids(self) -> set[int]:
+        """The rollouts that have ended and are not stored yet."""
+        return {rollout_id for rollout_id, _ in self._ends}
 
     async def run(self) -> None:
         """Flush until stopped, and then until nothing is left."""
@@ -82,21 +109,25 @@ class Outbox:
             logger.exception("a batch cannot be stored as it is: storing its %d ends one by one", len(ends))
             await self._store_singly(events, ends)
         del self._events[: len(events)]
+        self._bytes -= sum(len(event[4]) + EVENT_BYTES for event in events)
+        if self._bytes <= MAX_BYTES:
+            self._room.set()
         for end in ends:
             del self._ends[end.id, end.attempt]
 
     async def _store(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
         """Waits for a database that is away; raises what no waiting mends."""
+        touched, self._touched = self._touched, set()
         for failures in count():
             try:
                 changed = await self._in_database(record_batch, events=events, ends=ends, now=timezone.now())
             except (OperationalError, InterfaceError) as problem:
-                self.troubled = True
+                self.trouble = f"The database does not take results: {problem}"
                 logger.warning("the database does not take results (%d waiting): %r", self.backlog, problem)
                 await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
             else:
-                self.troubled = False
-                self._changed(changed)
+                self.trouble = ""
+                self._changed(changed | touched)
                 return
 
     async def _store_singly(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:

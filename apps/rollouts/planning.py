@@ -46,16 +46,20 @@ def plan_collection(
     sampling: dict[str, Any] | None = None,
     name: str = "",
     priority: int = 0,
+    concurrency: int | None = None,
+    rollout_timeout: float = 1800.0,
+    max_attempts: int = 2,
+    max_seconds: int | None = 7 * 86_400,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
     user: User | None = None,
     idempotency_key: str | None = None,
 ) -> Collection:
     """Make the collection and its queued rollouts, and ring the workers.
 
     Planning the same again with the same idempotency key gives the collection that exists. Raises NothingToCollect, and
-    PlanConflict for a key that stands for something else, and ValidationError for sampling that cannot be.
+    PlanConflict for a key that stands for something else, and ValidationError for sampling or limits that cannot be.
     """
-    if problems := find_sampling_problems(sampling or {}):
-        raise ValidationError({"sampling": problems})
     plan: dict[str, Any] = {
         "dataset": dataset,
         "agent": agent,
@@ -65,8 +69,15 @@ def plan_collection(
         "seed": seed,
         "sampling": sampling or {},
         "priority": priority,
+        "concurrency": concurrency,
+        "rollout_timeout": rollout_timeout,
+        "max_attempts": max_attempts,
+        "max_seconds": max_seconds,
+        "max_tokens": max_tokens,
+        "max_cost": max_cost,
         "created_by": user,
     }
+    _check(plan)
     if earlier := _planned_earlier(idempotency_key, plan):
         return earlier
     version = dataset.latest_version()
@@ -97,7 +108,6 @@ def plan_collection(
             task_id=task_id,
             repeat=repeat,
             seed=rollout_seed(seed, index, repeat),
-            priority=priority,
         )
         for task_id, index in task_ids.iterator(chunk_size=CHUNK)
         for repeat in range(repeats)
@@ -113,6 +123,35 @@ def plan_collection(
     transaction.on_commit(ring_doorbell)
     collection.refresh_from_db()
     return collection
+
+
+LIMITS = ("concurrency", "rollout_timeout", "max_attempts", "max_seconds", "max_tokens", "max_cost", "priority")
+"""What a collection's owner may set, at its planning and while it runs."""
+
+
+def check_limits(limits: dict[str, Any]) -> None:
+    """Raises ValidationError by field for a limit that cannot be."""
+    given = Collection(**{name: value for name, value in limits.items() if name in LIMITS})
+    others = [field.name for field in Collection._meta.fields if field.name not in limits or field.name not in LIMITS]
+    given.clean_fields(exclude=others)
+
+
+def _check(plan: dict[str, Any]) -> None:
+    errors: dict[str, Any] = {}
+    if problems := find_sampling_problems(plan["sampling"]):
+        errors["sampling"] = problems
+    wanted = {plan["policy_model"].worker_group, plan["dataset"].environment.worker_group} - {""}
+    if len(wanted) > 1:
+        groups = " and ".join(sorted(wanted))
+        errors["policy_model"] = [
+            f"No worker may run this: the model and the environment belong to different worker groups ({groups})."
+        ]
+    try:
+        check_limits(plan)
+    except ValidationError as wrong:
+        errors |= wrong.update_error_dict({})
+    if errors:
+        raise ValidationError(errors)
 
 
 def sweep_plans() -> bool:
@@ -174,6 +213,7 @@ def take_snapshot(
             "examples": agent.examples,
             "max_steps": agent.max_steps,
             "time_limit": agent.time_limit,
+            "token_limit": agent.token_limit,
             "parallel_tool_calls": agent.parallel_tool_calls,
         },
         "policy_model": {

@@ -10,15 +10,19 @@ import orjson
 from django.db import connection, transaction
 from django.db.models import F
 
-from apps.rollouts.leasing import close_finished
+from apps.rollouts.limiting import settle_collections
 from apps.rollouts.models import Collection
 
-EventRow = tuple[int, int, int, str, str]
-"""(rollout id, attempt, seq, kind, payload)"""
+EventRow = tuple[int, int, int, str, str, bytes | None]
+"""(rollout id, attempt, seq, kind, payload, packed tokens)"""
 
 
 class End(msgspec.Struct, kw_only=True, frozen=True):
-    """How an attempt ended. `reward` only with status `completed`; `error_kind` only with `failed`."""
+    """How an attempt ended. `reward` only with status `completed`; `error_kind` only with `failed`.
+
+    Status `queued` says that the rollout gets another attempt. `failed` is 1 where this attempt counts as one of those
+    that it may have.
+    """
 
     id: int
     lease: int
@@ -35,6 +39,8 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     tool_errors: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cost: float = 0.0
+    failed: int = 0
     duration: float = 0.0
 
 
@@ -55,16 +61,17 @@ _SET = """
     status = v.status, reward = v.reward, components = v.components, stop_reason = v.stop_reason,
     error_kind = v.error_kind, error_message = v.error_message, turns = v.turns, tool_calls = v.tool_calls,
     tool_errors = v.tool_errors, input_tokens = v.input_tokens, output_tokens = v.output_tokens,
-    duration = v.duration, finished_at = %s, lease = NULL
+    cost = v.cost, failures = rollouts_rollout.failures + v.failed, duration = v.duration,
+    finished_at = CASE WHEN v.status = 'queued' THEN NULL ELSE {now} END, lease = NULL
 """
 _SQLITE_END = f"""
-    UPDATE rollouts_rollout SET {_SET} FROM (
+    UPDATE rollouts_rollout SET {_SET.format(now="%s")} FROM (
         SELECT value->>'id' AS id, value->>'lease' AS lease, value->>'attempt' AS attempt, value->>'status' AS status,
             value->>'reward' AS reward, value->>'components' AS components, value->>'stop_reason' AS stop_reason,
             value->>'error_kind' AS error_kind, value->>'error_message' AS error_message, value->>'turns' AS turns,
             value->>'tool_calls' AS tool_calls, value->>'tool_errors' AS tool_errors,
             value->>'input_tokens' AS input_tokens, value->>'output_tokens' AS output_tokens,
-            value->>'duration' AS duration
+            value->>'cost' AS cost, value->>'failed' AS failed, value->>'duration' AS duration
         FROM json_each(%s)
     ) v
     WHERE rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
@@ -72,16 +79,18 @@ _SQLITE_END = f"""
     RETURNING rollouts_rollout.id, rollouts_rollout.attempt
 """  # noqa: S608 (no value is formatted in)
 _POSTGRES_END = f"""
-    UPDATE rollouts_rollout SET {_SET} FROM jsonb_to_recordset(%s::jsonb) AS v(
+    UPDATE rollouts_rollout SET {_SET.format(now="%s::timestamptz")} FROM jsonb_to_recordset(%s::jsonb) AS v(
         id bigint, lease bigint, attempt int, status text, reward double precision, components jsonb, stop_reason text,
         error_kind text, error_message text, turns int, tool_calls int, tool_errors int, input_tokens int,
-        output_tokens int, duration double precision
+        output_tokens int, cost double precision, failed int, duration double precision
     )
     WHERE rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
         AND rollouts_rollout.attempt = v.attempt AND rollouts_rollout.status = 'running'
     RETURNING rollouts_rollout.id, rollouts_rollout.attempt
 """  # noqa: S608 (no value is formatted in)
-_INSERT_EVENTS = "INSERT INTO rollouts_traceevent (rollout_id, attempt, seq, kind, payload) VALUES (%s, %s, %s, %s, %s)"
+_INSERT_EVENTS = (
+    "INSERT INTO rollouts_traceevent (rollout_id, attempt, seq, kind, payload, tokens) VALUES (%s, %s, %s, %s, %s, %s)"
+)
 
 
 def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime) -> set[int]:
@@ -95,7 +104,7 @@ def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: dateti
         ended = _write_ends(ends, now) if ends else []
         changed = _count_ends(ended)
         if changed:
-            close_finished(list(changed))
+            settle_collections(changed)
     return changed
 
 
@@ -104,7 +113,7 @@ def _insert_events(events: Sequence[EventRow]) -> None:
         return
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            copy = "COPY rollouts_traceevent (rollout_id, attempt, seq, kind, payload) FROM STDIN"
+            copy = "COPY rollouts_traceevent (rollout_id, attempt, seq, kind, payload, tokens) FROM STDIN"
             with cursor.copy(copy) as stream:
                 for row in events:
                     stream.write_row(row)
@@ -127,9 +136,11 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
     totals: dict[int, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
     for end in ended:
         total = totals[end.collection]
-        total[end.status] += 1  # `completed`, `failed` and `cancelled` name counters too
+        # `completed`, `failed` and `cancelled` name counters too.
+        total["retried" if end.status == "queued" else end.status] += 1
         total["input_tokens"] += end.input_tokens
         total["output_tokens"] += end.output_tokens
+        total["cost"] += end.cost
         if end.reward is not None:
             total["rewarded"] += 1
             total["reward_sum"] += end.reward

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any
+import time
+from typing import Any, Protocol
 
 import msgspec
 
 from apps.gym.agent import Attempt, Harness
-from apps.gym.errors import GymError
+from apps.gym.errors import EnvironmentFault, GymError, TimedOut
 from apps.gym.events import ErrorRaised, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.items import TaskRow
 from apps.gym.policy.protocol import Policy
@@ -25,7 +25,10 @@ MAX_COUNT = 2**31 - 1
 
 
 class Setting(msgspec.Struct, kw_only=True):
-    """What all rollouts of a collection share: the connected policy model and resource server, harness and deadline."""
+    """What all rollouts of a collection share: the connected policy model and resource server, harness and limits.
+
+    `rollout_timeout` is in seconds, the prices in USD a token.
+    """
 
     policy_model_id: int
     environment_id: int
@@ -33,6 +36,9 @@ class Setting(msgspec.Struct, kw_only=True):
     server: ResourceServer
     harness: Harness
     rollout_timeout: float
+    max_attempts: int = 1
+    input_price: float = 0.0
+    output_price: float = 0.0
 
 
 class Tally:
@@ -53,21 +59,35 @@ class Tally:
         elif isinstance(event, Verification):
             self.verification = event
 
+    def cost(self, setting: "Setting | None") -> float:
+        """USD, by the prices of now."""
+        if setting is None:
+            return 0.0
+        return self.input_tokens * setting.input_price + self.output_tokens * setting.output_price
 
-async def run_rollout(
-    *, claim: Claim, row: TaskRow, setting: Setting, keep: Callable[[Claim, TraceUnion], None]
-) -> End:
-    """Attempt the task, handing every event to `keep` as it comes. Raises only CancelledError."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
+
+class Ears(Protocol):
+    """What a rollout tells while it runs, and asks when an attempt failed."""
+
+    def keep(self, claim: Claim, event: TraceUnion) -> None: ...
+
+    async def wait_for_room(self) -> None:
+        """Returns when there is room for more events: at once, unless the database is far behind."""
+        ...
+
+    def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
+        """None when the rollout has failed for good, else how many failures the attempt counts for."""
+        ...
+
+
+async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ears) -> End:
+    """Attempt the task, telling every event as it comes. Raises only CancelledError."""
+    began = time.perf_counter()
     tally = Tally()
 
     def elapsed() -> float:
-        return loop.time() - began
-
-    def add(event: TraceUnion) -> None:
-        tally.add(event)
-        keep(claim, event)
+        # Not the loop's clock: that of uvloop counts whole milliseconds.
+        return time.perf_counter() - began
 
     attempt = Attempt(
         row=row,
@@ -77,31 +97,43 @@ async def run_rollout(
         seed=claim.seed,
         elapsed=elapsed,
         name=str(claim.rollout_id),
-        deadline=began + setting.rollout_timeout,
+        deadline=asyncio.get_running_loop().time() + setting.rollout_timeout,
     )
+    failure: GymError
     try:
         async with asyncio.timeout(setting.rollout_timeout):
             async for event in attempt.events():
-                add(event)
-        return _end(claim, tally, elapsed())
-    except GymError as failure:
-        kind, message = failure.kind, str(failure) or type(failure).__name__
+                tally.add(event)
+                ears.keep(claim, event)
+                await ears.wait_for_room()
+        return _end(claim, tally, setting, elapsed())
+    except GymError as problem:
+        failure = problem
     except TimeoutError:
-        kind, message = "timed_out", f"The rollout ran longer than its limit of {setting.rollout_timeout:g} s."
+        failure = TimedOut(f"The rollout ran longer than its limit of {setting.rollout_timeout:g} s.")
     except Exception as bug:
         # A bug of ours or of user code must end this rollout alone, never the worker; the log has where it stands.
         logger.exception("rollout %s broke", claim.rollout_id)
-        kind, message = "environment_error", f"{type(bug).__name__}: {bug}"
-    add(ErrorRaised(kind=kind, message=message, at=elapsed()))
-    return _end(claim, tally, elapsed(), error_kind=kind, error_message=message)
+        failure = EnvironmentFault(f"{type(bug).__name__}: {bug}")
+    message = str(failure) or type(failure).__name__
+    ears.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
+    counts_for = ears.another_attempt(claim, setting, failure)
+    if counts_for is not None:
+        return _again(claim, tally, setting, counts_for)
+    return _end(claim, tally, setting, elapsed(), error_kind=failure.kind, error_message=message)
 
 
-def _end(claim: Claim, tally: Tally, duration: float, **failure: str) -> End:
+def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, **failure: str) -> End:
     verified = tally.verification
     outcome: dict[str, Any]
     if failure or verified is None:
         message = _storable(failure["error_message"])[:MAX_MESSAGE]
-        outcome = {"status": Rollout.Status.FAILED.value, "error_kind": failure["error_kind"], "error_message": message}
+        outcome = {
+            "status": Rollout.Status.FAILED.value,
+            "error_kind": failure["error_kind"],
+            "error_message": message,
+            "failed": 1,
+        }
     else:
         outcome = {
             "status": Rollout.Status.COMPLETED.value,
@@ -119,8 +151,24 @@ def _end(claim: Claim, tally: Tally, duration: float, **failure: str) -> End:
         tool_errors=_count(tally.tool_errors),
         input_tokens=_count(tally.input_tokens),
         output_tokens=_count(tally.output_tokens),
+        cost=tally.cost(setting),
         duration=duration,
         **outcome,
+    )
+
+
+def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int) -> End:
+    """The end of an attempt whose rollout goes back to the queue: what it used counts all the same."""
+    return End(
+        id=claim.rollout_id,
+        lease=claim.lease,
+        collection=claim.collection_id,
+        attempt=claim.attempt,
+        status=Rollout.Status.QUEUED.value,
+        input_tokens=_count(tally.input_tokens),
+        output_tokens=_count(tally.output_tokens),
+        cost=tally.cost(setting),
+        failed=counts_for,
     )
 
 
@@ -147,5 +195,5 @@ def cancelled_end(claim: Claim) -> End:
 def failed_to_start(claim: Claim, problem: Exception) -> End:
     """The end of a rollout that could not be started, or that broke in a way `run_rollout` does not know."""
     return _end(
-        claim, Tally(), 0.0, error_kind="environment_error", error_message=f"{type(problem).__name__}: {problem}"
+        claim, Tally(), None, 0.0, error_kind="environment_error", error_message=f"{type(problem).__name__}: {problem}"
     )

@@ -1,6 +1,7 @@
 """Keep every seat busy: claim rows, run one asyncio task a rollout, hand results to the outbox, drain on request."""
 
 import asyncio
+import itertools
 import logging
 import threading
 from collections.abc import Callable
@@ -10,22 +11,36 @@ from typing import Any, TypeVar
 
 from channels.worker import Worker as ChannelsWorker
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 from django.utils.module_loading import import_string
 
 from apps.gym import leaving
+from apps.gym.errors import GymError
+from apps.gym.events import TraceUnion
 from apps.gym.items import TaskRow
+from apps.gym.observing import Outcome
 from apps.policies.connecting import open_outbound
 from apps.rollouts.announcing import DOORBELL, announce_from_loop
-from apps.rollouts.claiming import MAX_CLAIM, Claim, claim_rollouts
+from apps.rollouts.breaking import Breakers, Endpoint
+from apps.rollouts.claiming import MAX_CLAIM, Claim
 from apps.rollouts.connecting import Settings
+from apps.rollouts.fetching import fetch_work
 from apps.rollouts.heart import Heart
-from apps.rollouts.leasing import drain_lease, give_up_lease, live_workers, reap_leases, take_lease
-from apps.rollouts.models import Collection
+from apps.rollouts.leasing import (
+    Vitals,
+    drain_lease,
+    give_up_lease,
+    live_workers,
+    reap_leases,
+    release_unknown,
+    take_lease,
+)
+from apps.rollouts.looking import look_around
+from apps.rollouts.metering import Meters
 from apps.rollouts.outbox import Outbox
 from apps.rollouts.running import Setting, cancelled_end, failed_to_start, run_rollout
 from apps.rollouts.sharing import InUse, Share
-from apps.tasks.models import Task
+from apps.rollouts.stalls import StallWatch
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +49,11 @@ POLL_SECONDS = 1.0
 CLAIM_SECONDS = 0.05
 ANNOUNCE_SECONDS = 0.2
 CHORE_SECONDS = 1.0
+RECONCILE_LOOKS = 5
 MAX_BACKLOG = 2_000
 """Finished rollouts that wait for the database before the worker stops claiming."""
+MAX_CLAIMS = 100
+"""Claims of one rollout after which its next failure is its last, whoever's fault it is."""
 
 Result = TypeVar("Result")
 
@@ -43,10 +61,14 @@ Result = TypeVar("Result")
 class RolloutWorker(ChannelsWorker):
     """A Channels worker whose channel only rings: no agent loop ever runs inside a dispatch."""
 
-    def __init__(self, application: Any, channels: list[str], channel_layer: Any, seats: int | None = None) -> None:
+    def __init__(
+        self, application: Any, channels: list[str], channel_layer: Any, seats: int | None = None, group: str = ""
+    ) -> None:
         super().__init__(application, channels, channel_layer)
         self.seats = seats or settings.WORKER_SEATS
+        self.group = group
         self.lease = 0
+        self.grace_seconds: float | None = settings.WORKER_GRACE_SECONDS
         self._running: dict[asyncio.Task[None], tuple[Claim, Setting]] = {}
         self._rung = asyncio.Event()
         self._stopping = False
@@ -54,7 +76,12 @@ class RolloutWorker(ChannelsWorker):
         self._database = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-database")
         self._leaving = threading.Event()
         self._chores = ThreadPoolExecutor(1, "rollouts-chores", initializer=leaving.obey, initargs=(self._leaving,))
-        self._live: list[int] = []
+        self._live: list[tuple[int, str]] = []
+        self._strays: set[int] = set()
+        self._started: set[int] = set()
+        self._trouble = ""
+        self._breakers = Breakers()
+        self._meters = Meters()
 
     # -- the outside: start, ring, stop ---------------------------------------------------------------------------
 
@@ -66,9 +93,12 @@ class RolloutWorker(ChannelsWorker):
     async def handle(self) -> None:
         """Work until stopped, then drain. Returns with the lease given up and every result stored."""
         self._outbound = open_outbound()
-        self._settings = Settings(self._outbound)
+        self._settings = Settings(self._outbound, self._watch_call)
         self._outbox = Outbox(in_database=self._in_database, changed=self._changed.update)
+        await self._in_database(reap_leases)
         await self._take_identity()
+        stalls = StallWatch()
+        stalls.start()
         flushing = asyncio.create_task(self._outbox.run())
         # Results that nobody stores any more must stop the work, not pile up: `await flushing` then says why.
         flushing.add_done_callback(lambda _: self.stop())
@@ -80,6 +110,7 @@ class RolloutWorker(ChannelsWorker):
             await self._drain()
         finally:
             self._leaving.set()
+            stalls.stop()
             for task in around:
                 task.cancel()
             await asyncio.gather(*around, return_exceptions=True)
@@ -95,32 +126,53 @@ class RolloutWorker(ChannelsWorker):
             claimed = 0
             try:
                 claimed = await self._fill_seats()
+                self._trouble = ""
             except Exception as problem:
+                self._trouble = f"Nothing can be claimed: {problem}"
                 logger.warning("cannot claim: %r", problem)
             if claimed < MAX_CLAIM:
                 await self._wait_for_ring(CLAIM_SECONDS if claimed else POLL_SECONDS)
 
     async def _fill_seats(self) -> int:
         free = self.seats - len(self._running)
-        if free <= 0 or not self.lease or self._outbox.troubled or self._outbox.backlog > MAX_BACKLOG:
+        if free <= 0 or not self.lease or self._is_behind():
             return 0
-        lease = self.lease
-        claims = await self._in_database(_claim_with_rows, lease, free, self._in_use(), self._settings)
+        lease, turns = self.lease, self._breakers.take_turns()
+        try:
+            fetched = await self._in_database(
+                fetch_work,
+                lease=lease,
+                seats=free,
+                in_use=self._in_use(),
+                turns=turns,
+                started=self._started,
+                settings_in_use=self._settings,
+            )
+        except BaseException:
+            self._breakers.return_turns(turns)
+            raise
         if lease != self.lease:
             return 0  # The lease was lost meanwhile, and these rows with it: their next owner runs them.
-        for claim, row, setting in claims:
+        for claim, row, setting in fetched:
             if isinstance(setting, Exception):
                 self._outbox.keep_end(failed_to_start(claim, setting))
                 continue
             task = asyncio.create_task(self._run(claim, row, setting))
             self._running[task] = (claim, setting)
             task.add_done_callback(self._seat_freed)
-        if claims:
-            self._changed.update(claim.collection_id for claim, _, _ in claims)
-        return len(claims)
+        if fetched:
+            self._meters.count("claims")
+            self._meters.count("claimed", by=len(fetched))
+            self._changed.update(work.claim.collection_id for work in fetched)
+        return len(fetched)
+
+    def _is_behind(self) -> bool:
+        """Whether the database has to catch up before more is begun."""
+        return bool(self._outbox.trouble) or self._outbox.backlog > MAX_BACKLOG or self._outbox.is_full
 
     def _in_use(self) -> InUse:
-        return InUse(list(self._running.values()), Share.of(self.lease, self._live))
+        peers = [worker for worker, group in self._live if group == self.group]
+        return InUse(list(self._running.values()), Share.of(self.lease, peers), self.group)
 
     def _seat_freed(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
@@ -130,14 +182,38 @@ class RolloutWorker(ChannelsWorker):
 
     async def _run(self, claim: Claim, row: TaskRow, setting: Setting) -> None:
         try:
-            end = await run_rollout(claim=claim, row=row, setting=setting, keep=self._outbox.keep_event)
+            end = await run_rollout(claim=claim, row=row, setting=setting, ears=self)
         except asyncio.CancelledError:
             self._outbox.forget(claim)
             raise
         except Exception as bug:
             logger.exception("rollout %s broke beyond its own handling", claim.rollout_id)
             end = failed_to_start(claim, bug)
+        self._meters.count_end(end.status, end.error_kind, end.duration, end.input_tokens, end.output_tokens)
         self._outbox.keep_end(end)
+
+    # -- what running rollouts tell and ask (running.Ears) ----------------------------------------------------------
+
+    def keep(self, claim: Claim, event: TraceUnion) -> None:
+        self._outbox.keep_event(claim, event)
+        self._meters.count_event(event)
+
+    async def wait_for_room(self) -> None:
+        await self._outbox.wait_for_room()
+
+    def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
+        """An attempt that failed with its endpoint, while that fails everybody, does not count as the rollout's own."""
+        if not failure.passing or claim.attempt >= MAX_CLAIMS:
+            return None
+        model, environment = Endpoint("policy_model", setting.policy_model_id), setting.environment_id
+        endpoint = model if failure.kind == "policy_error" else Endpoint("environment", environment)
+        if self._breakers.holds(endpoint):
+            return 0
+        return 1 if claim.failures + 1 < setting.max_attempts else None
+
+    def _watch_call(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None:
+        self._breakers.observe(endpoint, outcome, message)
+        self._meters.count_try(endpoint.kind, slug, outcome)
 
     async def _wait_for_ring(self, seconds: float) -> None:
         try:
@@ -171,19 +247,42 @@ class RolloutWorker(ChannelsWorker):
             await announce_from_loop(collection_id)
 
     async def _watch(self) -> None:
-        """Drop the loops of cancelled collections, and keep the number of workers that share the limits."""
-        while True:
+        """Drop the loops of cancelled collections, hear of breakers, limits, other workers and a wish to drain."""
+        for look in itertools.count(1):
             await asyncio.sleep(POLL_SECONDS)
-            collections = {claim.collection_id for claim, _ in self._running.values()}
             try:
-                cancelled, self._live = await self._in_database(_look_around, collections)
+                await self._look_around()
+                if look % RECONCILE_LOOKS == 0:
+                    await self._reconcile()
             except Exception as problem:
                 logger.warning("cannot look around: %r", problem)
-                continue
-            for task, (claim, _) in list(self._running.items()):
-                # False for a task that has just ended: its own end counts.
-                if claim.collection_id in cancelled and task.cancel():
-                    self._outbox.keep_end(cancelled_end(claim))
+
+    async def _look_around(self) -> None:
+        collections = {claim.collection_id for claim, _ in self._running.values()}
+        turns = self._breakers.take_turns()
+        try:
+            seen = await self._in_database(look_around, lease=self.lease, collection_ids=collections, turns=turns)
+        except BaseException:
+            self._breakers.return_turns(turns)
+            raise
+        self._live = seen.live
+        self._breakers.learn(seen.shut)
+        self._changed.update(seen.paused)
+        if seen.is_draining and not self._stopping:
+            logger.info("asked to drain: leaving when %d rollouts have ended", len(self._running))
+            self.grace_seconds = None
+            self.stop()
+        for task, (claim, _) in list(self._running.items()):
+            # False for a task that has just ended: its own end counts.
+            if claim.collection_id in seen.cancelled and task.cancel():
+                self._outbox.keep_end(cancelled_end(claim))
+
+    async def _reconcile(self) -> None:
+        """Give back rows that this worker holds without knowing: a claim's answer may be lost on its way."""
+        lease = self.lease
+        if lease:
+            known = {claim.rollout_id for claim, _ in self._running.values()} | self._outbox.waiting_ids()
+            self._strays = await self._in_database(release_unknown, worker_id=lease, known=known, suspects=self._strays)
 
     async def _do_chores(self) -> None:
         """Long work of the rooms, one piece at a time in a thread of its own."""
@@ -202,8 +301,7 @@ class RolloutWorker(ChannelsWorker):
     # -- identity -------------------------------------------------------------------------------------------------
 
     async def _take_identity(self) -> None:
-        await self._in_database(reap_leases)
-        worker = await self._in_database(take_lease, seats=self.seats)
+        worker = await self._in_database(take_lease, seats=self.seats, group=self.group)
         self._live = await self._in_database(live_workers)
         self.lease = worker.pk
         loop = asyncio.get_running_loop()
@@ -211,8 +309,17 @@ class RolloutWorker(ChannelsWorker):
         def lost() -> None:
             loop.call_soon_threadsafe(self._lease_lost, worker.pk)
 
-        self._heart = Heart(worker_id=worker.pk, busy=lambda: len(self._running), lost=lost)
+        self._strays = set()
+        self._heart = Heart(worker_id=worker.pk, vitals=self._vitals, lost=lost)
         self._heart.start()
+
+    def _vitals(self) -> Vitals:
+        """Read by the heart's thread."""
+        backlog = self._outbox.backlog
+        trouble = self._outbox.trouble or self._trouble
+        if not trouble and self._is_behind():
+            trouble = f"The database is slow: {backlog} ended rollouts wait to be stored."
+        return Vitals(len(self._running), backlog, trouble, self._meters.read())
 
     def _lease_lost(self, lease: int) -> None:
         """Others run what this worker ran: drop it all and begin again under a new identity."""
@@ -246,7 +353,7 @@ class RolloutWorker(ChannelsWorker):
         except Exception as problem:
             logger.warning("draining unannounced: %r", problem)
         if self._running:
-            await asyncio.wait(list(self._running), timeout=settings.WORKER_GRACE_SECONDS)
+            await asyncio.wait(list(self._running), timeout=self.grace_seconds)
         await self._drop_all()
 
     async def _leave(self) -> None:
@@ -267,30 +374,6 @@ class RolloutWorker(ChannelsWorker):
         """Run on the one database thread, with a live connection."""
         call = partial(_with_live_connection, work, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._database, call)
-
-
-def _claim_with_rows(
-    lease: int, seats: int, in_use: InUse, settings_in_use: Settings
-) -> list[tuple[Claim, TaskRow, Setting | Exception]]:
-    """Claims with what running them needs. A task's row is parsed once a batch and shared by its repeats."""
-
-    def setting(collection_id: int) -> Setting | Exception:
-        try:
-            return settings_in_use.get(collection_id)
-        except Exception as problem:
-            logger.warning("collection %s cannot run: %r", collection_id, problem)
-            return problem
-
-    # One transaction: a claim whose tasks cannot be read is no claim.
-    with transaction.atomic():
-        claims = claim_rollouts(lease=lease, slots=in_use.slots(seats))
-        rows = {task.pk: task.row for task in Task.objects.filter(pk__in={claim.task_id for claim in claims})}
-    return [(claim, rows[claim.task_id], setting(claim.collection_id)) for claim in claims]
-
-
-def _look_around(collection_ids: set[int]) -> tuple[set[int], list[int]]:
-    cancelled = Collection.objects.filter(pk__in=collection_ids, state=Collection.State.CANCELLED)
-    return set(cancelled.values_list("pk", flat=True)), live_workers()
 
 
 def _with_live_connection(work: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:

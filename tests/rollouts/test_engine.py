@@ -16,7 +16,7 @@ from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.claiming import Claim, Slots, claim_rollouts
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.controlling import cancel_collection
-from apps.rollouts.leasing import give_up_lease, reap_leases, renew_lease, take_lease
+from apps.rollouts.leasing import Vitals, give_up_lease, reap_leases, renew_lease, take_lease
 from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
 from apps.rollouts.outbox import Outbox
 from apps.rollouts.planning import NothingToCollect, PlanConflict, plan_collection, sweep_plans
@@ -136,7 +136,7 @@ def test_a_zombie_worker_cannot_complete_a_rollout():
     stale = claim_rollouts(lease=zombie.pk, slots=NO_LIMITS)
     expire(zombie)
     assert reap_leases() == 1
-    assert renew_lease(worker_id=zombie.pk, busy=4) is False
+    assert renew_lease(worker_id=zombie.pk, vitals=Vitals(busy=4)) is False
     heir = take_lease(seats=8)
     fresh = claim_rollouts(lease=heir.pk, slots=NO_LIMITS)
     assert {claim.attempt for claim in fresh} == {2}
@@ -398,7 +398,7 @@ def test_counts_and_texts_of_an_endpoint_are_made_storable():
     usage = {"input_tokens": 10**20, "output_tokens": -5}
     tally.add(ModelCall(seen=0, items=[], usage=usage))
     tally.add(Verification(reward=1.0, components={"a\0b": 1.0}, stop_reason="answered"))
-    end = _end(Claim(1, 2, 3, 4, 0, 0, 1), tally, 0.1)
+    end = _end(Claim(1, 2, 3, 4, 0, 0, 1, 0, 0), tally, None, 0.1)
     assert (end.input_tokens, end.output_tokens, end.components) == (2**31 - 1, 0, {"a\ufffdb": 1.0})
 
 

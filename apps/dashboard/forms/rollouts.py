@@ -19,6 +19,7 @@ STOP_REASONS = (
     "context_length",
     "content_filter",
     "time_limit",
+    "token_limit",
     "empty_reply",
 )
 SORTS = (("", "oldest first"), ("-id", "newest first"), ("-reward", "best reward"), ("reward", "worst reward"))

@@ -7,6 +7,7 @@ import orjson
 from yarl import URL
 
 from apps.gym.errors import GymError, PolicyError, TimedOut
+from apps.gym.observing import Observer, Outcome, ignore
 from apps.gym.outbound import Outbound, OutboundFailed, OutboundRefused, OutboundReply, OutboundTimedOut
 from apps.gym.policy.chat import ReplyMalformed, chat_request, read_chat_reply
 from apps.gym.policy.protocol import Ask, Reply
@@ -42,8 +43,10 @@ class HttpPolicy:
         wire: Literal["responses", "chat"],
         api_key: str = "",
         call_timeout: float = 120.0,
+        connect_timeout: float = 10.0,
         max_tries: int = 4,
         pauses: Pauses | None = None,
+        observe: Observer = ignore,
     ) -> None:
         base = base_url.rstrip("/")
         self._outbound = outbound
@@ -57,6 +60,8 @@ class HttpPolicy:
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._call_timeout = call_timeout
+        self._connect_timeout = connect_timeout
+        self._observe = observe
         self._max_tries = max_tries
         self._pauses = pauses or Pauses()
 
@@ -83,48 +88,73 @@ class HttpPolicy:
         try:
             return orjson.dumps(body)
         except (orjson.JSONEncodeError, TypeError) as error:
-            raise PolicyError(f"The conversation cannot be sent as JSON: {error}") from None
+            raise PolicyError(f"The conversation cannot be sent as JSON: {error}").lasting() from None
 
     async def _try_once(self, body: bytes, headers: dict[str, str]) -> Reply:
         try:
             got = await self._outbound.request(
-                "POST", self._url, body=body, headers=headers, timeout=self._call_timeout, max_bytes=_REPLY_BYTES
+                "POST",
+                self._url,
+                body=body,
+                headers=headers,
+                timeout=self._call_timeout,
+                connect_timeout=self._connect_timeout,
+                max_bytes=_REPLY_BYTES,
             )
         except OutboundTimedOut as error:
+            self._observe("timed_out", str(error))
             raise TryAgain(TimedOut(f"The policy model did not answer in time: {error}")) from error
         except OutboundFailed as error:
+            self._observe("unreachable", str(error))
             raise TryAgain(self._error(f"The policy model cannot be reached: {error}")) from error
         except OutboundRefused as error:
-            raise self._error(str(error)) from error
+            raise self._error(str(error)).lasting() from error
         if got.status != 200:
             return self._refused(got)
         try:
-            return self._read(got.body)
+            reply = self._read(got.body)
         except ReplyMalformed as error:
+            self._observe("malformed", str(error))
             raise TryAgain(error) from None
         except ReplyFailed as error:
             if _says_context_length(str(error), error.code):
+                self._observe("ok")
                 return Reply(items=[], finish_reason="context_length")
             failure = self._error(str(error))
-            raise (TryAgain(failure) if error.retryable else failure) from None
+            self._observe("server_error" if error.retryable else "ok", str(failure))
+            raise (TryAgain(failure) if error.retryable else failure.lasting()) from None
+        self._observe("ok")
+        return reply
 
     def _refused(self, got: OutboundReply) -> Reply:
         """A status that is no success: a reply that ends the attempt, an error, or a reason to try again."""
         message, code = _explain(got.body)
         if got.status in (400, 413, 422) and _says_context_length(message, code):
+            self._observe("ok")
             return Reply(items=[], finish_reason="context_length")
         error = self._error(f"The policy model answered {got.status}: {message or 'without a message'}")
         # A used-up quota is a 429 as well, and no waiting fills it.
+        spent = code == "insufficient_quota"
+        self._observe("refused" if spent else _outcome(got.status), str(error))
         passing = got.status in (408, 425, 429) or got.status >= 500
-        if passing and code != "insufficient_quota":
+        if passing and not spent:
             raise TryAgain(error, after=parse_retry_after(got.headers.get("Retry-After")))
-        raise error
+        raise error.lasting()
 
     def _error(self, message: str) -> GymError:
         """Endpoints quote what they were sent; what they say is stored and shown, so the key must not be in it."""
         if len(self._api_key) >= _SHORTEST_SECRET:
             message = message.replace(self._api_key, "[API key]")
         return PolicyError(message[:_MESSAGE_CHARACTERS])
+
+
+def _outcome(status: int) -> Outcome:
+    """How an unsuccessful status speaks of the endpoint, not of the request."""
+    if status >= 500 or status == 408:
+        return "server_error"
+    if status in (425, 429):
+        return "throttled"
+    return "refused" if status in (401, 402, 403, 404) else "ok"
 
 
 def _is_strict(base_url: str) -> bool:

@@ -9,6 +9,7 @@ import orjson
 
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.items import Item, TaskRow, Tool, dump_json
+from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import (
     Outbound,
     OutboundFailed,
@@ -50,7 +51,8 @@ class HttpSession:
     async def seed(self) -> None:
         reply = await self._post("seed_session", encode_body(self._row), self._server.call_timeout, patient=True)
         if not _is_success(reply):
-            raise EnvironmentFault(f"{self._server.name}: POST /seed_session answered {_describe(reply)}")
+            problem = EnvironmentFault(f"{self._server.name}: POST /seed_session answered {_describe(reply)}")
+            raise problem if _may_pass(reply) else problem.lasting()
 
     async def list_tools(self) -> list[Tool]:
         """None of its own: over this protocol the task row declares the tools."""
@@ -89,7 +91,8 @@ class HttpSession:
             "verify", body, server.verify_timeout, patient=True, max_bytes=MAX_REPLY + 2 * len(body)
         )
         if not _is_success(reply):
-            raise VerifierError(f"{server.name}: POST /verify answered {_describe(reply)}")
+            problem = VerifierError(f"{server.name}: POST /verify answered {_describe(reply)}")
+            raise problem if _may_pass(reply) else problem.lasting()
         return read_reward(reply.body, self._row, source=server.name)
 
     async def close(self) -> None:
@@ -131,8 +134,10 @@ class HttpResourceServer:
         call_timeout: float,
         verify_timeout: float,
         max_tries: int,
+        connect_timeout: float = 10.0,
         verifies: bool = True,
         pauses: Pauses | None = None,
+        observe: Observer = ignore,
     ) -> None:
         self.name = name
         self.call_timeout = call_timeout
@@ -141,6 +146,8 @@ class HttpResourceServer:
         self._outbound = outbound
         self._base_url = base_url.rstrip("/")
         self._max_tries = max_tries
+        self._connect_timeout = connect_timeout
+        self._observe = observe
         self._pauses = pauses or Pauses()
 
     async def seed_session(self, row: TaskRow, *, seed: int) -> HttpSession:
@@ -162,18 +169,29 @@ class HttpResourceServer:
         async def send() -> OutboundReply:
             try:
                 reply = await self._outbound.request(
-                    "POST", url, body=body, headers=_JSON, cookies=cookies, timeout=seconds, max_bytes=max_bytes
+                    "POST",
+                    url,
+                    body=body,
+                    headers=_JSON,
+                    cookies=cookies,
+                    timeout=seconds,
+                    connect_timeout=self._connect_timeout,
+                    max_bytes=max_bytes,
                 )
             except OutboundTimedOut as error:
+                self._observe("timed_out", str(error))
                 raise TimedOut(f"{self.name}: {error}") from error
             except OutboundTooLarge as error:
                 raise ReplyTooLarge(f"{self.name}: {error}") from error
             except OutboundFailed as error:
+                self._observe("unreachable", str(error))
                 raise TryAgain(EnvironmentFault(f"{self.name}: {error}")) from error
             except OutboundRefused as error:
-                raise EnvironmentFault(f"{self.name}: {error}") from error
+                raise EnvironmentFault(f"{self.name}: {error}").lasting() from error
             if patient and (reply.status == 429 or reply.status >= 500):
+                self._observe("throttled" if reply.status == 429 else "server_error", f"{path}: {_describe(reply)}")
                 raise TryAgain(_Unwell(reply), after=parse_retry_after(reply.headers.get("Retry-After")))
+            self._observe("ok")
             return reply
 
         try:
@@ -226,6 +244,11 @@ class _Unwell(Exception):
 
 def _is_success(reply: OutboundReply) -> bool:
     return 200 <= reply.status < 300
+
+
+def _may_pass(reply: OutboundReply) -> bool:
+    """Whether what kept the server from success may be gone the next time."""
+    return reply.status == 429 or reply.status >= 500
 
 
 def _describe(reply: OutboundReply) -> str:

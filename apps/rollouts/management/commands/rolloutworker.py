@@ -18,13 +18,16 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--seats", type=int, default=None, help="Rollouts in flight at once (GYMWEB_WORKER_SEATS)")
+        parser.add_argument(
+            "--group", default="", metavar="NAME", help="run only what belongs to this group's models or environments"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        uvloop.run(work_until_stopped(options["seats"]))
+        uvloop.run(work_until_stopped(options["seats"], options["group"]))
 
 
-async def work_until_stopped(seats: int | None) -> None:
-    worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats)
+async def work_until_stopped(seats: int | None, group: str) -> None:
+    worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats, group=group)
     loop = asyncio.get_running_loop()
 
     def stop(signum: signal.Signals) -> None:

@@ -1,0 +1,14 @@
+"""What clients say of every try of every call, so that others can count them and see an endpoint fail."""
+
+from typing import Literal, Protocol
+
+Outcome = Literal["ok", "throttled", "refused", "server_error", "timed_out", "unreachable", "malformed"]
+"""`ok`: an answer, be it that the request is wrong. `throttled`: 429. `refused`: by credentials or a missing path."""
+
+
+class Observer(Protocol):
+    def __call__(self, outcome: Outcome, message: str = "") -> None: ...
+
+
+def ignore(outcome: Outcome, message: str = "") -> None:
+    """An observer that wants to know nothing."""

@@ -1,0 +1,63 @@
+"""Settle collections: those that are done end, and those that used up what they may use are paused."""
+
+from collections.abc import Collection as AnyOf
+from datetime import datetime, timedelta
+
+from django.db.models import F, Q
+from django.utils import timezone
+
+from apps.rollouts.models import Collection
+
+_DONE = Q(total__lte=F("completed") + F("failed") + F("cancelled"))
+_TOKENS_SPENT = Q(max_tokens__lte=F("input_tokens") + F("output_tokens"))
+_MONEY_SPENT = Q(max_cost__lte=F("cost"))
+
+
+def settle_collections(collection_ids: AnyOf[int]) -> None:
+    """End the collections whose last rollout has ended, and pause those that reached a limit of tokens or money.
+
+    What is in flight then goes on to its end, so a collection passes its limit by as much as that uses.
+    """
+    given = Collection.objects.filter(pk__in=collection_ids)
+    open_ones = given.filter(state__in=[Collection.State.RUNNING, Collection.State.PAUSED])
+    # One look in the common case that none has come to anything.
+    if not open_ones.filter(_DONE | _TOKENS_SPENT | _MONEY_SPENT).exists():
+        return
+    open_ones.filter(_DONE).update(state=Collection.State.COMPLETED, pause_reason="", finished_at=timezone.now())
+    running = given.filter(state=Collection.State.RUNNING)
+    running.filter(_TOKENS_SPENT).update(**_paused(Collection.PauseReason.MAX_TOKENS))
+    running.filter(_MONEY_SPENT).update(**_paused(Collection.PauseReason.MAX_COST))
+
+
+def pause_overdue() -> list[int]:
+    """Pause the collections whose time is used up; gives their ids."""
+    now = timezone.now()
+    limited = Collection.objects.filter(
+        state=Collection.State.RUNNING, started_at__isnull=False, max_seconds__isnull=False
+    ).only("started_at", "max_seconds")
+    overdue = [collection.pk for collection in limited if _is_overdue(collection, now)]
+    if overdue:
+        limited.filter(pk__in=overdue).update(**_paused(Collection.PauseReason.MAX_SECONDS))
+    return overdue
+
+
+def spent_limit(collection: Collection) -> Collection.PauseReason | None:
+    """The limit that this collection has reached, if any."""
+    if (
+        collection.max_tokens is not None
+        and collection.input_tokens + collection.output_tokens >= collection.max_tokens
+    ):
+        return Collection.PauseReason.MAX_TOKENS
+    if collection.max_cost is not None and collection.cost >= collection.max_cost:
+        return Collection.PauseReason.MAX_COST
+    return Collection.PauseReason.MAX_SECONDS if _is_overdue(collection, timezone.now()) else None
+
+
+def _is_overdue(collection: Collection, now: datetime) -> bool:
+    if collection.max_seconds is None or collection.started_at is None:
+        return False
+    return collection.started_at + timedelta(seconds=collection.max_seconds) <= now
+
+
+def _paused(reason: Collection.PauseReason) -> dict[str, str]:
+    return {"state": Collection.State.PAUSED, "pause_reason": reason}

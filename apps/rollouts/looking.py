@@ -1,0 +1,31 @@
+"""Look around: what a worker hears once a second of cancellations, limits, breakers, other workers and itself."""
+
+from typing import NamedTuple
+
+from apps.rollouts.breaking import Endpoint, Turn, read_shut, store_turns
+from apps.rollouts.leasing import is_draining, live_workers
+from apps.rollouts.limiting import pause_overdue
+from apps.rollouts.models import Collection
+
+
+class Surroundings(NamedTuple):
+    """`cancelled` of the collections asked about, `paused` just now; `live` workers with their groups."""
+
+    cancelled: set[int]
+    paused: list[int]
+    live: list[tuple[int, str]]
+    shut: list[Endpoint]
+    is_draining: bool
+
+
+def look_around(*, lease: int, collection_ids: set[int], turns: dict[Endpoint, Turn]) -> Surroundings:
+    """Store what the breakers have to say, pause what ran out of time, and read the rest."""
+    store_turns(turns)
+    cancelled = Collection.objects.filter(pk__in=collection_ids, state=Collection.State.CANCELLED)
+    return Surroundings(
+        cancelled=set(cancelled.values_list("pk", flat=True)),
+        paused=pause_overdue(),
+        live=live_workers(),
+        shut=list(read_shut()),
+        is_draining=is_draining(lease),
+    )

@@ -1,0 +1,63 @@
+"""What a worker counts of its work since it began: the numbers behind `/metrics`, stored as JSON with every beat."""
+
+from bisect import bisect_left
+from typing import Any
+
+from apps.gym.events import ModelCall, ToolResult, TraceUnion, Verification
+from apps.gym.observing import Outcome
+
+BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+"""Upper ends of the histograms' buckets, in seconds; one more bucket holds what is longer."""
+
+
+class Histogram:
+    __slots__ = ("counts", "sum")
+
+    def __init__(self) -> None:
+        self.sum = 0.0
+        self.counts = [0] * (len(BUCKETS) + 1)
+
+    def add(self, seconds: float) -> None:
+        self.sum += seconds
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+
+
+class Meters:
+    """Counters by name and labels, and histograms of seconds by phase. Used by the worker's loop alone."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, ...], int] = {}
+        self._phases = {name: Histogram() for name in ("model_call", "tool_call", "verification", "rollout")}
+
+    def count(self, *name: str, by: int = 1) -> None:
+        self._counts[name] = self._counts.get(name, 0) + by
+
+    def count_try(self, kind: str, slug: str, outcome: Outcome) -> None:
+        self.count("tries", kind, slug, outcome)
+
+    def count_event(self, event: TraceUnion) -> None:
+        if isinstance(event, ModelCall):
+            self._phases["model_call"].add(event.duration)
+            if event.retries:
+                self.count("retries", by=event.retries)
+        elif isinstance(event, ToolResult):
+            self._phases["tool_call"].add(event.duration)
+            self.count("tool_calls", event.error or "ok")
+        elif isinstance(event, Verification):
+            self._phases["verification"].add(event.duration)
+
+    def count_end(self, status: str, error_kind: str, duration: float, input_tokens: int, output_tokens: int) -> None:
+        self._phases["rollout"].add(duration)
+        self.count("attempts", status, error_kind)
+        self.count("tokens", "input", by=input_tokens)
+        self.count("tokens", "output", by=output_tokens)
+
+    def read(self) -> dict[str, Any]:
+        """`counts`: lists of name, labels and number. `phases`: sum of seconds and counts by bucket (see BUCKETS)."""
+        return {
+            # A copy first: this is read from the heart's thread while the loop goes on counting.
+            "counts": [[*name, number] for name, number in self._counts.copy().items()],
+            "phases": {
+                name: {"sum": round(phase.sum, 6), "counts": phase.counts[:]} for name, phase in self._phases.items()
+            },
+        }

@@ -1,0 +1,47 @@
+"""Watch an event loop from outside, and name what holds it up: one slow call stops every rollout of the process."""
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+
+logger = logging.getLogger(__name__)
+
+STALL_SECONDS = 1.0
+_TICK_SECONDS = 0.25
+
+
+class StallWatch:
+    """Logs where the loop stands when it has not turned for STALL_SECONDS. Start and stop it within the loop."""
+
+    def __init__(self) -> None:
+        self._turned = time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="stall-watch", daemon=True)
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._turn()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._handle.cancel()
+
+    def _turn(self) -> None:
+        self._turned = time.monotonic()
+        self._handle = self._loop.call_later(_TICK_SECONDS, self._turn)
+
+    def _watch(self) -> None:
+        told = 0.0
+        while not self._stop.wait(_TICK_SECONDS):
+            turned = self._turned
+            if time.monotonic() - turned < STALL_SECONDS + _TICK_SECONDS or told == turned:
+                continue
+            told = turned
+            frame = sys._current_frames().get(self._loop_thread)
+            where = "".join(traceback.format_stack(frame, limit=12)) if frame else "somewhere\n"
+            logger.warning("the event loop has stood still for over %g s at:\n%s", STALL_SECONDS, where.rstrip())
