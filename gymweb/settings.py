@@ -200,6 +200,11 @@ WORKER_SEATS = env.int("GYMWEB_WORKER_SEATS", default=256)
 WORKER_LEASE_SECONDS = env.float("GYMWEB_WORKER_LEASE_SECONDS", default=30.0)
 WORKER_GRACE_SECONDS = env.float("GYMWEB_WORKER_GRACE_SECONDS", default=20.0)
 BREAKER_FAILURES = env.int("GYMWEB_BREAKER_FAILURES", default=10)
+if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
+    # A worker that is stopped amid a transaction keeps its locks. Unless the server ends that transaction, nobody can
+    # take over its rollouts, and the heartbeats of all other workers wait behind it until their leases are gone too.
+    _idle = f"-c idle_in_transaction_session_timeout={int(WORKER_LEASE_SECONDS * 500)}"
+    DATABASES["default"].setdefault("OPTIONS", {}).setdefault("options", _idle)
 # Long work of the rooms, done in threads of any worker: each name is a function that does one piece and says whether
 # it found any. Named here, since the engine must not import the rooms above it.
 WORKER_CHORES = [

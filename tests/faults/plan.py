@@ -1,0 +1,81 @@
+#!/usr/bin/env python
+"""Plan collections as their owner would, in a process of its own: a JSON object on standard input says which.
+
+`migrate` makes the tables. `models` and `environments` are rows by slug. `collections` are, by name, the arguments of
+`plan_collection` with slugs, and `faults`, one task each. `key` is a user who gets an API key. Prints the ids of the
+collections by name, and the key.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+os.environ["DJANGO_SETTINGS_MODULE"] = "gymweb.settings"
+
+TOOL = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "The weather in a city.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+
+
+def make_row(number: int, fault: str) -> dict[str, Any]:
+    prompt = [{"role": "user", "content": f"Question {number}: what is the weather in Paris?"}]
+    return {"responses_create_params": {"input": prompt, "tools": [TOOL]}, "number": number, "fault": fault}
+
+
+def main() -> None:
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+
+    from apps.agents.models import Agent
+    from apps.environments.models import Adapter, Environment
+    from apps.gym.items import dump_json
+    from apps.policies.models import PolicyModel, Wire
+    from apps.rollouts.planning import plan_collection
+    from apps.tasks.models import Dataset, DatasetVersion, Task
+
+    wanted = json.load(sys.stdin)
+    if wanted.get("migrate"):
+        call_command("migrate", verbosity=0)
+    for slug, fields in wanted.get("models", {}).items():
+        PolicyModel.objects.create(
+            **{"slug": slug, "name": slug, "wire": Wire.CHAT, "model_name": "mock", "concurrency": 10_000, **fields}
+        )
+    for slug, fields in wanted.get("environments", {}).items():
+        Environment.objects.create(
+            **{"slug": slug, "name": slug, "adapter": Adapter.HTTP, "concurrency": 10_000, **fields}
+        )
+    planned: dict[str, Any] = {}
+    for name, plan in wanted.get("collections", {}).items():
+        faults, model, environment = plan.pop("faults"), plan.pop("model"), plan.pop("environment")
+        dataset = Dataset.objects.create(slug=name, name=name, environment=Environment.objects.get(slug=environment))
+        version = DatasetVersion.objects.create(dataset=dataset, number=1, state="ready", task_count=len(faults))
+        Task.objects.bulk_create(
+            Task(dataset=dataset, version=version, index=index, row_json=dump_json(make_row(index, fault)))
+            for index, fault in enumerate(faults)
+        )
+        collection = plan_collection(
+            dataset=dataset,
+            agent=Agent.objects.get(slug="default"),
+            policy_model=PolicyModel.objects.get(slug=model),
+            **plan,
+        )
+        planned[name] = collection.pk
+    if name := wanted.get("key"):
+        from apps.accounts.keys import create_api_key
+        from apps.accounts.models import User
+
+        user = User.objects.create_user(username=name, role="engineer")
+        _, planned["key"] = create_api_key(user=user, name=name)
+    print(json.dumps(planned))
+
+
+if __name__ == "__main__":
+    main()
