@@ -45,7 +45,8 @@ def judge(installation: Installation, collection: int) -> dict[str, Any]:
     stale = [key for key, trace in traces.items() if key[1] != attempts[key[0]] and trace[-1][1] == "verification"]
     return {
         "rollouts": len(rows),
-        **statuses,
+        "completed": statuses["completed"],
+        "failed": statuses["failed"],
         "kinds": dict(Counter(row[4] for row in rows if row[4])),
         "events": sum(map(len, traces.values())),
         "again": sum(row[2] > 1 for row in rows),

@@ -3,9 +3,12 @@
 import signal
 import time
 
+import pytest
+
 from tests.faults.installation import LEASE, Installation, size, wait_until
 from tests.faults.judging import judge
 
+pytestmark = pytest.mark.slow
 STOPS = size(1, 5)
 
 

@@ -1,0 +1,48 @@
+"""The embedded default: pages, worker and SQLite in one process, which is killed."""
+
+import time
+
+import pytest
+
+from tests.faults.installation import LEASE, Installation, size, wait_until
+from tests.faults.judging import judge
+
+pytestmark = pytest.mark.slow
+
+
+def test_everything_completes_though_the_single_process_is_killed_twice(embedded: Installation, show) -> None:
+    rollouts = size(400, 3_000)
+    _, tools = embedded.tools("--tool-ms", 20)
+    model = embedded.model("--latency-ms", 200, "--jitter-ms", 100)
+    collection = embedded.plan(
+        migrate=True,
+        models={"mock": {"base_url": model}},
+        environments={"weather": {"base_url": tools}},
+        collections={
+            "all": {"faults": [""] * 100, "model": "mock", "environment": "weather", "repeats": rollouts // 100}
+        },
+    )["all"]
+    began = time.monotonic()
+    running = []
+    taken_up = "SELECT count(*) = 0 FROM rollouts_rollout WHERE lost > 0 AND status <> 'completed'"
+    for share in (0.2, 0.5):
+        server, _ = embedded.serve("--seats", 64)
+        embedded.wait_ended(int(rollouts * share), collection, seconds=60)
+        # Whatever lost its worker twice would run alone, one after the other: right, but long to watch.
+        wait_until(lambda: embedded.number(taken_up) == 1, 30, embedded.tell)
+        server.kill()
+        running.append(embedded.number("SELECT count(*) FROM rollouts_rollout WHERE status = 'running'"))
+    assert min(running) > 0, "it was killed while nothing ran"
+    restarted = time.monotonic()
+    server, _ = embedded.serve("--seats", 64)
+    embedded.wait_finished(collection, seconds=90)
+    figures = judge(embedded, collection)
+    assert (figures["completed"], figures["lost"]) == (rollouts, sum(running))
+    assert embedded.leave(server) == [0]
+    show(
+        **figures,
+        running_when_killed=running,
+        lease_s=LEASE,
+        seconds_after_restart=round(time.monotonic() - restarted, 1),
+        seconds=round(time.monotonic() - began, 1),
+    )

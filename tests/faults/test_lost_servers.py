@@ -1,0 +1,70 @@
+"""PostgreSQL crashes and stays away, Redis is stopped, started and emptied: workers and pages outlive both."""
+
+import json
+import time
+import urllib.request
+
+import pytest
+
+from scripts.servers import Postgres, Redis
+from tests.faults.installation import LEASE, Installation, size
+from tests.faults.judging import judge
+
+pytestmark = pytest.mark.slow
+
+
+def test_rollouts_complete_exactly_once_though_postgresql_crashes_and_redis_is_stopped_and_emptied(
+    cluster: Installation, database: Postgres, layer: Redis, show
+) -> None:
+    rollouts = size(500, 4_000)
+    _, tools = cluster.tools("--tool-ms", 20, "--verify-ms", 50)
+    model = cluster.model("--latency-ms", 200, "--jitter-ms", 100)
+    planned = cluster.plan(
+        key="faults",
+        models={"mock": {"base_url": model}},
+        environments={"weather": {"base_url": tools}},
+        collections={
+            "all": {"faults": [""] * 100, "model": "mock", "environment": "weather", "repeats": rollouts // 100}
+        },
+    )
+    collection, key = planned["all"], str(planned["key"])
+    web, port = cluster.serve("--no-worker")
+    began = time.monotonic()
+    workers = [cluster.worker(32) for _ in range(3)]
+    away = []
+
+    def at(share: float) -> None:
+        cluster.wait_ended(int(rollouts * share), collection, seconds=90)
+
+    at(0.1)
+    for seconds in (1.0, LEASE + 1.5):
+        database.kill()
+        time.sleep(seconds)
+        database.start()
+        away.append(seconds)
+        at(0.2 * (1 + len(away)))
+    layer.kill()
+    time.sleep(1.0)
+    layer.start()
+    at(0.7)
+    assert layer.ask("FLUSHALL") == "+OK"
+    layer.stop()
+    at(0.8)
+    layer.start()
+    cluster.wait_finished(collection, seconds=150)
+    seconds = time.monotonic() - began
+    figures = judge(cluster, collection)
+    assert (figures["completed"], figures["failed"]) == (rollouts, 0)
+    assert ask(port, f"/api/v1/collections/{collection}/", key)["completed"] == rollouts
+    troubled = sum("the database does not take results" in worker.said for worker in workers)
+    assert troubled > 0, "the database was never missed"
+    assert cluster.leave(*workers, web) == [0, 0, 0, 0]
+    show(**figures, postgres_away_s=away, rollouts_per_s=round(rollouts / seconds), seconds=round(seconds, 1))
+
+
+def ask(port: int, path: str, key: str) -> dict[str, int]:
+    """What the web process answers."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {key}"})
+    with urllib.request.urlopen(request, timeout=10) as reply:
+        answer: dict[str, int] = json.load(reply)
+    return answer
