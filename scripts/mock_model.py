@@ -4,13 +4,18 @@
 The reply depends on how many tool outputs the request already holds: fewer than `--tool-calls` gives one more call,
 otherwise the final text. Everything under /environment/ answers as a resource server whose reward is 1.0.
 
+With `--tokens N` a chat reply has N token ids and logprobs in the form of vLLM, where the request asks for them with
+`return_token_ids`; each prompt's ids go on from those of the turn before.
+
 Faults are drawn for each call of the model: `--fail-429`, `--fail-500` and `--hang` are probabilities.
 """
 
 import argparse
 import asyncio
+import functools
 import itertools
 import random
+import struct
 from typing import Any
 
 import orjson
@@ -19,21 +24,41 @@ from aiohttp import web
 
 _ids = itertools.count()
 USAGE = {"input": 120, "output": 40}
+TOOL_TOKENS = 20
 
 
-def chat_reply(outputs: int, options: argparse.Namespace) -> dict[str, Any]:
+@functools.cache
+def chat_tokens(outputs: int, count: int) -> tuple[orjson.Fragment, dict[str, Any]]:
+    """The ids of the prompt, and what a choice has besides: encoded once: they cost the mock next to nothing."""
+    start = USAGE["input"] + outputs * (count + TOOL_TOKENS)
+    ids = [(31 * position + 7) % 150_000 for position in range(start + count)]
+    draw = random.Random(outputs)
+    # Computed as float32 by a server, and written with all the digits of a double.
+    logprobs = [struct.unpack("f", struct.pack("f", -draw.expovariate(2.0)))[0] for _ in range(count)]
+    content = [
+        {"token": "tok", "logprob": logprob, "bytes": [116, 111, 107], "top_logprobs": []} for logprob in logprobs
+    ]
+    return orjson.Fragment(orjson.dumps(ids[:start])), {
+        "token_ids": orjson.Fragment(orjson.dumps(ids[start:])),
+        "logprobs": orjson.Fragment(orjson.dumps({"content": content})),
+    }
+
+
+def chat_reply(outputs: int, options: argparse.Namespace, *, with_tokens: bool = False) -> dict[str, Any]:
     number = next(_ids)
     calls = outputs < options.tool_calls
     reply: dict[str, Any] = {"role": "assistant", "content": None if calls else options.final}
     if calls:
         function = {"name": options.tool_name, "arguments": options.tool_args}
         reply["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": function}]
+    prompt_ids, tokens = chat_tokens(outputs, options.tokens) if with_tokens else (None, {})
     return {
         "id": f"chatcmpl-{number}",
         "object": "chat.completion",
         "created": 1,
         "model": "mock",
-        "choices": [{"index": 0, "message": reply, "finish_reason": "tool_calls" if calls else "stop"}],
+        "choices": [{"index": 0, "message": reply, "finish_reason": "tool_calls" if calls else "stop", **tokens}],
+        "prompt_token_ids": prompt_ids,
         "usage": {
             "prompt_tokens": USAGE["input"],
             "completion_tokens": USAGE["output"],
@@ -104,9 +129,10 @@ def make_app(options: argparse.Namespace) -> web.Application:
     async def chat(request: web.Request) -> web.Response:
         if failure := await delay_or_fail():
             return failure
-        messages = orjson.loads(await request.read())["messages"]
-        outputs = sum(message["role"] == "tool" for message in messages)
-        return _json(chat_reply(outputs, options))
+        asked = orjson.loads(await request.read())
+        outputs = sum(message["role"] == "tool" for message in asked["messages"])
+        with_tokens = options.tokens > 0 and asked.get("return_token_ids") is True
+        return _json(chat_reply(outputs, options, with_tokens=with_tokens))
 
     async def responses(request: web.Request) -> web.Response:
         if failure := await delay_or_fail():
@@ -141,6 +167,7 @@ def main() -> None:
     parser.add_argument("--tool-name", default="get_weather")
     parser.add_argument("--tool-args", default='{"city": "Paris"}')
     parser.add_argument("--final", default="The weather in Paris is cold.")
+    parser.add_argument("--tokens", type=int, default=0, metavar="N", help="token ids and logprobs of every chat reply")
     parser.add_argument("--latency-ms", type=float, default=0.0, help="of every call of the model")
     parser.add_argument("--jitter-ms", type=float, default=0.0, help="up to so much more, drawn for each call")
     for fault in ("--fail-429", "--fail-500", "--hang"):

@@ -17,6 +17,7 @@ from apps.gym.events import (
     Verification,
     encode_event,
     event_kind,
+    event_tokens,
 )
 from apps.gym.items import dump_json, message
 from apps.policies.models import PolicyModel, Provider
@@ -135,7 +136,12 @@ def make_rollout(
     events = make_trace(reward=rollout.reward) if trace is None else trace
     TraceEvent.objects.bulk_create(
         TraceEvent(
-            rollout=rollout, attempt=rollout.attempt, seq=seq, kind=event_kind(event), payload=encode_event(event)
+            rollout=rollout,
+            attempt=rollout.attempt,
+            seq=seq,
+            kind=event_kind(event),
+            payload=encode_event(event),
+            tokens=event_tokens(event),
         )
         for seq, event in enumerate(events)
     )

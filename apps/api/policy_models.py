@@ -41,6 +41,7 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
             "sampling",
             "call_timeout",
             "max_tries",
+            "capture_tokens",
             "concurrency",
             "mistake_rate",
             "health",

@@ -23,6 +23,7 @@ from apps.gym.events import (
     decode_event,
 )
 from apps.gym.items import Item, item_type, text_of
+from apps.gym.tokens import TokensUnreadable, count_tokens
 
 FOLD_BYTES = 4_000
 FOLD_LINES = 60
@@ -117,11 +118,12 @@ class _Read:
     kind: str
     payload: str
     event: TraceUnion | None
+    tokens: bytes | None = None
 
 
-def build_trace(rows: Iterable[tuple[int, str, str]]) -> Trace:
-    """The cards of one attempt from its `(seq, kind, payload)` rows, in order."""
-    reads = [_Read(seq, kind, payload, _decode(payload)) for seq, kind, payload in rows]
+def build_trace(rows: Iterable[tuple[int, str, str, bytes | None]]) -> Trace:
+    """The cards of one attempt from its `(seq, kind, payload, head of the packed tokens)` rows, in order."""
+    reads = [_Read(seq, kind, payload, _decode(payload), tokens) for seq, kind, payload, tokens in rows]
     pairing = _Pairing(reads)
     cards = tuple(card for index, read in enumerate(reads) if (card := _card(index, read, pairing)) is not None)
     return Trace(cards=cards, event_count=len(reads), seconds=_seconds(reads))
@@ -205,6 +207,8 @@ def _card(index: int, read: _Read, pairing: _Pairing) -> Card | None:
     if isinstance(event, ToolResult):
         return None if pairing.is_shown((index, 0)) else _lone_result(read, event)
     title, facts, blocks = _content(index, event, pairing)
+    if isinstance(event, ModelCall):
+        facts = (*facts, *_token_facts(event, read.tokens))
     return Card(
         seq=read.seq,
         kind=read.kind,
@@ -262,6 +266,19 @@ def _call_facts(event: ModelCall) -> Iterator[Fact]:
     yield "items seen", str(event.seen)
     if event.retries:
         yield "retries", str(event.retries)
+
+
+def _token_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:
+    if event.tokens_note:
+        yield "tokens not captured", event.tokens_note
+    if tokens is None:
+        return
+    try:
+        prompt, generated = count_tokens(tokens)
+    except TokensUnreadable as why:
+        yield "captured tokens", str(why)
+    else:
+        yield "captured tokens", f"{prompt:,} in, {generated:,} out"
 
 
 def _tool(tool: dict[str, Any]) -> Block:

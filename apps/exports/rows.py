@@ -39,6 +39,7 @@ class RowReader:
             yield from self._scored()
 
     def _scored(self) -> Iterator[dict[str, Any]]:
+        with_tokens = self.export.format == ExportFormat.NEMO_GYM_ROLLOUTS
         for chunk in self._rollout_chunks():
             self.considered += len(chunk)
             self.on_chunk()
@@ -48,8 +49,9 @@ class RowReader:
                     self.dropped[reason] += 1
                 else:
                     kept[rollout.pk] = rollout
+            attempts = {pk: rollout.attempt for pk, rollout in kept.items()}
             tasks = Task.objects.in_bulk({rollout.task_id for rollout in kept.values()})
-            for rollout_id, events in read_traces({pk: rollout.attempt for pk, rollout in kept.items()}):
+            for rollout_id, events in read_traces(attempts, tokens=with_tokens):
                 rollout = kept[rollout_id]
                 try:
                     yield self._scored_row(rollout, tasks[rollout.task_id], events)

@@ -15,6 +15,7 @@ from apps.gym.items import Item, TaskRow, Tool, dump_json, function_calls, input
 from apps.gym.policy.protocol import Ask, Policy, Reply
 from apps.gym.resources.protocol import ResourceServer, Session
 from apps.gym.responses import assemble_response
+from apps.gym.tokens import pack_tokens
 
 StopReason = Literal[
     "answered",
@@ -108,6 +109,7 @@ class Attempt:
         self.trace: list[TraceUnion] = []
         self.tools: list[Tool] = []
         self.sampling = resolve_sampling(row, harness, seed)
+        self._ids = b""  # of the last call that has tokens, packed
 
     async def events(self) -> AsyncIterator[TraceUnion]:
         """Every event in order. Raises a GymError where something outside the attempt failed."""
@@ -182,9 +184,17 @@ class Attempt:
             usage=reply.usage,
             sampling=self.sampling,
             retries=reply.retries,
+            tokens=self._pack_tokens(reply),
+            tokens_note=reply.tokens_note,
             at=began,
             duration=self.elapsed() - began,
         )
+
+    def _pack_tokens(self, reply: Reply) -> bytes | None:
+        if reply.tokens is None:
+            return None
+        before, self._ids = self._ids, reply.tokens.ids
+        return pack_tokens(reply.tokens, before=before)
 
     async def _call_tools(self, session: Session, calls: list[Item]) -> list[ToolResult]:
         """The results in the order of the calls, whichever ends first."""

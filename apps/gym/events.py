@@ -40,7 +40,11 @@ class Prompt(Event, tag="prompt"):
 
 
 class ModelCall(Event, tag="model_call"):
-    """One turn: the reply to the first `seen` items of the conversation."""
+    """One turn: the reply to the first `seen` items of the conversation.
+
+    `tokens` are its token ids and logprobs as apps.gym.tokens packs them. They are stored beside the payload, never in
+    it. `tokens_note` says why they are missing where they were asked for.
+    """
 
     seen: int
     items: list[Item]
@@ -50,6 +54,8 @@ class ModelCall(Event, tag="model_call"):
     usage: TokenUsage = {}
     sampling: dict[str, Any] = {}
     retries: int = 0
+    tokens_note: str = ""
+    tokens: bytes | None = None
 
     def new_items(self) -> list[Item]:
         return self.items
@@ -100,12 +106,21 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_event(event: TraceUnion) -> str:
+    """The payload: everything but the packed tokens, which go beside it."""
+    if isinstance(event, ModelCall) and event.tokens is not None:
+        event = msgspec.structs.replace(event, tokens=None)
     return _encoder.encode(event).decode()
 
 
-def decode_event(payload: str | bytes) -> TraceUnion:
+def decode_event(payload: str | bytes, tokens: bytes | memoryview | None = None) -> TraceUnion:
     event: TraceUnion = _decoder.decode(payload)
+    if tokens is not None and isinstance(event, ModelCall):
+        event.tokens = bytes(tokens)
     return event
+
+
+def event_tokens(event: TraceUnion) -> bytes | None:
+    return event.tokens if isinstance(event, ModelCall) else None
 
 
 def event_kind(event: TraceUnion) -> str:

@@ -38,4 +38,5 @@ def connect_policy(policy_model: PolicyModel, outbound: Outbound, observe: Obser
         connect_timeout=policy_model.connect_timeout,
         observe=observe,
         max_tries=policy_model.max_tries,
+        asks_tokens=policy_model.capture_tokens,
     )

@@ -49,6 +49,10 @@ class PolicyModel(models.Model):
         validators=[MinValueValidator(1), MaxValueValidator(20)],
         help_text="Tries of one call on 429, 5xx and transport errors",
     )
+    capture_tokens = models.BooleanField(
+        default=False,
+        help_text="Keep token ids and logprobs of every reply, for training (Chat Completions on vLLM)",
+    )
     concurrency = models.PositiveIntegerField(
         default=256, validators=[MinValueValidator(1)], help_text="Rollouts in flight at once, over all workers"
     )

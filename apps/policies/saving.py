@@ -9,7 +9,7 @@ from django.db import transaction
 from apps.accounts.auditing import record
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.sampling import find_sampling_problems
-from apps.policies.models import Health, PolicyModel
+from apps.policies.models import Health, PolicyModel, Wire
 from apps.policies.secrets import encrypt_secret, hint_of
 
 
@@ -62,6 +62,7 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
     found = {
         "base_url": _problems_of_address(policy_model),
         "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model's name."],
+        "capture_tokens": _problems_of_capturing(policy_model),
         "sampling": find_sampling_problems(policy_model.sampling),
     }
     return {field: problems for field, problems in found.items() if problems}
@@ -75,6 +76,12 @@ def _problems_of_address(policy_model: PolicyModel) -> list[str]:
         OutboundPolicy(settings.OUTBOUND_ALLOW).check_url(base_url)
     except OutboundRefused as error:
         return [str(error)]
+    return []
+
+
+def _problems_of_capturing(policy_model: PolicyModel) -> list[str]:
+    if policy_model.capture_tokens and not policy_model.is_scripted and policy_model.wire != Wire.CHAT:
+        return ["Token ids come over the Chat Completions API only."]
     return []
 
 

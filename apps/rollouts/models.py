@@ -273,10 +273,11 @@ class Rollout(models.Model):
         """Which attempt at its task, as people count: from 1. Programs get `repeat`, from 0."""
         return self.repeat + 1
 
-    def trace(self) -> list[TraceUnion]:
-        """The decoded events of the latest attempt, in order."""
-        payloads = self.events.filter(attempt=self.attempt).order_by("seq").values_list("payload", flat=True)
-        return [decode_event(payload) for payload in payloads]
+    def trace(self, *, tokens: bool = False) -> list[TraceUnion]:
+        """The decoded events of the latest attempt, in order; model calls have their packed tokens where asked."""
+        columns = ("payload", "tokens") if tokens else ("payload",)
+        rows = self.events.filter(attempt=self.attempt).order_by("seq").values_list(*columns)
+        return [decode_event(*row) for row in rows]
 
 
 class TraceEvent(models.Model):

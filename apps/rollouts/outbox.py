@@ -9,7 +9,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from apps.gym.events import TraceUnion, encode_event, event_kind
+from apps.gym.events import TraceUnion, encode_event, event_kind, event_tokens
 from apps.rollouts.claiming import Claim
 from apps.rollouts.recording import End, EventRow, record_batch, unstorable_end
 
@@ -50,10 +50,10 @@ class Outbox:
         key = (claim.rollout_id, claim.attempt)
         seq = self._seqs.get(key, 0)
         self._seqs[key] = seq + 1
-        payload = encode_event(event)
-        self._events.append((*key, seq, event_kind(event), payload, None))
+        row = (*key, seq, event_kind(event), encode_event(event), event_tokens(event))
+        self._events.append(row)
         self._touched.add(claim.collection_id)
-        self._bytes += len(payload) + EVENT_BYTES
+        self._bytes += _size(row)
         if self._bytes > MAX_BYTES:
             self._room.clear()
 
@@ -109,7 +109,7 @@ class Outbox:
             logger.exception("a batch cannot be stored as it is: storing its %d ends one by one", len(ends))
             await self._store_singly(events, ends)
         del self._events[: len(events)]
-        self._bytes -= sum(len(event[4]) + EVENT_BYTES for event in events)
+        self._bytes -= sum(_size(event) for event in events)
         if self._bytes <= MAX_BYTES:
             self._room.set()
         for end in ends:
@@ -155,3 +155,7 @@ class Outbox:
         except TimeoutError:
             pass
         self._wake.clear()
+
+
+def _size(row: EventRow) -> int:
+    return len(row[4]) + (len(row[5]) if row[5] else 0) + EVENT_BYTES

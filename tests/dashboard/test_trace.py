@@ -12,6 +12,7 @@ from apps.gym.events import (
     Verification,
     encode_event,
     event_kind,
+    event_tokens,
 )
 from apps.gym.items import function_call_output, message
 from tests.factories import make_trace
@@ -22,7 +23,9 @@ def call(call_id: str = "call_1", arguments: object = '{"a": 1}') -> dict[str, o
 
 
 def shown(*events: TraceUnion) -> Trace:
-    return build_trace((seq, event_kind(event), encode_event(event)) for seq, event in enumerate(events))
+    return build_trace(
+        (seq, event_kind(event), encode_event(event), event_tokens(event)) for seq, event in enumerate(events)
+    )
 
 
 def test_a_result_stands_below_its_call_and_not_by_itself():
@@ -106,7 +109,7 @@ def test_items_and_parts_of_unknown_kinds_become_json():
 
 
 def test_an_event_of_an_unknown_kind_becomes_json():
-    (card,) = build_trace([(7, "telemetry", '{"type": "telemetry", "load": 3}')]).cards
+    (card,) = build_trace([(7, "telemetry", '{"type": "telemetry", "load": 3}', None)]).cards
     assert (card.seq, card.title, card.blocks[0].body.text) == (
         7,
         "telemetry",

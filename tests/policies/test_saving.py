@@ -83,6 +83,7 @@ def test_a_base_url_without_a_stored_key_may_change():
         ({"mistake_rate": 1.5}, "mistake_rate"),
         ({"slug": "not a slug"}, "slug"),
         ({"sampling": {"temperature": 9}}, "sampling"),
+        ({"capture_tokens": True, "wire": "responses"}, "capture_tokens"),
         ({"model_name": ""}, "model_name"),
         ({"base_url": ""}, "base_url"),
     ],

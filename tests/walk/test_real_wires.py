@@ -1,12 +1,7 @@
 """The walk over real wires: rows by REST, a mock model and a resource server in processes of their own, both wires."""
 
-import contextlib
 import json
 import os
-import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,33 +16,13 @@ from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Collection
 from apps.tasks.models import Dataset
 from tests.factories import make_user
+from tests.walk.processes import process
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("GYMWEB_SHARED", ROOT.parent / "shared"))
 REPEATS = 8
 
 pytestmark = [pytest.mark.usefixtures("migrated"), pytest.mark.slow]
-
-
-@contextlib.contextmanager
-def process(*command):
-    """A server process on a free port (put in place of PORT), ended by its pid with the block."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    child = subprocess.Popen(
-        [sys.executable, *(str(port) if part == "PORT" else str(part) for part in command)],
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        for _ in range(200):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=0.2):
-                break
-            time.sleep(0.05)
-        yield port
-    finally:
-        child.terminate()
-        child.wait(timeout=10)
 
 
 def walk(rows: bytes, *, wire: str, model_port: int, weather_port: int) -> Collection:

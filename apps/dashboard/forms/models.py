@@ -33,6 +33,7 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             "sampling",
             "call_timeout",
             "max_tries",
+            "capture_tokens",
             "concurrency",
             "mistake_rate",
         ]

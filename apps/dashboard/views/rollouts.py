@@ -2,7 +2,8 @@
 
 import orjson
 from django.contrib import messages
-from django.db.models import Count, QuerySet
+from django.db.models import BinaryField, Count, QuerySet
+from django.db.models.functions import Substr
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -14,6 +15,7 @@ from apps.dashboard.causes import CAUSES
 from apps.dashboard.forms.rollouts import CommentForm, RolloutSearchForm
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.trace import Trace, build_trace
+from apps.gym.tokens import HEADER_BYTES
 from apps.reviews.commenting import CommentRefused, add_comment
 from apps.rollouts.models import Rollout, RolloutQuerySet, TraceEvent
 
@@ -84,7 +86,9 @@ def rollout_comment(request: PageRequest, pk: int) -> HttpResponse:
 
 
 def read_trace(rollout: Rollout, attempt: int) -> Trace:
-    return build_trace(_events(rollout, attempt).values_list("seq", "kind", "payload"))
+    head = Substr("tokens", 1, HEADER_BYTES, output_field=BinaryField())
+    rows = _events(rollout, attempt).values_list("seq", "kind", "payload", head)
+    return build_trace(rows)
 
 
 def _events(rollout: Rollout, attempt: int) -> QuerySet[TraceEvent]:

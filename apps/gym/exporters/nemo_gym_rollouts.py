@@ -11,6 +11,7 @@ from apps.gym.events import ModelCall, TraceUnion
 from apps.gym.items import TaskRow
 from apps.gym.messages import Dropped, offered_tools
 from apps.gym.responses import assemble_response, prompt_items
+from apps.gym.tokens import TokensUnreadable, restore_tokens
 
 _SAMPLING = {"temperature", "top_p", "max_output_tokens", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
 """The sampling keys that `responses_create_params` allows; it refuses every unknown one."""
@@ -28,9 +29,16 @@ def rollout_row(
     repeat: int,
     origin: dict[str, Any],
 ) -> dict[str, Any]:
-    """One row; `origin` goes under the key `gymweb`. Raises Dropped where the trace has no reply of a model."""
+    """One row; `origin` goes under the key `gymweb`. The last item of a turn has its tokens where they were captured.
+
+    Raises Dropped where the trace has no reply of a model, or tokens that cannot be read.
+    """
     if not any(isinstance(event, ModelCall) for event in events):
         raise Dropped("no_assistant_turn")
+    try:
+        events = restore_tokens(events)
+    except TokensUnreadable:
+        raise Dropped("tokens_unreadable") from None
     params = materialised_params(events, row)
     return {
         **row,

@@ -13,6 +13,7 @@ import orjson
 from apps.gym.errors import PolicyError
 from apps.gym.items import Item, TokenUsage, Tool, dump_json, item_type, text_of
 from apps.gym.policy.protocol import Ask, Reply
+from apps.gym.tokens import TokenCapture, TokensMissing, capture_tokens
 
 
 class ReplyMalformed(PolicyError):
@@ -56,8 +57,11 @@ _FINISH = {
 # ── items → request ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def chat_request(ask: Ask, *, model_name: str) -> dict[str, Any]:
-    """The body of POST /chat/completions. Unknown sampling keys (top_k, min_p, …) go through as they are."""
+def chat_request(ask: Ask, *, model_name: str, asks_tokens: bool = False) -> dict[str, Any]:
+    """The body of POST /chat/completions. Unknown sampling keys (top_k, min_p, …) go through as they are.
+
+    With `asks_tokens` the reply shall hold token ids (vLLM's `return_token_ids`) and logprobs.
+    """
     body: dict[str, Any] = {
         "model": model_name,
         "messages": chat_messages(ask.items, instructions=ask.sampling.get("instructions")),
@@ -66,6 +70,8 @@ def chat_request(ask: Ask, *, model_name: str) -> dict[str, Any]:
         body["tools"] = [chat_tool(tool) for tool in ask.tools]
     if ask.sampling:
         body |= chat_sampling(ask.sampling, has_tools=bool(ask.tools))
+    if asks_tokens:
+        body |= {"return_token_ids": True, "logprobs": True}
     return body
 
 
@@ -236,6 +242,10 @@ def _chat_part(part: Any) -> Any:
 # ── reply → items ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+# Read only where tokens are kept: a server that writes them in another way loses these, not the reply.
+_ABSENT = msgspec.Raw()
+
+
 class _Function(msgspec.Struct):
     name: str
     arguments: Any = "{}"
@@ -258,8 +268,8 @@ class _Message(msgspec.Struct):
 class _Choice(msgspec.Struct):
     message: _Message
     finish_reason: str | None = None
-    token_ids: list[int] | None = None
-    logprobs: Any = None
+    token_ids: msgspec.Raw = _ABSENT
+    logprobs: msgspec.Raw = _ABSENT
 
 
 class _PromptDetails(msgspec.Struct):
@@ -282,14 +292,27 @@ class _ChatReply(msgspec.Struct):
     id: str = ""
     model: str | None = None
     usage: _Usage | None = None
-    prompt_token_ids: list[int] | None = None
+    prompt_token_ids: msgspec.Raw = _ABSENT
+
+
+class _Logprob(msgspec.Struct):
+    logprob: float
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[_Logprob] | None = None
 
 
 _decoder = msgspec.json.Decoder(_ChatReply)
+_ids_decoder = msgspec.json.Decoder(list[int] | None)
+_logprobs_decoder = msgspec.json.Decoder(_Logprobs | None)
 
 
-def read_chat_reply(body: bytes) -> Reply:
-    """The first choice as items. Raises ReplyMalformed, or CallsMissing where calls were announced and none came."""
+def read_chat_reply(body: bytes, *, asked_tokens: bool = False) -> Reply:
+    """The first choice as items. Raises ReplyMalformed, or CallsMissing where calls were announced and none came.
+
+    Tokens are kept where a reply has them; with `asked_tokens` a note says why it has none.
+    """
     try:
         reply = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -299,14 +322,15 @@ def read_chat_reply(body: bytes) -> Reply:
     choice = reply.choices[0]
     items = _reply_items(choice.message, reply.id)
     finish = _finish_reason(choice)
-    if items and reply.prompt_token_ids and choice.token_ids:
-        items[-1] |= _training_fields(reply.prompt_token_ids, choice)
+    tokens, note = _tokens(reply, choice) if asked_tokens or reply.prompt_token_ids else (None, "")
     return Reply(
         items=items,
         finish_reason=finish,
         usage=_usage(reply.usage),
         model=reply.model or "",
         response_id=reply.id,
+        tokens=tokens,
+        tokens_note=note,
     )
 
 
@@ -370,16 +394,24 @@ def _finish_reason(choice: _Choice) -> str:
     return "stop"
 
 
-def _training_fields(prompt_ids: list[int], choice: _Choice) -> dict[str, Any]:
-    """Token ids and logprobs, as NeMo Gym keeps them on the last item of a turn: all three, or none."""
-    entries = choice.logprobs.get("content") if isinstance(choice.logprobs, dict) else None
-    if not entries or len(entries) != len(choice.token_ids or ()):
-        return {}
-    return {
-        "prompt_token_ids": prompt_ids,
-        "generation_token_ids": choice.token_ids,
-        "generation_log_probs": [entry["logprob"] for entry in entries],
-    }
+def _tokens(reply: _ChatReply, choice: _Choice) -> tuple[TokenCapture | None, str]:
+    """Token ids and logprobs, all three or none, and why none."""
+    try:
+        prompt, generation = _ids(reply.prompt_token_ids), _ids(choice.token_ids)
+        if not prompt or not generation:
+            return None, "no_token_ids"
+        logprobs = _logprobs_decoder.decode(choice.logprobs) if choice.logprobs else None
+        if logprobs is None or not logprobs.content:
+            return None, "no_logprobs"
+        return capture_tokens(prompt, generation, [entry.logprob for entry in logprobs.content]), ""
+    except TokensMissing as why:
+        return None, why.note
+    except msgspec.MsgspecError:
+        return None, "malformed_tokens"
+
+
+def _ids(given: msgspec.Raw) -> list[int] | None:
+    return _ids_decoder.decode(given) if given else None
 
 
 def _usage(usage: _Usage | None) -> TokenUsage:

@@ -1,6 +1,7 @@
 """A policy model behind an OpenAI-compatible endpoint, over either wire."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, Literal
 
 import orjson
@@ -32,7 +33,11 @@ _STRICT_HOSTS = ("openai.com", "openai.azure.com")
 
 
 class HttpPolicy:
-    """One endpoint. Retries 408, 429, 5xx, transport errors, timeouts and malformed replies, in bounds."""
+    """One endpoint. Retries 408, 429, 5xx, transport errors, timeouts and malformed replies, in bounds.
+
+    With `asks_tokens` its replies hold token ids and logprobs, over Chat Completions only: the Responses API has no
+    place for the ids.
+    """
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class HttpPolicy:
         call_timeout: float = 120.0,
         connect_timeout: float = 10.0,
         max_tries: int = 4,
+        asks_tokens: bool = False,
         pauses: Pauses | None = None,
         observe: Observer = ignore,
     ) -> None:
@@ -53,7 +59,10 @@ class HttpPolicy:
         self._model_name = model_name
         self._is_chat = wire == "chat"
         self._url = base + ("/chat/completions" if self._is_chat else "/responses")
-        self._read = read_chat_reply if self._is_chat else read_responses_reply
+        self._asks_tokens = asks_tokens and self._is_chat
+        self._read: Callable[[bytes], Reply] = (
+            functools.partial(read_chat_reply, asked_tokens=asks_tokens) if self._is_chat else read_responses_reply
+        )
         self._takes_seed = not _is_strict(base)
         self._api_key = api_key
         self._headers = {"Content-Type": "application/json"}
@@ -81,7 +90,7 @@ class HttpPolicy:
 
     def _encode(self, ask: Ask) -> bytes:
         body = (
-            chat_request(ask, model_name=self._model_name)
+            chat_request(ask, model_name=self._model_name, asks_tokens=self._asks_tokens)
             if self._is_chat
             else responses_request(ask, model_name=self._model_name, takes_seed=self._takes_seed)
         )

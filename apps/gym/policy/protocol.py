@@ -5,6 +5,7 @@ from typing import Any, Protocol
 import msgspec
 
 from apps.gym.items import Item, TokenUsage, Tool
+from apps.gym.tokens import TokenCapture
 
 
 class Ask(msgspec.Struct, kw_only=True):
@@ -25,6 +26,7 @@ class Reply(msgspec.Struct, kw_only=True):
     """One turn of the policy model.
 
     `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
+    `tokens_note` says why there are no `tokens` where they were asked for.
     """
 
     items: list[Item]
@@ -33,6 +35,8 @@ class Reply(msgspec.Struct, kw_only=True):
     model: str = ""
     response_id: str = ""
     retries: int = 0
+    tokens: TokenCapture | None = None
+    tokens_note: str = ""
 
 
 class Policy(Protocol):

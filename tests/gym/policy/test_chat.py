@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gym.errors import PolicyError
+from apps.gym.items import message, text_of
 from apps.gym.policy.chat import (
     CallsMissing,
     ReplyMalformed,
@@ -272,7 +273,7 @@ def test_arguments_given_as_an_object_become_text_and_a_missing_id_is_made():
     assert (got.items[0]["arguments"], got.items[0]["call_id"]) == ('{"a":1}', "call_c1_0")
 
 
-def test_token_ids_and_logprobs_are_kept_on_the_last_item():
+def test_token_ids_and_logprobs_are_kept_beside_the_items():
     message = {"role": "assistant", "content": "4"}
     choice = {
         "message": message,
@@ -281,12 +282,50 @@ def test_token_ids_and_logprobs_are_kept_on_the_last_item():
         "logprobs": {"content": [{"token": "4", "logprob": -0.1}, {"token": "", "logprob": -0.2}]},
     }
     got = read_chat_reply(orjson.dumps({"id": "c", "choices": [choice], "prompt_token_ids": [1, 2, 3]}))
-    last = got.items[-1]
-    assert (last["prompt_token_ids"], last["generation_token_ids"], last["generation_log_probs"]) == (
-        [1, 2, 3],
-        [7, 8],
-        [-0.1, -0.2],
-    )
+    assert got.tokens.fields() == {
+        "prompt_token_ids": [1, 2, 3],
+        "generation_token_ids": [7, 8],
+        "generation_log_probs": [-0.1, -0.2],
+    }
+    assert [set(item) for item in got.items] == [{"type", "id", "role", "status", "content"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "prompt", "note"),
+    [
+        ({}, [1], "no_token_ids"),
+        ({"token_ids": [7]}, None, "no_token_ids"),
+        ({"token_ids": [7]}, [1], "no_logprobs"),
+        ({"token_ids": [7], "logprobs": None}, [1], "no_logprobs"),
+        ({"token_ids": [7], "logprobs": {"content": None}}, [1], "no_logprobs"),
+        ({"token_ids": [7, 8], "logprobs": {"content": [{"logprob": 0}]}}, [1], "counts_differ"),
+        ({"token_ids": [-1], "logprobs": {"content": [{"logprob": 0}]}}, [1], "not_token_ids"),
+        ({"token_ids": [2**32], "logprobs": {"content": [{"logprob": 0}]}}, [1], "not_token_ids"),
+        ({"token_ids": "7", "logprobs": {"content": [{"logprob": 0}]}}, [1], "malformed_tokens"),
+        ({"token_ids": [7], "logprobs": [0.5]}, [1], "malformed_tokens"),
+        ({"token_ids": [7], "logprobs": {"content": [{"logprob": None}]}}, [1], "malformed_tokens"),
+    ],
+)
+def test_tokens_that_do_not_fit_together_cost_a_note_and_never_the_reply(fields, prompt, note):
+    choice = {"message": {"role": "assistant", "content": "4"}, "finish_reason": "stop", **fields}
+    body = orjson.dumps({"id": "c", "choices": [choice], "prompt_token_ids": prompt})
+    got = read_chat_reply(body, asked_tokens=True)
+    assert (got.tokens, got.tokens_note, text_of(got.items[-1])) == (None, note, "4")
+
+
+def test_nobody_notes_the_absence_of_tokens_that_were_not_asked_for():
+    got = read_chat_reply(reply({"content": "4"}))
+    assert (got.tokens, got.tokens_note) == (None, "")
+
+
+def test_tokens_are_asked_for_in_the_words_of_vllm():
+    asked = chat_request(Ask(items=[message("user", "Hi")]), model_name="m", asks_tokens=True)
+    assert asked == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "return_token_ids": True,
+        "logprobs": True,
+    }
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,14 @@ def test_both_wires_give_the_same_call():
 
 
 def test_token_ids_and_logprobs_are_as_many():
-    last = read("chat_token_ids").items[-1]
-    assert last["generation_token_ids"] == [374, 129, 350, 187]
-    assert len(last["generation_log_probs"]) == 4
-    assert last["prompt_token_ids"][0] == 504
+    tokens = read("chat_token_ids").tokens
+    fields = tokens.fields()
+    assert fields["generation_token_ids"] == [374, 129, 350, 187]
+    recorded = sample("chat_token_ids")["response"]["choices"][0]["logprobs"]["content"]
+    assert fields["generation_log_probs"] == [entry["logprob"] for entry in recorded]
+    assert fields["prompt_token_ids"][0] == 504
+    # A server computes logprobs as float32, so nothing is lost in so many bytes.
+    assert tokens.logprob_bytes == 4
 
 
 def test_a_prompt_that_is_too_long_is_told_from_another_error():
