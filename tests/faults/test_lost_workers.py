@@ -43,6 +43,9 @@ def test_rollouts_complete_exactly_once_though_one_worker_is_killed_and_one_slee
     show(**figures, stops=STOPS, rollouts_per_s=round(rollouts / seconds), seconds=round(seconds, 1))
 
 
+LIVE = "SELECT count(*) FROM rollouts_worker WHERE state = 'active' AND lease_expires_at > now()"
+
+
 def sleep_past_the_lease(cluster: Installation, pid: int) -> None:
     """Stop a worker that has results to write until others have taken its lease, then let it go on as if nothing had
     happened."""
@@ -59,3 +62,44 @@ def sleep_past_the_lease(cluster: Installation, pid: int) -> None:
     finally:
         worker.signal(signal.SIGCONT)
     wait_until(lambda: cluster.number(live) == 1, 10, lambda: f"it has a new identity; {cluster.tell()}")
+
+
+def test_the_one_rollout_that_kills_its_worker_every_time_fails_and_takes_nobody_along(
+    cluster: Installation, show
+) -> None:
+    rollouts = size(48, 256)
+    _, tools = cluster.tools("--tool-ms", size(120, 250), "--database", cluster.database_url)
+    model = cluster.model("--latency-ms", size(80, 170))
+    killer = rollouts // 2
+    faults = ["kill_worker" if number == killer else "" for number in range(rollouts)]
+    collection = cluster.plan(
+        models={"mock": {"base_url": model}},
+        environments={"weather": {"base_url": tools}},
+        collections={"all": {"faults": faults, "model": "mock", "environment": "weather"}},
+    )["all"]
+    began = time.monotonic()
+    workers, killed = [cluster.worker(256)], 0
+
+    def supervise() -> bool:
+        """Start a new worker for one that was killed, as a supervisor does; after the first loss there are four."""
+        nonlocal killed
+        ended = [worker for worker in workers if worker.exit_code is not None]
+        for worker in ended:
+            assert worker.exit_code == -signal.SIGKILL, worker.said[-3000:]
+            workers.remove(worker)
+        killed += len(ended)
+        workers.extend(cluster.worker(256) for _ in range((4 if killed else 1) - len(workers)))
+        return cluster.number("SELECT count(*) FROM rollouts_collection WHERE finished_at IS NULL") == 0
+
+    wait_until(supervise, 150, cluster.tell)
+    seconds = time.monotonic() - began
+    figures = judge(cluster, collection)
+    in_flight = cluster.number("SELECT count(*) FROM rollouts_rollout WHERE lost > 0")
+    assert in_flight >= size(40, 200), "too few ran beside it to say anything"
+    failed = "SELECT t.index, r.error_kind, r.lost FROM rollouts_rollout r JOIN tasks_task t ON t.id = r.task_id"
+    assert cluster.rows(f"{failed} WHERE r.status = 'failed'") == [(killer, "worker_lost", 3)]
+    assert (figures["completed"], killed) == (rollouts - 1, 3)
+    wait_until(lambda: supervise() and cluster.number(LIVE) == len(workers), 20, cluster.tell)
+    assert cluster.leave(*workers) == [0] * 4
+    company = cluster.rows("SELECT lost, count(*) FROM rollouts_rollout GROUP BY 1 ORDER BY 1")
+    show(**figures, workers_killed=killed, by_losses=dict(company), seconds=round(seconds, 1))

@@ -40,6 +40,7 @@ def make_app(options: argparse.Namespace) -> web.Application:
         await request.read()
         number, _, fault = request.cookies["task"].partition(".")
         if fault == "kill_worker":
+            await asyncio.sleep(options.tool_ms / 1000)
             await asyncio.to_thread(kill_worker, options.database, int(number))
             await asyncio.Event().wait()
         return await _misbehave(request, fault, "tool", options.tool_ms) or _json({"city": "Paris", "cold": True})

@@ -87,9 +87,11 @@ class HttpSession:
         row = {key: value for key, value in self._row.items() if key != "reward"}
         body = encode_body({**row, "response": response})
         # Servers echo the row and the response, so the bound grows with what was sent.
-        reply = await self._post(
-            "verify", body, server.verify_timeout, patient=True, max_bytes=MAX_REPLY + 2 * len(body)
-        )
+        most = MAX_REPLY + 2 * len(body)
+        try:
+            reply = await self._post("verify", body, server.verify_timeout, patient=True, max_bytes=most)
+        except ReplyTooLarge as error:
+            raise VerifierError(str(error)) from error
         if not _is_success(reply):
             problem = VerifierError(f"{server.name}: POST /verify answered {_describe(reply)}")
             raise problem if _may_pass(reply) else problem.lasting()

@@ -112,6 +112,13 @@ def test_a_reply_to_seeding_that_is_too_large_is_a_fault_at_once():
     assert len(answers.seen) == 1
 
 
+def test_a_verdict_that_is_too_large_is_the_verifiers_failure():
+    answers = Answers(seed_session={}, verify=(200, "x" * (17 * 1024**2), {}))
+    with pytest.raises(VerifierError, match="larger than the limit"):
+        seed_and(verify, answers)
+    assert len(answers.bodies("verify")) == 1
+
+
 def test_a_verdict_may_echo_a_large_attempt():
     big = {"object": "response", "output": [{"type": "message", "content": "x" * (9 * 1024**2)}]}
 

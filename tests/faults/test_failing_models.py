@@ -1,0 +1,73 @@
+"""A policy model that refuses, breaks and hangs: attempts and waits are bounded, and no fault becomes a reward."""
+
+import time
+
+import pytest
+
+from tests.faults.installation import Installation, size
+from tests.faults.judging import judge
+
+pytestmark = pytest.mark.slow
+
+MAX_TRIES = 3
+MAX_ATTEMPTS = 2
+
+
+def test_every_rollout_of_a_model_that_fails_a_third_of_its_calls_ends_with_the_right_kind(
+    cluster: Installation, show
+) -> None:
+    rollouts = size(200, 2_000)
+    _, tools = cluster.tools()
+    model = cluster.model("--fail-429", 0.2, "--fail-500", 0.1, "--hang", 0.02, "--latency-ms", 50)
+    collection = cluster.plan(
+        models={"mock": {"base_url": model, "call_timeout": 1.0, "max_tries": MAX_TRIES}},
+        environments={"weather": {"base_url": tools}},
+        collections={
+            "all": {
+                "faults": [""] * 100,
+                "model": "mock",
+                "environment": "weather",
+                "repeats": rollouts // 100,
+                "max_attempts": MAX_ATTEMPTS,
+            }
+        },
+    )["all"]
+    began = time.monotonic()
+    workers = [cluster.worker(100) for _ in range(2)]
+    cluster.wait_finished(collection, seconds=120)
+    seconds = time.monotonic() - began
+    figures = judge(cluster, collection)
+    # Each call fails for good in 3 of 100 cases, which costs an attempt in 9; only a refusal is attempted again.
+    assert set(figures["kinds"]) <= {"policy_error", "timed_out"}
+    assert figures["completed"] >= 0.9 * rollouts
+    assert (figures["again"] > 0, figures["max_attempt"], figures["lost"]) == (True, MAX_ATTEMPTS, 0)
+    messages = cluster.rows("SELECT DISTINCT error_kind, left(error_message, 32) FROM rollouts_rollout")
+    assert set(messages) <= {
+        ("", ""),
+        ("policy_error", "The policy model answered 429: m"),
+        ("policy_error", "The policy model answered 500: m"),
+        ("timed_out", "The policy model did not answer "),
+    }
+    # Every call takes at most its tries, each its second, and pauses of 0.5 and 1 s between them.
+    assert figures["longest_s"] <= 3 * (MAX_TRIES * 1.0 + 1.5) + 3.0
+    assert cluster.leave(*workers) == [0, 0]
+    show(**figures, seconds=round(seconds, 1))
+
+
+def test_rollouts_of_a_model_that_never_answers_time_out(cluster: Installation, show) -> None:
+    rollouts = size(60, 200)
+    _, tools = cluster.tools()
+    model = cluster.model("--hang", 1.0)
+    collection = cluster.plan(
+        models={"mock": {"base_url": model, "call_timeout": 1.0, "max_tries": 2}},
+        environments={"weather": {"base_url": tools}},
+        collections={"all": {"faults": [""] * rollouts, "model": "mock", "environment": "weather"}},
+    )["all"]
+    worker = cluster.worker(rollouts)
+    cluster.wait_finished(collection, seconds=30)
+    figures = judge(cluster, collection)
+    assert (figures["completed"], figures["kinds"], figures["max_attempt"]) == (0, {"timed_out": rollouts}, 1)
+    assert cluster.number("SELECT count(*) FROM rollouts_rollout WHERE reward IS NOT NULL") == 0
+    assert figures["longest_s"] <= 2 * 1.0 + 0.5 + 2.0
+    assert cluster.leave(worker) == [0]
+    show(**figures)
