@@ -1,5 +1,6 @@
 """Small makers of real rows for the tests. Each gives a saved object; keyword arguments override its fields."""
 
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -21,7 +22,7 @@ from apps.gym.events import (
 )
 from apps.gym.items import dump_json, message
 from apps.policies.models import PolicyModel, Provider
-from apps.rollouts.models import Collection, Rollout, TraceEvent
+from apps.rollouts.models import Breaker, Collection, Rollout, TraceEvent, Worker
 from apps.tasks.models import Dataset, DatasetVersion, Task
 
 _numbers = count(1)
@@ -87,6 +88,19 @@ def make_collection(**fields: Any) -> Collection:
         policy_model=fields.pop("policy_model", None) or make_policy_model(),
         **{**given, **fields},
     )
+
+
+def make_worker(**fields: Any) -> Worker:
+    """One whose lease lives."""
+    soon = timezone.now() + timedelta(seconds=30)
+    return Worker.objects.create(**{"host": "h", "pid": 1, "seats": 8, "busy": 3, "lease_expires_at": soon, **fields})
+
+
+def make_breaker(**fields: Any) -> Breaker:
+    """An open one; name its `policy_model` or `environment`."""
+    now = timezone.now()
+    given = {"failures": 12, "message": "connection refused", "opened_at": now, "retry_at": now + timedelta(seconds=8)}
+    return Breaker.objects.create(**{"state": Breaker.State.OPEN, **given, **fields})
 
 
 def make_trace(answer: str = "4", reward: float | None = 1.0, *, tool_call: bool = True) -> list[TraceUnion]:

@@ -19,7 +19,8 @@ class Permission(StrEnum):
     COMMENT = "comment"  # say something of a rollout
     UPLOAD = "upload"  # datasets and tasks
     CONFIGURE = "configure"  # agents, environments, and checks of their health
-    COLLECT = "collect"  # plan and cancel collections
+    COLLECT = "collect"  # plan, steer and cancel collections
+    WORKERS = "workers"  # ask workers to leave
     PAIR = "pair"  # build pair sets
     EXPORT = "export"  # write and download files
     MODELS = "models"  # policy models and their secrets
@@ -32,6 +33,7 @@ _ENGINEER = _ANNOTATOR | {
     Permission.UPLOAD,
     Permission.CONFIGURE,
     Permission.COLLECT,
+    Permission.WORKERS,
     Permission.PAIR,
     Permission.EXPORT,
     Permission.MODELS,

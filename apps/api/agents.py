@@ -26,6 +26,7 @@ class AgentSerializer(DeclaredFields, serializers.ModelSerializer[Agent]):
             "examples",
             "max_steps",
             "time_limit",
+            "token_limit",
             "parallel_tool_calls",
             "sampling",
             "created_at",

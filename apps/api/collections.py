@@ -1,7 +1,7 @@
 """Collections: dataset × agent × policy model × repeats, and what came of it."""
 
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 import django_filters
 from drf_spectacular.types import OpenApiTypes
@@ -18,16 +18,26 @@ from apps.api.declared import DeclaredFields
 from apps.api.filters import SlugFilter
 from apps.api.metrics import MetricsSerializer
 from apps.api.viewsets import TableViewSet
+from apps.gym.errors import ErrorKind
 from apps.policies.models import PolicyModel
-from apps.rollouts.controlling import cancel_collection
+from apps.rollouts.controlling import (
+    adjust_collection,
+    cancel_collection,
+    pause_collection,
+    resume_collection,
+    retry_failed,
+)
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.planning import LIMITS, plan_collection
 from apps.tasks.models import Dataset
 
 MAX_REPEATS = 10_000
 MAX_INTEGER = 2**31 - 1
 IDEMPOTENCY_HEADER = "Idempotency-Key"
+
+
+DEFAULTS = {field.name: field.get_default() for field in Collection._meta.fields if field.name in LIMITS}
 
 
 class CollectionSerializer(serializers.ModelSerializer[Collection]):
@@ -53,22 +63,43 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
             "limit",
             "seed",
             "sampling",
-            "priority",
+            *LIMITS,
             "state",
+            "pause_reason",
             "total",
             "completed",
             "failed",
             "cancelled",
+            "retried",
             "rewarded",
             "mean_reward",
             "input_tokens",
             "output_tokens",
+            "cost",
             "created_at",
+            "started_at",
             "finished_at",
         ]
 
 
-class PlanSerializer(DeclaredFields, serializers.Serializer[Any]):
+class LimitsSerializer(DeclaredFields, serializers.ModelSerializer[Collection]):
+    """What may be set when a collection is planned and while it runs."""
+
+    priority = serializers.IntegerField(
+        min_value=-1000, max_value=1000, required=False, help_text="Smaller is claimed first."
+    )
+
+    class Meta:
+        model = Collection
+        fields = [*LIMITS]
+        extra_kwargs = {
+            "concurrency": {"max_value": MAX_INTEGER},
+            "max_seconds": {"max_value": MAX_INTEGER},
+            "max_tokens": {"max_value": 2**63 - 1},
+        }
+
+
+class PlanSerializer(LimitsSerializer):
     dataset = serializers.SlugRelatedField(slug_field="slug", queryset=Dataset.objects.all())
     agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all())
     policy_model = serializers.SlugRelatedField(slug_field="slug", queryset=PolicyModel.objects.all())
@@ -82,7 +113,36 @@ class PlanSerializer(DeclaredFields, serializers.Serializer[Any]):
     seed = serializers.IntegerField(min_value=0, max_value=MAX_INTEGER, default=0)
     sampling = serializers.DictField(required=False, help_text="Overrides the agent's and the model's.")
     name = serializers.CharField(max_length=200, required=False, allow_blank=True)
-    priority = serializers.IntegerField(min_value=-1000, max_value=1000, default=0, help_text="Smaller goes first.")
+
+    class Meta(LimitsSerializer.Meta):
+        fields = [
+            "dataset",
+            "agent",
+            "policy_model",
+            "repeats",
+            "limit",
+            "seed",
+            "sampling",
+            "name",
+            *LIMITS,
+        ]
+        # The defaults of the rows, said in the schema too.
+        extra_kwargs = {
+            name: {**LimitsSerializer.Meta.extra_kwargs.get(name, {}), "default": DEFAULTS[name]} for name in LIMITS
+        }
+
+
+class RetrySerializer(DeclaredFields, serializers.Serializer[Any]):
+    error_kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=get_args(ErrorKind)),
+        required=False,
+        allow_empty=False,
+        help_text="Only the rollouts that failed with one of these; left out: all that failed.",
+    )
+
+
+class QueuedSerializer(serializers.Serializer[Any]):
+    queued = serializers.IntegerField(help_text="Rollouts that were queued again.")
 
 
 class CollectionFilter(django_filters.FilterSet):
@@ -106,7 +166,11 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "list": Permission.READ,
         "retrieve": Permission.READ,
         "create": Permission.COLLECT,
+        "partial_update": Permission.COLLECT,
+        "pause": Permission.COLLECT,
+        "resume": Permission.COLLECT,
         "cancel": Permission.COLLECT,
+        "retry": Permission.COLLECT,
         "metrics": Permission.READ,
     }
 
@@ -131,6 +195,38 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
             raise serializers.ValidationError({IDEMPOTENCY_HEADER: "This header has at most 128 characters."})
         collection = plan_collection(**plan.validated_data, user=self.person, idempotency_key=key or None)
         return Response(CollectionSerializer(collection).data, status=HTTPStatus.CREATED)
+
+    @extend_schema(request=LimitsSerializer, responses=CollectionSerializer)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change priority, concurrency and limits, while it runs too. A limit that is null is none."""
+        limits = LimitsSerializer(data=request.data, partial=True)
+        limits.is_valid(raise_exception=True)
+        collection = adjust_collection(
+            collection=self.get_object(), changes=dict(limits.validated_data), user=self.person
+        )
+        return Response(CollectionSerializer(collection).data)
+
+    @extend_schema(request=None, responses=CollectionSerializer)
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: str) -> Response:
+        """Claim no more of it; what runs goes on to its end."""
+        return Response(CollectionSerializer(pause_collection(collection=self.get_object(), user=self.person)).data)
+
+    @extend_schema(request=None, responses=CollectionSerializer)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: str) -> Response:
+        """Claim of it again. Where a limit paused it, the limit has to be raised first."""
+        return Response(CollectionSerializer(resume_collection(collection=self.get_object(), user=self.person)).data)
+
+    @extend_schema(request=RetrySerializer, responses=QueuedSerializer)
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, pk: str) -> Response:
+        """Queue the failed rollouts again, all or by error kind; their earlier attempts stay readable."""
+        asked = RetrySerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        kinds = asked.validated_data.get("error_kinds", [])
+        queued = retry_failed(collection=self.get_object(), error_kinds=kinds, user=self.person)
+        return Response(QueuedSerializer({"queued": queued}).data)
 
     @extend_schema(request=None, responses=CollectionSerializer)
     @action(detail=True, methods=["post"])

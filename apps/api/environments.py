@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
+from apps.api.breakers import BreakerField
 from apps.api.declared import DeclaredFields
 from apps.api.viewsets import SLUG, TableViewSet, assign
 from apps.environments.models import Adapter, Environment
@@ -18,6 +19,8 @@ from apps.policies.models import Health
 
 
 class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environment]):
+    breaker = BreakerField()
+
     class Meta:
         model = Environment
         fields = [
@@ -30,12 +33,15 @@ class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environm
             "base_url",
             "verifies",
             "call_timeout",
+            "connect_timeout",
             "verify_timeout",
             "max_tries",
             "concurrency",
+            "worker_group",
             "health",
             "health_message",
             "health_checked_at",
+            "breaker",
             "created_at",
             "updated_at",
         ]
@@ -52,7 +58,7 @@ class EnvironmentFilter(django_filters.FilterSet):
 
 
 class EnvironmentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
-    queryset = Environment.objects.all()
+    queryset = Environment.objects.select_related("breaker")
     serializer_class = EnvironmentSerializer
     filterset_class = EnvironmentFilter
     lookup_field = "slug"

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
+from apps.api.breakers import BreakerField
 from apps.api.declared import DeclaredFields
 from apps.api.viewsets import SLUG, TableViewSet, assign
 from apps.policies.models import Health, PolicyModel, Provider
@@ -18,6 +19,7 @@ from apps.policies.saving import save_policy_model
 
 class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyModel]):
     sampling = serializers.DictField(required=False)
+    breaker = BreakerField()
     api_key = serializers.CharField(
         write_only=True,
         required=False,
@@ -40,13 +42,18 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
             "api_key_hint",
             "sampling",
             "call_timeout",
+            "connect_timeout",
             "max_tries",
             "capture_tokens",
             "concurrency",
+            "worker_group",
+            "input_price",
+            "output_price",
             "mistake_rate",
             "health",
             "health_message",
             "health_checked_at",
+            "breaker",
             "created_at",
             "updated_at",
         ]
@@ -63,7 +70,7 @@ class PolicyModelFilter(django_filters.FilterSet):
 
 
 class PolicyModelViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
-    queryset = PolicyModel.objects.all()
+    queryset = PolicyModel.objects.select_related("breaker")
     serializer_class = PolicyModelSerializer
     filterset_class = PolicyModelFilter
     lookup_field = "slug"

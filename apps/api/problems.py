@@ -23,6 +23,7 @@ from apps.exports.exporting import ExportRefused
 from apps.exports.pairing import PairingRefused
 from apps.policies.saving import PolicyModelChanged
 from apps.reviews.commenting import CommentRefused
+from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.planning import NothingToCollect, PlanConflict
 from apps.tasks.uploading import NotReceiving, PartTooLarge, WrongOffset
 
@@ -135,6 +136,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     RequestDataTooBig: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
     NothingToCollect: lambda error: Problem(HTTPStatus.BAD_REQUEST, "nothing-to-collect", str(error)),
     PlanConflict: lambda error: Problem(HTTPStatus.CONFLICT, "idempotency-key-used", str(error)),
+    CannotSteer: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-steer", str(error)),
     PairingRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "pairing-refused", str(error)),
     ExportRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "export-refused", str(error)),
     CommentRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "comment-refused", str(error)),

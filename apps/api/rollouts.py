@@ -1,20 +1,25 @@
 """Rollouts and their traces."""
 
+from decimal import Decimal
 from typing import Any
 
 import django_filters
 from django.http import HttpResponse
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.filters import IdFilter
+from apps.api.problems import QueryProblem
 from apps.api.viewsets import TableViewSet
 from apps.gym.items import dump_json
-from apps.rollouts.models import Rollout
+from apps.rollouts.models import Rollout, RolloutQuerySet
+from apps.rollouts.retracing import OUTCOMES, read_attempts
 
 
 class RolloutSerializer(serializers.ModelSerializer[Rollout]):
@@ -30,6 +35,8 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "seed",
             "status",
             "attempt",
+            "failures",
+            "lost",
             "reward",
             "components",
             "stop_reason",
@@ -40,6 +47,7 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "tool_errors",
             "input_tokens",
             "output_tokens",
+            "cost",
             "duration",
             "started_at",
             "finished_at",
@@ -61,6 +69,7 @@ class TraceSerializer(serializers.Serializer[Any]):
 class RolloutFilter(django_filters.FilterSet):
     collection = IdFilter("collection")
     task = IdFilter("task")
+    worker = IdFilter("lease", method="run_by", label="Those that this worker runs now.")
     status = django_filters.ChoiceFilter(choices=Rollout.Status.choices)
     stop_reason = django_filters.CharFilter(field_name="stop_reason")
     error_kind = django_filters.CharFilter(field_name="error_kind")
@@ -72,21 +81,62 @@ class RolloutFilter(django_filters.FilterSet):
         model = Rollout
         fields: list[str] = []
 
+    def run_by(self, rollouts: RolloutQuerySet, name: str, worker_id: Decimal) -> RolloutQuerySet:
+        return rollouts.run_by(int(worker_id))
+
+
+class AttemptSerializer(serializers.Serializer[Any]):
+    attempt = serializers.IntegerField()
+    events = serializers.IntegerField()
+    outcome = serializers.ChoiceField(choices=OUTCOMES, help_text="`cut_off`: its worker was lost or gave it back.")
+    error_kind = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(allow_blank=True)
+
 
 class RolloutViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = Rollout.objects.all()
     serializer_class = RolloutSerializer
     filterset_class = RolloutFilter
     lookup_value_regex = "[0-9]+"
-    permissions = {"list": Permission.READ, "retrieve": Permission.READ, "trace": Permission.READ}
+    permissions = {
+        "list": Permission.READ,
+        "retrieve": Permission.READ,
+        "trace": Permission.READ,
+        "attempts": Permission.READ,
+    }
+    query_parameters = {"trace": frozenset({"attempt", "after"})}
 
-    @extend_schema(responses=TraceSerializer)
+    @extend_schema(
+        responses=TraceSerializer,
+        parameters=[
+            OpenApiParameter("attempt", OpenApiTypes.INT, description="Which attempt; left out: the latest."),
+            OpenApiParameter("after", OpenApiTypes.INT, description="Only the events after this `seq`."),
+        ],
+    )
     @action(detail=True)
     def trace(self, request: Request, pk: str) -> HttpResponse:
-        """The events of the latest attempt, in order."""
+        """The events of one attempt, in order. They are there while it runs, a moment after they happened."""
         rollout = self.get_object()
-        events = rollout.events.filter(attempt=rollout.attempt).order_by("seq").values_list("seq", "kind", "payload")
+        attempt = _read_number(request, "attempt", rollout.attempt)
+        after = _read_number(request, "after", -1)
+        rows = rollout.events.filter(attempt=attempt, seq__gt=after).order_by("seq")
+        events = rows.values_list("seq", "kind", "payload")
         # The payloads are JSON as recorded: joining them keeps every number and key as it was, and decodes nothing.
         parts = [f'{{"seq":{seq},"kind":{dump_json(kind)},"event":{payload}}}' for seq, kind, payload in events]
-        body = f'{{"rollout":{rollout.pk},"attempt":{rollout.attempt},"events":[{",".join(parts)}]}}'
+        body = f'{{"rollout":{rollout.pk},"attempt":{attempt},"events":[{",".join(parts)}]}}'
         return HttpResponse(body, content_type="application/json")
+
+    @extend_schema(responses=AttemptSerializer(many=True))
+    @action(detail=True, pagination_class=None, filter_backends=[])
+    def attempts(self, request: Request, pk: str) -> Response:
+        """What became of each attempt at it, the first one first. `?attempt=` of `trace` has its events."""
+        return Response(AttemptSerializer(read_attempts(self.get_object()), many=True).data)
+
+
+def _read_number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise QueryProblem([{"pointer": f"?{name}", "code": "invalid", "message": "Give a whole number from 0 on."}])
+    return int(text)

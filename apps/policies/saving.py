@@ -12,6 +12,9 @@ from apps.gym.sampling import find_sampling_problems
 from apps.policies.models import Health, PolicyModel, Wire
 from apps.policies.secrets import encrypt_secret, hint_of
 
+MAX_PRICE = 1_000_000
+"""USD for a million tokens. No endpoint asks as much, and sums of costs stay finite."""
+
 
 class KeyRequired(ValidationError):
     """The base URL changed and the stored key was entered for the old one: whoever changes it must know the key."""
@@ -64,8 +67,14 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
         "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model's name."],
         "capture_tokens": _problems_of_capturing(policy_model),
         "sampling": find_sampling_problems(policy_model.sampling),
+        "input_price": _problems_of_price(policy_model.input_price),
+        "output_price": _problems_of_price(policy_model.output_price),
     }
     return {field: problems for field, problems in found.items() if problems}
+
+
+def _problems_of_price(price: float) -> list[str]:
+    return [] if price <= MAX_PRICE else [f"Give at most {MAX_PRICE:,} USD for a million tokens."]
 
 
 def _problems_of_address(policy_model: PolicyModel) -> list[str]:

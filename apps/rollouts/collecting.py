@@ -8,6 +8,7 @@ from channels.layers import get_channel_layer
 
 from apps.rollouts.announcing import DOORBELL
 from apps.rollouts.claiming import usable_by
+from apps.rollouts.holding import Hold, find_holds
 from apps.rollouts.leasing import live_workers
 from apps.rollouts.models import Collection
 from apps.rollouts.worker import RolloutWorker
@@ -16,11 +17,15 @@ LOOK_SECONDS = 0.25
 
 
 async def finish_collection(
-    collection: Collection, *, progress: Callable[[Collection], None], seats: int | None = None
+    collection: Collection,
+    *,
+    progress: Callable[[Collection], None],
+    held: Callable[[list[Hold]], None] | None = None,
+    seats: int | None = None,
 ) -> Collection:
     """Return when the collection has ended or is paused, calling `progress` as it goes.
 
-    Runs a worker unless there is a live one that may run it.
+    `held` is told, with every look, which breakers hold it back. Runs a worker unless a live one may run it.
     """
     group = await sync_to_async(_group_of)(collection)
     worker: RolloutWorker | None = None
@@ -36,6 +41,8 @@ async def finish_collection(
             await asyncio.sleep(LOOK_SECONDS)
             await collection.arefresh_from_db()
             progress(collection)
+            if held:
+                held(await sync_to_async(find_holds)(collection))
     finally:
         if worker and working:
             worker.stop()

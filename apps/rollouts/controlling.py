@@ -11,18 +11,13 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.rollouts.announcing import announce_collection, ring_doorbell
+from apps.rollouts.holding import REMEDIES
 from apps.rollouts.limiting import spent_limit
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.planning import LIMITS, check_limits
 
 CHUNK = 2_000
 """Rows a transaction: larger ones would hold up the heartbeat on SQLite."""
-
-_REMEDIES = {
-    Collection.PauseReason.MAX_TOKENS: "raise max_tokens or remove it",
-    Collection.PauseReason.MAX_COST: "raise max_cost or remove it",
-    Collection.PauseReason.MAX_SECONDS: "raise max_seconds or remove it",
-}
 
 
 class CannotSteer(Exception):
@@ -51,7 +46,7 @@ def resume_collection(*, collection: Collection, user: User | None = None) -> Co
         if collection.state != Collection.State.PAUSED:
             raise CannotSteer(f"{collection.label} is {collection.state}: only a paused collection can be resumed.")
         if spent := spent_limit(collection):
-            raise CannotSteer(f"{collection.label} stays paused, since {spent.label}: {_REMEDIES[spent]}.")
+            raise CannotSteer(f"{collection.label} stays paused, since {spent.label}: {REMEDIES[spent]}.")
         collection.state, collection.pause_reason = Collection.State.RUNNING, ""
         collection.save(update_fields=["state", "pause_reason"])
         record(user=user, action="collection.resumed", target=f"collection {collection.pk}")

@@ -1,5 +1,6 @@
 """What a worker counts of its work since it began: the numbers behind `/metrics`, stored as JSON with every beat."""
 
+import time
 from bisect import bisect_left
 from typing import Any
 
@@ -28,6 +29,8 @@ class Meters:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, ...], int] = {}
         self._phases = {name: Histogram() for name in ("model_call", "tool_call", "verification", "rollout")}
+        self._ended = 0
+        self._last_read: tuple[float, int] | None = None
 
     def count(self, *name: str, by: int = 1) -> None:
         self._counts[name] = self._counts.get(name, 0) + by
@@ -49,15 +52,27 @@ class Meters:
     def count_end(self, status: str, error_kind: str, duration: float, input_tokens: int, output_tokens: int) -> None:
         self._phases["rollout"].add(duration)
         self.count("attempts", status, error_kind)
+        self._ended += 1
         self.count("tokens", "input", by=input_tokens)
         self.count("tokens", "output", by=output_tokens)
 
     def read(self) -> dict[str, Any]:
-        """`counts`: lists of name, labels and number. `phases`: sum of seconds and counts by bucket (see BUCKETS)."""
+        """`counts`: lists of name, labels and number. `phases`: sum of seconds and counts by bucket (see BUCKETS).
+
+        `rate`: attempts that ended a second since the last reading; None in the first.
+        """
         return {
             # A copy first: this is read from the heart's thread while the loop goes on counting.
             "counts": [[*name, number] for name, number in self._counts.copy().items()],
+            "rate": self._rate(),
             "phases": {
                 name: {"sum": round(phase.sum, 6), "counts": phase.counts[:]} for name, phase in self._phases.items()
             },
         }
+
+    def _rate(self) -> float | None:
+        now, before = (time.monotonic(), self._ended), self._last_read
+        self._last_read = now
+        if before is None or now[0] <= before[0]:
+            return None
+        return round((now[1] - before[1]) / (now[0] - before[0]), 3)

@@ -1,3 +1,4 @@
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -158,6 +159,17 @@ class Worker(models.Model):
     def __str__(self) -> str:
         return f"worker {self.pk} on {self.host}:{self.pid}"
 
+    @property
+    def rate(self) -> float | None:
+        """Attempts ended a second, between its last two beats; None before the second and once it is gone."""
+        is_going = self.state in {self.State.ACTIVE, self.State.DRAINING}
+        rate: float | None = self.meters.get("rate") if is_going else None
+        return rate
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Says that it lives, but its lease has run out: the next worker to look will declare it lost."""
+        return self.state in {self.State.ACTIVE, self.State.DRAINING} and self.lease_expires_at < now
+
 
 class Breaker(models.Model):
     """What keeps rollouts from an endpoint that fails. No row, or a closed one, lets everything through."""
@@ -199,6 +211,10 @@ class RolloutQuerySet(models.QuerySet["Rollout"]):
 
     def rewarded(self) -> "RolloutQuerySet":
         return self.completed().filter(reward__isnull=False)
+
+    def run_by(self, worker_id: int) -> "RolloutQuerySet":
+        """What this worker runs now. The status lets the database use the index of leases."""
+        return self.filter(status=Rollout.Status.RUNNING, lease=worker_id)
 
 
 class Rollout(models.Model):

@@ -1,5 +1,6 @@
 """Plan a collection: dataset × agent × policy model × repeats → queued rollouts."""
 
+import math
 import zlib
 from collections.abc import Iterator
 from datetime import timedelta
@@ -23,6 +24,7 @@ from apps.tasks.models import Dataset, DatasetVersion
 
 CHUNK = 2_000
 """Rows a transaction: larger ones would hold up the heartbeat on SQLite."""
+MAX_INTEGER = 2**31 - 1
 QUIET = timedelta(minutes=5)
 """A plan that has not grown for so long has lost its planner."""
 
@@ -131,9 +133,23 @@ LIMITS = ("concurrency", "rollout_timeout", "max_attempts", "max_seconds", "max_
 
 def check_limits(limits: dict[str, Any]) -> None:
     """Raises ValidationError by field for a limit that cannot be."""
+    _check_range(limits)
     given = Collection(**{name: value for name, value in limits.items() if name in LIMITS})
     others = [field.name for field in Collection._meta.fields if field.name not in limits or field.name not in LIMITS]
     given.clean_fields(exclude=others)
+
+
+def _check_range(limits: dict[str, Any]) -> None:
+    """What a field's own validators let through and the engine cannot count with."""
+    errors = {}
+    for name in ("concurrency", "max_seconds"):
+        if (limits.get(name) or 0) > MAX_INTEGER:
+            errors[name] = [f"Ensure this value is less than or equal to {MAX_INTEGER}."]
+    for name in ("max_cost", "rollout_timeout"):
+        if not math.isfinite(limits.get(name) or 0):
+            errors[name] = ["Give a finite number."]
+    if errors:
+        raise ValidationError(errors)
 
 
 def _check(plan: dict[str, Any]) -> None:

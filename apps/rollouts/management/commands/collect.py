@@ -1,10 +1,12 @@
 """Plan a collection and wait for it."""
 
 import json
+import sys
 from argparse import ArgumentParser
 from typing import Any
 
 import uvloop
+from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Count, Max
 from tqdm import tqdm
@@ -12,6 +14,8 @@ from tqdm import tqdm
 from apps.agents.models import Agent
 from apps.policies.models import PolicyModel
 from apps.rollouts.collecting import finish_collection
+from apps.rollouts.holding import Hold, explain_pause
+from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.planning import NothingToCollect, plan_collection
@@ -29,6 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("--limit", type=int, default=None, help="only the first so many tasks")
         parser.add_argument("--seed", type=int, default=0)
         parser.add_argument("--name", default="")
+        add_limits(parser)
         parser.add_argument(
             "--seats", type=int, default=None, help="rollouts in flight, if this command runs them itself"
         )
@@ -44,7 +49,10 @@ class Command(BaseCommand):
                 limit=options["limit"],
                 seed=options["seed"],
                 name=options["name"],
+                **given_limits(options),
             )
+        except ValidationError as wrong:
+            raise CommandError(say_what_is_wrong(wrong)) from wrong
         except NothingToCollect as problem:
             raise CommandError(str(problem)) from problem
         collection = collect_with_bar(collection, seats=options["seats"], quiet=options["json"])
@@ -55,6 +63,7 @@ class Command(BaseCommand):
             "rollouts": collection.total,
             "completed": collection.completed,
             "failed": collection.failed,
+            "retried": collection.retried,
             "mean_reward": collection.mean_reward,
             "pass_at_1": metrics.pass_at_1,
             "errors": metrics.errors,
@@ -66,12 +75,26 @@ class Command(BaseCommand):
                 self.stdout.write(f"{name:>12}  {value}")
         if collection.failed:
             self.stderr.write(_explain_failures(collection))
+        if collection.state == Collection.State.PAUSED:
+            raise CommandError(_explain_pause(collection))
         if collection.failed and not collection.completed:
             raise CommandError("No rollout was completed.")
 
 
 def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet: bool = False) -> Collection:
-    """Wait for the collection, with a progress bar on standard error unless quiet."""
+    """Wait for the collection, with a progress bar on standard error unless quiet.
+
+    What holds it back is said there in either case, once each time an endpoint's breaker opens.
+    """
+    told: set[int] = set()
+
+    def tell(holds: list[Hold]) -> None:
+        for hold in holds:
+            if hold.breaker.pk not in told:
+                tqdm.write(f"Held back by {hold}. Its rollouts wait in the queue.", file=sys.stderr)
+        told.clear()
+        told.update(hold.breaker.pk for hold in holds)
+
     with tqdm(total=collection.total, unit="rollout", disable=quiet) as bar:
 
         def show(seen: Collection) -> None:
@@ -79,7 +102,15 @@ def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet:
             if seen.mean_reward is not None:
                 bar.set_postfix(reward=f"{seen.mean_reward:.2f}", failed=seen.failed)
 
-        return uvloop.run(finish_collection(collection, progress=show, seats=seats))
+        return uvloop.run(finish_collection(collection, progress=show, held=tell, seats=seats))
+
+
+def _explain_pause(collection: Collection) -> str:
+    steer = f"manage.py steer_collection {collection.pk}"
+    return (
+        f"{collection.label} is paused after {collection.ended} of {collection.total} rollouts, since "
+        f"{explain_pause(collection)}.\nFor example: {steer} adjust --help; {steer} resume"
+    )
 
 
 def _explain_failures(collection: Collection) -> str:

@@ -1,0 +1,74 @@
+"""What holds a collection back and what to do about it, in the words that page, API and command share."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Q
+from django.utils import timezone
+
+from apps.rollouts.leasing import live_workers
+from apps.rollouts.models import Breaker, Collection
+
+REMEDIES = {
+    Collection.PauseReason.ASKED: "resume it when it may go on",
+    Collection.PauseReason.MAX_SECONDS: "raise or remove its limit of seconds, then resume it",
+    Collection.PauseReason.MAX_TOKENS: "raise or remove its limit of tokens, then resume it",
+    Collection.PauseReason.MAX_COST: "raise or remove its limit of cost, then resume it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """An endpoint whose breaker lets no new rollouts through."""
+
+    breaker: Breaker
+    now: datetime
+
+    @property
+    def endpoint(self) -> str:
+        model = self.breaker.policy_model
+        return f"policy model {model.name}" if model else f"environment {self.breaker.environment}"
+
+    @property
+    def seconds(self) -> float:
+        """Until one rollout may try it again."""
+        assert self.breaker.retry_at is not None  # a constraint of the table
+        return max(0.0, (self.breaker.retry_at - self.now).total_seconds())
+
+    @property
+    def failures(self) -> str:
+        count = self.breaker.failures
+        return f"{count} call{'' if count == 1 else 's'} failed in a row: {self.breaker.message or 'no message'}"
+
+    @property
+    def next_try(self) -> str:
+        """`one rollout is trying it; …` while half open; a try that is due waits for a worker with a free seat."""
+        wait = f"next try in {self.seconds:.0f} s" if self.seconds >= 0.5 else "the next try is due"
+        return f"one rollout is trying it; {wait}" if self.breaker.state == Breaker.State.HALF_OPEN else wait
+
+    def __str__(self) -> str:
+        return f"{self.endpoint}: {self.failures}; {self.next_try}"
+
+
+def find_holds(collection: Collection) -> list[Hold]:
+    """The breakers, open or half open, of this collection's policy model and environment; none once it has ended."""
+    if collection.is_finished:
+        return []
+    mine = Q(policy_model=collection.policy_model_id) | Q(environment=collection.environment_id)
+    shut = Breaker.objects.exclude(state=Breaker.State.CLOSED).filter(mine).order_by("pk")
+    now = timezone.now()
+    return [Hold(breaker, now) for breaker in shut.select_related("policy_model", "environment")]
+
+
+def find_missing_group(collection: Collection) -> str:
+    """The worker group that this collection needs and no live worker has; empty where one has it or none is needed."""
+    group = collection.policy_model.worker_group or collection.environment.worker_group
+    return group if group and group not in {each for _, each in live_workers()} else ""
+
+
+def explain_pause(collection: Collection) -> str:
+    """`its tokens are used up: raise …` for a paused collection; empty for others."""
+    if collection.state != Collection.State.PAUSED:
+        return ""
+    reason = Collection.PauseReason(collection.pause_reason)
+    return f"{reason.label}: {REMEDIES[reason]}"

@@ -1,0 +1,102 @@
+"""Steer a collection that is planned or runs."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any, get_args
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.gym.errors import ErrorKind
+from apps.rollouts.controlling import (
+    CannotSteer,
+    adjust_collection,
+    cancel_collection,
+    pause_collection,
+    resume_collection,
+    retry_failed,
+)
+from apps.rollouts.holding import explain_pause, find_holds
+from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
+from apps.rollouts.models import Collection
+
+
+class Command(BaseCommand):
+    help = "Look at a collection, pause, resume or cancel it, retry what failed, change its priority and limits."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("collection", type=int, metavar="ID")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        actions.add_parser("show", help="say how far it is and what holds it back")
+        actions.add_parser("pause", help="claim no more of it; what runs goes on to its end")
+        actions.add_parser("resume", help="claim of it again; a limit that is reached has to be raised first")
+        actions.add_parser("cancel", help="cancel what is queued at once, and what runs within two seconds")
+        retry = actions.add_parser("retry", help="queue the failed rollouts again")
+        retry.add_argument(
+            "--error-kind",
+            action="append",
+            choices=get_args(ErrorKind),
+            help="only those that failed with this; may be given several times",
+        )
+        adjust = actions.add_parser("adjust", help="change its priority, concurrency and limits")
+        add_limits(adjust, show_defaults=False)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            collection = Collection.objects.get(pk=options["collection"])
+        except Collection.DoesNotExist:
+            raise CommandError(f"There is no collection {options['collection']}.") from None
+        try:
+            said = self._act(collection, options)
+        except CannotSteer as refusal:
+            raise CommandError(str(refusal)) from refusal
+        except ValidationError as wrong:
+            raise CommandError(say_what_is_wrong(wrong)) from wrong
+        collection = Collection.objects.select_related("policy_model", "environment").get(pk=collection.pk)
+        self.stdout.write(json.dumps(_report(collection, said)) if options["json"] else _describe(collection, said))
+
+    def _act(self, collection: Collection, options: dict[str, Any]) -> dict[str, Any]:
+        """What the action has to say besides the collection as it then stands."""
+        match options["action"]:
+            case "pause":
+                pause_collection(collection=collection)
+            case "resume":
+                resume_collection(collection=collection)
+            case "cancel":
+                cancel_collection(collection=collection)
+            case "retry":
+                return {"queued": retry_failed(collection=collection, error_kinds=options["error_kind"] or [])}
+            case "adjust":
+                limits = given_limits(options)
+                if not limits:
+                    raise CommandError("Say what to change, such as --max-tokens 2000000.")
+                adjust_collection(collection=collection, changes=limits)
+                return limits
+        return {}
+
+
+def _report(collection: Collection, said: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "collection": collection.pk,
+        "state": collection.state,
+        "pause_reason": collection.pause_reason,
+        "total": collection.total,
+        "completed": collection.completed,
+        "failed": collection.failed,
+        "cancelled": collection.cancelled,
+        "retried": collection.retried,
+        "held_back_by": [str(hold) for hold in find_holds(collection)],
+        **said,
+    }
+
+
+def _describe(collection: Collection, said: dict[str, Any]) -> str:
+    lines = [f"{collection.label} is {collection.state}: {collection.ended} of {collection.total} rollouts have ended."]
+    if pause := explain_pause(collection):
+        lines.append(f"It is paused, since {pause}.")
+    lines += [f"Held back by {hold}." for hold in find_holds(collection)]
+    if "queued" in said:
+        lines.append(f"{said.pop('queued')} rollouts were queued again.")
+    lines += [f"{name} = {'none' if value is None else value}" for name, value in said.items()]
+    return "\n".join(lines)
