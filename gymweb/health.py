@@ -1,11 +1,71 @@
-"""Whether this process answers, for load balancers and supervisors."""
+"""Whether this process answers, and whether it has what it needs: for load balancers and supervisors."""
 
-from django.http import HttpRequest, HttpResponse
+import asyncio
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from channels.layers import get_channel_layer
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from apps.accounts.permissions import Permission, allow
+
+logger = logging.getLogger(__name__)
+
+READY_SECONDS = 3.0
+"""Within which /readyz answers, whatever does not answer it."""
+
+_database = ThreadPoolExecutor(1, "readiness")
+_asked: "Future[str] | None" = None
 
 
 @allow(GET=Permission.PUBLIC)
 def healthz(request: HttpRequest) -> HttpResponse:
     """Touches no database: a slow one must not get web processes restarted."""
     return HttpResponse("ok\n", content_type="text/plain; charset=utf-8")
+
+
+@allow(GET=Permission.PUBLIC)
+async def readyz(request: HttpRequest) -> HttpResponse:
+    """200, or 503 with what is missing. Anybody may ask, so it tells no addresses and no names: the log has those."""
+    database, layer = await asyncio.gather(_ask_database(), _ask_layer())
+    missing = {name: problem for name, problem in [*database.items(), ("layer", layer)] if problem}
+    return JsonResponse({"ready": not missing, "missing": missing}, status=503 if missing else 200)
+
+
+async def _ask_database() -> dict[str, str]:
+    """One question at a time: whoever asks while an answer is still awaited gets that one."""
+    global _asked  # noqa: PLW0603
+    if _asked is None or _asked.done():
+        _asked = _database.submit(_look_at_database)
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            problem = await asyncio.shield(asyncio.wrap_future(_asked))
+    except TimeoutError:
+        return {"database": f"no answer within {READY_SECONDS:g} s"}
+    return {"migrations" if "migration" in problem else "database": problem}
+
+
+def _look_at_database() -> str:
+    """What is wrong, or nothing. On a connection of its own, since the one that is open may be the last that opened."""
+    try:
+        executor = MigrationExecutor(connection)
+        waiting = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+        return f"{waiting} migrations are not applied: manage.py migrate" if waiting else ""
+    except DatabaseError as problem:
+        logger.warning("not ready, the database fails: %s", problem)
+        return "does not answer"
+    finally:
+        connection.close()
+
+
+async def _ask_layer() -> str:
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            # To a group that nobody joins.
+            await get_channel_layer().group_send("readiness", {"type": "readiness.asked"})
+    except (OSError, TimeoutError) as problem:
+        logger.warning("not ready, the channel layer fails: %s", problem)
+        return "does not answer; pages poll meanwhile"
+    return ""

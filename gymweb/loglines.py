@@ -7,13 +7,17 @@ from django.core.exceptions import PermissionDenied
 
 
 class LineFormatter(logging.Formatter):
-    """Django logs every PermissionDenied with its traceback. It is an answer and no failure: its sentence is enough."""
+    """One line where a traceback says no more than its last sentence.
+
+    Django logs every PermissionDenied with one, though it is an answer and no failure. The channel layer logs one every
+    second and process while Redis is away.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        refused = record.exc_info[1] if record.exc_info else None
-        if isinstance(refused, PermissionDenied):
+        problem = record.exc_info[1] if record.exc_info else None
+        if isinstance(problem, PermissionDenied) or (problem and record.name == "channels_redis.pubsub"):
             # A copy: other handlers get the record as it is.
             record = copy(record)
-            record.msg, record.args = f"{record.getMessage()}: {refused}", ()
+            record.msg, record.args = f"{record.getMessage()}: {problem}", ()
             record.exc_info = record.exc_text = None
         return super().format(record)

@@ -2,6 +2,7 @@
 
 import secrets
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import environ
@@ -27,12 +28,18 @@ def _secret_key() -> str:
         return given
     path = VAR_DIR / "secret_key"
     if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_urlsafe(48))
+        # Processes that start together end up with one key, whole: the first link wins.
+        fresh = VAR_DIR / f"secret_key.{secrets.token_hex(8)}"
+        fresh.touch(mode=0o600)
+        fresh.write_text(secrets.token_urlsafe(48))
+        with suppress(FileExistsError):
+            path.hardlink_to(fresh)
+        fresh.unlink()
     return path.read_text().strip()
 
 
 SECRET_KEY = _secret_key()
+SECRET_KEY_GIVEN = bool(env("GYMWEB_SECRET_KEY", default=""))
 DEBUG = env.bool("GYMWEB_DEBUG", default=False)
 ALLOWED_HOSTS = env.list("GYMWEB_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("GYMWEB_TRUSTED_ORIGINS", default=[])
@@ -113,7 +120,7 @@ REDIS_URL = env("GYMWEB_REDIS_URL", default="")
 if REDIS_URL:
     CHANNEL_LAYERS = {
         "default": {
-            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            "BACKEND": "gymweb.layers.PubSubLayer",
             # redis-py 8 gives sockets a 5 s time-out, which kills idle subscriptions.
             "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}]},
         }

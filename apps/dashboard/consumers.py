@@ -1,11 +1,13 @@
 """Live pages: a socket per open collection page, which gets the page's own partial again when rows changed."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.template.loader import render_to_string
+from prometheus_client import Gauge
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
@@ -16,11 +18,25 @@ from apps.rollouts.models import Collection
 MIN_SECONDS_BETWEEN = 0.2
 """At most five patches a second, however many workers announce."""
 
-FORBIDDEN, GONE = 4403, 4404
+FORBIDDEN, GONE, LAYER_AWAY = 4403, 4404, 4503
+
+CONNECTIONS = Gauge("gymweb_websocket_connections", "Sockets of open pages that this web process serves")
 
 
 class CollectionConsumer(AsyncWebsocketConsumer):
     """Sends the progress partial on connecting and after `collection.changed`. What a client sends is ignored."""
+
+    is_counted = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Without a channel layer the socket is closed: the page polls, and asks again until it is back."""
+        try:
+            await super().__call__(scope, receive, send)
+        except ConnectionError:
+            await send({"type": "websocket.close", "code": LAYER_AWAY})
+        finally:
+            if self.is_counted:
+                CONNECTIONS.dec()
 
     async def connect(self) -> None:
         self.collection_id: int = self.scope["url_route"]["kwargs"]["pk"]
@@ -32,12 +48,15 @@ class CollectionConsumer(AsyncWebsocketConsumer):
         # Joined before the first reading, so that no change falls between the two.
         await self.channel_layer.group_add(collection_group(self.collection_id), self.channel_name)
         await self.accept()
+        CONNECTIONS.inc()
+        self.is_counted = True
         await self._send_progress()
 
     async def disconnect(self, code: int) -> None:
         if self.patch is not None:
             self.patch.cancel()
-        await self.channel_layer.group_discard(collection_group(self.collection_id), self.channel_name)
+        with contextlib.suppress(ConnectionError):
+            await self.channel_layer.group_discard(collection_group(self.collection_id), self.channel_name)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Nothing is asked of a page."""

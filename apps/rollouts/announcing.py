@@ -26,11 +26,13 @@ def announce_collection(collection_id: int) -> None:
     async_to_sync(announce_from_loop)(collection_id)
 
 
-async def announce_from_loop(collection_id: int) -> None:
-    """Tell the pages of a collection that its rows changed; they read the database."""
+async def announce_from_loop(collection_id: int) -> bool:
+    """Tell the pages of a collection that its rows changed; they read the database. False where the layer is away."""
     try:
         await get_channel_layer().group_send(
             collection_group(collection_id), {"type": "collection.changed", "collection": collection_id}
         )
     except Exception as problem:
         logger.info("collection %s not announced: %r", collection_id, problem)
+        return False
+    return True

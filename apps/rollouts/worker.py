@@ -244,7 +244,8 @@ class RolloutWorker(ChannelsWorker):
         changed, self._changed = self._changed.copy(), self._changed
         self._changed.clear()
         for collection_id in changed:
-            await announce_from_loop(collection_id)
+            if not await announce_from_loop(collection_id):
+                return  # Pages poll meanwhile; waiting for a layer that is away once for every collection helps nobody.
 
     async def _watch(self) -> None:
         """Drop the loops of cancelled collections, hear of breakers, limits, other workers and a wish to drain."""

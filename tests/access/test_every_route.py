@@ -169,11 +169,12 @@ def test_other_peoples_accounts_are_for_admins_only():
     assert admins == [Role.ADMIN]
 
 
-def test_strangers_reach_nothing_but_signing_in_the_icon_and_the_health_check():
+def test_strangers_reach_nothing_but_signing_in_the_icon_and_the_health_checks():
     open_to_all = {route.path for route in ROUTES if Permission.PUBLIC in route.rules.values()}
     assert open_to_all == {
         "/favicon.ico",
         "/healthz",
+        "/readyz",
         "/sign-in/",
         "/sign-in/no-such-thing/",
         "/theme/",

@@ -12,6 +12,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils.module_loading import import_string
 
+from apps.rollouts.checks import SEVERAL_PROCESSES
+
 if TYPE_CHECKING:
     from gymweb.serving import Server
 
@@ -30,6 +32,8 @@ class Command(BaseCommand):
     def handle(self, *, host: str, port: int, no_worker: bool, seats: int | None, **options: Any) -> None:
         # Django copies a large body once more: into this folder, not into a /tmp that may be memory.
         tempfile.tempdir = settings.FILE_UPLOAD_TEMP_DIR
+        if no_worker and not options["skip_checks"]:
+            self.check(tags=[SEVERAL_PROCESSES], include_deployment_checks=True)
         # Imported here, since the import installs an event loop that no other command needs.
         from daphne.endpoints import build_endpoint_description_strings
 

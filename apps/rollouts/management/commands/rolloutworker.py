@@ -7,9 +7,12 @@ from typing import Any
 
 import uvloop
 from channels.layers import get_channel_layer
+from django.core.checks import Tags
 from django.core.management.base import BaseCommand
+from django.db import connection
 
 from apps.rollouts.announcing import DOORBELL
+from apps.rollouts.checks import SEVERAL_PROCESSES, WORKER_STARTS
 from apps.rollouts.worker import RolloutWorker
 
 
@@ -23,6 +26,10 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if not options["skip_checks"]:
+            tags = [Tags.database, WORKER_STARTS, SEVERAL_PROCESSES]
+            self.check(tags=tags, databases=["default"], include_deployment_checks=True)
+            connection.close()  # The worker's threads have their own.
         uvloop.run(work_until_stopped(options["seats"], options["group"]))
 
 

@@ -1,0 +1,95 @@
+"""System checks of the engine: settings that cannot be right, and workers where no worker may be."""
+
+import math
+import socket
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
+from django.db import OperationalError, connection
+from django.utils import timezone
+
+from apps.rollouts.leasing import LIVE
+from apps.rollouts.models import Worker
+
+WORKER_STARTS = "worker-starts"
+"""Tag of what is asked of the database when a worker process starts."""
+SEVERAL_PROCESSES = "several-processes"
+"""Tag of what matters where web and workers are processes of their own: their commands ask, and `check --deploy`."""
+
+SHORTEST_LEASE, LONGEST_LEASE = 5.0, 600.0
+
+
+def check_settings(**kwargs: Any) -> list[CheckMessage]:
+    lease, grace = settings.WORKER_LEASE_SECONDS, settings.WORKER_GRACE_SECONDS
+    found: list[CheckMessage] = []
+    if not (math.isfinite(lease) and lease > 0):
+        found.append(
+            Error(
+                f"GYMWEB_WORKER_LEASE_SECONDS is {lease:g}: no lease can last that long.",
+                hint="Give seconds above 0; 30 is the default.",
+                id="rollouts.E001",
+            )
+        )
+    elif not SHORTEST_LEASE <= lease <= LONGEST_LEASE:
+        trouble = (
+            "a database that is slow for so long costs workers their rollouts"
+            if lease < SHORTEST_LEASE
+            else "the rollouts of a dead worker wait that long"
+        )
+        found.append(
+            Warning(
+                f"GYMWEB_WORKER_LEASE_SECONDS is {lease:g}: {trouble}.",
+                hint=f"Between {SHORTEST_LEASE:g} and {LONGEST_LEASE:g} is sensible; 30 is the default.",
+                id="rollouts.W001",
+            )
+        )
+    if not (math.isfinite(grace) and grace >= 0):
+        found.append(
+            Error(
+                f"GYMWEB_WORKER_GRACE_SECONDS is {grace:g}: a worker cannot wait that long.",
+                hint="Give seconds, 0 or more; 20 is the default.",
+                id="rollouts.E002",
+            )
+        )
+    for name, number, number_id in (
+        ("GYMWEB_WORKER_SEATS", settings.WORKER_SEATS, "rollouts.E003"),
+        ("GYMWEB_BREAKER_FAILURES", settings.BREAKER_FAILURES, "rollouts.E004"),
+    ):
+        if number < 1:
+            found.append(Error(f"{name} is {number}.", hint="Give 1 or more.", id=number_id))
+    return found
+
+
+def check_hosts(**kwargs: Any) -> list[CheckMessage]:
+    """SQLite's locks and its write-ahead log hold on one machine only."""
+    if connection.vendor != "sqlite":
+        return []
+    elsewhere = Worker.objects.filter(state__in=LIVE, lease_expires_at__gte=timezone.now())
+    try:
+        hosts = sorted(set(elsewhere.exclude(host=socket.gethostname()).values_list("host", flat=True)))
+    except OperationalError:
+        return []  # No tables yet: no workers either.
+    if not hosts:
+        return []
+    return [
+        Error(
+            f"Workers on {', '.join(hosts)} use this SQLite file too, and SQLite is for one machine.",
+            hint="Give all processes the same PostgreSQL with GYMWEB_DATABASE_URL, or stop the workers there. A worker "
+            f"that was killed counts until its lease runs out, after {settings.WORKER_LEASE_SECONDS:g} s.",
+            id="rollouts.E005",
+        )
+    ]
+
+
+def check_layer(**kwargs: Any) -> list[CheckMessage]:
+    if not str(settings.CHANNEL_LAYERS["default"]["BACKEND"]).endswith(".InMemoryChannelLayer"):
+        return []
+    return [
+        Warning(
+            "The channel layer is in the memory of each process: pages do not hear from workers in other processes. "
+            "They poll, so they are a few seconds late, and workers find planned rollouts within a second or two.",
+            hint="Give web and workers the same GYMWEB_REDIS_URL for pages that follow live.",
+            id="rollouts.W002",
+        )
+    ]

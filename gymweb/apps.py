@@ -1,0 +1,14 @@
+from django.apps import AppConfig
+from django.core.checks import Tags, register
+
+
+class GymWebConfig(AppConfig):
+    name = "gymweb"
+
+    def ready(self) -> None:
+        from apps.rollouts.checks import SEVERAL_PROCESSES
+        from gymweb import checks
+
+        register(checks.check_sqlite)
+        register(checks.check_postgres, Tags.database)
+        register(checks.check_secret_key, SEVERAL_PROCESSES, deploy=True)

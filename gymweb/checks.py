@@ -1,0 +1,63 @@
+"""System checks of what GymWeb stands on: its database, and the key that its processes share."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
+from django.db import NotSupportedError, OperationalError, connection, connections
+
+SQLITE = (3, 37)
+POSTGRES = 14
+
+
+def check_sqlite(**kwargs: Any) -> list[CheckMessage]:
+    if connection.vendor != "sqlite" or sqlite3.sqlite_version_info >= SQLITE:
+        return []
+    return [
+        Error(
+            f"SQLite {sqlite3.sqlite_version} is too old: GymWeb needs {SQLITE[0]}.{SQLITE[1]} or newer.",
+            hint="Use a newer Python, or PostgreSQL with GYMWEB_DATABASE_URL.",
+            id="gymweb.E001",
+        )
+    ]
+
+
+def check_postgres(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Connects, so it is asked only where the database is: by `migrate`, and when a process of ours starts."""
+    return [problem for alias in databases or () for problem in _check_server(connections[alias])]
+
+
+def _check_server(server: Any) -> list[CheckMessage]:
+    if server.vendor != "postgresql":
+        return []
+    try:
+        server.ensure_connection()
+        version = server.pg_version // 10_000
+    except NotSupportedError as problem:  # Django's own lower bound
+        version = str(problem)
+    except OperationalError:
+        return []  # Whoever needs the database will say so.
+    if isinstance(version, int) and version >= POSTGRES:
+        return []
+    return [
+        Error(
+            f"PostgreSQL is too old: GymWeb needs {POSTGRES} or newer, and this is {version}.",
+            hint="Upgrade the server that GYMWEB_DATABASE_URL names.",
+            id="gymweb.E002",
+        )
+    ]
+
+
+def check_secret_key(**kwargs: Any) -> list[CheckMessage]:
+    if settings.SECRET_KEY_GIVEN or connection.vendor == "sqlite":
+        return []
+    return [
+        Warning(
+            "The secret key was generated on this machine. Processes on others have another one: their sessions do not "
+            "hold here, and they cannot read the API keys of policy models.",
+            hint="Give all processes the same GYMWEB_SECRET_KEY.",
+            id="gymweb.W001",
+        )
+    ]

@@ -1,0 +1,71 @@
+"""The channel layer between processes: the pub/sub layer of channels-redis, mended for when Redis is away.
+
+It broadcasts, which is right for a doorbell: every worker listens on the one channel, and whoever rings only sends. A
+process that listens finds Redis again by itself when it was once connected.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from channels_redis.pubsub import RedisPubSubChannelLayer, RedisPubSubLoopLayer
+from channels_redis.utils import _wrap_close
+from redis.exceptions import RedisError
+
+ANSWER_SECONDS = 2.0
+"""Sockets to Redis have no time-out, since a subscription may be silent for days; so every request gets one here."""
+
+
+class LayerAway(ConnectionError):
+    """The layer does not answer: what was to be sent or joined is lost, and can be tried again."""
+
+
+class PubSubLayer(RedisPubSubChannelLayer):
+    def _get_layer(self) -> "LoopLayer":
+        loop = asyncio.get_running_loop()
+        if loop not in self._layers:
+            self._layers[loop] = LoopLayer(*self._args, **self._kwargs, channel_layer=self)
+            _wrap_close(self, loop)
+        layer: LoopLayer = self._layers[loop]
+        return layer
+
+
+class LoopLayer(RedisPubSubLoopLayer):
+    """What one event loop has of the layer. Every method raises LayerAway, and soon, where Redis does not answer."""
+
+    async def _subscribe_to_channel(self, channel: str) -> None:
+        """The base class notes a channel before it subscribes to it: after a failure it would be deaf for ever."""
+        try:
+            async with _answering():
+                await super()._subscribe_to_channel(channel)
+        except BaseException:
+            self.channels.pop(channel, None)
+            raise
+
+    async def send(self, channel: str, message: dict[str, Any]) -> None:
+        async with _answering():
+            await super().send(channel, message)
+
+    async def group_send(self, group: str, message: dict[str, Any]) -> None:
+        async with _answering():
+            await super().group_send(group, message)
+
+    async def group_add(self, group: str, channel: str) -> None:
+        async with _answering():
+            await super().group_add(group, channel)
+
+    async def group_discard(self, group: str, channel: str) -> None:
+        async with _answering():
+            await super().group_discard(group, channel)
+
+
+@asynccontextmanager
+async def _answering() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            yield
+    except TimeoutError:
+        raise LayerAway(f"Redis did not answer within {ANSWER_SECONDS:g} s.") from None
+    except (RedisError, OSError) as problem:
+        raise LayerAway(f"Redis cannot be reached: {problem}") from None

@@ -1,0 +1,80 @@
+"""System checks of the database's version and of the secret key, and how that key comes to be."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+from django.core.checks import run_checks
+from django.db import NotSupportedError, OperationalError, connection
+
+from apps.rollouts.checks import SEVERAL_PROCESSES
+from gymweb import checks
+from tests.gymweb.serving import ROOT
+
+
+def test_an_old_sqlite_is_refused(monkeypatch):
+    old = SimpleNamespace(sqlite_version_info=(3, 36, 9), sqlite_version="3.36.9")
+    monkeypatch.setattr(checks, "connection", SimpleNamespace(vendor="sqlite"))
+    monkeypatch.setattr(checks, "sqlite3", old)
+    [objection] = run_checks()
+    assert (objection.id, objection.msg) == (
+        "gymweb.E001",
+        "SQLite 3.36.9 is too old: GymWeb needs 3.37 or newer.",
+    )
+    old.sqlite_version_info = (3, 37, 0)
+    assert run_checks() == []
+
+
+class Server:
+    vendor = "postgresql"
+
+    def __init__(self, version: int, refused: Exception | None = None) -> None:
+        self.pg_version, self.refused = version, refused
+
+    def ensure_connection(self) -> None:
+        if self.refused:
+            raise self.refused
+
+
+def objections(monkeypatch, server: object) -> list[tuple[str, str]]:
+    monkeypatch.setattr(checks, "connections", {"default": server})
+    found = checks.check_postgres(databases=["default"])
+    return [(one.id, one.msg) for one in found]
+
+
+def test_an_old_postgres_is_refused(monkeypatch):
+    old = "PostgreSQL is too old: GymWeb needs 14 or newer, and this is "
+    assert objections(monkeypatch, Server(130_012)) == [("gymweb.E002", f"{old}13.")]
+    refused = NotSupportedError("PostgreSQL 14 or later is required (found 12.2).")
+    assert objections(monkeypatch, Server(0, refused)) == [("gymweb.E002", f"{old}{refused}.")]
+    assert objections(monkeypatch, Server(140_000)) == []
+    assert objections(monkeypatch, Server(0, OperationalError("away"))) == []
+    assert objections(monkeypatch, connection) == [] or connection.vendor == "postgresql"
+
+
+def test_a_generated_key_is_spoken_of_where_processes_may_be_on_several_machines(monkeypatch, settings):
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "gymweb.layers.PubSubLayer"}}
+    monkeypatch.setattr(checks, "connection", SimpleNamespace(vendor="postgresql"))
+
+    def ids() -> list[str]:
+        return [one.id for one in run_checks(tags=[SEVERAL_PROCESSES], include_deployment_checks=True)]
+
+    settings.SECRET_KEY_GIVEN = False
+    assert ids() == ["gymweb.W001"]
+    settings.SECRET_KEY_GIVEN = True
+    assert ids() == []
+
+
+def test_processes_that_start_together_generate_one_key(tmp_path):
+    environment = {**os.environ, "GYMWEB_VAR": str(tmp_path), "GYMWEB_SECRET_KEY": ""}
+    code = "from gymweb.settings import SECRET_KEY; print(SECRET_KEY)"
+    together = [
+        subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    keys = {process.communicate(timeout=60)[0].strip() for process in together}
+    kept = tmp_path / "secret_key"
+    assert (keys, oct(kept.stat().st_mode)[-3:]) == ({kept.read_text()}, "600")
+    assert len(kept.read_text()) == 64
+    assert [path.name for path in tmp_path.glob("secret_key*")] == ["secret_key"]

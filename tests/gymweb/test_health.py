@@ -1,0 +1,74 @@
+"""/healthz and /readyz: what a load balancer is told of a process and of what stands behind it."""
+
+import threading
+import time
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from gymweb import health
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def ready() -> tuple[int, dict[str, object]]:
+    reply = Client().get("/readyz")
+    return reply.status_code, reply.json()
+
+
+def test_a_process_with_everything_is_ready():
+    assert ready() == (200, {"ready": True, "missing": {}})
+
+
+def test_migrations_that_wait_are_counted():
+    applied = "INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, %s)"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT app, name, applied FROM django_migrations WHERE app = 'reviews'")
+        rows = cursor.fetchall()
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'reviews'")
+        try:
+            status, said = ready()
+        finally:
+            cursor.executemany(applied, rows)
+    problem = f"{len(rows)} migrations are not applied: manage.py migrate"
+    assert (status, said) == (503, {"ready": False, "missing": {"migrations": problem}})
+
+
+def test_a_database_that_fails_is_named_without_its_address(monkeypatch, tmp_path):
+    monkeypatch.setitem(connection.settings_dict, "NAME", str(tmp_path / "nowhere" / "rows.sqlite3"))
+    # The reader's thread has a connection of its own, made from the same settings.
+    assert ready() == (503, {"ready": False, "missing": {"database": "does not answer"}})
+
+
+def test_a_database_that_hangs_is_named_in_time_and_costs_one_thread(monkeypatch):
+    let_go, asked = threading.Event(), []
+
+    def hang() -> str:
+        asked.append(1)
+        let_go.wait(30)
+        return ""
+
+    monkeypatch.setattr(health, "_look_at_database", hang)
+    monkeypatch.setattr(health, "READY_SECONDS", 0.3)
+    began = time.monotonic()
+    said = [ready() for _ in range(3)]
+    took = time.monotonic() - began
+    let_go.set()
+    assert said == [(503, {"ready": False, "missing": {"database": "no answer within 0.3 s"}})] * 3
+    assert (took < 3, len(asked)) == (True, 1)
+
+
+def test_a_layer_that_is_away_is_named(settings):
+    settings.CHANNEL_LAYERS = {
+        "default": {
+            "BACKEND": "gymweb.layers.PubSubLayer",
+            "CONFIG": {"hosts": [{"address": "redis://127.0.0.1:1/0", "socket_timeout": None}]},
+        }
+    }
+    assert ready() == (503, {"ready": False, "missing": {"layer": "does not answer; pages poll meanwhile"}})
+
+
+def test_healthz_asks_nobody(django_assert_num_queries):
+    with django_assert_num_queries(0):
+        assert Client().get("/healthz").content == b"ok\n"

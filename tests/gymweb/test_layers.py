@@ -1,0 +1,245 @@
+"""The channel layer on a real Redis that is not there yet, goes away, hangs, and comes back."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+from asgiref.sync import async_to_sync
+from channels.testing import WebsocketCommunicator
+from prometheus_client import REGISTRY
+
+from apps.accounts.models import Role
+from apps.rollouts.announcing import DOORBELL, announce_from_loop, ring_doorbell
+from apps.rollouts.worker import RolloutWorker
+from gymweb.asgi import application
+from gymweb.layers import ANSWER_SECONDS, LayerAway, PubSubLayer
+from scripts.servers import Redis, ServerMissing, redis
+from tests.dashboard.pages import signed_in
+from tests.factories import make_collection
+
+WAKE = {"type": "rollouts.wake"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    try:
+        with redis() as running:
+            yield running
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def up(server: Redis) -> Redis:
+    server.start()
+    return server
+
+
+@pytest.fixture
+def down(server: Redis) -> Redis:
+    server.stop()
+    return server
+
+
+@pytest.fixture
+def hung(up: Redis):
+    """A Redis that takes connections and answers nothing."""
+    os.kill(up.pid, signal.SIGSTOP)
+    yield up
+    os.kill(up.pid, signal.SIGCONT)
+
+
+def config(server: Redis) -> dict[str, object]:
+    return {"hosts": [{"address": server.url, "socket_timeout": None}]}
+
+
+def connect(server: Redis) -> PubSubLayer:
+    """A layer of its own, as another process has."""
+    return PubSubLayer(**config(server))
+
+
+def within(work: Callable[[], Awaitable[object]], *layers: PubSubLayer) -> object:
+    async def go() -> object:
+        try:
+            async with asyncio.timeout(30):
+                return await work()
+        finally:
+            for layer in layers:
+                await layer.flush()
+
+    return asyncio.run(go())
+
+
+async def hear(layer: PubSubLayer, seconds: float = 5.0) -> object:
+    try:
+        return await asyncio.wait_for(layer.receive(DOORBELL), seconds)
+    except TimeoutError:
+        return None
+
+
+async def ring_until_heard(sender: PubSubLayer, ears: "asyncio.Task[object]") -> object:
+    """Rings until the listener's task ends; what was not heard is lost, as with a worker that is not there yet."""
+    while not ears.done():
+        with contextlib.suppress(LayerAway):
+            await sender.send(DOORBELL, WAKE)
+        await asyncio.sleep(0.05)
+    return ears.result()
+
+
+def test_the_doorbell_reaches_every_worker_from_a_process_that_only_sends(up):
+    workers, web = [connect(up) for _ in range(3)], connect(up)
+
+    async def ring() -> list[object]:
+        ears = [asyncio.create_task(hear(worker)) for worker in workers]
+        return [await ring_until_heard(web, each) for each in ears]
+
+    assert within(ring, *workers, web) == [WAKE, WAKE, WAKE]
+
+
+def test_whoever_listens_while_redis_is_down_hears_once_it_is_up(down):
+    worker, web = connect(down), connect(down)
+
+    async def come_up() -> object:
+        for _ in range(3):
+            with pytest.raises(LayerAway):
+                await worker.receive(DOORBELL)
+        assert worker.channels == {}
+        await asyncio.to_thread(down.start)
+        return await ring_until_heard(web, asyncio.create_task(hear(worker)))
+
+    assert within(come_up, worker, web) == WAKE
+
+
+def test_a_listener_survives_a_restart_of_redis(up):
+    worker, web = connect(up), connect(up)
+
+    async def restart() -> object:
+        assert await ring_until_heard(web, asyncio.create_task(hear(worker))) == WAKE
+        ears = asyncio.create_task(hear(worker, 20))
+        await asyncio.sleep(0.3)
+        if ears.done():  # a ring too many of those before
+            ears = asyncio.create_task(hear(worker, 20))
+        await asyncio.to_thread(up.kill)
+        with pytest.raises(LayerAway):
+            await web.send(DOORBELL, WAKE)
+        await asyncio.to_thread(up.start)
+        return await ring_until_heard(web, ears)
+
+    assert within(restart, worker, web) == WAKE
+
+
+def test_what_was_noted_for_a_socket_that_could_not_be_opened_is_forgotten(down):
+    layer = connect(down)
+
+    async def open_often() -> tuple[object, object]:
+        for _ in range(5):
+            with pytest.raises(LayerAway):
+                await layer.new_channel()
+        return layer.channels, layer.groups
+
+    assert within(open_often, layer) == ({}, {})
+
+
+def test_a_redis_that_hangs_holds_nobody_up(hung):
+    layer = connect(hung)
+
+    async def ask() -> float:
+        began = time.monotonic()
+        with pytest.raises(LayerAway, match="did not answer within"):
+            await layer.send(DOORBELL, WAKE)
+        with pytest.raises(LayerAway):
+            await layer.group_send("collection.1", WAKE)
+        return time.monotonic() - began
+
+    took = within(ask)
+    assert 1.9 * ANSWER_SECONDS <= took <= 2.5 * ANSWER_SECONDS
+
+
+@pytest.fixture
+def layered(settings, server):
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "gymweb.layers.PubSubLayer", "CONFIG": config(server)}}
+
+
+def test_ringing_and_announcing_raise_nothing_while_redis_is_down(layered, down):
+    ring_doorbell()
+    assert async_to_sync(announce_from_loop)(1) is False
+
+
+def test_announcing_says_that_it_was_heard(layered, up):
+    assert async_to_sync(announce_from_loop)(1) is True
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_began_without_redis_hears_the_doorbell_later(layered, down):
+    from channels.layers import get_channel_layer
+
+    async def listen() -> bool:
+        worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=1)
+        listening = asyncio.create_task(worker._listen())
+        await asyncio.sleep(1.5)
+        await asyncio.to_thread(down.start)
+        try:
+            async with asyncio.timeout(15):
+                while not worker._rung.is_set():
+                    await get_channel_layer().send(DOORBELL, WAKE)
+                    await asyncio.sleep(0.1)
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+        return worker._rung.is_set()
+
+    assert async_to_sync(listen)() is True
+
+
+def sockets() -> float | None:
+    return REGISTRY.get_sample_value("gymweb_websocket_connections")
+
+
+def page(cookie: str, pk: int) -> WebsocketCommunicator:
+    headers = [
+        (b"host", b"localhost"),
+        (b"origin", b"http://localhost"),
+        (b"cookie", f"sessionid={cookie}".encode()),
+    ]
+    return WebsocketCommunicator(application, f"/ws/collections/{pk}/", headers=headers)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_page_whose_socket_finds_no_redis_is_refused_in_order_and_connects_once_it_is_up(layered, down):
+    cookie, collection = signed_in(Role.VIEWER).cookies["sessionid"].value, make_collection(total=4)
+
+    async def visit() -> list[object]:
+        first = page(cookie, collection.pk)
+        seen: list[object] = [await first.connect(timeout=10)]
+        await first.wait()
+        await asyncio.to_thread(down.start)
+        second = page(cookie, collection.pk)
+        seen.append((await second.connect(timeout=10))[0])
+        seen.append("0 of 4 rollouts" in await second.receive_from(timeout=5))
+        seen.append(await announce_from_loop(collection.pk))
+        seen.append("0 of 4 rollouts" in await second.receive_from(timeout=5))
+        seen.append(sockets())
+        await second.disconnect()
+        seen.append(sockets())
+        return seen
+
+    assert async_to_sync(visit)() == [(False, 4503), True, True, True, True, 1.0, 0.0]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_page_that_leaves_while_redis_is_down_breaks_nothing(layered, up):
+    cookie, collection = signed_in(Role.VIEWER).cookies["sessionid"].value, make_collection()
+
+    async def leave() -> float | None:
+        line = page(cookie, collection.pk)
+        await line.connect(timeout=10)
+        await line.receive_from(timeout=5)
+        await asyncio.to_thread(up.stop)
+        await line.disconnect(timeout=10)
+        return sockets()
+
+    assert async_to_sync(leave)() == 0.0

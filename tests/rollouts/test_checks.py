@@ -1,0 +1,115 @@
+"""What the system checks of the engine say, and what `rolloutworker` makes of them."""
+
+import os
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.core.checks import run_checks
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+from django.db import connection
+from django.utils import timezone
+
+from apps.rollouts.checks import SEVERAL_PROCESSES, WORKER_STARTS
+from apps.rollouts.models import Worker
+
+ROOT = Path(__file__).resolve().parents[2]
+REDIS = {"default": {"BACKEND": "gymweb.layers.PubSubLayer", "CONFIG": {"hosts": ["redis://127.0.0.1:1/0"]}}}
+MEMORY = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+
+
+def ids(*tags: str) -> list[str]:
+    return [found.id for found in run_checks(tags=tags or None, include_deployment_checks=bool(tags))]
+
+
+def make_worker(**fields: object) -> Worker:
+    soon = timezone.now() + timedelta(seconds=20)
+    return Worker.objects.create(**{"host": "elsewhere", "pid": 1, "seats": 8, "lease_expires_at": soon, **fields})
+
+
+def test_the_defaults_raise_no_objection():
+    assert ids() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "objections"),
+    [
+        ("WORKER_LEASE_SECONDS", 0.0, ["rollouts.E001"]),
+        ("WORKER_LEASE_SECONDS", -30.0, ["rollouts.E001"]),
+        ("WORKER_LEASE_SECONDS", float("nan"), ["rollouts.E001"]),
+        ("WORKER_LEASE_SECONDS", float("inf"), ["rollouts.E001"]),
+        ("WORKER_LEASE_SECONDS", 4.9, ["rollouts.W001"]),
+        ("WORKER_LEASE_SECONDS", 5.0, []),
+        ("WORKER_LEASE_SECONDS", 600.0, []),
+        ("WORKER_LEASE_SECONDS", 601.0, ["rollouts.W001"]),
+        ("WORKER_GRACE_SECONDS", -1.0, ["rollouts.E002"]),
+        ("WORKER_GRACE_SECONDS", float("inf"), ["rollouts.E002"]),
+        ("WORKER_GRACE_SECONDS", 0.0, []),
+        ("WORKER_SEATS", 0, ["rollouts.E003"]),
+        ("BREAKER_FAILURES", 0, ["rollouts.E004"]),
+    ],
+)
+def test_settings_that_cannot_be_right_are_named(settings, name, value, objections):
+    setattr(settings, name, value)
+    found = run_checks()
+    assert [one.id for one in found] == objections
+    assert all(one.msg.startswith(f"GYMWEB_{name} is ") and one.hint for one in found)
+
+
+def test_a_layer_in_memory_is_spoken_of_where_web_and_workers_are_apart(settings):
+    settings.CHANNEL_LAYERS, settings.SECRET_KEY_GIVEN = MEMORY, True
+    assert (ids(), ids(SEVERAL_PROCESSES)) == ([], ["rollouts.W002"])
+    settings.CHANNEL_LAYERS = REDIS
+    assert ids(SEVERAL_PROCESSES) == []
+
+
+on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="speaks of SQLite")
+
+
+@on_sqlite
+@pytest.mark.django_db
+def test_sqlite_with_a_live_worker_on_another_host_is_refused():
+    make_worker(host="alpha")
+    make_worker(host="alpha", state=Worker.State.DRAINING)
+    make_worker(host="beta")
+    [objection] = run_checks(tags=[WORKER_STARTS], include_deployment_checks=True)
+    assert (objection.id, objection.msg.split(" use ")[0]) == ("rollouts.E005", "Workers on alpha, beta")
+    assert "GYMWEB_DATABASE_URL" in objection.hint
+    with pytest.raises(SystemCheckError, match=r"rollouts\.E005.*Workers on alpha, beta"):
+        call_command("rolloutworker", skip_checks=False, stderr=StringIO())
+
+
+@on_sqlite
+@pytest.mark.django_db
+def test_workers_of_this_host_and_dead_ones_of_others_are_no_objection():
+    make_worker(host=socket.gethostname())
+    make_worker(state=Worker.State.STOPPED)
+    make_worker(state=Worker.State.LOST)
+    make_worker(lease_expires_at=timezone.now() - timedelta(seconds=1))
+    assert ids(WORKER_STARTS) == []
+
+
+def command(*arguments: str, **environment: str) -> tuple[int, str]:
+    ended = subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "gymweb.settings", "GYMWEB_REDIS_URL": "", **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_processes_do_not_start_with_settings_that_cannot_be_right(tmp_path):
+    given = {"GYMWEB_VAR": str(tmp_path), "GYMWEB_DATABASE_URL": f"sqlite:///{tmp_path}/rows.sqlite3"}
+    code, said = command("rolloutworker", GYMWEB_WORKER_LEASE_SECONDS="0", **given)
+    assert (code, "(rollouts.E001) GYMWEB_WORKER_LEASE_SECONDS is 0" in said) == (1, True)
+    code, said = command("serve", "--port", "0", GYMWEB_OUTBOUND_ALLOW="10.0.0.0/8,10.0.0.0/99", **given)
+    assert (code, "(policies.E001) GYMWEB_OUTBOUND_ALLOW: '10.0.0.0/99'" in said) == (1, True)
