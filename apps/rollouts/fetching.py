@@ -3,7 +3,7 @@
 import logging
 from typing import NamedTuple
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
 from apps.gym.items import TaskRow
 from apps.rollouts.breaking import Endpoint, Turn, read_shut, store_turns
@@ -41,11 +41,13 @@ def fetch_work(
     def setting(collection_id: int) -> Setting | Exception:
         try:
             return settings_in_use.get(collection_id)
+        except DatabaseError:
+            raise  # says nothing of the collection
         except Exception as problem:
             logger.warning("collection %s cannot run: %r", collection_id, problem)
             return problem
 
-    # One transaction: a claim whose tasks cannot be read is no claim.
+    # One transaction: a claim whose tasks or settings cannot be read is no claim.
     with transaction.atomic():
         if turns:
             store_turns(turns)
@@ -54,5 +56,6 @@ def fetch_work(
         collections = {claim.collection_id for claim in claims}
         if not collections <= started:
             mark_started(collections - started)
+        work = [Work(claim, rows[claim.task_id], setting(claim.collection_id)) for claim in claims]
     started |= collections
-    return [Work(claim, rows[claim.task_id], setting(claim.collection_id)) for claim in claims]
+    return work

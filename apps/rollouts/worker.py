@@ -3,7 +3,9 @@
 import asyncio
 import itertools
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,7 +13,7 @@ from typing import Any, TypeVar
 
 from channels.worker import Worker as ChannelsWorker
 from django.conf import settings
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection
 from django.utils.module_loading import import_string
 
 from apps.gym import leaving
@@ -68,7 +70,7 @@ class RolloutWorker(ChannelsWorker):
         self.seats = seats or settings.WORKER_SEATS
         self.group = group
         self.lease = 0
-        self.grace_seconds: float | None = settings.WORKER_GRACE_SECONDS
+        self._leave_at = math.inf
         self._running: dict[asyncio.Task[None], tuple[Claim, Setting]] = {}
         self._rung = asyncio.Event()
         self._stopping = False
@@ -80,13 +82,18 @@ class RolloutWorker(ChannelsWorker):
         self._strays: set[int] = set()
         self._started: set[int] = set()
         self._trouble = ""
+        self._heart: Heart | None = None
         self._breakers = Breakers()
         self._meters = Meters()
 
     # -- the outside: start, ring, stop ---------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Ask for a drain; `handle` returns when it is done."""
+        """Ask for a drain within the grace; `handle` returns when it is done."""
+        self._leave_at = min(self._leave_at, time.monotonic() + settings.WORKER_GRACE_SECONDS)
+        self._finish_and_leave()
+
+    def _finish_and_leave(self) -> None:
         self._stopping = True
         self._rung.set()
 
@@ -95,8 +102,7 @@ class RolloutWorker(ChannelsWorker):
         self._outbound = open_outbound()
         self._settings = Settings(self._outbound, self._watch_call)
         self._outbox = Outbox(in_database=self._in_database, changed=self._changed.update)
-        await self._in_database(reap_leases)
-        await self._take_identity()
+        await self._obtain_identity(reap_leases)
         stalls = StallWatch()
         stalls.start()
         flushing = asyncio.create_task(self._outbox.run())
@@ -271,8 +277,7 @@ class RolloutWorker(ChannelsWorker):
         self._changed.update(seen.paused)
         if seen.is_draining and not self._stopping:
             logger.info("asked to drain: leaving when %d rollouts have ended", len(self._running))
-            self.grace_seconds = None
-            self.stop()
+            self._finish_and_leave()
         for task, (claim, _) in list(self._running.items()):
             # False for a task that has just ended: its own end counts.
             if claim.collection_id in seen.cancelled and task.cancel():
@@ -331,13 +336,20 @@ class RolloutWorker(ChannelsWorker):
 
     async def _begin_again(self) -> None:
         await self._drop_all()
+        await self._obtain_identity()
+        self._rung.set()
+
+    async def _obtain_identity(self, *first: Callable[[], object]) -> None:
+        """Wait for the database if it is away, at the start too: it may come up after its workers."""
         while not self.lease and not self._stopping:
             try:
+                for work in first:
+                    await self._in_database(work)
                 await self._take_identity()
-            except Exception as problem:
-                logger.warning("no new lease yet: %r", problem)
+            except (OperationalError, InterfaceError) as problem:
+                self._trouble = f"No lease can be had: {problem}"
+                logger.warning("no lease yet: %r", problem)
                 await asyncio.sleep(POLL_SECONDS)
-        self._rung.set()
 
     async def _drop_all(self) -> None:
         tasks = list(self._running)
@@ -348,17 +360,19 @@ class RolloutWorker(ChannelsWorker):
     # -- the end --------------------------------------------------------------------------------------------------
 
     async def _drain(self) -> None:
-        """Give the loops their grace, then drop the rest; `_leave` queues those again."""
+        """Give the loops their grace, or all their time if nobody is in a hurry; `_leave` queues the rest again."""
         try:
             await self._in_database(drain_lease, worker_id=self.lease)
         except Exception as problem:
             logger.warning("draining unannounced: %r", problem)
-        if self._running:
-            await asyncio.wait(list(self._running), timeout=self.grace_seconds)
+        while self._running and (left := self._leave_at - time.monotonic()) > 0:
+            # In steps, since somebody may get into a hurry meanwhile.
+            await asyncio.wait(list(self._running), timeout=min(left, POLL_SECONDS))
         await self._drop_all()
 
     async def _leave(self) -> None:
-        self._heart.stop()
+        if self._heart:
+            self._heart.stop()
         try:
             released = await self._in_database(give_up_lease, worker_id=self.lease)
             if released:
@@ -367,7 +381,8 @@ class RolloutWorker(ChannelsWorker):
             logger.warning("lease not given up, it will run out: %r", problem)
         await self._in_database(_close_connection)
         await self._outbound.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._heart.join)
+        if self._heart:
+            await asyncio.get_running_loop().run_in_executor(None, self._heart.join)
         self._database.shutdown(wait=False)
         self._chores.shutdown(wait=False)
 

@@ -1,0 +1,158 @@
+"""Circuit breakers: an endpoint that keeps failing holds its rollouts back instead of failing them."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from aiohttp import web
+from asgiref.sync import async_to_sync, sync_to_async
+from channels.layers import get_channel_layer
+from django.utils import timezone
+
+from apps.rollouts.breaking import Breakers, Endpoint, Turn, read_shut, store_turns, take_trial
+from apps.rollouts.models import Breaker, Collection, Rollout
+from apps.rollouts.sharing import InUse, Share
+from apps.rollouts.worker import RolloutWorker
+from tests.factories import make_policy_model
+from tests.rollouts.work import plan, serve_chat
+
+pytestmark = pytest.mark.usefixtures("migrated")
+
+
+@pytest.fixture(autouse=True)
+def quick_engine(settings):
+    settings.WORKER_CHORES = []
+    settings.BREAKER_FAILURES = 3
+    settings.OUTBOUND_ALLOW = ["127.0.0.1"]
+
+
+def test_failures_in_a_row_open_and_a_success_between_them_does_not():
+    breakers, endpoint = Breakers(), Endpoint("policy_model", 1)
+    for outcome in ("server_error", "timed_out", "ok", "unreachable", "refused", "throttled"):
+        breakers.observe(endpoint, outcome, "no")
+    assert (breakers.holds(endpoint), breakers.take_turns()) == (False, {})
+    breakers.observe(endpoint, "malformed", "not JSON")
+    assert (breakers.holds(endpoint), breakers.take_turns()) == (True, {endpoint: Turn(False, 3, "not JSON")})
+
+
+def test_turns_that_could_not_be_stored_are_kept_unless_newer_ones_came():
+    breakers, endpoint = Breakers(), Endpoint("policy_model", 1)
+    breakers.learn([endpoint])
+    breakers.observe(endpoint, "ok", "")
+    breakers.return_turns({endpoint: Turn(False, 3, "old"), Endpoint("environment", 1): Turn(False, 3, "kept")})
+    assert breakers.take_turns() == {endpoint: Turn(True), Endpoint("environment", 1): Turn(False, 3, "kept")}
+
+
+def test_an_open_breaker_leaves_no_slots_until_one_worker_wins_the_trial():
+    collection = plan()
+    endpoint = Endpoint("policy_model", collection.policy_model_id)
+    store_turns({endpoint: Turn(False, 3, "connection refused")})
+    assert InUse([], Share(0, 1)).slots(8, read_shut()).models == {endpoint.pk: 0}
+    breaker = Breaker.objects.get()
+    assert (breaker.state, breaker.failures, breaker.message) == ("open", 3, "connection refused")
+    Breaker.objects.update(retry_at=timezone.now() - timedelta(seconds=1))
+    shut = read_shut()
+    won = [InUse([], Share(0, 1)).slots(8, shut).models[endpoint.pk] for _ in range(2)]
+    assert won == [1, 0]
+    breaker.refresh_from_db()
+    assert (breaker.state, breaker.cooldown) == ("half_open", 10.0)
+
+
+def test_the_cooldown_doubles_up_to_a_minute_and_success_closes():
+    collection = plan()
+    endpoint = Endpoint("policy_model", collection.policy_model_id)
+    store_turns({endpoint: Turn(False, 3, "no")})
+    cooldowns = []
+    for _ in range(5):
+        Breaker.objects.update(retry_at=timezone.now() - timedelta(seconds=1))
+        assert take_trial(endpoint, read_shut()[endpoint])
+        store_turns({endpoint: Turn(False, 4, "no")})
+        cooldowns.append(Breaker.objects.get().cooldown)
+    assert cooldowns == [10.0, 20.0, 40.0, 60.0, 60.0]
+    store_turns({endpoint: Turn(True)})
+    assert (read_shut(), Breaker.objects.get().state) == ({}, "closed")
+
+
+class Endpoints:
+    """A chat model on loopback that answers 503 while `broken`."""
+
+    def __init__(self):
+        self.broken = True
+        self.calls = 0
+
+    async def answer(self, request):
+        self.calls += 1
+        if self.broken:
+            return web.json_response({"error": {"message": "loading the weights"}}, status=503)
+        message = {"role": "assistant", "content": "\\boxed{0}"}
+        return web.json_response({"id": "r", "choices": [{"message": message, "finish_reason": "stop"}]})
+
+
+def test_rollouts_wait_for_an_endpoint_that_is_away_and_none_of_them_fails(monkeypatch):
+    """More rollouts than the breaker needs failures meet a broken model; all complete once it is well."""
+    monkeypatch.setattr("apps.rollouts.breaking.FIRST_COOLDOWN", 0.3)
+
+    async def collect():
+        endpoints = Endpoints()
+        runner, port = await serve_chat(endpoints.answer)
+        model = await sync_to_async(make_policy_model)(
+            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", max_tries=1
+        )
+        collection = await sync_to_async(plan)(model=model, repeats=10, max_attempts=1)
+        worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=16)
+        working = asyncio.create_task(worker.handle())
+        async with asyncio.timeout(30):
+            while not await Breaker.objects.filter(state__in=["open", "half_open"]).aexists():
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(1.0)
+            refused = endpoints.calls
+            endpoints.broken = False
+            while not (await Collection.objects.aget(pk=collection.pk)).is_finished:
+                await asyncio.sleep(0.05)
+        worker.stop()
+        await working
+        await runner.cleanup()
+        return refused
+
+    refused = async_to_sync(collect)()
+    collection = Collection.objects.get()
+    # The first two failed before anybody could know; the rest waited.
+    assert (collection.completed, collection.failed) == (38, 2)
+    assert refused <= 24
+    assert Breaker.objects.get().state == "closed"
+    assert set(Rollout.objects.filter(status="failed").values_list("error_kind", "reward")) == {("policy_error", None)}
+
+
+def test_an_attempt_that_failed_with_its_endpoint_is_tried_again_and_both_traces_stay():
+    class FailsOnce(Endpoints):
+        async def answer(self, request):
+            self.broken = self.calls == 0
+            return await super().answer(request)
+
+    async def collect():
+        endpoints = FailsOnce()
+        runner, port = await serve_chat(endpoints.answer)
+        model = await sync_to_async(make_policy_model)(
+            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", max_tries=1
+        )
+        collection = await sync_to_async(plan)(model=model, repeats=1, limit=1)
+        worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=16)
+        working = asyncio.create_task(worker.handle())
+        async with asyncio.timeout(30):
+            while not (await Collection.objects.aget(pk=collection.pk)).is_finished:
+                await asyncio.sleep(0.05)
+        worker.stop()
+        await working
+        await runner.cleanup()
+
+    async_to_sync(collect)()
+    rollout = Rollout.objects.get()
+    assert (rollout.status, rollout.attempt, rollout.failures, rollout.reward) == ("completed", 2, 1, 1.0)
+    kinds = {attempt: [] for attempt in (1, 2)}
+    for event in rollout.events.order_by("attempt", "seq"):
+        kinds[event.attempt].append(event.kind)
+    assert kinds == {
+        1: ["session", "prompt", "error"],
+        2: ["session", "prompt", "model_call", "verification"],
+    }
+    assert (Collection.objects.get().retried, Collection.objects.get().failed) == (1, 0)

@@ -1,0 +1,138 @@
+"""Pause, resume, adjust, retry, drain."""
+
+import asyncio
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from channels.layers import get_channel_layer
+
+from apps.accounts.models import AuditEntry
+from apps.rollouts import controlling
+from apps.rollouts.claiming import Slots, claim_rollouts
+from apps.rollouts.collecting import finish_collection
+from apps.rollouts.controlling import (
+    CannotSteer,
+    adjust_collection,
+    cancel_collection,
+    drain_worker,
+    pause_collection,
+    resume_collection,
+    retry_failed,
+    sweep_cancelled,
+)
+from apps.rollouts.leasing import give_up_lease, live_workers, take_lease
+from apps.rollouts.models import Collection, Rollout, Worker
+from apps.rollouts.worker import RolloutWorker
+from tests.factories import make_user
+from tests.rollouts.work import NO_LIMITS, end, plan, record
+
+pytestmark = pytest.mark.usefixtures("migrated")
+
+
+@pytest.fixture(autouse=True)
+def quick_engine(settings):
+    settings.WORKER_CHORES = []
+    settings.WORKER_GRACE_SECONDS = 5
+
+
+def test_a_paused_collection_is_not_claimed_and_a_resumed_one_is():
+    collection, user = plan(), make_user()
+    for _ in range(2):
+        assert pause_collection(collection=collection, user=user).pause_reason == "asked"
+    lease = take_lease(seats=8).pk
+    assert claim_rollouts(lease=lease, slots=NO_LIMITS) == []
+    for _ in range(2):
+        assert resume_collection(collection=collection, user=user).state == "running"
+    assert len(claim_rollouts(lease=lease, slots=NO_LIMITS)) == 8
+    assert list(AuditEntry.objects.filter(user=user).values_list("action", flat=True).order_by("id")) == [
+        "collection.paused",
+        "collection.resumed",
+    ]
+
+
+def test_what_has_ended_can_neither_be_paused_nor_resumed_nor_adjusted():
+    collection = cancel_collection(collection=plan())
+    for steer in (pause_collection, resume_collection):
+        with pytest.raises(CannotSteer, match="cancelled"):
+            steer(collection=collection)
+    with pytest.raises(CannotSteer, match="cancelled"):
+        adjust_collection(collection=collection, changes={"priority": 1})
+    with pytest.raises(CannotSteer, match="cancelled"):
+        Rollout.objects.filter(collection=collection).update(status="failed", error_kind="policy_error")
+        retry_failed(collection=collection)
+
+
+def test_the_priority_of_a_running_collection_can_be_changed():
+    first, second = plan(), plan()
+    adjust_collection(collection=second, changes={"priority": -1})
+    claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=Slots(3))
+    assert {claim.collection_id for claim in claims} == {second.pk}
+    assert first.priority == 0
+
+
+def test_a_paused_collection_can_be_cancelled():
+    collection = cancel_collection(collection=pause_collection(collection=plan()))
+    assert (collection.state, collection.cancelled, collection.pause_reason) == ("cancelled", 8, "")
+
+
+def fail(collection, *kinds):
+    worker = take_lease(seats=8)
+    claims = claim_rollouts(lease=worker.pk, slots=Slots(len(kinds)))
+    record([end(claim, "failed", error_kind=kind) for claim, kind in zip(claims, kinds, strict=True)])
+    give_up_lease(worker_id=worker.pk)
+    collection.refresh_from_db()
+    return collection
+
+
+@pytest.mark.parametrize(("kinds", "queued"), [((), 3), (("policy_error",), 2), (("worker_lost",), 0)])
+def test_failed_rollouts_are_retried_all_or_by_their_kind(monkeypatch, kinds, queued):
+    monkeypatch.setattr(controlling, "CHUNK", 2)
+    collection = fail(plan(), "policy_error", "timed_out", "policy_error")
+    assert retry_failed(collection=collection, error_kinds=kinds) == queued
+    collection.refresh_from_db()
+    assert (collection.failed, collection.retried, collection.state) == (3 - queued, queued, "running")
+    assert collection.rollouts.filter(status="queued").count() == 5 + queued
+    assert collection.rollouts.filter(status="failed").count() == 3 - queued
+
+
+def test_a_completed_collection_runs_again_for_its_retries_and_keeps_the_earlier_attempts():
+    collection = plan(repeats=1)
+    collection = fail(collection, *["environment_error"] * 4)
+    assert collection.state == "completed"
+    assert retry_failed(collection=collection) == 4
+    collection.refresh_from_db()
+    assert (collection.state, collection.finished_at) == ("running", None)
+    collection = async_to_sync(finish_collection)(collection, progress=lambda _: None)
+    assert (collection.state, collection.completed, collection.failed, collection.retried) == ("completed", 4, 0, 4)
+    assert set(Rollout.objects.values_list("attempt", "failures")) == {(2, 0)}
+
+
+def test_what_a_canceller_left_queued_is_swept():
+    collection = cancel_collection(collection=plan(repeats=1))
+    Rollout.objects.filter(collection=collection).update(status="queued")
+    Collection.objects.filter(pk=collection.pk).update(cancelled=0)
+    assert [sweep_cancelled(), sweep_cancelled()] == [True, False]
+    collection.refresh_from_db()
+    assert (collection.cancelled, collection.ended) == (4, 4)
+
+
+def test_a_drained_worker_claims_nothing_finishes_and_leaves():
+    async def drained():
+        worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=8)
+        working = asyncio.create_task(worker.handle())
+        while not worker.lease:
+            await asyncio.sleep(0.01)
+        row = await Worker.objects.aget(pk=worker.lease)
+        assert (await sync_to_async(drain_worker)(worker=row)).state == "draining"
+        collection = await sync_to_async(plan)()
+        async with asyncio.timeout(10):
+            await working
+        return row, collection
+
+    row, collection = async_to_sync(drained)()
+    row.refresh_from_db()
+    collection.refresh_from_db()
+    assert (row.state, live_workers()) == ("stopped", [])
+    assert (collection.completed, collection.rollouts.filter(status="queued").count()) == (0, 8)
+    with pytest.raises(CannotSteer, match="stopped"):
+        drain_worker(worker=row)

@@ -1,0 +1,139 @@
+"""Limits of a collection: when one is reached it pauses, what is in flight ends, and nothing is lost."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from apps.rollouts.claiming import Slots, claim_rollouts
+from apps.rollouts.collecting import finish_collection
+from apps.rollouts.controlling import CannotSteer, adjust_collection, resume_collection
+from apps.rollouts.leasing import take_lease
+from apps.rollouts.limiting import pause_overdue
+from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.sharing import InUse, Share
+from tests.factories import make_policy_model
+from tests.rollouts.work import NO_LIMITS, end, plan, record, serve_chat
+
+pytestmark = pytest.mark.usefixtures("migrated")
+
+
+@pytest.fixture(autouse=True)
+def quick_engine(settings):
+    settings.WORKER_CHORES = []
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "reason"),
+    [
+        ({"max_tokens": 100}, {"input_tokens": 60, "output_tokens": 40}, "max_tokens"),
+        ({"max_cost": 0.5}, {"cost": 0.5}, "max_cost"),
+    ],
+)
+def test_a_collection_that_used_up_a_limit_pauses_and_says_which(limit, used, reason):
+    collection = plan(**limit)
+    claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=Slots(2))
+    record([end(claims[0], **used)])
+    collection.refresh_from_db()
+    assert (collection.state, collection.pause_reason) == ("paused", reason)
+    assert claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS) == []
+    record([end(claims[1])])
+    collection.refresh_from_db()
+    assert (collection.completed, collection.rollouts.filter(status="queued").count()) == (2, 6)
+
+
+def test_a_collection_below_its_limits_goes_on():
+    collection = plan(max_tokens=101, max_cost=0.6)
+    claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=Slots(1))
+    record([end(claims[0], input_tokens=60, output_tokens=40, cost=0.5)])
+    collection.refresh_from_db()
+    assert (collection.state, collection.cost) == ("running", 0.5)
+
+
+def test_a_limit_that_is_reached_with_the_last_rollout_does_not_keep_it_from_its_end():
+    collection = plan(max_tokens=1)
+    claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS)
+    record([end(claim, input_tokens=5) for claim in claims])
+    collection.refresh_from_db()
+    assert (collection.state, collection.pause_reason) == ("completed", "")
+
+
+def test_a_paused_collection_ends_with_what_was_in_flight():
+    collection = plan(max_tokens=5)
+    claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS)
+    record([end(claims[0], input_tokens=5)])
+    collection.refresh_from_db()
+    assert collection.state == "paused"
+    record([end(claim) for claim in claims[1:]])
+    collection.refresh_from_db()
+    assert (collection.state, collection.completed) == ("completed", 8)
+
+
+def test_time_counts_from_the_first_claim():
+    collection, waiting = plan(max_seconds=60), plan(max_seconds=60)
+    Collection.objects.filter(pk=collection.pk).update(started_at=timezone.now() - timedelta(seconds=61))
+    assert pause_overdue() == [collection.pk]
+    assert pause_overdue() == []
+    collection.refresh_from_db()
+    waiting.refresh_from_db()
+    assert (collection.state, collection.pause_reason, waiting.state) == ("paused", "max_seconds", "running")
+
+
+def test_a_spent_limit_must_be_raised_before_the_collection_goes_on():
+    collection = plan(max_tokens=10)
+    claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=Slots(1))
+    record([end(claims[0], output_tokens=10)])
+    with pytest.raises(CannotSteer, match="raise max_tokens"):
+        resume_collection(collection=collection)
+    adjust_collection(collection=collection, changes={"max_tokens": 1000})
+    assert resume_collection(collection=collection).state == "running"
+
+
+def test_limits_that_cannot_be_are_refused_by_name():
+    with pytest.raises(ValidationError) as refusal:
+        plan(max_attempts=0, max_cost=-1.0, concurrency=0, rollout_timeout=0)
+    assert set(refusal.value.message_dict) == {"max_attempts", "max_cost", "concurrency", "rollout_timeout"}
+
+
+def test_the_wall_time_of_a_rollout_is_its_own_limit(settings):
+    settings.OUTBOUND_ALLOW = ["127.0.0.1"]
+
+    async def never(request):
+        await asyncio.sleep(60)
+
+    async def collect():
+        runner, port = await serve_chat(never)
+        model = await sync_to_async(make_policy_model)(
+            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", call_timeout=60
+        )
+        collection = await sync_to_async(plan)(model=model, repeats=1, rollout_timeout=0.3, max_attempts=5)
+        await finish_collection(collection, progress=lambda _: None)
+        await runner.cleanup()
+
+    async_to_sync(collect)()
+    ended = Rollout.objects.values_list("status", "error_kind", "reward", "attempt", "error_message")
+    message = "The rollout ran longer than its limit of 0.3 s."
+    assert set(ended) == {("failed", "timed_out", None, 1, message)}
+
+
+def test_the_limit_of_a_running_collection_is_shared_by_the_workers():
+    collection = plan(repeats=10, concurrency=5)
+    leases = [take_lease(seats=64).pk for _ in range(3)]
+    taken = []
+    for lease in leases:
+        slots = InUse([], Share.of(lease, leases)).slots(64, {})
+        taken.append(len(claim_rollouts(lease=lease, slots=slots)))
+    assert taken == [2, 2, 1]
+    assert collection.rollouts.filter(status="running").count() == 5
+
+
+def test_prices_make_a_cost():
+    model = make_policy_model(mistake_rate=0.0, input_price=2.0, output_price=8.0)
+    collection = async_to_sync(finish_collection)(plan(model=model), progress=lambda _: None)
+    expected = (collection.input_tokens * 2 + collection.output_tokens * 8) / 1e6
+    assert collection.cost == pytest.approx(expected)
+    assert sum(Rollout.objects.values_list("cost", flat=True)) == pytest.approx(expected)
+    assert expected > 0

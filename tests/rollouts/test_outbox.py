@@ -1,0 +1,89 @@
+"""The outbox while the database is away, slow or full: nothing is dropped, nothing grows without bound."""
+
+import asyncio
+
+import pytest
+from django.db import OperationalError
+
+from apps.gym.events import Prompt
+from apps.rollouts import outbox as outbox_module
+from apps.rollouts.claiming import Claim
+from apps.rollouts.outbox import Outbox
+from apps.rollouts.recording import record_batch
+from tests.rollouts.work import end
+
+
+def claim(rollout_id):
+    return Claim(1, rollout_id, 7, 1, 0, 0, 1, 0, 0)
+
+
+class Database:
+    """Takes batches while `up`."""
+
+    def __init__(self):
+        self.up = False
+        self.events = []
+        self.ends = []
+
+    async def run(self, work, *, events, ends, now):
+        assert work is record_batch
+        if not self.up:
+            raise OperationalError("disk full")
+        self.events += events
+        self.ends += ends
+        return {7}
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(outbox_module, "RETRY_SECONDS", (0.01,))
+
+
+def test_results_wait_for_the_database_and_all_arrive_in_order(quick):
+    async def work():
+        database, changed = Database(), []
+        outbox = Outbox(in_database=database.run, changed=changed.append)
+        running = asyncio.create_task(outbox.run())
+        for number in range(500):
+            outbox.keep_event(claim(number), Prompt(items=[]))
+            outbox.keep_end(end(claim(number)))
+        await asyncio.sleep(0.2)
+        assert (outbox.backlog, outbox.trouble) == (500, "The database does not take results: disk full")
+        assert outbox.waiting_ids() == set(range(500))
+        database.up = True
+        outbox.stop()
+        await running
+        assert [one.id for one in database.ends] == list(range(500))
+        assert [event[0] for event in database.events] == list(range(500))
+        assert (outbox.backlog, outbox.trouble, changed[-1]) == (0, "", {7})
+
+    asyncio.run(work())
+
+
+def test_rollouts_wait_when_the_buffer_is_full_and_go_on_when_it_is_not(quick, monkeypatch):
+    monkeypatch.setattr(outbox_module, "MAX_BYTES", 5_000)
+
+    async def work():
+        database = Database()
+        outbox = Outbox(in_database=database.run, changed=lambda _: None)
+        running = asyncio.create_task(outbox.run())
+        written = 0
+
+        async def write():
+            nonlocal written
+            for number in range(100):
+                outbox.keep_event(claim(number), Prompt(items=[{"text": "x" * 100}]))
+                written += 1
+                await outbox.wait_for_room()
+
+        writing = asyncio.create_task(write())
+        await asyncio.sleep(0.1)
+        assert (outbox.is_full, written < 20) == (True, True)
+        database.up = True
+        async with asyncio.timeout(5):
+            await writing
+        outbox.stop()
+        await running
+        assert (written, len(database.events), outbox.is_full) == (100, 100, False)
+
+    asyncio.run(work())
