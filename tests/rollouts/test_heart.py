@@ -28,9 +28,9 @@ def test_after_a_beat_that_failed_the_next_one_takes_nothing_from_others(monkeyp
 
     def renew(**_):
         done.append("beat")
-        if len(done) == 2:
+        if done.count("beat") == 2:
             raise OSError("no route to the database")
-        return len(done) < 7
+        return done.count("beat") < 7
 
     monkeypatch.setattr(heart_module, "renew_lease", renew)
     monkeypatch.setattr(heart_module, "reap_leases", lambda: done.append("reap"))
