@@ -332,6 +332,8 @@ class RolloutWorker(ChannelsWorker):
         if lease == self.lease and not self._stopping:
             logger.warning("lease %s lost: dropping %d rollouts", lease, len(self._running))
             self.lease = 0
+            if self._heart:
+                self._heart.stop()
             self._identity_change = asyncio.ensure_future(self._begin_again())
 
     async def _begin_again(self) -> None:
