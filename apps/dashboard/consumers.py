@@ -83,7 +83,9 @@ class CollectionConsumer(AsyncWebsocketConsumer):
     def _render(self) -> str | None:
         """The partial; None once the collection is gone or its reader may not read any more."""
         user = User.objects.filter(pk=self.scope["user"].pk).first()
-        collection = Collection.objects.filter(pk=self.collection_id).first()
+        collection = (
+            Collection.objects.select_related("policy_model", "environment").filter(pk=self.collection_id).first()
+        )
         if collection is None or not user_may(user, Permission.READ):
             return None
         return render_to_string("collections/_collection_progress.html", {"progress": read_progress(collection)})

@@ -8,6 +8,7 @@ ICONS = {
     "models": "M5 4.5h6v7H5zM7 2.5v2M9 2.5v2M7 11.5v2M9 11.5v2M3 7h2M3 9h2M11 7h2M11 9h2",
     "agents": "M4 6h8v6.5H4zM8 3.5V6M6.5 9v.5M9.5 9v.5M2.5 8v2.5M13.5 8v2.5",
     "collections": "M5 3.5 12.5 8 5 12.5z",
+    "pause": "M5.5 3.5v9M10.5 3.5v9",
     "rollouts": "M3 4h2M3 8h2M3 12h2M7.5 4H13M7.5 8H13M7.5 12H13",
     "pairs": "M3 3.5h4v9H3zM9 3.5h4v9H9z",
     "exports": "M8 2.5V10M5 7l3 3 3-3M3 10.5v3h10v-3",

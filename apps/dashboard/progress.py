@@ -1,10 +1,11 @@
 """How far a collection is, as its page and its socket show it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.utils import timezone
 
+from apps.rollouts.holding import Hold, explain_pause, find_holds, find_missing_group
 from apps.rollouts.models import Collection, Rollout
 
 
@@ -18,10 +19,22 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """`unit` says how both numbers are written: as a duration, a number or USD."""
+
+    name: str
+    unit: str
+    amount: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     collection: Collection
     running: int
     now: datetime
+    holds: list[Hold] = field(default_factory=list)
+    missing_group: str = ""
 
     @property
     def queued(self) -> int:
@@ -48,16 +61,33 @@ class Progress:
         return phases
 
     @property
+    def pause(self) -> str:
+        return explain_pause(self.collection)
+
+    @property
+    def limits(self) -> list[Spent]:
+        """How much of each limit in all is used up; those that are not set are left out."""
+        collection = self.collection
+        used = [
+            ("Time", "duration", self.elapsed if collection.started_at else 0.0, collection.max_seconds),
+            ("Tokens", "number", collection.input_tokens + collection.output_tokens, collection.max_tokens),
+            ("Cost", "usd", collection.cost, collection.max_cost),
+        ]
+        return [Spent(name, unit, amount, limit) for name, unit, amount, limit in used if limit is not None]
+
+    @property
     def percent(self) -> int:
         return 100 * self.collection.ended // self.collection.total if self.collection.total else 0
 
     @property
     def elapsed(self) -> float:
-        return max(0.0, ((self.collection.finished_at or self.now) - self.collection.created_at).total_seconds())
+        """Seconds since its first rollout was claimed, or since it was planned while none was."""
+        began = self.collection.started_at or self.collection.created_at
+        return max(0.0, ((self.collection.finished_at or self.now) - began).total_seconds())
 
     @property
     def per_second(self) -> float | None:
-        """Rollouts ended a second since the collection was planned."""
+        """Rollouts ended a second since the first was claimed."""
         return self.collection.ended / self.elapsed if self.elapsed and self.collection.ended else None
 
     @property
@@ -77,7 +107,7 @@ class Progress:
     def seconds_left(self) -> float | None:
         """By the pace so far; None while nothing runs, since nothing then comes nearer to its end."""
         rate = self.per_second
-        if self.collection.is_finished or not rate or not self.running:
+        if self.collection.state != Collection.State.RUNNING or not rate or not self.running:
             return None
         return (self.collection.total - self.collection.ended) / rate
 
@@ -86,4 +116,11 @@ def read_progress(collection: Collection) -> Progress:
     running = 0
     if collection.ended < collection.total:
         running = Rollout.objects.filter(collection=collection, status=Rollout.Status.RUNNING).count()
-    return Progress(collection=collection, running=running, now=timezone.now())
+    idles = collection.state == Collection.State.RUNNING and not running
+    return Progress(
+        collection=collection,
+        running=running,
+        now=timezone.now(),
+        holds=find_holds(collection),
+        missing_group=find_missing_group(collection) if idles else "",
+    )

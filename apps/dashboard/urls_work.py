@@ -2,13 +2,17 @@
 
 from django.urls import URLPattern, path
 
-from apps.dashboard.views import collections, exports, pairs, rollouts, workers
+from apps.dashboard.views import collections, exports, pairs, rollouts, steering, workers
 
 urlpatterns: list[URLPattern] = [
     path("collections/", collections.collection_list, name="collection_list"),
     path("collections/new/", collections.collection_create, name="collection_create"),
     path("collections/<int:pk>/", collections.collection_detail, name="collection_detail"),
-    path("collections/<int:pk>/cancel/", collections.collection_cancel, name="collection_cancel"),
+    path("collections/<int:pk>/pause/", steering.collection_pause, name="collection_pause"),
+    path("collections/<int:pk>/resume/", steering.collection_resume, name="collection_resume"),
+    path("collections/<int:pk>/limits/", steering.collection_adjust, name="collection_adjust"),
+    path("collections/<int:pk>/retry/", steering.collection_retry, name="collection_retry"),
+    path("collections/<int:pk>/cancel/", steering.collection_cancel, name="collection_cancel"),
     path("rollouts/", rollouts.rollout_list, name="rollout_list"),
     path("rollouts/<int:pk>/", rollouts.rollout_detail, name="rollout_detail"),
     path("rollouts/<int:pk>/raw/", rollouts.rollout_raw, name="rollout_raw"),
@@ -23,4 +27,5 @@ urlpatterns: list[URLPattern] = [
     path("exports/<int:pk>/download/", exports.export_download, name="export_download"),
     path("exports/<int:pk>/manifest/", exports.export_manifest, name="export_manifest"),
     path("workers/", workers.worker_list, name="worker_list"),
+    path("workers/<int:pk>/drain/", workers.worker_drain, name="worker_drain"),
 ]

@@ -6,6 +6,8 @@ from datetime import datetime
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.environments.models import Environment
+from apps.policies.models import PolicyModel
 from apps.rollouts.leasing import live_workers
 from apps.rollouts.models import Breaker, Collection
 
@@ -50,12 +52,22 @@ class Hold:
         return f"{self.endpoint}: {self.failures}; {self.next_try}"
 
 
+def find_hold(endpoint: PolicyModel | Environment) -> Hold | None:
+    """Of one endpoint; None while its breaker is closed."""
+    mine = Q(policy_model=endpoint) if isinstance(endpoint, PolicyModel) else Q(environment=endpoint)
+    return next(iter(_find(mine)), None)
+
+
 def find_holds(collection: Collection) -> list[Hold]:
     """The breakers, open or half open, of this collection's policy model and environment; none once it has ended."""
     if collection.is_finished:
         return []
     mine = Q(policy_model=collection.policy_model_id) | Q(environment=collection.environment_id)
-    shut = Breaker.objects.exclude(state=Breaker.State.CLOSED).filter(mine).order_by("pk")
+    return _find(mine)
+
+
+def _find(which: Q) -> list[Hold]:
+    shut = Breaker.objects.exclude(state=Breaker.State.CLOSED).filter(which).order_by("pk")
     now = timezone.now()
     return [Hold(breaker, now) for breaker in shut.select_related("policy_model", "environment")]
 

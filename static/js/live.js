@@ -22,8 +22,9 @@ function watchCollection(place) {
     const changed = shown.textContent !== parsed.textContent;
     shown.replaceWith(document.adoptNode(parsed));
     shownAt = Date.now();
-    if (parsed.dataset.finished === "true") {
-      document.querySelectorAll("[data-until-finished]").forEach((each) => each.remove());
+    // What may be done depends on the state.
+    for (const each of document.querySelectorAll("[data-states]")) {
+      each.hidden = !each.dataset.states.split(" ").includes(parsed.dataset.state);
     }
     // Rows in flight land after the collection has ended: listen until nothing runs, then look once more.
     settled = parsed.dataset.settled === "true";

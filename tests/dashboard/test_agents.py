@@ -16,6 +16,7 @@ GIVEN = {
     "examples": "",
     "max_steps": "5",
     "time_limit": "60",
+    "token_limit": "5000",
     "parallel_tool_calls": "on",
     "sampling": '{"temperature": 0.5}',
 }

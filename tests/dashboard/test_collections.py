@@ -75,6 +75,9 @@ def plan_fields(**fields: object) -> dict[str, object]:
         "repeats": 2,
         "seed": 7,
         "priority": 1,
+        "rollout_timeout": "20 min",
+        "max_attempts": 3,
+        "max_seconds": "2 d",
     }
     return {**given, "sampling": '{"temperature": 0.5}', "name": "Mine", "idempotency_key": "k1", **fields}
 
@@ -110,6 +113,9 @@ def test_without_scripts_a_plan_is_counted_and_then_started():
         "seed",
         "sampling",
         "priority",
+        "rollout_timeout",
+        "max_attempts",
+        "max_seconds",
     }
     page = client.get(counted["Location"]).text
     assert "<strong>6 rollouts</strong>" in page

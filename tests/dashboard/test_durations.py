@@ -16,6 +16,8 @@ from apps.dashboard.templatetags.gymweb_format import duration
         (59.97, "1 min"),
         (185, "3 min 05 s"),
         (7800, "2 h 10 min"),
+        (604_800, "7 d"),
+        (190_800, "2 d 5 h"),
     ],
 )
 def test_a_duration_never_rounds_work_to_nothing(seconds, text):

@@ -15,6 +15,8 @@ GIVEN = {
     "base_url": "https://weather.example",
     "verifies": "on",
     "call_timeout": "5",
+    "connect_timeout": "2",
+    "worker_group": "lab",
     "verify_timeout": "10",
     "max_tries": "2",
     "concurrency": "64",

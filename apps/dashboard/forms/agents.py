@@ -30,6 +30,7 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
             "examples",
             "max_steps",
             "time_limit",
+            "token_limit",
             "parallel_tool_calls",
             "sampling",
         ]
@@ -37,6 +38,6 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        count_from_one(self, "max_steps")
+        count_from_one(self, "max_steps", "token_limit")
         if self.instance.pk:
             del self.fields["slug"]

@@ -1,4 +1,4 @@
-"""The plan of a collection."""
+"""The plan of a collection, and the limits that may be changed while it runs."""
 
 import hashlib
 import uuid
@@ -9,8 +9,10 @@ from django import forms
 from django.http import QueryDict
 
 from apps.agents.models import Agent
-from apps.dashboard.forms.fields import JSONTextField
+from apps.dashboard.forms.fields import JSONTextField, SecondsField
 from apps.policies.models import PolicyModel
+from apps.rollouts.models import Collection
+from apps.rollouts.planning import LIMITS
 from apps.tasks.models import Dataset, DatasetVersion
 
 
@@ -31,7 +33,85 @@ class Plan:
         return self.tasks * self.repeats
 
 
-class CollectionForm(forms.Form):
+def _default(name: str) -> Any:
+    return Collection._meta.get_field(name).get_default()  # type: ignore[union-attr]
+
+
+_SUMMED = (
+    ("concurrency", "at once"),
+    ("rollout_timeout", "an attempt"),
+    ("max_attempts", "attempts"),
+    ("max_seconds", "in all"),
+    ("max_tokens", "tokens in all"),
+    ("max_cost", "USD in all"),
+)
+
+
+class LimitsForm(forms.Form):
+    """What may be set at planning and while a collection runs: see planning.LIMITS. Empty means no limit."""
+
+    priority = forms.IntegerField(min_value=-1000, max_value=1000, initial=0, help_text="Smaller is claimed first")
+    concurrency = forms.IntegerField(
+        min_value=1,
+        max_value=2**31 - 1,
+        required=False,
+        label="Rollouts at once",
+        help_text="Over all workers; empty: as its model and environment allow",
+    )
+    rollout_timeout = SecondsField(
+        high=86_400,
+        initial=_default("rollout_timeout"),
+        label="Time of one attempt",
+        help_text="Such as 30 min; then it ends as timed_out",
+    )
+    max_attempts = forms.IntegerField(
+        min_value=1,
+        max_value=20,
+        initial=_default("max_attempts"),
+        label="Attempts at a rollout",
+        help_text="While its model or environment fails; lost workers are counted apart",
+    )
+    max_seconds = SecondsField(
+        whole=True,
+        low=1,
+        high=2**31 - 1,
+        required=False,
+        initial=_default("max_seconds"),
+        label="Time in all",
+        help_text="From its first rollout on, such as 12 h; empty: no limit",
+    )
+    max_tokens = forms.IntegerField(
+        min_value=1,
+        max_value=2**63 - 1,
+        required=False,
+        label="Tokens in all",
+        help_text="Read and written; empty: no limit",
+    )
+    max_cost = forms.FloatField(
+        min_value=0,
+        required=False,
+        label="Cost in all, USD",
+        help_text="By the prices of its policy model; empty: no limit",
+        widget=forms.NumberInput(attrs={"step": "any"}),
+    )
+
+    @property
+    def limits_errors(self) -> bool:
+        return any(name in self.errors for name in LIMITS)
+
+    @property
+    def limits_summary(self) -> str:
+        """The limits in all, as the form stands: what can be seen without opening it."""
+        values = [(self[name].value(), meaning) for name, meaning in _SUMMED]
+        return " · ".join(f"{value} {meaning}" for value, meaning in values if value not in (None, ""))
+
+    @classmethod
+    def of(cls, collection: Collection) -> "LimitsForm":
+        """Unsent, with what holds now."""
+        return cls(initial={name: getattr(collection, name) for name in LIMITS})
+
+
+class CollectionForm(LimitsForm):
     """Field names are the arguments of plan_collection."""
 
     # Slugs are what addresses and the API call them by: a link can open this form with its dataset chosen.
@@ -48,7 +128,6 @@ class CollectionForm(forms.Form):
         rows=3,
         help_text='Overrides the agent\'s and the model\'s, e.g. {"temperature": 1.0, "max_output_tokens": 1024}',
     )
-    priority = forms.IntegerField(min_value=-100, max_value=100, initial=0, help_text="Smaller is claimed first")
     name = forms.CharField(max_length=200, required=False, help_text="Empty: named after its parts")
     # A form that is sent twice plans once.
     idempotency_key = forms.CharField(max_length=128, required=False, widget=forms.HiddenInput, initial=_new_key)
@@ -81,7 +160,9 @@ class CollectionForm(forms.Form):
     @classmethod
     def known(cls, given: QueryDict) -> dict[str, str]:
         """What may stand in the form's address: its own fields, without the key, which is of one sending."""
-        return {name: str(given[name]) for name in cls.base_fields if name != "idempotency_key" and given.get(name)}
+        # An emptied limit says something: that there is none.
+        shown = [name for name in cls.base_fields if given.get(name) or (name == "max_seconds" and name in given)]
+        return {name: str(given[name]) for name in shown if name != "idempotency_key"}
 
     def plan(self) -> Plan | None:
         """The size of the plan as the form stands; None while the dataset or a number is missing or wrong."""

@@ -23,14 +23,17 @@ class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             "base_url",
             "verifies",
             "call_timeout",
+            "connect_timeout",
             "verify_timeout",
             "max_tries",
             "concurrency",
+            "worker_group",
         ]
         labels = {"base_url": "Base URL", "builtin": "Built-in environment", "max_tries": "Tries"}
         widgets = {
             "description": forms.Textarea(attrs={"rows": 3}),
             "base_url": forms.TextInput(attrs={"inputmode": "url", "class": "code"}),
+            "worker_group": forms.TextInput(attrs={"class": "code"}),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,6 +1,7 @@
 """Form fields that several forms need: JSON that is pleasant to edit and precise about what is wrong."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,6 +54,47 @@ class JSONTextField(forms.JSONField):
     def has_changed(self, initial: Any, data: Any) -> bool:
         try:
             return bool(self.to_python(data) != (initial or self.kind()))
+        except ValidationError:
+            return True
+
+
+_UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
+
+
+class SecondsField(forms.Field):
+    """A length of time as people write it: `7 d`, `12 h`, `30 min`, `45 s`; a bare number is seconds."""
+
+    def __init__(self, *, whole: bool = False, low: float = 0.1, high: float, **kwargs: Any) -> None:
+        self.whole, self.low, self.high = whole, low, high
+        super().__init__(widget=forms.TextInput(attrs={"maxlength": 32}), **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        if not isinstance(value, int | float):
+            return value
+        unit, length = next(
+            ((unit, size) for unit, size in _UNITS.items() if value >= size and value % size == 0), ("s", 1)
+        )
+        return f"{value / length:g} {unit}"
+
+    def to_python(self, value: Any) -> float | int | None:
+        text = str(value or "").strip().lower()
+        if not text:
+            return None
+        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(d|h|min|s|)", text)
+        if match is None:
+            raise ValidationError("Give a length of time such as 7 d, 12 h, 30 min or 45 s.")
+        seconds = float(match[1]) * _UNITS[match[2] or "s"]
+        if not self.low <= seconds <= self.high:
+            raise ValidationError(f"Give from {self.prepare_value(self.low)} to {self.prepare_value(self.high)}.")
+        return round(seconds) if self.whole else seconds
+
+    def validate(self, value: Any) -> None:
+        if self.required and value is None:
+            raise ValidationError(self.error_messages["required"], code="required")
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        try:
+            return bool(self.to_python(data) != initial)
         except ValidationError:
             return True
 

@@ -32,20 +32,28 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             "model_name",
             "sampling",
             "call_timeout",
+            "connect_timeout",
             "max_tries",
             "capture_tokens",
             "concurrency",
+            "worker_group",
+            "input_price",
+            "output_price",
             "mistake_rate",
         ]
         labels = {
             "base_url": "Base URL",
             "model_name": "Model name",
             "call_timeout": "Call timeout",
+            "connect_timeout": "Connect timeout",
+            "input_price": "Price of input tokens",
+            "output_price": "Price of output tokens",
             "max_tries": "Tries",
         }
         widgets = {
             "base_url": forms.TextInput(attrs={"inputmode": "url", "class": "code"}),
             "model_name": forms.TextInput(attrs={"class": "code"}),
+            "worker_group": forms.TextInput(attrs={"class": "code"}),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -76,6 +76,13 @@ class RolloutSearchForm(RolloutFilterForm):
     policy_model = forms.ModelChoiceField(
         PolicyModel.objects.none(), to_field_name="slug", required=False, label="Model", empty_label="any"
     )
+    worker = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=2**63 - 1,
+        label="Run by worker",
+        widget=forms.NumberInput(attrs={"min": 1}),
+    )
     field_order = ["collection", "dataset", "policy_model"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -88,6 +95,11 @@ class RolloutSearchForm(RolloutFilterForm):
         sort = self.fields["sort"]
         assert isinstance(sort, forms.ChoiceField)
         sort.choices = [("", "newest first"), ("id", "oldest first"), *SORTS[2:]]
+
+    def page(self, rollouts: RolloutQuerySet) -> Page[Rollout]:
+        if self.is_valid() and self.cleaned_data["worker"]:
+            rollouts = rollouts.run_by(self.cleaned_data["worker"])
+        return super().page(rollouts)
 
     def _lookups(self) -> dict[str, str]:
         parts = {"collection": "collection", "dataset": "collection__dataset"}

@@ -15,8 +15,9 @@ from apps.dashboard.items import ItemView, view_item
 
 register = template.Library()
 
-_GOOD = {"healthy", "completed", "ready", "active", "finished", "answered", "environment_done"}
-_BAD = {"unhealthy", "failed", "rejected", "lost"}
+_GOOD = {"healthy", "closed", "completed", "ready", "active", "finished", "answered", "environment_done"}
+_BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
+_WARN = {"paused", "half_open"}
 _BUSY = {"running", "loading", "receiving", "writing", "queued", "planning", "draining"}
 _GLYPHS = {"ok": "✓", "bad": "✗", "warn": "◐", "muted": "○", "busy": "●"}
 
@@ -34,7 +35,7 @@ def pretty_json(value: Any) -> str:
 
 @register.filter
 def duration(seconds: float | str | None) -> str:
-    """`<1 ms`, `0.4 ms`, `850 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`; a dash for nothing."""
+    """`<1 ms`, `0.4 ms`, `850 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`, `7 d`; a dash for nothing."""
     if seconds is None or seconds == "":
         return "–"
     seconds = float(seconds)
@@ -45,7 +46,11 @@ def duration(seconds: float | str | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
 
 
 def _milliseconds(count: float) -> str:
@@ -64,6 +69,20 @@ def number(value: float | str | None, digits: int = 2) -> str:
     if not math.isfinite(value):
         return str(value)
     return f"{value:,.0f}" if value.is_integer() else f"{value:,.{digits}f}"
+
+
+@register.filter
+def usd(amount: float | None) -> str:
+    """`$12.50`; what is less than a cent with the digits that say something; a dash for nothing."""
+    if amount is None:
+        return "–"
+    return f"${amount:,.2f}" if amount == 0 or amount >= 0.01 else f"${amount:.2g}"
+
+
+@register.filter
+def in_unit(amount: float, unit: str) -> str:
+    """`unit` is `duration`, `usd` or `number`."""
+    return {"duration": duration, "usd": usd}.get(unit, number)(amount)
 
 
 @register.filter
@@ -124,7 +143,8 @@ def reward_chip(reward: float | None) -> SafeString:
 @register.filter
 def status_chip(status: str, label: str = "") -> SafeString:
     """A state as glyph and word; colour only repeats what they say."""
-    kind = "ok" if status in _GOOD else "bad" if status in _BAD else "busy" if status in _BUSY else "muted"
+    tones = {"ok": _GOOD, "bad": _BAD, "warn": _WARN, "busy": _BUSY}
+    kind = next((kind for kind, states in tones.items() if status in states), "muted")
     return format_html(
         '<span class="chip {}"><span aria-hidden="true">{}</span> {}</span>',
         kind,

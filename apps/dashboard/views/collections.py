@@ -2,28 +2,26 @@
 
 from urllib.parse import urlencode
 
-from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.vary import vary_on_headers
 
-from apps.accounts.permissions import Permission, allow
+from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.answering import answer
-from apps.dashboard.forms.collections import CollectionForm
+from apps.dashboard.forms.collections import CollectionForm, LimitsForm
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.rollouts import RolloutFilterForm
 from apps.dashboard.keyset import page_by_id
 from apps.dashboard.progress import read_progress
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.results import read_results
-from apps.rollouts.controlling import cancel_collection
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.planning import NothingToCollect, plan_collection
 
+_RETRIED = {Collection.State.RUNNING, Collection.State.PAUSED, Collection.State.COMPLETED}
 POLL_ENDED = 286  # htmx: swap, and stop polling
-_WHAT_RUNS = "What runs is dropped within a second, or finishes if it is about to."
 
 
 def _collections() -> QuerySet[Collection]:
@@ -64,10 +62,20 @@ def collection_create(request: PageRequest) -> HttpResponse:
 @vary_on_headers("HX-Request", "HX-Target")
 def collection_detail(request: PageRequest, pk: int) -> HttpResponse:
     """The page; for htmx only the part that it names as its target."""
+    return collection_page(request, pk)
+
+
+def collection_page(
+    request: PageRequest, pk: int, *, limits_form: LimitsForm | None = None, status: int = 200
+) -> HttpResponse:
+    """`limits_form` is one that was sent and is wrong."""
     collection = get_object_or_404(_collections().select_related("environment"), pk=pk)
     if request.htmx.target == "collection-progress":
         return _progress(request, collection)
-    context: dict[str, object] = {"collection": collection}
+    context: dict[str, object] = {
+        "collection": collection,
+        "may_retry": collection.state in _RETRIED and user_may(request.user, Permission.COLLECT),
+    }
     if request.htmx.target == "collection-results":
         return render(request, "collections/detail.html#results", {**context, "results": read_results(collection)})
     filters = RolloutFilterForm(request.GET)
@@ -77,25 +85,15 @@ def collection_detail(request: PageRequest, pk: int) -> HttpResponse:
     }
     if request.htmx.target == "rollout-table":
         return render(request, "collections/detail.html#rollouts", context)
-    context |= {"progress": read_progress(collection), "results": read_results(collection)}
-    return render(request, "collections/detail.html", context)
+    context |= {
+        "progress": read_progress(collection),
+        "results": read_results(collection),
+        "limits_form": limits_form or LimitsForm.of(collection),
+    }
+    return render(request, "collections/detail.html", context, status=status)
 
 
 def _progress(request: PageRequest, collection: Collection) -> HttpResponse:
     progress = read_progress(collection)
     status = POLL_ENDED if progress.is_settled else 200
     return render(request, "collections/_collection_progress.html", {"progress": progress}, status=status)
-
-
-@allow(POST=Permission.COLLECT)
-def collection_cancel(request: PageRequest, pk: int) -> HttpResponse:
-    collection = get_object_or_404(Collection, pk=pk)
-    if collection.is_finished:
-        messages.info(request, f"{collection} had already ended: it is {collection.get_state_display()}.")
-        return redirect("dashboard:collection_detail", pk=pk)
-    collection = cancel_collection(collection=collection, user=request.user)
-    if collection.state == Collection.State.CANCELLED:
-        messages.success(request, f"{collection} is cancelled, and so is what was queued. {_WHAT_RUNS}")
-    else:
-        messages.info(request, f"{collection} ended before it could be cancelled.")
-    return redirect("dashboard:collection_detail", pk=pk)

@@ -8,6 +8,7 @@ from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, answer_health, go, posted
+from apps.dashboard.breakers import answer_breaker, breaker_context, targets_breaker
 from apps.dashboard.forms.environments import EnvironmentForm
 from apps.dashboard.forms.fields import add_errors
 from apps.environments.models import Environment
@@ -23,7 +24,7 @@ _TASKS_READ_FOR_TOOLS = 50
 
 @allow(GET=Permission.READ)
 def environment_list(request: HttpRequest) -> HttpResponse:
-    environments = Environment.objects.annotate(
+    environments = Environment.objects.select_related("breaker").annotate(
         dataset_count=Count("datasets", distinct=True), collection_count=Count("collections", distinct=True)
     )
     return answer(request, "environments/list.html", {"environments": environments}, part="rows")
@@ -43,7 +44,10 @@ def _tools(environment: Environment) -> list[Tool]:
 @allow(GET=Permission.READ)
 def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     environment = get_object_or_404(Environment, slug=slug)
+    if targets_breaker(request):
+        return answer_breaker(request, environment)
     context = {
+        **breaker_context(environment),
         "environment": environment,
         "tools": _tools(environment),
         "builtin": BUILTINS.get(environment.builtin),

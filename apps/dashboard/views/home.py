@@ -15,7 +15,7 @@ from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Dataset, DatasetVersion
 
 _LATEST = 8
-_ACTIVE = [Collection.State.PLANNING, Collection.State.RUNNING]
+_ACTIVE = [Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED]
 
 
 @dataclass(frozen=True)

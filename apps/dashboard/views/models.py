@@ -9,6 +9,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, answer_health, go, posted
+from apps.dashboard.breakers import answer_breaker, breaker_context, targets_breaker
 from apps.dashboard.forms.fields import add_errors, add_found
 from apps.dashboard.forms.models import PolicyModelForm
 from apps.policies.models import PolicyModel
@@ -20,15 +21,17 @@ _SHOWN_COLLECTIONS = 10
 
 @allow(GET=Permission.READ)
 def model_list(request: HttpRequest) -> HttpResponse:
-    policy_models = PolicyModel.objects.annotate(collection_count=Count("collections"))
+    policy_models = PolicyModel.objects.select_related("breaker").annotate(collection_count=Count("collections"))
     return answer(request, "models/list.html", {"policy_models": policy_models}, part="rows")
 
 
 @allow(GET=Permission.READ)
 def model_detail(request: HttpRequest, slug: str) -> HttpResponse:
     policy_model = get_object_or_404(PolicyModel, slug=slug)
+    if targets_breaker(request):
+        return answer_breaker(request, policy_model)
     collections = policy_model.collections.select_related("dataset")[:_SHOWN_COLLECTIONS]
-    context = {"policy_model": policy_model, "collections": collections}
+    context = {"policy_model": policy_model, "collections": collections, **breaker_context(policy_model)}
     return answer(request, "models/detail.html", context, part="facts")
 
 

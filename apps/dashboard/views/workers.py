@@ -1,49 +1,75 @@
-"""Workers: who is alive and how busy."""
+"""Workers: who is alive, what each does, and asking one to leave."""
 
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 
 from django.conf import settings
+from django.contrib import messages
+from django.db.models import Count
 from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer
 from apps.dashboard.requests import PageRequest
-from apps.rollouts.models import Worker
+from apps.rollouts.controlling import CannotSteer, drain_worker
+from apps.rollouts.models import Rollout, Worker
 
 SHOWN_ENDED = 20
 _GOING = (Worker.State.ACTIVE, Worker.State.DRAINING)
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    worker: Worker
+    age: float  # seconds since its last heartbeat
+    running: int = 0  # rollouts that are its own now, by their rows
+
+
 @allow(GET=Permission.READ)
 def worker_list(request: PageRequest) -> HttpResponse:
-    """Those that say they live, and the last ones that ended: every restart leaves one more row."""
+    """Those that live, those that went quiet, and the last ones that ended: every restart leaves one more row."""
     now = timezone.now()
     going = list(Worker.objects.filter(state__in=_GOING))
+    running = _running([worker.pk for worker in going])
+    live = [_row(worker, now, running) for worker in going if not worker.is_overdue(now)]
     gone = Worker.objects.exclude(state__in=_GOING)
     ended = list(gone[:SHOWN_ENDED])
-    seats = [(worker.seats, worker.busy) for worker in going if worker.lease_expires_at > now]
     return answer(
         request,
         "workers/list.html",
         {
-            "rows": [
-                (worker, _age(now - worker.heartbeat_at), _is_overdue(worker, now)) for worker in [*going, *ended]
-            ],
+            "live": live,
+            "stale": [_row(worker, now, running) for worker in going if worker.is_overdue(now)],
+            "ended": [_row(worker, now, {}) for worker in ended],
             "earlier": gone.count() - len(ended) if len(ended) == SHOWN_ENDED else 0,
-            "live": len(seats),
-            "seats": sum(each for each, _ in seats),
-            "busy": sum(each for _, each in seats),
+            "seats": sum(row.worker.seats for row in live),
+            "busy": sum(row.worker.busy for row in live),
+            "rate": sum(row.worker.rate or 0.0 for row in live),
+            "backlog": sum(row.worker.backlog for row in live),
             "lease_seconds": settings.WORKER_LEASE_SECONDS,
         },
         part="workers",
     )
 
 
-def _age(since: timedelta) -> float:
-    return max(0.0, since.total_seconds())
+@allow(POST=Permission.WORKERS)
+def worker_drain(request: PageRequest, pk: int) -> HttpResponse:
+    worker = get_object_or_404(Worker, pk=pk)
+    try:
+        drain_worker(worker=worker, user=request.user)
+    except CannotSteer as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, f"Worker #{pk} claims no more and leaves when what it runs has ended.")
+    return redirect("dashboard:worker_list")
 
 
-def _is_overdue(worker: Worker, now: datetime) -> bool:
-    """Says that it lives, but its lease has run out: the next worker to look will declare it lost."""
-    return worker.state in _GOING and worker.lease_expires_at < now
+def _row(worker: Worker, now: datetime, running: dict[int, int]) -> Row:
+    return Row(worker, max(0.0, (now - worker.heartbeat_at).total_seconds()), running.get(worker.pk, 0))
+
+
+def _running(leases: list[int]) -> dict[int, int]:
+    rows = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__in=leases).order_by()
+    return {lease: count for lease, count in rows.values_list("lease").annotate(rows=Count("pk")) if lease is not None}

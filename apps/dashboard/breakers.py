@@ -1,0 +1,26 @@
+"""The circuit breaker on the page of a policy model or an environment: a card that follows while it is not closed."""
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from apps.environments.models import Environment
+from apps.policies.models import PolicyModel
+from apps.rollouts.holding import find_hold
+
+
+def targets_breaker(request: HttpRequest) -> bool:
+    """Whether htmx asks for the card alone."""
+    return request.headers.get("HX-Target") == "breaker"
+
+
+def breaker_context(endpoint: PolicyModel | Environment) -> dict[str, Any]:
+    return {"hold": find_hold(endpoint), "breaker_failures": settings.BREAKER_FAILURES}
+
+
+def answer_breaker(request: HttpRequest, endpoint: PolicyModel | Environment) -> HttpResponse:
+    response = render(request, "_breaker.html", breaker_context(endpoint))
+    response["Vary"] = "HX-Request, HX-Target, Cookie"
+    return response

@@ -1,0 +1,237 @@
+"""A collection is steered from its page, and the page says what holds it back."""
+
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from apps.accounts.models import Role
+from apps.rollouts.models import Breaker, Collection, Rollout
+from tests.dashboard.markup import faults, read
+from tests.dashboard.pages import signed_in, squeezed
+from tests.factories import (
+    make_breaker,
+    make_collection,
+    make_environment,
+    make_policy_model,
+    make_rollout,
+    make_worker,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def detail(collection: Collection) -> str:
+    return reverse("dashboard:collection_detail", args=[collection.pk])
+
+
+def steer(collection: Collection, action: str, **fields: object):
+    return signed_in().post(reverse(f"dashboard:collection_{action}", args=[collection.pk]), fields, follow=True)
+
+
+def limits(**fields: object) -> dict[str, object]:
+    given = {"priority": 0, "concurrency": "", "rollout_timeout": "30 min", "max_attempts": 2, "max_seconds": "7 d"}
+    return {**given, "max_tokens": "", "max_cost": "", **fields}
+
+
+def shown_actions(page: str, collection: Collection) -> list[str]:
+    """What the page's reader may do now: the forms that are there and not hidden."""
+    names = ("pause", "resume", "cancel", "retry", "adjust")
+    addresses = {reverse(f"dashboard:collection_{name}", args=[collection.pk]): name for name in names}
+    forms = [form.attributes for form in read(page).all("form")]
+    return [addresses[each["action"]] for each in forms if each.get("action") in addresses and "hidden" not in each]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "actions"),
+    [
+        ("planning", "", ["cancel", "adjust"]),
+        ("running", "", ["pause", "cancel", "adjust"]),
+        ("paused", "asked", ["resume", "cancel", "adjust"]),
+        ("completed", "", []),
+        ("cancelled", "", []),
+    ],
+)
+def test_the_page_offers_what_its_state_allows(state, reason, actions):
+    collection = make_collection(total=1, state=state, pause_reason=reason)
+    page = signed_in().get(detail(collection)).text
+    assert (shown_actions(page, collection), faults(page)) == (actions, [])
+    assert shown_actions(signed_in(Role.VIEWER).get(detail(collection)).text, collection) == []
+
+
+def test_pausing_and_resuming_go_back_to_the_page_and_say_so():
+    collection = make_collection(total=4, completed=1)
+    paused = steer(collection, "pause")
+    assert paused.redirect_chain == [(detail(collection), 302)]
+    page = squeezed(paused.text)
+    assert "is paused. What runs goes on to its end; nothing more is started." in page
+    assert "Paused, since somebody paused it: resume it when it may go on." in page
+    resumed = steer(collection, "resume")
+    assert f"{collection} goes on." in resumed.text
+    collection.refresh_from_db()
+    assert collection.state == "running"
+
+
+def test_a_collection_that_a_limit_paused_shows_the_remedy_and_opens_the_form():
+    collection = make_collection(
+        total=4, state="paused", pause_reason="max_cost", max_cost=1.5, cost=1.52, started_at=timezone.now()
+    )
+    page = squeezed(signed_in().get(detail(collection)).text)
+    assert "Paused, since its budget is used up: raise or remove its limit of cost, then resume it." in page
+    assert '<details class="fold card" id="limits" data-states="planning running paused" open>' in page
+    assert '$1.52 <span class="muted">of $1.50</span>' in page
+    refused = steer(collection, "resume")
+    assert "stays paused, since its budget is used up" in refused.text
+    raised = steer(collection, "adjust", **limits(max_cost="3"), resume="1")
+    assert f"{collection} goes on." in raised.text
+    collection.refresh_from_db()
+    assert (collection.state, collection.max_cost) == ("running", 3.0)
+
+
+def test_limits_are_written_as_people_say_them():
+    collection = make_collection(total=4)
+    saved = steer(
+        collection,
+        "adjust",
+        **limits(priority=-2, concurrency=16, rollout_timeout="45 s", max_seconds="12 h", max_tokens=2_000_000),
+    )
+    assert "The priority and limits are saved" in saved.text
+    collection.refresh_from_db()
+    stored = (collection.priority, collection.concurrency, collection.rollout_timeout, collection.max_seconds)
+    assert (stored, collection.max_tokens, collection.max_cost) == ((-2, 16, 45.0, 43_200), 2_000_000, None)
+    values = {each.attributes.get("name"): each.attributes.get("value") for each in read(saved.text).all("input")}
+    assert (values["rollout_timeout"], values["max_seconds"], values["max_attempts"]) == ("45 s", "12 h", "2")
+
+
+def test_an_emptied_limit_is_none():
+    collection = make_collection(total=4, max_tokens=5)
+    steer(collection, "adjust", **limits(max_seconds=""))
+    collection.refresh_from_db()
+    assert (collection.max_seconds, collection.max_tokens) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("rollout_timeout", "soon", "Give a length of time such as 7 d, 12 h, 30 min or 45 s."),
+        ("rollout_timeout", "2 d", "Give from 0.1 s to 1 d."),
+        ("max_seconds", "0", "Give from 1 s to"),
+        ("max_attempts", "21", "less than or equal to 20"),
+        ("concurrency", "0", "greater than or equal to 1"),
+        ("max_cost", "nan", "Enter a number."),
+        ("rollout_timeout", "", "This field is required."),
+    ],
+)
+def test_a_limit_that_cannot_be_comes_back_as_it_was_typed(field, value, complaint):
+    collection = make_collection(total=4)
+    answer = steer(collection, "adjust", **limits(**{field: value}))
+    assert answer.status_code == 422
+    assert complaint in answer.text
+    given = {each.attributes.get("name"): each.attributes.get("value") for each in read(answer.text).all("input")}
+    assert given[field] == (value or None)
+    collection.refresh_from_db()
+    assert (collection.rollout_timeout, collection.max_attempts, collection.max_cost) == (1800.0, 2, None)
+
+
+def test_limits_of_what_has_ended_are_refused():
+    answer = steer(make_collection(state="completed"), "adjust", **limits())
+    assert answer.status_code == 422
+
+
+def fail(collection: Collection, error_kind: str) -> Rollout:
+    return make_rollout(collection, status="failed", reward=None, stop_reason="", error_kind=error_kind, trace=[])
+
+
+def test_failed_rollouts_are_retried_from_the_error_table():
+    collection = make_collection(total=3, failed=3, state="completed")
+    for kind in ("timed_out", "policy_error", "policy_error"):
+        fail(collection, kind)
+    page = signed_in().get(detail(collection)).text
+    assert shown_actions(page, collection) == ["retry", "retry", "retry"]
+    assert shown_actions(signed_in(Role.VIEWER).get(detail(collection)).text, collection) == []
+    assert "1 failed rollout is queued again." in steer(collection, "retry", error_kind="timed_out").text
+    assert "2 failed rollouts are queued again." in steer(collection, "retry").text
+    again = steer(collection, "retry")
+    assert "Nothing of that has failed by now." in again.text
+    assert "<dt>Retried</dt><dd>3</dd>" in again.text
+    assert "There is no such error kind." in steer(collection, "retry", error_kind="bad_luck").text
+
+
+def test_what_a_cancelled_collection_failed_is_not_retried():
+    collection = make_collection(total=1, failed=1, state="cancelled")
+    fail(collection, "timed_out")
+    assert shown_actions(signed_in().get(detail(collection)).text, collection) == []
+    assert "is cancelled: its rollouts cannot be retried." in steer(collection, "retry").text
+
+
+def test_a_viewer_steers_nothing():
+    collection, client = make_collection(total=1), signed_in(Role.VIEWER)
+    actions = ("pause", "resume", "adjust", "retry", "cancel")
+    refused = [
+        client.post(reverse(f"dashboard:collection_{each}", args=[collection.pk])).status_code for each in actions
+    ]
+    assert refused == [403] * 5
+
+
+def test_a_breaker_that_holds_it_back_is_said_plainly():
+    model = make_policy_model(name="Model X")
+    collection = make_collection(total=4, policy_model=model)
+    make_breaker(policy_model=model, retry_at=timezone.now() + timedelta(seconds=8.9))
+    page = squeezed(signed_in().get(detail(collection)).text)
+    assert "Held back by policy model Model X: 12 calls failed in a row: connection refused;" in page
+    assert '<span class="nowrap">next try in 9 s</span>' in page or "next try in 8 s</span>" in page
+    assert "<p>held back</p>" in page
+    Breaker.objects.update(state="half_open", retry_at=timezone.now())
+    assert "one rollout is trying it; the next try is due" in signed_in().get(detail(collection)).text
+    Breaker.objects.update(state="closed")
+    assert "Held back" not in signed_in().get(detail(collection)).text
+
+
+def test_a_collection_without_a_worker_of_its_group_says_which_to_start():
+    collection = make_collection(total=4, policy_model=make_policy_model(worker_group="gpu"))
+    make_worker()
+    assert "manage.py rolloutworker --group gpu" in signed_in().get(detail(collection)).text
+    make_worker(group="gpu")
+    assert "rolloutworker" not in signed_in().get(detail(collection)).text
+
+
+def test_models_and_environments_show_their_breakers_and_follow_them():
+    model, environment = make_policy_model(), make_environment()
+    make_breaker(policy_model=model, message="<refused>"), make_breaker(environment=environment)
+    client = signed_in()
+    for noun, row in (("model", model), ("environment", environment)):
+        address = reverse(f"dashboard:{noun}_detail", args=[row.slug])
+        page = client.get(address).text
+        assert "12 calls failed in a row" in page
+        assert f'hx-get="{address}" hx-trigger="every 5s"' in page
+        card = client.get(address, headers={"HX-Request": "true", "HX-Target": "breaker"}).text
+        assert card.startswith('<section class="card" id="breaker"')
+        assert "breaker open" in client.get(reverse(f"dashboard:{noun}_list")).text
+    assert "&lt;refused&gt;" in client.get(reverse("dashboard:model_detail", args=[model.slug])).text
+    Breaker.objects.update(state="closed")
+    page = client.get(reverse("dashboard:model_detail", args=[model.slug])).text
+    assert ("it opens after 10 calls that fail in a row" in page, "every 5s" in page) == (True, False)
+
+
+def test_home_and_the_list_show_paused_collections_with_their_reason():
+    make_collection(name="Waits", total=4, state="paused", pause_reason="max_tokens")
+    client = signed_in()
+    for address in (reverse("dashboard:home"), reverse("dashboard:collection_list")):
+        assert "its tokens are used up" in client.get(address).text
+    assert [each.name for each in client.get(reverse("dashboard:home")).context["active"]] == ["Waits"]
+
+
+def test_the_plan_form_shows_the_limits_with_their_defaults():
+    page = squeezed(signed_in().get(reverse("dashboard:collection_create")).text)
+    assert '<span class="muted">30 min an attempt · 2 attempts · 7 d in all</span>' in page
+
+
+def test_an_emptied_limit_stays_empty_while_rollouts_are_counted():
+    client, address = signed_in(), reverse("dashboard:collection_create")
+    counted = client.post(address, {**limits(max_seconds=""), "count": "1"})
+    values = {
+        each.attributes.get("name"): each.attributes.get("value")
+        for each in read(client.get(counted["Location"]).text).all("input")
+    }
+    assert (values["max_seconds"], values["rollout_timeout"]) == (None, "30 min")
