@@ -1,5 +1,6 @@
 from django.urls import include, path
 
+from apps.api.scraping import MetricsView
 from gymweb.favicon import favicon
 from gymweb.health import healthz, readyz
 
@@ -7,6 +8,7 @@ urlpatterns = [
     path("favicon.ico", favicon, name="favicon"),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
+    path("metrics", MetricsView.as_view(), name="metrics"),
     path("api/", include("apps.api.urls")),
     path("", include("apps.dashboard.urls")),
 ]

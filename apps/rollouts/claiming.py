@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from django.db import connection, transaction
-from django.db.models import Case, Exists, IntegerField, OuterRef, Q, Value, When
+from django.db.models import OuterRef, Q, Subquery
 from django.utils import timezone
 
 from apps.rollouts.models import Collection, Rollout
@@ -130,16 +130,13 @@ def _room(slots: Slots, one: _Candidate, seats: int) -> int:
 
 def _claimable(group: str) -> list[_Candidate]:
     """Running collections that have queued rollouts which a worker of this group may run, the most urgent first."""
-    queued = Rollout.objects.filter(collection=OuterRef("pk"), status=Rollout.Status.QUEUED).order_by()
-    lost = Case(
-        When(Exists(queued.filter(lost__gt=1)), then=Value(2)),
-        When(Exists(queued.filter(lost=1)), then=Value(1)),
-        default=Value(0),
-        output_field=IntegerField(),
-    )
-    running = Collection.objects.filter(Exists(queued), usable_by(group), state=Collection.State.RUNNING)
-    rows = running.annotate(most_lost=lost).order_by("priority", "id")
-    return [_Candidate(*row) for row in rows.values_list("pk", "policy_model_id", "environment_id", "most_lost")]
+    queued = Rollout.objects.filter(collection=OuterRef("pk"), status=Rollout.Status.QUEUED)
+    # The order is that of the index of queued rows, so planners take it. With EXISTS they read the table until a queued
+    # row comes, or the index of all the collection's rows: first all that ended, hundreds of thousands of them.
+    most_lost = Subquery(queued.order_by("-lost", "-id").values("lost")[:1])
+    running = Collection.objects.filter(usable_by(group), state=Collection.State.RUNNING)
+    rows = running.order_by("priority", "id").values_list("pk", "policy_model_id", "environment_id", most_lost)
+    return [_Candidate(*row) for row in rows if row[-1] is not None]
 
 
 def usable_by(group: str) -> Q:

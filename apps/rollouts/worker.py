@@ -35,6 +35,7 @@ from apps.rollouts.leasing import (
     live_workers,
     reap_leases,
     release_unknown,
+    renew_lease,
     take_lease,
 )
 from apps.rollouts.looking import look_around
@@ -338,6 +339,7 @@ class RolloutWorker(ChannelsWorker):
 
     async def _begin_again(self) -> None:
         await self._drop_all()
+        self._meters = Meters()  # A new identity counts anew: what the old one counted stands in its row.
         await self._obtain_identity()
         self._rung.set()
 
@@ -376,6 +378,8 @@ class RolloutWorker(ChannelsWorker):
         if self._heart:
             self._heart.stop()
         try:
+            # Its last words: what it counted since its last heartbeat.
+            await self._in_database(renew_lease, worker_id=self.lease, vitals=self._vitals())
             released = await self._in_database(give_up_lease, worker_id=self.lease)
             if released:
                 logger.info("%d rollouts released", released)
