@@ -65,11 +65,19 @@ def give_up_lease(*, worker_id: int) -> int:
 def reap_leases() -> int:
     """Take back the rollouts that no live lease holds; gives the number of workers whose lease ran out."""
     with transaction.atomic():
+        _wait_briefly_for_locks()
         expired = Worker.objects.filter(state__in=LIVE, lease_expires_at__lt=timezone.now())
         reaped = expired.update(state=Worker.State.LOST, busy=0)
         # One statement reads rows and leases together, so a lease taken this moment is not mistaken for a lost one.
         _take_back("lease NOT IN (SELECT id FROM rollouts_worker WHERE state IN (%s, %s))", [*LIVE], lost=1)
     return reaped
+
+
+def _wait_briefly_for_locks() -> None:
+    """Hearts reap: one that waited for another's lock longer than its lease would lose its own. A later beat reaps."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = {int(settings.WORKER_LEASE_SECONDS * 1000 / 6)}")
 
 
 _TAKE_BACK = """

@@ -120,7 +120,8 @@ class Outbox:
         touched, self._touched = self._touched, set()
         for failures in count():
             try:
-                changed = await self._in_database(record_batch, events=events, ends=ends, now=timezone.now())
+                now, again = timezone.now(), failures > 0
+                changed = await self._in_database(record_batch, events=events, ends=ends, now=now, again=again)
             except (OperationalError, InterfaceError) as problem:
                 self.trouble = f"The database does not take results: {problem}"
                 logger.warning("the database does not take results (%d waiting): %r", self.backlog, problem)

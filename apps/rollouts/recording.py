@@ -93,14 +93,15 @@ _INSERT_EVENTS = (
 )
 
 
-def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime) -> set[int]:
+def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime, again: bool = False) -> set[int]:
     """Store events and ends in one transaction; gives the ids of collections that changed.
 
     An end whose rollout is no longer its lease's attempt is fenced: it changes nothing and counts nowhere. An attempt
-    has one end at most. Events need no fence, since every claim has an attempt number of its own.
+    has one end at most. Events need no fence, since every claim has an attempt number of its own. `again` says that
+    the batch was sent before and nobody knows whether it was stored.
     """
     with transaction.atomic():
-        _insert_events(events)
+        _insert_events(events, again)
         ended = _write_ends(ends, now) if ends else []
         changed = _count_ends(ended)
         if changed:
@@ -108,11 +109,13 @@ def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: dateti
     return changed
 
 
-def _insert_events(events: Sequence[EventRow]) -> None:
+def _insert_events(events: Sequence[EventRow], again: bool) -> None:
     if not events:
         return
     with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
+        if again:
+            cursor.executemany(f"{_INSERT_EVENTS} ON CONFLICT DO NOTHING", events)
+        elif connection.vendor == "postgresql":
             copy = "COPY rollouts_traceevent (rollout_id, attempt, seq, kind, payload, tokens) FROM STDIN"
             with cursor.copy(copy) as stream:
                 for row in events:

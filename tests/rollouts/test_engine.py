@@ -339,6 +339,17 @@ def test_a_worker_that_slept_past_its_lease_claims_nothing():
     assert claim_rollouts(lease=sleeper.pk, slots=NO_LIMITS) == []
 
 
+def test_a_batch_that_is_sent_again_after_it_was_stored_changes_nothing():
+    collection = plan()
+    claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS)
+    events = [(claim.rollout_id, claim.attempt, seq, "prompt", "{}", None) for claim in claims for seq in (0, 1)]
+    batch = {"events": events, "ends": ends(claims[:4], 1.0), "now": timezone.now()}
+    assert record_batch(**batch) == {collection.pk}
+    assert record_batch(**batch, again=True) == set()
+    collection.refresh_from_db()
+    assert (collection.completed, collection.reward_sum, TraceEvent.objects.count()) == (4, 4.0, len(events))
+
+
 def test_both_attempts_of_a_rollout_in_one_batch_count_once():
     collection = plan(rows=[make_row()], repeats=1)
     lost, heir = take_lease(seats=1), take_lease(seats=1)
