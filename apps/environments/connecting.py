@@ -11,7 +11,13 @@ from apps.gym.resources.protocol import ResourceServer
 def connect_environment(environment: Environment, outbound: Outbound, observe: Observer = ignore) -> ResourceServer:
     """Opens no connection yet. Raises EnvironmentFault where a built-in of that name no longer exists."""
     if environment.adapter == Adapter.BUILTIN:
-        return InProcessServer(environment.builtin, name=environment.slug, verifies=environment.verifies)
+        return InProcessServer(
+            environment.builtin,
+            name=environment.slug,
+            verifies=environment.verifies,
+            call_timeout=environment.call_timeout,
+            verify_timeout=environment.verify_timeout,
+        )
     return HttpResourceServer(
         outbound,
         name=environment.slug,

@@ -1,10 +1,10 @@
 """Share global limits among the live workers: what this one may still start of each model and environment."""
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from apps.rollouts.breaking import Endpoint, Shut, take_trial
-from apps.rollouts.claiming import Claim, Slots, usable_by
+from apps.rollouts.claiming import Claim, Slots
 from apps.rollouts.models import Collection
 from apps.rollouts.running import Setting
 
@@ -26,8 +26,12 @@ class Share(NamedTuple):
 class InUse:
     """How many of this worker's rollouts run, by policy model, environment and collection."""
 
-    def __init__(self, running: list[tuple[Claim, Setting]], share: Share, group: str = "") -> None:
-        self.share = share
+    def __init__(
+        self, running: list[tuple[Claim, Setting]], *, lease: int, live: list[tuple[int, str]], group: str = ""
+    ) -> None:
+        """`live` are the workers that claim, this one among them, with their groups."""
+        self.lease = lease
+        self.live = live
         self.group = group
         self.running = len(running)
         self.suspects = sum(claim.lost > 0 for claim, _ in running)
@@ -41,12 +45,15 @@ class InUse:
 
         An endpoint whose breaker is open has no slots, but for one where this worker wins the right to try it.
         """
-        collections = Collection.objects.filter(usable_by(self.group), state=Collection.State.RUNNING)
-        limited = collections.filter(concurrency__isnull=False).values_list("pk", "concurrency")
-        models = collections.values_list("policy_model_id", "policy_model__concurrency").distinct()
-        environments = collections.values_list("environment_id", "environment__concurrency").distinct()
-        models_left = self._left(models, self.models)
-        environments_left = self._left(environments, self.environments)
+        models, environments, collections = Limits(), Limits(), Limits()
+        for row in Collection.objects.filter(state=Collection.State.RUNNING).values_list(*_LIMITS).order_by():
+            pk, concurrency, model, of_model, model_group, environment, of_environment, environment_group = row
+            group = model_group or environment_group
+            models.add(model, of_model, group)
+            environments.add(environment, of_environment, group)
+            if concurrency is not None:
+                collections.add(pk, concurrency, group)
+        models_left, environments_left = self._left(models, self.models), self._left(environments, self.environments)
         for endpoint, state in shut.items():
             left = models_left if endpoint.kind == "policy_model" else environments_left
             if endpoint.pk in left:
@@ -55,13 +62,45 @@ class InUse:
             seats,
             models_left,
             environments_left,
-            self._left(limited, self.collections),
+            self._left(collections, self.collections),
             running=self.running,
             suspects=self.suspects,
             alone=self.alone,
-            yields=self.share.rank == 0,
+            yields=self._share({self.group}).rank == 0,
             group=self.group,
         )
 
-    def _left(self, limits: Any, used: Counter[int]) -> dict[int, int]:
-        return {pk: self.share.part(limit) - used[pk] for pk, limit in limits.order_by()}
+    def _left(self, limits: "Limits", used: Counter[int]) -> dict[int, int]:
+        """Of what this worker's group may use; an endpoint that several groups use is shared by all their workers."""
+        return {
+            pk: self._share(groups).part(limits.numbers[pk]) - used[pk]
+            for pk, groups in limits.groups.items()
+            if self.group in groups
+        }
+
+    def _share(self, groups: set[str]) -> Share:
+        return Share.of(self.lease, [worker for worker, group in self.live if group in groups])
+
+
+_LIMITS = (
+    "pk",
+    "concurrency",
+    "policy_model_id",
+    "policy_model__concurrency",
+    "policy_model__worker_group",
+    "environment_id",
+    "environment__concurrency",
+    "environment__worker_group",
+)
+
+
+class Limits:
+    """Limits of rollouts in flight by id, and which groups of workers use what they are of."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+        self.groups: dict[int, set[str]] = {}
+
+    def add(self, pk: int, number: int, group: str) -> None:
+        self.numbers[pk] = number
+        self.groups.setdefault(pk, set()).add(group)

@@ -42,7 +42,7 @@ from apps.rollouts.looking import look_around
 from apps.rollouts.metering import Meters
 from apps.rollouts.outbox import Outbox
 from apps.rollouts.running import Setting, cancelled_end, failed_to_start, run_rollout
-from apps.rollouts.sharing import InUse, Share
+from apps.rollouts.sharing import InUse
 from apps.rollouts.stalls import StallWatch
 
 logger = logging.getLogger(__name__)
@@ -178,8 +178,7 @@ class RolloutWorker(ChannelsWorker):
         return bool(self._outbox.trouble) or self._outbox.backlog > MAX_BACKLOG or self._outbox.is_full
 
     def _in_use(self) -> InUse:
-        peers = [worker for worker, group in self._live if group == self.group]
-        return InUse(list(self._running.values()), Share.of(self.lease, peers), self.group)
+        return InUse(list(self._running.values()), lease=self.lease, live=self._live, group=self.group)
 
     def _seat_freed(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from apps.rollouts.breaking import Breakers, Endpoint, Turn, read_shut, store_turns, take_trial
 from apps.rollouts.models import Breaker, Collection, Rollout
-from apps.rollouts.sharing import InUse, Share
+from apps.rollouts.sharing import InUse
 from apps.rollouts.worker import RolloutWorker
 from tests.factories import make_policy_model
 from tests.rollouts.work import plan, serve_chat
@@ -47,12 +47,12 @@ def test_an_open_breaker_leaves_no_slots_until_one_worker_wins_the_trial():
     collection = plan()
     endpoint = Endpoint("policy_model", collection.policy_model_id)
     store_turns({endpoint: Turn(False, 3, "connection refused")})
-    assert InUse([], Share(0, 1)).slots(8, read_shut()).models == {endpoint.pk: 0}
+    assert InUse([], lease=1, live=[(1, "")]).slots(8, read_shut()).models == {endpoint.pk: 0}
     breaker = Breaker.objects.get()
     assert (breaker.state, breaker.failures, breaker.message) == ("open", 3, "connection refused")
     Breaker.objects.update(retry_at=timezone.now() - timedelta(seconds=1))
     shut = read_shut()
-    won = [InUse([], Share(0, 1)).slots(8, shut).models[endpoint.pk] for _ in range(2)]
+    won = [InUse([], lease=1, live=[(1, "")]).slots(8, shut).models[endpoint.pk] for _ in range(2)]
     assert won == [1, 0]
     breaker.refresh_from_db()
     assert (breaker.state, breaker.cooldown) == ("half_open", 10.0)

@@ -1,6 +1,7 @@
 """The engine on a real database: planned rows are claimed, run and recorded once."""
 
 import asyncio
+import time
 from datetime import timedelta
 from io import BytesIO
 
@@ -25,6 +26,7 @@ from apps.rollouts.running import Tally, _end
 from apps.rollouts.sharing import Share
 from apps.rollouts.worker import RolloutWorker
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
+from tests.rollouts.work import serve_chat
 
 pytestmark = pytest.mark.usefixtures("migrated")
 
@@ -178,28 +180,38 @@ def test_cancelling_drops_what_is_queued_and_counts_it_once():
     assert claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS) == []
 
 
-def test_cancelling_stops_what_runs(settings):
-    model = PolicyModel.objects.create(
-        slug="hangs", name="hangs", base_url="http://127.0.0.1:9/v1", model_name="x", call_timeout=30, max_tries=20
-    )
+def test_cancelling_ends_the_calls_of_what_runs_within_two_seconds(settings):
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
-    collection = plan(model=model, repeats=1)
+    cut = []
+
+    async def never(request):
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cut.append(time.monotonic())
 
     async def cancel_when_running():
+        runner, port = await serve_chat(never)
+        model = await sync_to_async(make_policy_model)(
+            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", call_timeout=60
+        )
+        collection = await sync_to_async(plan)(model=model, repeats=1)
         worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=8)
         working = asyncio.create_task(worker.handle())
-        while not await Rollout.objects.filter(status="running").acount():
+        while await TraceEvent.objects.filter(kind="prompt").acount() < 4:
             await asyncio.sleep(0.05)
-
+        began = time.monotonic()
         await sync_to_async(cancel_collection)(collection=collection)
         async with asyncio.timeout(5):
-            while await Rollout.objects.exclude(status="cancelled").acount():
-                await asyncio.sleep(0.05)
+            while len(cut) < 4 or await Rollout.objects.exclude(status="cancelled").acount():
+                await asyncio.sleep(0.02)
         worker.stop()
         await working
+        await runner.cleanup()
+        return max(cut) - began
 
-    async_to_sync(cancel_when_running)()
-    collection.refresh_from_db()
+    assert async_to_sync(cancel_when_running)() < 2.0
+    collection = Collection.objects.get()
     assert (collection.state, collection.cancelled, collection.ended) == ("cancelled", 4, 4)
 
 

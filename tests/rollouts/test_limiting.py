@@ -14,8 +14,9 @@ from apps.rollouts.controlling import CannotSteer, adjust_collection, resume_col
 from apps.rollouts.leasing import take_lease
 from apps.rollouts.limiting import pause_overdue
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.sharing import InUse, Share
-from tests.factories import make_policy_model
+from apps.rollouts.planning import plan_collection
+from apps.rollouts.sharing import InUse
+from tests.factories import make_agent, make_dataset, make_environment, make_policy_model
 from tests.rollouts.work import NO_LIMITS, end, plan, record, serve_chat
 
 pytestmark = pytest.mark.usefixtures("migrated")
@@ -124,7 +125,7 @@ def test_the_limit_of_a_running_collection_is_shared_by_the_workers():
     leases = [take_lease(seats=64).pk for _ in range(3)]
     taken = []
     for lease in leases:
-        slots = InUse([], Share.of(lease, leases)).slots(64, {})
+        slots = InUse([], lease=lease, live=[(one, "") for one in leases]).slots(64, {})
         taken.append(len(claim_rollouts(lease=lease, slots=slots)))
     assert taken == [2, 2, 1]
     assert collection.rollouts.filter(status="running").count() == 5
@@ -137,3 +138,32 @@ def test_prices_make_a_cost():
     assert collection.cost == pytest.approx(expected)
     assert sum(Rollout.objects.values_list("cost", flat=True)) == pytest.approx(expected)
     assert expected > 0
+
+
+def test_a_model_that_several_groups_use_is_shared_by_all_their_workers():
+    """One of its environments belongs to the group `gpu`, the other to none."""
+    model = make_policy_model(concurrency=6)
+    ordinary, special = plan(model=model, repeats=5), plan(model=model, repeats=5)
+    elsewhere = make_environment(worker_group="gpu")
+    Collection.objects.filter(pk=special.pk).update(environment=elsewhere)
+    live = [(take_lease(seats=64, group=group).pk, group) for group in ("", "gpu", "gpu")]
+    taken = []
+    for lease, group in live:
+        slots = InUse([], lease=lease, live=live, group=group).slots(64, {})
+        claims = claim_rollouts(lease=lease, slots=slots)
+        taken.append([claim.collection_id for claim in claims])
+    assert taken == [[ordinary.pk] * 2, [special.pk] * 2, [special.pk] * 2]
+
+
+def test_a_worker_of_a_group_leaves_the_rest_to_the_others():
+    plan(model=make_policy_model(worker_group="gpu"))
+    plan(model=make_policy_model())
+    lease = take_lease(seats=64, group="tpu").pk
+    slots = InUse([], lease=lease, live=[(lease, "tpu")], group="tpu").slots(64, {})
+    assert claim_rollouts(lease=lease, slots=slots) == []
+
+
+def test_a_model_and_an_environment_of_different_groups_cannot_be_planned_together():
+    dataset = make_dataset(environment=make_environment(worker_group="cpu"))
+    with pytest.raises(ValidationError, match="different worker groups \\(cpu and gpu\\)"):
+        plan_collection(dataset=dataset, agent=make_agent(), policy_model=make_policy_model(worker_group="gpu"))

@@ -32,6 +32,7 @@ class Calculator:
     )
     tools: ClassVar[list[Tool]] = [CALCULATOR_TOOL]
     needs: ClassVar[frozenset[str]] = frozenset({"expected_answer"})
+    quick: ClassVar[bool] = True
 
     def __init__(self, row: TaskRow, *, seed: int) -> None:
         self.row = row

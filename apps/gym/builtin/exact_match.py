@@ -15,6 +15,7 @@ class ExactMatch:
     )
     tools: ClassVar[list[Tool]] = []
     needs: ClassVar[frozenset[str]] = frozenset({"expected_answer"})
+    quick: ClassVar[bool] = True
 
     def __init__(self, row: TaskRow, *, seed: int) -> None:
         self.row = row

@@ -15,13 +15,17 @@ class ToolRefused(Exception):
 
 
 class BuiltinEnvironment(Protocol):
-    """One attempt. The methods are called on the event loop, so each must take well under a millisecond."""
+    """One attempt, with synchronous methods."""
 
     name: ClassVar[str]
     description: ClassVar[str]
     tools: ClassVar[list[Tool]]
     needs: ClassVar[frozenset[str]]
     """The fields of a task's row without which its attempts cannot be verified."""
+
+    quick: ClassVar[bool]
+    """Every method takes well under a millisecond, and is called on the event loop. Those of others run in threads, for
+    as long as the environment's time limits allow; making one must be quick all the same."""
 
     def __init__(self, row: TaskRow, *, seed: int) -> None: ...
 

@@ -1,11 +1,12 @@
 import asyncio
 import json
+import threading
 import time
 
 import pytest
 
 from apps.gym.builtin.registry import BUILTINS
-from apps.gym.errors import EnvironmentFault, VerifierError
+from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.protocol import ResourceServer, ToolOutput
 from tests.gym.verifiers.replies import response
@@ -98,3 +99,59 @@ def test_the_adapter_adds_next_to_nothing_to_a_call():
         return (time.process_time() - started) / (2 * calls)
 
     assert min(asyncio.run(seconds_per_call(2_000)) for _ in range(3)) < 20e-6
+
+
+class Slow(BUILTINS["exact_match"]):
+    """A built-in whose methods may take their time."""
+
+    name = "slow"
+    quick = False
+    pause = 0.0
+
+    def call_tool(self, name, arguments):
+        time.sleep(arguments["seconds"])
+        return threading.current_thread().name
+
+    def verify(self, response):
+        time.sleep(self.pause)
+        return super().verify(response)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    monkeypatch.setitem(BUILTINS, "slow", Slow)
+    return InProcessServer("slow", name="slow", call_timeout=0.2, verify_timeout=0.2)
+
+
+def test_a_built_in_that_is_not_quick_works_in_a_thread(slow):
+    async def attempt():
+        session = await slow.seed_session(ROW, seed=7)
+        return await session.call_tool("wait", {"seconds": 0}), (await session.verify(response("42"))).value
+
+    assert asyncio.run(attempt()) == (ToolOutput(text="built-in"), 1.0)
+
+
+def test_a_tool_that_takes_too_long_is_a_tool_error_while_the_loop_goes_on(slow):
+    async def attempt():
+        session = await slow.seed_session(ROW, seed=7)
+        turns = 0
+        calling = asyncio.ensure_future(session.call_tool("wait", {"seconds": 0.5}))
+        while not calling.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        return calling.result(), turns
+
+    output, turns = asyncio.run(attempt())
+    assert output == ToolOutput(text='{"error":"the tool gave no result within 0.2 s"}', error="timeout")
+    assert turns > 5
+
+
+def test_a_verification_that_takes_too_long_is_timed_out(slow, monkeypatch):
+    monkeypatch.setattr(Slow, "pause", 0.5)
+
+    async def attempt():
+        session = await slow.seed_session(ROW, seed=7)
+        await session.verify(response("42"))
+
+    with pytest.raises(TimedOut, match=r"slow: verification took longer than 0\.2 s"):
+        asyncio.run(attempt())
