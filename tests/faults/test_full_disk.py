@@ -1,4 +1,4 @@
-"""A disk that is full: the worker keeps what is finished, claims nothing more, says so, and goes on when there is room."""
+"""A disk that is full: the worker keeps what is finished, claims nothing more, and goes on when there is room."""
 
 import contextlib
 import os
