@@ -1,8 +1,9 @@
-"""Live pages: a socket per open collection page, which gets the page's own partial again when rows changed."""
+"""Live pages: a socket per open page, which gets the page's own partial again when rows of its collection changed."""
 
 import asyncio
 import contextlib
 from typing import Any
+from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
@@ -11,9 +12,10 @@ from prometheus_client import Gauge
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
+from apps.dashboard.following import Mark, followed_rollouts, read_news
 from apps.dashboard.progress import read_progress
 from apps.rollouts.announcing import collection_group
-from apps.rollouts.models import Collection
+from apps.rollouts.models import Collection, Rollout
 
 MIN_SECONDS_BETWEEN = 0.2
 """At most five patches a second, however many workers announce."""
@@ -23,10 +25,11 @@ FORBIDDEN, GONE, LAYER_AWAY = 4403, 4404, 4503
 CONNECTIONS = Gauge("gymweb_websocket_connections", "Sockets of open pages that this web process serves")
 
 
-class CollectionConsumer(AsyncWebsocketConsumer):
-    """Sends the progress partial on connecting and after `collection.changed`. What a client sends is ignored."""
+class LiveConsumer(AsyncWebsocketConsumer):
+    """Sends what `render` gives on connecting and after `collection.changed`. What a client sends is ignored."""
 
     is_counted = False
+    group = ""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Without a channel layer the socket is closed: the page polls, and asks again until it is back."""
@@ -38,25 +41,37 @@ class CollectionConsumer(AsyncWebsocketConsumer):
             if self.is_counted:
                 CONNECTIONS.dec()
 
+    def find_collection(self) -> int | None:
+        """The collection whose changes the page follows; None where there is none."""
+        raise NotImplementedError
+
+    def render(self, user: User) -> str | None:
+        """The partial, empty where nothing is new; None once its row is gone."""
+        raise NotImplementedError
+
     async def connect(self) -> None:
-        self.collection_id: int = self.scope["url_route"]["kwargs"]["pk"]
         self.patch: asyncio.Task[None] | None = None
         self.is_stale = False
+        self.pk: int = self.scope["url_route"]["kwargs"]["pk"]
         if not user_may(self.scope.get("user"), Permission.READ):
             await self.close(code=FORBIDDEN)
             return
-        # Joined before the first reading, so that no change falls between the two.
-        await self.channel_layer.group_add(collection_group(self.collection_id), self.channel_name)
+        collection_id = await database_sync_to_async(self.find_collection)()
+        if collection_id is not None:
+            self.group = collection_group(collection_id)
+            # Joined before the first reading, so that no change falls between the two.
+            await self.channel_layer.group_add(self.group, self.channel_name)
         await self.accept()
         CONNECTIONS.inc()
         self.is_counted = True
-        await self._send_progress()
+        await self._send()
 
     async def disconnect(self, code: int) -> None:
         if self.patch is not None:
             self.patch.cancel()
-        with contextlib.suppress(ConnectionError):
-            await self.channel_layer.group_discard(collection_group(self.collection_id), self.channel_name)
+        if self.group:
+            with contextlib.suppress(ConnectionError):
+                await self.channel_layer.group_discard(self.group, self.channel_name)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Nothing is asked of a page."""
@@ -71,21 +86,49 @@ class CollectionConsumer(AsyncWebsocketConsumer):
             await asyncio.sleep(MIN_SECONDS_BETWEEN)
             # Before the reading: what is announced from here on may have missed it and is read once more.
             self.is_stale = False
-            await self._send_progress()
+            await self._send()
 
-    async def _send_progress(self) -> None:
+    async def _send(self) -> None:
         html = await database_sync_to_async(self._render)()
         if html is None:
             await self.close(code=GONE)
-        else:
+        elif html:
             await self.send(text_data=html)
 
     def _render(self) -> str | None:
-        """The partial; None once the collection is gone or its reader may not read any more."""
+        """None, too, once its reader may not read any more."""
         user = User.objects.filter(pk=self.scope["user"].pk).first()
-        collection = (
-            Collection.objects.select_related("policy_model", "environment").filter(pk=self.collection_id).first()
-        )
-        if collection is None or not user_may(user, Permission.READ):
+        return self.render(user) if user is not None and user_may(user, Permission.READ) else None
+
+
+class CollectionConsumer(LiveConsumer):
+    """The progress of a collection."""
+
+    def find_collection(self) -> int | None:
+        return self.pk
+
+    def render(self, user: User) -> str | None:
+        rows = Collection.objects.select_related("policy_model", "environment")
+        collection = rows.filter(pk=self.pk).first()
+        if collection is None:
             return None
         return render_to_string("collections/_collection_progress.html", {"progress": read_progress(collection)})
+
+
+class RolloutConsumer(LiveConsumer):
+    """The trace of a rollout: what is new since the mark that the page connects with, then since what was sent."""
+
+    def find_collection(self) -> int | None:
+        given = parse_qs(self.scope["query_string"].decode(errors="replace")).get("seen", [""])[0]
+        self.seen = Mark.parse(given) or Mark("", -1, 0)
+        return Rollout.objects.filter(pk=self.pk).values_list("collection_id", flat=True).first()
+
+    def render(self, user: User) -> str | None:
+        rollout = followed_rollouts().filter(pk=self.pk).first()
+        if rollout is None:
+            return None
+        parts = read_news(rollout, user, self.seen)
+        if parts is None:
+            return ""
+        self.seen = parts["mark"]
+        return render_to_string("rollouts/_rollout_live.html", parts)

@@ -105,9 +105,9 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """By the pace so far; None while nothing runs, since nothing then comes nearer to its end."""
+        """By the pace so far; None while nothing runs or can be started: nothing then comes nearer to its end."""
         rate = self.per_second
-        if self.collection.state != Collection.State.RUNNING or not rate or not self.running:
+        if self.collection.state != Collection.State.RUNNING or self.holds or not rate or not self.running:
             return None
         return (self.collection.total - self.collection.ended) / rate
 

@@ -87,12 +87,20 @@ class Card:
     reward: float | None = None
     components: tuple[tuple[str, float], ...] = ()
 
+    @property
+    def last_seq(self) -> int:
+        """The last event that it shows: its own, or that of a result that stands within it."""
+        return max([self.seq, *(block.result.seq or 0 for block in self.blocks if block.result)])
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:
+    """`last_seq` is that of the last event, -1 without any."""
+
     cards: tuple[Card, ...]
     event_count: int
     seconds: tuple[tuple[str, float], ...]
+    last_seq: int = -1
 
     @property
     def opening(self) -> tuple[Card, ...]:
@@ -126,7 +134,8 @@ def build_trace(rows: Iterable[tuple[int, str, str, bytes | None]]) -> Trace:
     reads = [_Read(seq, kind, payload, _decode(payload), tokens) for seq, kind, payload, tokens in rows]
     pairing = _Pairing(reads)
     cards = tuple(card for index, read in enumerate(reads) if (card := _card(index, read, pairing)) is not None)
-    return Trace(cards=cards, event_count=len(reads), seconds=_seconds(reads))
+    last = reads[-1].seq if reads else -1
+    return Trace(cards=cards, event_count=len(reads), seconds=_seconds(reads), last_seq=last)
 
 
 def pretty(value: object) -> str:

@@ -1,6 +1,5 @@
 // Live pages. A collection's progress comes over a socket, by polling while the socket is silent, and its results and
-// rollouts follow; a running rollout's trace comes by htmx, and what its reader has opened stays open. The pages read
-// without any of this.
+// rollouts follow; what its reader has opened stays open. The pages read without any of this.
 
 const POLL_MS = 5000;
 const RESULTS_MS = 2500;
@@ -116,7 +115,7 @@ function watchCollection(place) {
 for (const place of document.querySelectorAll("[data-live]")) watchCollection(place);
 
 // A swap makes new elements: remember by place which ones the reader had opened.
-const KEPT_OPEN = ["rollout-live", "collection-results"];
+const KEPT_OPEN = ["collection-results"];
 let opened = new Set();
 
 function folds() {

@@ -6,13 +6,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from channels.testing import WebsocketCommunicator
+from django.utils import timezone
 
 from apps.accounts.models import Role, User
+from apps.gym.events import ModelCall, Prompt, encode_event
+from apps.gym.items import message
 from apps.rollouts.announcing import announce_from_loop
-from apps.rollouts.models import Collection
+from apps.rollouts.models import Collection, Rollout, TraceEvent
 from gymweb.asgi import application
 from tests.dashboard.pages import signed_in
-from tests.factories import make_collection
+from tests.factories import make_collection, make_rollout
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -123,3 +126,82 @@ def test_what_a_page_says_is_ignored():
         return await line.receive_nothing(timeout=0.2)
 
     assert talk(line, chatter) is True
+
+
+# -- the trace of a rollout -------------------------------------------------------------------------------------------
+
+
+def running() -> Rollout:
+    trace = [Prompt(items=[message("user", "hi")])]
+    given = {"status": "running", "lease": 1, "reward": None, "stop_reason": "", "finished_at": None}
+    return make_rollout(make_collection(), trace=trace, **given)
+
+
+def trace_socket(rollout: Rollout, seen: str, cookie: str = "") -> WebsocketCommunicator:
+    headers = [(b"host", b"localhost"), (b"origin", b"http://localhost")]
+    if cookie:
+        headers.append((b"cookie", f"sessionid={cookie}".encode()))
+    return WebsocketCommunicator(application, f"/ws/rollouts/{rollout.pk}/?seen={seen}", headers=headers)
+
+
+def say(rollout: Rollout, seq: int, text: str, attempt: int = 1) -> None:
+    event = ModelCall(seen=1, items=[message("assistant", text)])
+    TraceEvent.objects.create(rollout=rollout, attempt=attempt, seq=seq, kind="model_call", payload=encode_event(event))
+
+
+def test_a_page_that_has_everything_hears_of_new_events_alone():
+    rollout = running()
+    line = trace_socket(rollout, "running-1-1", session())
+
+    async def follow() -> list[str]:
+        heard = []
+        for seq in (1, 2):
+            await sync_to_async(say)(rollout, seq, f"word {seq}")
+            await announce_from_loop(rollout.collection_id)
+            heard.append(await line.receive_from(timeout=5))
+        return heard
+
+    first, second = talk(line, follow)
+    assert ("word 1" in first, "word 2" in first) == (True, False)
+    assert ("word 1" in second, "word 2" in second, 'data-mark="running-1-3"' in second) == (False, True, True)
+
+
+def test_a_page_that_was_away_catches_up_on_connecting():
+    rollout = running()
+    for seq in (1, 2, 3):
+        say(rollout, seq, f"word {seq}")
+    line = trace_socket(rollout, "running-1-2", session())
+    caught_up = talk(line, line.receive_from)
+    assert [f"word {seq}" in caught_up for seq in (1, 2, 3)] == [False, True, True]
+
+
+def test_changes_of_other_rollouts_of_the_collection_are_not_told():
+    rollout = running()
+    line = trace_socket(rollout, "running-1-1", session())
+
+    async def elsewhere() -> bool:
+        await announce_from_loop(rollout.collection_id)
+        return await line.receive_nothing(timeout=0.6)
+
+    assert talk(line, elsewhere) is True
+
+
+def test_the_end_of_a_rollout_is_told():
+    rollout = running()
+    line = trace_socket(rollout, "running-1-1", session())
+
+    async def end() -> str:
+        ended = {"status": "completed", "lease": None, "reward": 1.0, "stop_reason": "answered"}
+        await sync_to_async(Rollout.objects.update)(**ended, finished_at=timezone.now())
+        await announce_from_loop(rollout.collection_id)
+        return await line.receive_from(timeout=5)
+
+    assert 'data-settled="true"' in talk(line, end)
+
+
+def test_strangers_hear_nothing_of_a_trace_and_one_that_is_gone_hangs_up():
+    rollout = running()
+    assert async_to_sync(trace_socket(rollout, "running-1-1").connect)()[0] is False
+    line = trace_socket(rollout, "running-1-1", session())
+    rollout.delete()
+    assert talk(line, line.receive_output) == {"type": "websocket.close", "code": 4404}

@@ -114,7 +114,7 @@ def test_the_group_is_one_step_away():
     assert f'rel="prev" href="{url(first)}"' in page
     assert f'rel="next" href="{url(last)}"' in page
     assert "Task 1</a>" in page
-    assert "attempt 2 of 3" in page
+    assert "rollout 2 of 3" in page
 
 
 def test_an_earlier_attempt_can_be_read():
@@ -124,7 +124,9 @@ def test_an_earlier_attempt_can_be_read():
     latest, earlier = client.get(url(rollout)).text, client.get(url(rollout, "?attempt=1")).text
     assert ("the lost one" in latest, "the lost one" in earlier) == (False, True)
     assert "?attempt=1" in latest
-    assert "an earlier start" in earlier
+    assert "1 · its worker was lost or gave it back" in latest
+    assert "This is attempt 1 of 2, which ended: its worker was lost or gave it back." in earlier
+    assert ("data-follow" in earlier, 'data-comment="' in earlier) == (False, False)
 
 
 def test_a_long_output_is_whole_and_behind_its_size():
@@ -133,24 +135,6 @@ def test_a_long_output_is_whole_and_behind_its_size():
     page = signed_in().get(url(rollout)).text
     assert output in page
     assert "(97.7 KB)" in page
-
-
-def test_a_running_page_polls_until_the_rollout_ends():
-    rollout = running_rollout()
-    client, htmx = signed_in(), {"HX-Request": "true"}
-    page = client.get(url(rollout)).text
-    poll = url(rollout, "?seen=running-1-1")
-    assert f'hx-get="{poll}" hx-trigger="every 2s"' in page
-    assert client.get(poll, headers=htmx).status_code == 204
-    add_event(rollout, 1, ModelCall(seen=1, items=[message("assistant", "new words")]))
-    changed = client.get(poll, headers=htmx)
-    assert (changed.status_code, "new words" in changed.text) == (200, True)
-    assert "?seen=running-1-2" in changed.text
-    Rollout.objects.update(
-        status="completed", lease=None, stop_reason="answered", reward=1.0, finished_at="2026-01-01T00:00Z"
-    )
-    ended = client.get(poll, headers=htmx)
-    assert (ended.status_code, "hx-trigger" in ended.text, "<html" in ended.text) == (286, False, False)
 
 
 def test_the_raw_page_has_every_event_as_stored():

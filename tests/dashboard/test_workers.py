@@ -23,7 +23,7 @@ def test_the_list_says_who_lives_and_how_busy_each_is():
     assert "<dd>3 <small>of 8</small></dd>" in page
     assert "alpha, process 77" in page
     assert "3 min ago" in page
-    assert page.count('<span class="chip warn">lease ran out</span>') == 1
+    assert page.count("lease ran out</span>") == 1
 
 
 def test_no_worker_says_how_to_start_one():

@@ -2,51 +2,46 @@
 
 import orjson
 from django.contrib import messages
-from django.db.models import BinaryField, Count, QuerySet
-from django.db.models.functions import Substr
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.vary import vary_on_headers
 
-from apps.accounts.permissions import Permission, allow, user_may
+from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, wants_fragment
-from apps.dashboard.causes import CAUSES
+from apps.dashboard.following import Mark, followed_rollouts, read_news, read_parts
 from apps.dashboard.forms.rollouts import CommentForm, RolloutSearchForm
 from apps.dashboard.requests import PageRequest
-from apps.dashboard.trace import Trace, build_trace
-from apps.gym.tokens import HEADER_BYTES
 from apps.reviews.commenting import CommentRefused, add_comment
-from apps.rollouts.models import Rollout, RolloutQuerySet, TraceEvent
+from apps.rollouts.models import Rollout
 
-POLL_ENDED = 286  # htmx: swap, and stop polling
-NOT_CHANGED = 204  # htmx: swap nothing, poll on
-
-
-def with_parts() -> RolloutQuerySet:
-    return Rollout.objects.select_related("task", "collection__policy_model", "collection__agent")
+NOT_CHANGED = 204
 
 
 @allow(GET=Permission.READ)
 def rollout_list(request: PageRequest) -> HttpResponse:
     filters = RolloutSearchForm(request.GET)
-    context = {"filters": filters, "page": filters.page(with_parts())}
+    context = {"filters": filters, "page": filters.page(followed_rollouts())}
     return answer(request, "rollouts/list.html", context, part="rollouts")
 
 
 @allow(GET=Permission.READ)
 @vary_on_headers("HX-Request")
 def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """The trace. While the rollout runs the page polls its live part, naming how many events it has seen."""
+    """The trace. While the rollout runs its page follows by a socket, or asks here what is new since its mark."""
     rollout = _rollout(pk)
-    attempt = _attempt(request, rollout)
-    context = _parts(request, rollout, attempt)
     if wants_fragment(request):
-        ended = rollout.finished_at is not None
-        if not ended and request.GET.get("seen") == context["mark"]:
-            return HttpResponse(status=NOT_CHANGED)
-        return render(request, "rollouts/detail.html#live", context, status=POLL_ENDED if ended else 200)
+        return _news(request, rollout)
+    context = read_parts(rollout, request.user, _attempt(request, rollout))
     return _page(request, rollout, context | {"form": CommentForm.opened_with(request.GET)})
+
+
+def _news(request: PageRequest, rollout: Rollout) -> HttpResponse:
+    seen = Mark.parse(request.GET.get("seen", "")) or Mark("", -1, 0)
+    parts = read_news(rollout, request.user, seen)
+    if parts is None:
+        return HttpResponse(status=NOT_CHANGED)
+    return render(request, "rollouts/_rollout_live.html", parts)
 
 
 @allow(GET=Permission.READ)
@@ -54,7 +49,7 @@ def rollout_raw(request: PageRequest, pk: int) -> HttpResponse:
     """Every stored field and event of one attempt, as JSON; `?download=1` saves it."""
     rollout = _rollout(pk)
     attempt = _attempt(request, rollout)
-    payloads = _events(rollout, attempt).values_list("payload", flat=True)
+    payloads = rollout.events.filter(attempt=attempt).order_by("seq").values_list("payload", flat=True)
     raw = HttpResponse(
         orjson.dumps(
             {
@@ -82,44 +77,17 @@ def rollout_comment(request: PageRequest, pk: int) -> HttpResponse:
         else:
             messages.success(request, "Comment added.")
             return redirect(f"{reverse('dashboard:rollout_detail', args=[pk])}#c{comment.pk}")
-    return _page(request, rollout, _parts(request, rollout, rollout.attempt) | {"form": form}, status=422)
-
-
-def read_trace(rollout: Rollout, attempt: int) -> Trace:
-    head = Substr("tokens", 1, HEADER_BYTES, output_field=BinaryField())
-    rows = _events(rollout, attempt).values_list("seq", "kind", "payload", head)
-    return build_trace(rows)
-
-
-def _events(rollout: Rollout, attempt: int) -> QuerySet[TraceEvent]:
-    return rollout.events.filter(attempt=attempt).order_by("seq")
+    return _page(request, rollout, read_parts(rollout, request.user, rollout.attempt) | {"form": form}, status=422)
 
 
 def _rollout(pk: int) -> Rollout:
-    return get_object_or_404(with_parts().select_related("task__version__dataset"), pk=pk)
+    return get_object_or_404(followed_rollouts().select_related("task__version__dataset"), pk=pk)
 
 
 def _attempt(request: PageRequest, rollout: Rollout) -> int:
     """The attempt that the address names, or the latest."""
     given = request.GET.get("attempt", "")
     return int(given) if given.isascii() and given.isdigit() and len(given) < 5 else rollout.attempt
-
-
-def _parts(request: PageRequest, rollout: Rollout, attempt: int) -> dict[str, object]:
-    """What the live part of the page shows. `mark` changes whenever that part would."""
-    trace = read_trace(rollout, attempt)
-    return {
-        "rollout": rollout,
-        "attempt": attempt,
-        "is_latest": attempt == rollout.attempt,
-        # Comments are about the latest start: an earlier one has other events under the same numbers.
-        "may_comment": attempt == rollout.attempt and user_may(request.user, Permission.COMMENT),
-        "error_seq": trace.place_of_error(rollout.error_message),
-        "cause": CAUSES.get(rollout.error_kind, "It failed"),
-        "components": sorted(rollout.components.items()),
-        "trace": trace,
-        "mark": f"{rollout.status}-{rollout.attempt}-{trace.event_count}",
-    }
 
 
 def _page(request: PageRequest, rollout: Rollout, context: dict[str, object], *, status: int = 200) -> HttpResponse:
@@ -129,7 +97,6 @@ def _page(request: PageRequest, rollout: Rollout, context: dict[str, object], *,
         .only("id", "repeat", "status", "reward")
     )
     place = next(index for index, each in enumerate(group) if each.pk == rollout.pk)
-    attempts = rollout.events.order_by("attempt").values("attempt").annotate(events=Count("seq"))
     return render(
         request,
         "rollouts/detail.html",
@@ -139,7 +106,6 @@ def _page(request: PageRequest, rollout: Rollout, context: dict[str, object], *,
             "place": place + 1,
             "previous": group[place - 1] if place else None,
             "next": group[place + 1] if place + 1 < len(group) else None,
-            "attempts": attempts,
             "comments": rollout.comments.select_related("author"),
         },
         status=status,

@@ -1,0 +1,155 @@
+// The page of a rollout that runs: its new events are added below what stands there, over a socket or, while that is
+// silent, by polling. What is read stays where it is; nothing is shown twice. The page reads without any of this.
+
+const LOOK_MS = 2000;
+
+function followRollout(place) {
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  const bar = document.getElementById("follow");
+  const [newer, button] = bar.children;
+  let mark = place.dataset.mark;
+  let heardAt = Date.now();
+  let waits = 1000;
+  let settled = false;
+  let unseen = 0;
+  let top = scrollY;
+
+  const trace = () => document.getElementById("rollout-trace");
+  const note = () => document.getElementById("rollout-note");
+  const isFollowing = () => button.getAttribute("aria-pressed") === "true";
+
+  // "running-2-7": the status, the attempt, the number after the last event.
+  function read(text) {
+    const [status, attempt, next] = text.split("-");
+    return { status, attempt: Number(attempt), next: Number(next) };
+  }
+
+  function show(html) {
+    const news = new DOMParser().parseFromString(html, "text/html").getElementById("rollout-live");
+    if (!news || settled) return;
+    heardAt = Date.now();
+    const [had, has] = [read(mark), read(news.dataset.mark)];
+    // A poll's answer may come after a later message of the socket.
+    if (has.attempt < had.attempt || (has.attempt === had.attempt && has.next < had.next)) return;
+    mark = news.dataset.mark;
+    settled = news.dataset.settled === "true";
+    if (has.attempt !== had.attempt) leaveAttempt();
+    for (const id of ["rollout-attempts", "rollout-facts", "rollout-note"]) replace(id, news.querySelector(`#${id}`));
+    const added = [...news.querySelector("#rollout-trace").children].filter(merge);
+    if (settled) settle();
+    tell(added);
+  }
+
+  function replace(id, fresh) {
+    const shown = document.getElementById(id);
+    if (!shown.isEqualNode(fresh)) shown.replaceWith(document.adoptNode(fresh));
+  }
+
+  // True for what was not there before. A card that is there gets the results that its calls have waited for.
+  function merge(fresh) {
+    const shown = document.getElementById(fresh.id);
+    if (!shown) {
+      trace().querySelector(".empty")?.remove();
+      trace().append(document.adoptNode(fresh));
+      return true;
+    }
+    const calls = shown.querySelectorAll(".block.call");
+    fresh.querySelectorAll(".block.call").forEach((call, index) => {
+      const result = call.querySelector(".result");
+      const awaited = calls[index]?.querySelector("[data-awaited]");
+      if (result && awaited) awaited.parentElement.replaceWith(document.adoptNode(result));
+    });
+    return false;
+  }
+
+  // An attempt that ended stays above the next one, without the addresses, which are the next one's now.
+  function leaveAttempt() {
+    noResults();
+    for (const each of trace().querySelectorAll("[id]")) each.removeAttribute("id");
+    for (const each of trace().querySelectorAll(".permalink")) each.remove();
+    for (const each of trace().children) each.classList.add("past");
+  }
+
+  function noResults() {
+    for (const each of trace().querySelectorAll("[data-awaited]")) {
+      each.textContent = "No result was recorded.";
+      delete each.dataset.awaited;
+    }
+  }
+
+  function settle() {
+    socket?.close();
+    noResults();
+    const chip = document.querySelector("#rollout-chip");
+    const reward = document.querySelector("#rollout-facts .reward-chip:not(.muted)");
+    const status = document.querySelector("#rollout-facts .chip");
+    if (chip && (reward || status)) chip.replaceChildren((reward || status).cloneNode(true));
+    button.hidden = true;
+  }
+
+  // Nobody is moved but who asked to follow; the others are told how much is below.
+  function tell(added) {
+    if (isFollowing()) {
+      note().scrollIntoView({ block: "end" });
+      top = scrollY;
+    } else if (added.length && !isAtEnd()) {
+      if (!unseen) newer.href = `#${added[0].id}`;
+      unseen += added.length;
+    }
+    showUnseen();
+  }
+
+  const isAtEnd = () => note().getBoundingClientRect().top < innerHeight;
+
+  function showUnseen() {
+    if (isAtEnd()) unseen = 0;
+    newer.hidden = unseen === 0;
+    newer.textContent = `${unseen} new event${unseen === 1 ? "" : "s"} ↓`;
+    bar.hidden = button.hidden && unseen === 0;
+  }
+
+  addEventListener("scroll", () => {
+    // Whoever scrolls up wants to read.
+    if (isFollowing() && scrollY < top - 8) button.setAttribute("aria-pressed", "false");
+    top = scrollY;
+    showUnseen();
+  }, { passive: true });
+
+  button.addEventListener("click", () => {
+    button.setAttribute("aria-pressed", String(!isFollowing()));
+    tell([]);
+  });
+
+  let socket = null;
+
+  function connect() {
+    socket = new WebSocket(`${scheme}://${location.host}${place.dataset.follow}?seen=${mark}`);
+    socket.addEventListener("open", () => { waits = 1000; });
+    socket.addEventListener("message", (event) => show(event.data));
+    socket.addEventListener("close", () => {
+      if (settled) return;
+      setTimeout(connect, waits);
+      waits = Math.min(waits * 2, 30000);
+    });
+  }
+
+  async function look() {
+    if (settled) return;
+    // A silent socket may have lost an announcement, or there is none.
+    if (Date.now() - heardAt >= LOOK_MS && !document.hidden) {
+      try {
+        const reply = await fetch(`${place.dataset.poll}?seen=${mark}`, { headers: { "HX-Request": "true" } });
+        if (reply.status === 200) show(await reply.text());
+      } catch {
+        // The server is away; the next look or the socket's return shows the truth.
+      }
+    }
+    setTimeout(look, LOOK_MS);
+  }
+
+  showUnseen();
+  connect();
+  setTimeout(look, LOOK_MS);
+}
+
+for (const place of document.querySelectorAll("[data-follow]")) followRollout(place);
