@@ -1,6 +1,7 @@
 """Settings, read from the environment and `.env`; every one has a safe default and is listed in docs/settings.md."""
 
 import secrets
+import sys
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -152,7 +153,7 @@ STORAGES = {
 # Without a collected static-root the files are served from their sources, so no step stands between clone and page.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_MANIFEST_STRICT = False
-if not (STATIC_ROOT / "staticfiles.json").exists():
+if not (STATIC_ROOT / "staticfiles.json").exists() and "collectstatic" not in sys.argv:
     STORAGES["staticfiles"] = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
 
 # Security. TLS is the proxy's job; GYMWEB_SECURE=1 says that one is there.
@@ -169,6 +170,7 @@ X_FRAME_OPTIONS = "DENY"
 if SECURE:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_SSL_REDIRECT = True
+    SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]  # asked from beside the process, not through the proxy
     SECURE_HSTS_SECONDS = 31_536_000
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -33,6 +33,7 @@ async def announce_from_loop(collection_id: int) -> bool:
             collection_group(collection_id), {"type": "collection.changed", "collection": collection_id}
         )
     except Exception as problem:
-        logger.info("collection %s not announced: %r", collection_id, problem)
+        # Five times a second, and the layer says by itself that it is away.
+        logger.debug("collection %s not announced: %r", collection_id, problem)
         return False
     return True

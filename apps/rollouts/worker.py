@@ -65,11 +65,19 @@ class RolloutWorker(ChannelsWorker):
     """A Channels worker whose channel only rings: no agent loop ever runs inside a dispatch."""
 
     def __init__(
-        self, application: Any, channels: list[str], channel_layer: Any, seats: int | None = None, group: str = ""
+        self,
+        application: Any,
+        channels: list[str],
+        channel_layer: Any,
+        seats: int | None = None,
+        group: str = "",
+        *,
+        chores: bool = True,
     ) -> None:
         super().__init__(application, channels, channel_layer)
         self.seats = seats or settings.WORKER_SEATS
         self.group = group
+        self.chores = settings.WORKER_CHORES if chores else []
         self.lease = 0
         self._leave_at = math.inf
         self._running: dict[asyncio.Task[None], tuple[Claim, Setting]] = {}
@@ -292,7 +300,7 @@ class RolloutWorker(ChannelsWorker):
 
     async def _do_chores(self) -> None:
         """Long work of the rooms, one piece at a time in a thread of its own."""
-        chores: list[Callable[[], bool]] = [import_string(path) for path in settings.WORKER_CHORES]
+        chores: list[Callable[[], bool]] = [import_string(path) for path in self.chores]
         loop = asyncio.get_running_loop()
         while True:
             found = False

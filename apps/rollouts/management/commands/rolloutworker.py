@@ -24,17 +24,22 @@ class Command(BaseCommand):
         parser.add_argument(
             "--group", default="", metavar="NAME", help="run only what belongs to this group's models or environments"
         )
+        parser.add_argument(
+            "--no-chores",
+            action="store_true",
+            help="leave uploads, exports and other long work to workers that share GYMWEB_VAR with the web processes",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["skip_checks"]:
             tags = [Tags.database, WORKER_STARTS, SEVERAL_PROCESSES]
             self.check(tags=tags, databases=["default"], include_deployment_checks=True)
             connection.close()  # The worker's threads have their own.
-        uvloop.run(work_until_stopped(options["seats"], options["group"]))
+        uvloop.run(work_until_stopped(options["seats"], options["group"], chores=not options["no_chores"]))
 
 
-async def work_until_stopped(seats: int | None, group: str) -> None:
-    worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats, group=group)
+async def work_until_stopped(seats: int | None, group: str, *, chores: bool) -> None:
+    worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats, group=group, chores=chores)
     loop = asyncio.get_running_loop()
 
     def stop(signum: signal.Signals) -> None:

@@ -1,0 +1,177 @@
+"""compose.yaml and Dockerfile say what commands, settings and addresses really are."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import get_commands, load_command_class
+from django.urls import is_valid_path
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "compose.yaml").read_text()
+COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = {name: service for name, service in SERVICES.items() if service["image"] == "gymweb"}
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+VARIABLE = re.compile(r"\$\{(\w+)(?::([?-])([^}]*))?\}")
+GIVEN = {"GYMWEB_SECRET_KEY": "k" * 40, "POSTGRES_PASSWORD": "pw1", "REDIS_PASSWORD": "pw2"}
+
+
+def substitute(text: str) -> str:
+    """What Compose puts into a value, with nothing given but the secrets."""
+
+    def replace(found: re.Match[str]) -> str:
+        name, sign, rest = found.groups()
+        return GIVEN.get(name) or (rest if sign == "-" else "")
+
+    return VARIABLE.sub(replace, text)
+
+
+def test_the_services_are_those_of_the_design():
+    assert set(SERVICES) == {"migrate", "web", "worker", "postgres", "redis"}
+    assert set(OURS) == {"migrate", "web", "worker"}
+    assert {key for service in SERVICES.values() for key in service} <= {
+        *("image", "build", "init", "restart", "read_only", "tmpfs", "cap_drop", "security_opt", "stop_grace_period"),
+        *("volumes", "environment", "command", "depends_on", "ports", "healthcheck", "shm_size"),
+    }
+    mounted = {volume.split(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])}
+    assert mounted == set(COMPOSE["volumes"])
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_every_command_is_one_of_ours_with_options_that_it_has(name):
+    python, manage, command, *arguments = OURS[name]["command"]
+    assert (python, manage, command in get_commands()) == ("python", "manage.py", True)
+    parser = load_command_class(get_commands()[command], command).create_parser("manage.py", command)
+    assert parser.parse_args(arguments)
+    if name == "web":
+        assert parser.parse_args(arguments).no_worker is True
+    assert f'"{python}", "{manage}"' in DOCKERFILE.splitlines()[-1]
+
+
+def test_secrets_come_from_outside_and_have_no_default():
+    found = [match.groups() for match in VARIABLE.finditer(TEXT)]
+    required = {name for name, sign, _ in found if sign == "?"}
+    assert required == set(GIVEN)
+    assert {name for name, sign, _ in found if name in GIVEN and sign != "?"} == set()
+    secret = r"(?i)(password|secret|requirepass)"
+    for service in SERVICES.values():
+        for name, value in service["environment"].items():
+            if re.search(secret, name) or "://" in str(value):
+                assert VARIABLE.search(value)[2] == "?", name
+
+
+def test_every_setting_passed_is_one_that_is_read():
+    described = (ROOT / "docs" / "settings.md").read_text()
+    named = {name for service in OURS.values() for name in service["environment"]}
+    named |= {name for name, *_ in (match.groups() for match in VARIABLE.finditer(TEXT)) if name.startswith("GYMWEB_")}
+    assert [name for name in sorted(named) if f"| `{name}` |" not in described] == []
+    assert len(named) >= 9
+
+
+def test_what_is_passed_without_further_settings_is_what_gymweb_understands(tmp_path):
+    environment = {name: substitute(value) for name, value in OURS["web"]["environment"].items()}
+    code = """
+import django; django.setup()
+from django.conf import settings as s
+host = s.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"][0]["address"]
+database = s.DATABASES["default"]
+print([database[k] for k in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")], host)
+print(s.ALLOWED_HOSTS, s.CSRF_TRUSTED_ORIGINS, s.SECURE, s.OUTBOUND_ALLOW, s.WORKER_SEATS, s.SECRET_KEY == "k" * 40)
+from django.core.checks import run_checks
+from apps.rollouts.checks import SEVERAL_PROCESSES
+print(run_checks() + run_checks(tags=[SEVERAL_PROCESSES], include_deployment_checks=True))
+"""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GYMWEB_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**kept, "DJANGO_SETTINGS_MODULE": "gymweb.settings", "GYMWEB_VAR": str(tmp_path), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [
+        "['django.db.backends.postgresql', 'gymweb', 'gymweb', 'pw1', 'postgres', 5432] redis://:pw2@redis:6379/0",
+        "['localhost', '127.0.0.1'] [] False [] 256 True",
+        "[]",
+    ], done.stderr
+
+
+def test_processes_start_when_what_they_need_is_healthy_and_the_tables_are_made():
+    servers = {"postgres": {"condition": "service_healthy"}, "redis": {"condition": "service_healthy"}}
+    made = {"migrate": {"condition": "service_completed_successfully"}}
+    assert SERVICES["web"]["depends_on"] == SERVICES["worker"]["depends_on"] == {**servers, **made}
+    assert SERVICES["migrate"]["depends_on"] == {"postgres": servers["postgres"]}
+    assert all("test" in SERVICES[name]["healthcheck"] for name in ("web", "postgres", "redis"))
+
+
+def test_the_health_check_asks_an_address_that_the_web_process_has():
+    [host, port, path] = re.findall(r"http://([\d.]+):(\d+)(/\w+)", SERVICES["web"]["healthcheck"]["test"][-1])[0]
+    command = SERVICES["web"]["command"]
+    assert (path, bool(is_valid_path(path)), command[command.index("--port") + 1]) == ("/readyz", True, port)
+    assert host in substitute(OURS["web"]["environment"]["GYMWEB_ALLOWED_HOSTS"]).split(",")
+    [published] = SERVICES["web"]["ports"]
+    assert published == f"127.0.0.1:8000:{port}"
+
+
+def test_a_drain_has_time_before_it_is_killed(settings):
+    for service in OURS.values():
+        assert int(service["stop_grace_period"].removesuffix("s")) >= 2 * settings.WORKER_GRACE_SECONDS
+
+
+def test_our_processes_have_no_rights_and_write_nowhere_else():
+    for service in OURS.values():
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["volumes"] == ["var:/var/lib/gymweb"]
+    instructions = DOCKERFILE.splitlines()
+    users = [line for line in instructions if line.startswith("USER ")]
+    assert users == ["USER gymweb"]
+    assert instructions.index("USER gymweb") > max(
+        number for number, line in enumerate(instructions) if line.startswith(("COPY", "RUN"))
+    )
+    assert "GYMWEB_VAR=/var/lib/gymweb" in DOCKERFILE
+
+
+def test_the_image_holds_what_is_needed_and_no_more():
+    copied = {
+        source
+        for line in DOCKERFILE.splitlines()
+        if line.startswith("COPY ")
+        for source in line.removeprefix("COPY ").split()[:-1]
+    }
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    let_in = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
+    assert let_in == copied
+    assert (ROOT / ".dockerignore").read_text().splitlines()[0] == "*"
+    assert {"apps", "gymweb", "manage.py", "pyproject.toml", "requirements.txt", "static", "templates"} == copied
+
+
+@pytest.mark.slow
+def test_the_static_files_of_the_image_can_be_collected_and_are_then_served_by_name(tmp_path):
+    for name in ("apps", "gymweb", "static", "templates", "manage.py", "pyproject.toml"):
+        subprocess.run(["cp", "-r", str(ROOT / name), str(tmp_path)], check=True)
+    environment = {**os.environ, "GYMWEB_VAR": str(tmp_path / "var"), "DJANGO_SETTINGS_MODULE": "gymweb.settings"}
+    collected = subprocess.run(
+        [sys.executable, "manage.py", "collectstatic", "--no-input"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert collected.returncode == 0, collected.stderr
+    code = (
+        "import django; django.setup(); from django.templatetags.static import static; print(static('css/gymweb.css'))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert re.fullmatch(r"/static/css/gymweb\.[0-9a-f]{12}\.css", shown)
+    assert (tmp_path / "static-root" / shown.removeprefix("/static/")).exists()

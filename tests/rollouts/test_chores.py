@@ -1,0 +1,34 @@
+"""Long work is done by workers that share the files of the web processes, and left alone by those that do not."""
+
+import asyncio
+
+import pytest
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+
+from apps.rollouts.announcing import DOORBELL
+from apps.rollouts.worker import RolloutWorker
+
+pytestmark = pytest.mark.usefixtures("migrated")
+asked: list[int] = []
+
+
+def note() -> bool:
+    asked.append(1)
+    return False
+
+
+@pytest.mark.parametrize(("chores", "times"), [(True, 1), (False, 0)])
+def test_a_worker_does_chores_unless_told_to_leave_them(settings, chores, times):
+    settings.WORKER_CHORES = ["tests.rollouts.test_chores.note"]
+    asked.clear()
+
+    async def work() -> None:
+        worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=1, chores=chores)
+        working = asyncio.create_task(worker.handle())
+        await asyncio.sleep(0.7)
+        worker.stop()
+        await working
+
+    async_to_sync(work)()
+    assert len(asked) == times
