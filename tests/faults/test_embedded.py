@@ -1,4 +1,4 @@
-"""The embedded default: pages, worker and SQLite in one process, which is killed."""
+"""The embedded default: pages, worker and SQLite in one process, which is killed or asked to leave."""
 
 import time
 
@@ -10,18 +10,22 @@ from tests.faults.judging import judge
 pytestmark = pytest.mark.slow
 
 
-def test_everything_completes_though_the_single_process_is_killed_twice(embedded: Installation, show) -> None:
-    rollouts = size(400, 3_000)
+def plan(embedded: Installation, rollouts: int) -> int:
     _, tools = embedded.tools("--tool-ms", 20)
     model = embedded.model("--latency-ms", 200, "--jitter-ms", 100)
-    collection = embedded.plan(
+    return embedded.plan(
         migrate=True,
         models={"mock": {"base_url": model}},
         environments={"weather": {"base_url": tools}},
         collections={
-            "all": {"faults": [""] * 100, "model": "mock", "environment": "weather", "repeats": rollouts // 100}
+            "all": {"faults": [""] * 50, "model": "mock", "environment": "weather", "repeats": rollouts // 50}
         },
     )["all"]
+
+
+def test_everything_completes_though_the_single_process_is_killed_twice(embedded: Installation, show) -> None:
+    rollouts = size(400, 3_000)
+    collection = plan(embedded, rollouts)
     began = time.monotonic()
     running = []
     taken_up = "SELECT count(*) = 0 FROM rollouts_rollout WHERE lost > 0 AND status <> 'completed'"
@@ -46,3 +50,24 @@ def test_everything_completes_though_the_single_process_is_killed_twice(embedded
         seconds_after_restart=round(time.monotonic() - restarted, 1),
         seconds=round(time.monotonic() - began, 1),
     )
+
+
+def test_the_single_process_is_asked_to_leave_amid_work_and_goes_on_where_it_was(embedded: Installation, show) -> None:
+    rollouts = size(150, 1_000)
+    collection = plan(embedded, rollouts)
+    took = []
+    for grace in (0.2, 10.0):
+        server, _ = embedded.serve("--seats", 64, GYMWEB_WORKER_GRACE_SECONDS=grace)
+        embedded.wait_ended(embedded.ended(collection) + 20, collection, seconds=30)
+        time.sleep(0.4)  # the next ones are on their way
+        began = time.monotonic()
+        assert embedded.leave(server) == [0]
+        took.append(round(time.monotonic() - began, 2))
+        assert took[-1] < min(grace, 1.0) + 3.0
+        assert embedded.number("SELECT count(*) FROM rollouts_rollout WHERE status = 'running'") == 0
+    server, _ = embedded.serve("--seats", 64)
+    embedded.wait_finished(collection, seconds=60)
+    figures = judge(embedded, collection)
+    assert (figures["completed"], figures["lost"], figures["again"] > 0) == (rollouts, 0, True)
+    assert embedded.leave(server) == [0]
+    show(**figures, seconds_to_leave=took)

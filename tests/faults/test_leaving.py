@@ -12,8 +12,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_worker_that_is_asked_to_leave_finishes_or_releases_what_it_runs(cluster: Installation, show) -> None:
-    rollouts = size(200, 1_000)
-    seats = size(40, 150)
+    rollouts = size(120, 1_000)
+    seats = size(30, 150)
     _, tools = cluster.tools()
     model = cluster.model("--latency-ms", 100, "--jitter-ms", 900)
     collection = cluster.plan(

@@ -5,9 +5,10 @@ import time
 import urllib.request
 
 import pytest
+import redis
 
 from scripts.servers import Postgres, Redis
-from tests.faults.installation import LEASE, Installation, size
+from tests.faults.installation import LEASE, Installation, size, wait_until
 from tests.faults.judging import judge
 
 pytestmark = pytest.mark.slow
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.slow
 def test_rollouts_complete_exactly_once_though_postgresql_crashes_and_redis_is_stopped_and_emptied(
     cluster: Installation, database: Postgres, layer: Redis, show
 ) -> None:
-    rollouts = size(500, 4_000)
+    rollouts = size(400, 4_000)
     _, tools = cluster.tools("--tool-ms", 20, "--verify-ms", 50)
     model = cluster.model("--latency-ms", 200, "--jitter-ms", 100)
     planned = cluster.plan(
@@ -29,6 +30,7 @@ def test_rollouts_complete_exactly_once_though_postgresql_crashes_and_redis_is_s
     )
     collection, key = planned["all"], str(planned["key"])
     web, port = cluster.serve("--no-worker")
+    layer.stop()  # they begin without it
     began = time.monotonic()
     workers = [cluster.worker(32) for _ in range(3)]
     away = []
@@ -37,12 +39,15 @@ def test_rollouts_complete_exactly_once_though_postgresql_crashes_and_redis_is_s
         cluster.wait_ended(int(rollouts * share), collection, seconds=90)
 
     at(0.1)
-    for seconds in (1.0, LEASE + 1.5):
+    layer.start()
+    heard = wait_until(lambda: listeners(layer) == len(workers), 10, cluster.tell)
+    crashes = (1.0, LEASE + 1.5, *[0.0] * size(0, 8))
+    for seconds in crashes:
         database.kill()
         time.sleep(seconds)
         database.start()
         away.append(seconds)
-        at(0.2 * (1 + len(away)))
+        at(0.1 + 0.5 * len(away) / len(crashes))
     layer.kill()
     time.sleep(1.0)
     layer.start()
@@ -51,6 +56,7 @@ def test_rollouts_complete_exactly_once_though_postgresql_crashes_and_redis_is_s
     layer.stop()
     at(0.8)
     layer.start()
+    heard_again = wait_until(lambda: listeners(layer) == len(workers), 10, cluster.tell)
     cluster.wait_finished(collection, seconds=150)
     seconds = time.monotonic() - began
     figures = judge(cluster, collection)
@@ -59,7 +65,20 @@ def test_rollouts_complete_exactly_once_though_postgresql_crashes_and_redis_is_s
     troubled = sum("the database does not take results" in worker.said for worker in workers)
     assert troubled > 0, "the database was never missed"
     assert cluster.leave(*workers, web) == [0, 0, 0, 0]
-    show(**figures, postgres_away_s=away, rollouts_per_s=round(rollouts / seconds), seconds=round(seconds, 1))
+    show(
+        **figures,
+        postgres_away_s=away,
+        redis_heard_after_s=[round(heard, 1), round(heard_again, 1)],
+        rollouts_per_s=round(rollouts / seconds),
+        seconds=round(seconds, 1),
+    )
+
+
+def listeners(layer: Redis) -> int:
+    """How many workers hear the doorbell."""
+    with redis.Redis.from_url(layer.url, decode_responses=True) as client:
+        channels = [name for name in client.pubsub_channels() if name.endswith("rollouts")]
+        return sum(count for _, count in client.pubsub_numsub(*channels)) if channels else 0
 
 
 def ask(port: int, path: str, key: str) -> dict[str, int]:

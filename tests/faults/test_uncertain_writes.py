@@ -7,7 +7,7 @@ import time
 import pytest
 
 from scripts.servers import Postgres, free_port
-from tests.faults.installation import LEASE, Installation, size
+from tests.faults.installation import FULL, LEASE, Installation, size
 from tests.faults.judging import judge
 
 pytestmark = pytest.mark.slow
@@ -25,8 +25,9 @@ def plan(cluster: Installation, rollouts: int) -> int:
     )["all"]
 
 
+@pytest.mark.skipif(not FULL, reason="in the full form only: make test-faults")
 def test_a_table_that_is_locked_for_longer_than_a_lease_costs_nobody_its_lease(cluster: Installation, show) -> None:
-    rollouts = size(300, 1_500)
+    rollouts = 1_500
     collection = plan(cluster, rollouts)
     workers = [cluster.worker(32) for _ in range(2)]
     cluster.wait_ended(rollouts // 4, collection, seconds=60)
@@ -42,10 +43,10 @@ def test_a_table_that_is_locked_for_longer_than_a_lease_costs_nobody_its_lease(c
 
 
 def test_what_was_stored_without_an_answer_is_not_stored_twice(cluster: Installation, database: Postgres, show) -> None:
-    rollouts = size(400, 3_000)
+    rollouts = size(300, 2_000)
     collection = plan(cluster, rollouts)
     port = free_port()
-    proxy = cluster.start("proxy", "tests/faults/losing_proxy.py", "--port", port, "--to", database.port, "--cut", 0.1)
+    proxy = cluster.start("proxy", "tests/faults/losing_proxy.py", "--port", port, "--to", database.port, "--cut", 0.08)
     url = cluster.database_url.replace(f":{database.port}/", f":{port}/")
     workers = [cluster.worker(32, GYMWEB_DATABASE_URL=url) for _ in range(2)]
     cluster.wait_ended(10, collection, seconds=30)
@@ -58,5 +59,5 @@ def test_what_was_stored_without_an_answer_is_not_stored_twice(cluster: Installa
     assert cluster.leave(proxy) == [0]
     found = re.search(r"cut (\d+)", proxy.said)
     assert found
-    assert int(found[1]) >= size(5, 20)
+    assert int(found[1]) >= size(2, 10)
     show(**figures, answers_lost=int(found[1]))
