@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 POSTGRES_FOLDERS = "/usr/lib/postgresql/*/bin"
 START_SECONDS = 60.0
@@ -46,6 +47,11 @@ def free_port() -> int:
             probe.bind(("127.0.0.1", port))
             return port
     raise ServerBroken(f"no free port between {first} and {lowest}")
+
+
+def cpu_seconds(*pids: int) -> float:
+    """User and system time of these processes and of all their children, those that have ended included."""
+    return sum(_cpu_ticks(one) for pid in pids for one in [*_children(pid), pid]) / _TICKS
 
 
 class Server:
@@ -97,7 +103,7 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """User and system time of the server and of all its children, those that have ended included."""
-        return sum(_cpu_ticks(pid) for pid in [*_children(self.pid), self.pid]) / _TICKS
+        return cpu_seconds(self.pid)
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
@@ -152,6 +158,12 @@ class Postgres(Server):
         except psycopg.OperationalError:
             return False
         return True
+
+    def create_database(self, name: str) -> str:
+        """One more empty database; gives its URL."""
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        return self._address(name)
 
     def _address(self, database: str) -> str:
         return f"postgres://postgres@127.0.0.1:{self.port}/{database}"

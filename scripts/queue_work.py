@@ -1,0 +1,100 @@
+"""What a long queue costs: planning it, and claiming from it, on whatever database is set up."""
+
+import statistics
+import time
+from typing import Any
+
+from django.db import connection
+from django.utils import timezone
+
+from apps.agents.models import Agent
+from apps.environments.models import Environment
+from apps.policies.connecting import open_outbound
+from apps.policies.models import PolicyModel, Provider
+from apps.rollouts.breaking import Endpoint
+from apps.rollouts.connecting import Settings
+from apps.rollouts.fetching import Work, fetch_work
+from apps.rollouts.leasing import take_lease
+from apps.rollouts.planning import plan_collection
+from apps.rollouts.recording import End, record_batch
+from apps.rollouts.sharing import InUse, Share
+from apps.tasks.models import Dataset
+from scripts.reference_work import make_dataset, rss_mb
+
+COLLECTIONS = 8
+TASKS = 1_000
+CLAIMS = 1_000
+WARM_UP = 20
+SEATS = 64
+
+
+def measure_claims(*, queued: int) -> dict[str, Any]:
+    """Plan `queued` rollouts in several collections, then claim 64 at a time and end what was claimed."""
+    planned = _plan(queued)
+    worker = take_lease(seats=SEATS)
+    settings_in_use = Settings(open_outbound(), _watch)
+    started: set[int] = set()
+    seconds: list[float] = []
+    for _ in range(min(CLAIMS, queued // SEATS - 1) + WARM_UP):
+        began = time.perf_counter()
+        fetched = fetch_work(
+            lease=worker.pk,
+            seats=SEATS,
+            in_use=InUse([], Share(0, 1)),
+            turns={},
+            started=started,
+            settings_in_use=settings_in_use,
+        )
+        seconds.append(time.perf_counter() - began)
+        if len(fetched) != SEATS:
+            raise SystemExit(f"{len(fetched)} were claimed instead of {SEATS}")
+        record_batch(events=[], ends=[_end(work) for work in fetched], now=timezone.now())
+    milliseconds = sorted(one * 1000 for one in seconds[WARM_UP:])
+    return {
+        **planned,
+        "claims": len(milliseconds),
+        "claim_p50_ms": round(statistics.median(milliseconds), 2),
+        "claim_p99_ms": round(statistics.quantiles(milliseconds, n=100)[98], 2),
+        "claim_max_ms": round(milliseconds[-1], 2),
+        "database": connection.vendor,
+    }
+
+
+def _plan(queued: int) -> dict[str, Any]:
+    dataset = make_dataset(Environment.objects.get(slug="calculator"), tasks=min(TASKS, queued // COLLECTIONS))
+    repeats = queued // COLLECTIONS // min(TASKS, queued // COLLECTIONS)
+    before, began = rss_mb(), time.perf_counter()
+    total = sum(_plan_one(dataset, number, repeats) for number in range(COLLECTIONS))
+    wall = time.perf_counter() - began
+    return {
+        "queued": total,
+        "collections": COLLECTIONS,
+        "plan_s": round(wall, 1),
+        "planned_per_s": round(total / wall),
+        "plan_rss_mb": rss_mb(),
+        "plan_grew_mb": rss_mb() - before,
+    }
+
+
+def _plan_one(dataset: Dataset, number: int, repeats: int) -> int:
+    """Each collection has a model and an agent of its own, as those of several people do."""
+    model = PolicyModel.objects.create(slug=f"m{number}", name=f"m{number}", provider=Provider.SCRIPTED, concurrency=64)
+    agent = Agent.objects.create(slug=f"a{number}", name=f"a{number}")
+    return plan_collection(dataset=dataset, agent=agent, policy_model=model, repeats=repeats).total
+
+
+def _end(work: Work) -> End:
+    claim = work.claim
+    return End(
+        id=claim.rollout_id,
+        lease=claim.lease,
+        collection=claim.collection_id,
+        attempt=claim.attempt,
+        status="completed",
+        reward=1.0,
+        stop_reason="answered",
+    )
+
+
+def _watch(endpoint: Endpoint, slug: str, outcome: str, message: str) -> None:
+    """Nobody calls anything here."""

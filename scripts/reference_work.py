@@ -1,0 +1,160 @@
+"""The work that the engine's benchmarks measure: rollouts of a mock model, on whatever database is set up."""
+
+import contextlib
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from apps.agents.models import Agent
+from apps.environments.models import Adapter, Environment
+from apps.gym.items import dump_json
+from apps.policies.models import PolicyModel
+from apps.rollouts.collecting import finish_collection
+from apps.rollouts.models import Collection, TraceEvent
+from apps.rollouts.planning import plan_collection
+from apps.tasks.models import Dataset, DatasetVersion, Task
+from scripts.servers import cpu_seconds, free_port
+
+ROOT = Path(__file__).resolve().parent.parent
+TASKS = 100
+SEATS = 256
+WARM_UP = 300
+TOKENS = 400
+CALLS = 3
+"""Model calls of a rollout: with a tool call, with another, with the answer."""
+SLOW_SECONDS = 5.0
+EXPRESSION = ("--tool-name", "calculator", "--tool-args", '{"expression": "6 * 7"}', "--final", "\\boxed{42}")
+
+
+def measure_cpu(bench: str, *, rollouts: int, servers: Sequence[int]) -> dict[str, Any]:
+    """CPU a rollout; `servers` are the pids of database and Redis."""
+    over_http, tokens = ".http" in bench, bench.endswith(".tokens")
+    with mock_model("--tokens", TOKENS if tokens else 0, *(() if over_http else EXPRESSION)) as port:
+        work = ReferenceWork(port, over_http=over_http, capture_tokens=tokens)
+        work.run(WARM_UP, seats=SEATS)
+        before = cpu_seconds(*servers)
+        used, wall = work.run(rollouts, seats=SEATS)
+        beside = cpu_seconds(*servers) - before
+        events = TraceEvent.objects.exclude(payload="")
+        return {
+            "cpu_ms_per_rollout": round((used + beside) / rollouts * 1000, 3),
+            "worker_ms": round(used / rollouts * 1000, 3),
+            "servers_ms": round(beside / rollouts * 1000, 3),
+            "rollouts_per_s": round(rollouts / wall, 1),
+            "rss_mb": rss_mb(),
+            "rollouts": rollouts,
+            "seats": SEATS,
+            "events_stored": events.count(),
+            "tokens_stored": events.filter(tokens__isnull=False).count() * TOKENS,
+        }
+
+
+def measure_live_loops(*, loops: int, rounds: int = 3) -> dict[str, Any]:
+    """Rollouts a second against what so many loops could do if nothing but the model took time."""
+    with mock_model("--latency-ms", SLOW_SECONDS * 1000, *EXPRESSION) as port:
+        work = ReferenceWork(port, over_http=False, concurrency=loops)
+        cpu, wall = work.run(loops * rounds, seats=loops)
+    ideal = loops / (CALLS * SLOW_SECONDS)
+    rate = loops * rounds / wall
+    return {
+        "rss_mb": rss_mb(),
+        "rollouts_per_s": round(rate, 1),
+        "ideal": round(ideal, 1),
+        "share": round(rate / ideal, 3),
+        "cpu_ms_per_rollout": round(cpu / (loops * rounds) * 1000, 3),
+        "loops": loops,
+        "rollouts": loops * rounds,
+    }
+
+
+class ReferenceWork:
+    """The rows of the reference work, and collections of it."""
+
+    def __init__(self, port: int, *, over_http: bool, capture_tokens: bool = False, concurrency: int = SEATS) -> None:
+        self.model = PolicyModel.objects.create(
+            slug="mock",
+            name="mock",
+            base_url=f"http://127.0.0.1:{port}/v1",
+            model_name="mock",
+            capture_tokens=capture_tokens,
+            concurrency=concurrency,
+        )
+        if over_http:
+            environment = Environment.objects.create(
+                slug="mock", name="mock", adapter=Adapter.HTTP, base_url=f"http://127.0.0.1:{port}/environment"
+            )
+        else:
+            environment = Environment.objects.get(slug="calculator")
+        Environment.objects.filter(pk=environment.pk).update(concurrency=concurrency)
+        self.dataset = make_dataset(environment, tasks=TASKS)
+        self.agent = Agent.objects.create(slug="bench", name="bench")
+
+    def run(self, rollouts: int, *, seats: int) -> tuple[float, float]:
+        """Seconds of this process's CPU, and of the clock, for at least so many rollouts."""
+        collection = plan_collection(
+            dataset=self.dataset,
+            agent=self.agent,
+            policy_model=self.model,
+            limit=min(TASKS, rollouts),
+            repeats=-(-rollouts // TASKS),
+        )
+        cpu, wall = time.process_time(), time.perf_counter()
+        collection = uvloop.run(finish_collection(collection, progress=lambda _: None, seats=seats))
+        used = time.process_time() - cpu, time.perf_counter() - wall
+        _check(collection, rollouts)
+        return used
+
+
+def _check(collection: Collection, rollouts: int) -> None:
+    outcome = (collection.completed, collection.mean_reward)
+    if collection.total < rollouts or outcome != (collection.total, 1.0):
+        raise SystemExit(f"the work was not done: {outcome} of {collection.total}")
+
+
+def make_dataset(environment: Environment, *, tasks: int) -> Dataset:
+    dataset = Dataset.objects.create(slug="bench", name="bench", environment=environment)
+    version = DatasetVersion.objects.create(dataset=dataset, number=1, state="ready", task_count=tasks)
+    tool = {"type": "function", "name": "calculator", "description": "", "parameters": {"type": "object"}}
+    prompt = [
+        {"role": "system", "content": "You are a helpful assistant. " * 8},
+        {"role": "user", "content": "What is 6 * 7? " * 8},
+    ]
+    row = dump_json({"responses_create_params": {"input": prompt, "tools": [tool]}, "expected_answer": "42"})
+    Task.objects.bulk_create(
+        (Task(dataset=dataset, version=version, index=index, row_json=row) for index in range(tasks)), batch_size=2_000
+    )
+    return dataset
+
+
+@contextlib.contextmanager
+def mock_model(*arguments: object) -> Iterator[int]:
+    """The port of a mock model process, which ends with the block."""
+    port = free_port()
+    command = [sys.executable, str(ROOT / "scripts" / "mock_model.py"), "--port", str(port), *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        _await(port)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+
+
+def _await(port: int) -> None:
+    for _ in range(200):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=0.2):
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"the mock model does not answer on port {port}")
+
+
+def rss_mb() -> int:
+    """The most memory that this process ever held, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
