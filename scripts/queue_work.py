@@ -14,7 +14,7 @@ from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.breaking import Endpoint
 from apps.rollouts.connecting import Settings
 from apps.rollouts.fetching import Work, fetch_work
-from apps.rollouts.leasing import take_lease
+from apps.rollouts.leasing import Vitals, renew_lease, take_lease
 from apps.rollouts.planning import plan_collection
 from apps.rollouts.recording import End, record_batch
 from apps.rollouts.sharing import InUse, Share
@@ -35,7 +35,9 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
     settings_in_use = Settings(open_outbound(), _watch)
     started: set[int] = set()
     seconds: list[float] = []
-    for _ in range(min(CLAIMS, queued // SEATS - 1) + WARM_UP):
+    for number in range(min(CLAIMS, queued // SEATS - 1) + WARM_UP):
+        if number % 100 == 0:
+            renew_lease(worker_id=worker.pk, vitals=Vitals())
         began = time.perf_counter()
         fetched = fetch_work(
             lease=worker.pk,

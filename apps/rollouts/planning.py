@@ -20,6 +20,7 @@ from apps.gym.sampling import find_sampling_problems
 from apps.policies.models import PolicyModel
 from apps.rollouts.announcing import ring_doorbell
 from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.queueing import Planned, insert_rollouts
 from apps.tasks.models import Dataset, DatasetVersion
 
 CHUNK = 2_000
@@ -105,12 +106,7 @@ def plan_collection(
             return earlier
         raise
     rows = (
-        Rollout(
-            collection=collection,
-            task_id=task_id,
-            repeat=repeat,
-            seed=rollout_seed(seed, index, repeat),
-        )
+        Planned(task_id, repeat, rollout_seed(seed, index, repeat))
         for task_id, index in task_ids.iterator(chunk_size=CHUNK)
         for repeat in range(repeats)
     )
@@ -188,14 +184,14 @@ def delete_plan(collection: Collection) -> None:
     collection.delete()
 
 
-def _queue(collection: Collection, chunk: list[Rollout]) -> None:
+def _queue(collection: Collection, chunk: list[Planned]) -> None:
     """Store a chunk and count it; once the collection is cancelled, chunks are cancelled from the start."""
     with transaction.atomic():
         state = Collection.objects.select_for_update().values_list("state", flat=True).get(pk=collection.pk)
         cancelled = state == Collection.State.CANCELLED
-        for rollout in chunk if cancelled else ():
-            rollout.status = Rollout.Status.CANCELLED
-        made = len(Rollout.objects.bulk_create(chunk))
+        status = Rollout.Status.CANCELLED if cancelled else Rollout.Status.QUEUED
+        insert_rollouts(collection_id=collection.pk, status=status.value, chunk=chunk)
+        made = len(chunk)
         Collection.objects.filter(pk=collection.pk).update(
             total=F("total") + made, cancelled=F("cancelled") + (made if cancelled else 0), touched_at=timezone.now()
         )
@@ -249,6 +245,6 @@ def take_snapshot(
     }
 
 
-def _chunks(rows: Iterator[Rollout]) -> Iterator[list[Rollout]]:
+def _chunks(rows: Iterator[Planned]) -> Iterator[list[Planned]]:
     while chunk := list(islice(rows, CHUNK)):
         yield chunk

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-import orjson
 from django.db import connection, transaction
 from django.db.models import F
 
@@ -126,10 +125,10 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
 
 def _write_ends(ends: Sequence[End], now: datetime) -> list[End]:
     postgres = connection.vendor == "postgresql"
-    values = [msgspec.structs.asdict(end) for end in ends]
+    values = msgspec.json.encode(ends).decode()
     with connection.cursor() as cursor:
         ended_at = connection.ops.adapt_datetimefield_value(now)
-        cursor.execute(_POSTGRES_END if postgres else _SQLITE_END, [ended_at, orjson.dumps(values).decode()])
+        cursor.execute(_POSTGRES_END if postgres else _SQLITE_END, [ended_at, values])
         written = set(cursor.fetchall())
     return [end for end in ends if (end.id, end.attempt) in written]
 

@@ -27,6 +27,7 @@ from apps.rollouts.breaking import Breakers, Endpoint
 from apps.rollouts.claiming import MAX_CLAIM, Claim
 from apps.rollouts.connecting import Settings
 from apps.rollouts.fetching import fetch_work
+from apps.rollouts.garbage import calm_collector
 from apps.rollouts.heart import Heart
 from apps.rollouts.leasing import (
     Vitals,
@@ -108,6 +109,7 @@ class RolloutWorker(ChannelsWorker):
 
     async def handle(self) -> None:
         """Work until stopped, then drain. Returns with the lease given up and every result stored."""
+        calm_collector()
         self._outbound = open_outbound()
         self._settings = Settings(self._outbound, self._watch_call)
         self._outbox = Outbox(in_database=self._in_database, changed=self._changed.update)
