@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-faults check bench transfers lock schema format clean
+.PHONY: help demo serve test test-faults check bench test-scale transfers lock schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -58,8 +58,11 @@ check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, th
 schema: $(INSTALLED) ## write docs/openapi.yaml
 	$(BIN)/python scripts/check_schema.py --write
 
-bench: $(INSTALLED) ## what a rollout costs, one JSON object a line
-	$(BIN)/python scripts/bench.py
+bench: $(INSTALLED) ## what a rollout costs, one JSON object a line; BENCH=engine.sqlite runs some
+	$(BIN)/python scripts/bench.py $(BENCH)
+
+test-scale: $(INSTALLED) ## a million rollouts planned and claimed, on PostgreSQL and on SQLite; thousands of live loops
+	$(BIN)/python scripts/bench.py engine.claim engine.claim.sqlite engine.live_loops
 
 transfers: $(INSTALLED_DEV) ## what a gigabyte in and 300 MB out cost a real server's memory
 	$(BIN)/python scripts/measure_transfers.py

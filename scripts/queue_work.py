@@ -17,11 +17,13 @@ from apps.rollouts.fetching import Work, fetch_work
 from apps.rollouts.leasing import Vitals, renew_lease, take_lease
 from apps.rollouts.planning import plan_collection
 from apps.rollouts.recording import End, record_batch
-from apps.rollouts.sharing import InUse, Share
+from apps.rollouts.sharing import InUse
 from apps.tasks.models import Dataset
 from scripts.reference_work import make_dataset, rss_mb
 
 COLLECTIONS = 8
+COLLECTIONS_A_CLAIM = 4
+"""Of how many a claim takes some, since each model has fewer slots than there are seats."""
 TASKS = 1_000
 CLAIMS = 1_000
 WARM_UP = 20
@@ -42,7 +44,7 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
         fetched = fetch_work(
             lease=worker.pk,
             seats=SEATS,
-            in_use=InUse([], Share(0, 1)),
+            in_use=InUse([], lease=worker.pk, live=[(worker.pk, "")]),
             turns={},
             started=started,
             settings_in_use=settings_in_use,
@@ -80,7 +82,9 @@ def _plan(queued: int) -> dict[str, Any]:
 
 def _plan_one(dataset: Dataset, number: int, repeats: int) -> int:
     """Each collection has a model and an agent of its own, as those of several people do."""
-    model = PolicyModel.objects.create(slug=f"m{number}", name=f"m{number}", provider=Provider.SCRIPTED, concurrency=64)
+    model = PolicyModel.objects.create(
+        slug=f"m{number}", name=f"m{number}", provider=Provider.SCRIPTED, concurrency=SEATS // COLLECTIONS_A_CLAIM
+    )
     agent = Agent.objects.create(slug=f"a{number}", name=f"a{number}")
     return plan_collection(dataset=dataset, agent=agent, policy_model=model, repeats=repeats).total
 
