@@ -14,7 +14,9 @@ pytestmark = pytest.mark.django_db
 
 
 def test_the_list_says_who_lives_and_how_busy_each_is():
-    make_worker(host="alpha", pid=77)
+    alpha, collection = make_worker(host="alpha", pid=77), make_collection()
+    for _ in range(3):
+        make_rollout(collection, status="running", lease=alpha.pk, reward=None, stop_reason="", trace=[])
     long_ago = timezone.now() - timedelta(minutes=3)
     make_worker(heartbeat_at=long_ago, lease_expires_at=long_ago)
     make_worker(state="stopped", busy=0)

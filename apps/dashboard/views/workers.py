@@ -26,6 +26,11 @@ class Row:
     age: float  # seconds since its last heartbeat
     running: int = 0  # rollouts that are its own now, by their rows
 
+    @property
+    def busy(self) -> int:
+        """Its own count is as old as its heartbeat. A row that has ended but is not stored yet holds no seat."""
+        return min(self.running, self.worker.seats)
+
 
 @allow(GET=Permission.READ)
 def worker_list(request: PageRequest) -> HttpResponse:
@@ -45,7 +50,7 @@ def worker_list(request: PageRequest) -> HttpResponse:
             "ended": [_row(worker, now, {}) for worker in ended],
             "earlier": gone.count() - len(ended) if len(ended) == SHOWN_ENDED else 0,
             "seats": sum(row.worker.seats for row in live),
-            "busy": sum(row.worker.busy for row in live),
+            "busy": sum(row.busy for row in live),
             "rate": sum(row.worker.rate or 0.0 for row in live),
             "backlog": sum(row.worker.backlog for row in live),
             "lease_seconds": settings.WORKER_LEASE_SECONDS,

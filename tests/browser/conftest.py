@@ -1,0 +1,109 @@
+"""A real browser on a real `manage.py serve` with its worker, and a model that takes its time."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.gymweb.serving import ROOT, serving
+from tests.walk.processes import process
+
+CHROMIUM = Path("/usr/bin/chromium")
+PASSWORD = "correct horse battery"
+TOOL_CALLS = 6
+MODEL = ["--tool-calls", str(TOOL_CALLS), "--tool-name", "calculator", "--tool-args", '{"expression": "1 + 1"}']
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if CHROMIUM.exists():
+        return
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason=f"no browser at {CHROMIUM}"))
+
+
+class Site:
+    """The served site, and its API with an engineer's key."""
+
+    def __init__(self, port: int, seeded: dict[str, str]) -> None:
+        self.base, self.seeded = f"http://127.0.0.1:{port}", seeded
+
+    def api(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        headers = {"Authorization": f"Bearer {self.seeded['token']}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.base}/api/v1/{path}", data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def plan(self, *, model: str = "model", **fields: Any) -> dict[str, Any]:
+        parts = {name: self.seeded[name] for name in ("dataset", "agent")}
+        return self.api("POST", "collections/", {**parts, "policy_model": self.seeded[model], **fields})
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    var = tmp_path_factory.mktemp("site")
+    settings = {
+        "DJANGO_SETTINGS_MODULE": "gymweb.settings",
+        "GYMWEB_VAR": str(var),
+        "GYMWEB_DATABASE_URL": f"sqlite:///{var}/gymweb.sqlite3",
+        "GYMWEB_REDIS_URL": "",
+        "GYMWEB_OUTBOUND_ALLOW": "127.0.0.1",
+        "GYMWEB_BREAKER_FAILURES": "2",
+    }
+    environment = {**os.environ, **settings, "PYTHONPATH": str(ROOT)}
+
+    def run(*words: str) -> str:
+        return subprocess.run(
+            [sys.executable, *words], cwd=ROOT, env=environment, check=True, text=True, stdout=subprocess.PIPE
+        ).stdout
+
+    run("manage.py", "migrate", "--verbosity", "0")
+    model = [ROOT / "scripts" / "mock_model.py", "--port", "PORT", *MODEL, "--final", "2", "--latency-ms", "350"]
+    with process(*model) as port:
+        seeded = json.loads(run("tests/browser/seed.py", str(port), PASSWORD))
+        with serving(var, "--seats", "8", **settings) as served:
+            yield Site(served.port, seeded)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def signed_in(chromium: Browser, site: Site) -> Any:
+    """The cookies of an engineer."""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{site.base}/sign-in/")
+    page.fill("[name=username]", "erika")
+    page.fill("[name=password]", PASSWORD)
+    page.click("main button[type=submit]")
+    page.wait_for_url(f"{site.base}/")
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+@pytest.fixture
+def tab(chromium: Browser, signed_in: Any) -> Iterator[Page]:
+    """A page of a signed-in browser, low enough to scroll. What it says on its console as an error fails the test."""
+    context = chromium.new_context(storage_state=signed_in, viewport={"width": 1000, "height": 500})
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    yield page
+    context.close()
+    assert [each for each in wrong if "WebSocket" not in each] == []
