@@ -80,6 +80,29 @@ def outcomes(cluster: Installation, collection: int) -> Counter[tuple[str, str, 
     return Counter(rows)
 
 
+def test_a_block_of_tasks_that_no_verifier_survives_costs_no_more_than_its_own_attempts(
+    cluster: Installation, show
+) -> None:
+    bad, good = size(40, 200), size(60, 400)
+    model = cluster.model("--latency-ms", 50)
+    _, tools = cluster.tools("--tool-ms", 5)
+    faults = ["verify_500"] * bad + [""] * good
+    collection = cluster.plan(
+        models={"mock": {"base_url": model}},
+        environments={"weather": {"base_url": tools, "max_tries": 2}},
+        collections={"all": {"faults": faults, "model": "mock", "environment": "weather"}},
+    )["all"]
+    began = time.monotonic()
+    workers = [cluster.worker(32) for _ in range(2)]
+    cluster.wait_finished(collection, seconds=60)
+    seconds = time.monotonic() - began
+    figures = judge(cluster, collection)
+    assert (figures["completed"], figures["kinds"], figures["max_attempt"]) == (good, {"verifier_error": bad}, 2)
+    assert cluster.number("SELECT count(*) FROM rollouts_breaker") == 0
+    assert cluster.leave(*workers) == [0, 0]
+    show(**figures, seconds=round(seconds, 1))
+
+
 def test_rollouts_wait_for_a_tool_server_that_died_and_complete_when_it_is_back(cluster: Installation, show) -> None:
     rollouts = size(150, 600)
     model = cluster.model("--latency-ms", 200)

@@ -9,7 +9,7 @@ import orjson
 
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.items import Item, TaskRow, Tool, dump_json
-from apps.gym.observing import Observer, ignore
+from apps.gym.observing import Observer, Outcome, ignore
 from apps.gym.outbound import (
     Outbound,
     OutboundFailed,
@@ -191,7 +191,7 @@ class HttpResourceServer:
             except OutboundRefused as error:
                 raise EnvironmentFault(f"{self.name}: {error}").lasting() from error
             if patient and (reply.status == 429 or reply.status >= 500):
-                self._observe("throttled" if reply.status == 429 else "server_error", f"{path}: {_describe(reply)}")
+                self._observe(_outcome(reply), f"{path}: {_describe(reply)}")
                 raise TryAgain(_Unwell(reply), after=parse_retry_after(reply.headers.get("Retry-After")))
             self._observe("ok")
             return reply
@@ -246,6 +246,14 @@ class _Unwell(Exception):
 
 def _is_success(reply: OutboundReply) -> bool:
     return 200 <= reply.status < 300
+
+
+def _outcome(reply: OutboundReply) -> Outcome:
+    """How a reply of 429 or 5xx speaks of the server. Frameworks answer 500 where the code for one task raised: a few
+    such tasks in a row must not hold back all others."""
+    if reply.status == 429:
+        return "throttled"
+    return "server_error" if reply.status in (502, 503, 504) else "failed"
 
 
 def _may_pass(reply: OutboundReply) -> bool:

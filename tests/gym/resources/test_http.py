@@ -196,6 +196,17 @@ def test_a_server_error_at_seed_is_tried_again_then_a_fault():
         seed_and(verify, Answers(seed_session=(500, "boom", {})))
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(500, "failed"), (501, "failed"), (502, "server_error"), (503, "server_error"), (429, "throttled")],
+)
+def test_a_500_speaks_of_one_task_and_a_gateways_errors_of_the_server(status, outcome):
+    heard = []
+    answers = Answers(seed_session=[(status, "boom", {}), {}], verify={"reward": 1.0})
+    seed_and(verify, answers, observe=lambda outcome, message="": heard.append(outcome))
+    assert heard == [outcome, "ok", "ok"]
+
+
 def test_a_slow_seed_is_a_time_out():
     with pytest.raises(TimedOut, match=r"^lab: .*no reply within 0.2 s"):
         seed_and(verify, Answers(seed_session=SLOW), call_timeout=0.2)
