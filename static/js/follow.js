@@ -2,6 +2,7 @@
 // silent, by polling. What is read stays where it is; nothing is shown twice. The page reads without any of this.
 
 const LOOK_MS = 2000;
+const ROOM = 80;
 
 function followRollout(place) {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
@@ -15,7 +16,6 @@ function followRollout(place) {
   let top = scrollY;
 
   const trace = () => document.getElementById("rollout-trace");
-  const note = () => document.getElementById("rollout-note");
   const isFollowing = () => button.getAttribute("aria-pressed") === "true";
 
   // "running-2-7": the status, the attempt, the number after the last event.
@@ -90,7 +90,7 @@ function followRollout(place) {
   // Nobody is moved but who asked to follow; the others are told how much is below.
   function tell(added) {
     if (isFollowing()) {
-      note().scrollIntoView({ block: "end" });
+      scrollBy(0, Math.max(0, below()));
       top = scrollY;
     } else if (added.length && !isAtEnd()) {
       if (!unseen) newer.href = `#${added[0].id}`;
@@ -99,7 +99,9 @@ function followRollout(place) {
     showUnseen();
   }
 
-  const isAtEnd = () => note().getBoundingClientRect().top < innerHeight;
+  // Pixels of the trace below what is in sight, with room for the line and the bar under it.
+  const below = () => trace().getBoundingClientRect().bottom + ROOM - innerHeight;
+  const isAtEnd = () => below() <= ROOM;
 
   function showUnseen() {
     if (isAtEnd()) unseen = 0;
