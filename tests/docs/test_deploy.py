@@ -109,7 +109,9 @@ def test_nginx_understands_the_proxy(tmp_path):
         f"{kind}_temp_path {tmp_path}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     nginx = nginx.replace("listen 443", "listen 18443").replace("listen 80;", "listen 18080;")
-    whole.write_text(f"pid {tmp_path}/pid;\nevents {{}}\nhttp {{\n{temporary}\n{nginx}\n}}\n")
+    whole.write_text(
+        f"pid {tmp_path}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temporary}\n{nginx}\n}}\n"
+    )
     read = subprocess.run(
         [shutil.which("nginx") or "", "-t", "-p", str(tmp_path), "-c", str(whole)],
         env={**os.environ},
