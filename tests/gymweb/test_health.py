@@ -36,7 +36,8 @@ def test_migrations_that_wait_are_counted():
 
 
 def test_a_database_that_fails_is_named_without_its_address(monkeypatch, tmp_path):
-    monkeypatch.setitem(connection.settings_dict, "NAME", str(tmp_path / "nowhere" / "rows.sqlite3"))
+    away = {"sqlite": ("NAME", str(tmp_path / "nowhere" / "rows.sqlite3")), "postgresql": ("PORT", "1")}
+    monkeypatch.setitem(connection.settings_dict, *away[connection.vendor])
     # The reader's thread has a connection of its own, made from the same settings.
     assert ready() == (503, {"ready": False, "missing": {"database": "does not answer"}})
 
