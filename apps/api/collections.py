@@ -231,7 +231,7 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @extend_schema(request=None, responses=CollectionSerializer)
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, pk: str) -> Response:
-        """Cancel what is queued at once, and what runs within a second."""
+        """Cancel what is queued at once, and what runs within two seconds."""
         return Response(CollectionSerializer(cancel_collection(collection=self.get_object(), user=self.person)).data)
 
     @extend_schema(responses=MetricsSerializer)

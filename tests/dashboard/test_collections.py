@@ -137,6 +137,8 @@ def test_planning_makes_the_rollouts_and_shows_the_collection():
     collection = Collection.objects.get()
     assert (done.status_code, done["Location"]) == (302, detail(collection))
     assert (collection.name, collection.total, collection.seed, collection.priority) == ("Mine", 6, 7, 1)
+    assert (collection.rollout_timeout, collection.max_attempts, collection.max_seconds) == (1200.0, 3, 2 * 86_400)
+    assert (collection.concurrency, collection.max_tokens, collection.max_cost) == (None, None, None)
     assert (collection.sampling, collection.created_by.pk) == (
         {"temperature": 0.5},
         int(client.session["_auth_user_id"]),

@@ -85,3 +85,12 @@ def test_every_role_sees_home(db: None):
         client = Client()
         client.force_login(make_user(role))
         assert client.get("/").status_code == 200
+
+
+def test_home_follows_what_goes_on_and_rests_when_nothing_does(pages: Client):
+    collection = make_collection(total=8, state="paused", pause_reason="asked")
+    assert 'hx-get="/" hx-trigger="every 5s"' in pages.get("/").text
+    fragment = pages.get("/", headers={"HX-Request": "true"}).text
+    assert ("<html" in fragment, 'hx-swap-oob="outerHTML:.worker-pill"' in fragment) == (False, True)
+    Collection.objects.filter(pk=collection.pk).update(state="completed", pause_reason="")
+    assert "every 5s" not in pages.get("/").text

@@ -104,6 +104,27 @@ def test_limits_are_written_as_people_say_them():
     assert (values["rollout_timeout"], values["max_seconds"], values["max_attempts"]) == ("45 s", "12 h", "2")
 
 
+def test_odd_lengths_of_time_come_back_as_they_can_be_sent_again():
+    collection = make_collection(total=4, max_seconds=1_234_567, rollout_timeout=0.25)
+    values = {
+        each.attributes.get("name"): each.attributes.get("value")
+        for each in read(signed_in().get(detail(collection)).text).all("input")
+    }
+    assert (values["max_seconds"], values["rollout_timeout"]) == ("1234567 s", "0.25 s")
+    steer(collection, "adjust", **limits(max_seconds=values["max_seconds"], rollout_timeout=values["rollout_timeout"]))
+    collection.refresh_from_db()
+    assert (collection.max_seconds, collection.rollout_timeout) == (1_234_567, 0.25)
+
+
+def test_filters_of_a_page_with_a_wrong_form_lead_back_to_the_collection():
+    collection = make_collection(total=4)
+    address = reverse("dashboard:collection_adjust", args=[collection.pk])
+    assert (
+        signed_in().get(f"{address}?status=failed&after=7")["Location"] == f"{detail(collection)}?status=failed&after=7"
+    )
+    assert signed_in().get(address)["Location"] == detail(collection)
+
+
 def test_an_emptied_limit_is_none():
     collection = make_collection(total=4, max_tokens=5)
     steer(collection, "adjust", **limits(max_seconds=""))
@@ -116,7 +137,7 @@ def test_an_emptied_limit_is_none():
     [
         ("rollout_timeout", "soon", "Give a length of time such as 7 d, 12 h, 30 min or 45 s."),
         ("rollout_timeout", "2 d", "Give from 0.1 s to 1 d."),
-        ("max_seconds", "0", "Give from 1 s to"),
+        ("max_seconds", "0", "Give from 1 s to 3650 d."),
         ("max_attempts", "21", "less than or equal to 20"),
         ("concurrency", "0", "greater than or equal to 1"),
         ("max_cost", "nan", "Enter a number."),
@@ -156,6 +177,12 @@ def test_failed_rollouts_are_retried_from_the_error_table():
     assert "Nothing of that has failed by now." in again.text
     assert "<dt>Retried</dt><dd>3</dd>" in again.text
     assert "There is no such error kind." in steer(collection, "retry", error_kind="bad_luck").text
+
+
+def test_what_is_retried_of_a_paused_collection_waits():
+    collection = make_collection(total=1, failed=1, state="paused", pause_reason="asked")
+    fail(collection, "timed_out")
+    assert "They wait until the collection is resumed." in steer(collection, "retry").text
 
 
 def test_what_a_cancelled_collection_failed_is_not_retried():

@@ -74,7 +74,7 @@ class LimitsForm(forms.Form):
     max_seconds = SecondsField(
         whole=True,
         low=1,
-        high=2**31 - 1,
+        high=3650 * 86_400,
         required=False,
         initial=_default("max_seconds"),
         label="Time in all",

@@ -74,7 +74,8 @@ class SecondsField(forms.Field):
         unit, length = next(
             ((unit, size) for unit, size in _UNITS.items() if value >= size and value % size == 0), ("s", 1)
         )
-        return f"{value / length:g} {unit}"
+        amount = f"{value / length:.6f}".rstrip("0").rstrip(".")
+        return f"{amount} {unit}"
 
     def to_python(self, value: Any) -> float | int | None:
         text = str(value or "").strip().lower()

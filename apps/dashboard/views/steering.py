@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.forms.collections import LimitsForm
@@ -43,9 +44,15 @@ def collection_resume(request: PageRequest, pk: int) -> HttpResponse:
     return redirect("dashboard:collection_detail", pk=pk)
 
 
-@allow(POST=Permission.COLLECT)
+@allow(GET=Permission.READ, POST=Permission.COLLECT)
 def collection_adjust(request: PageRequest, pk: int) -> HttpResponse:
-    """Save the limits; with `resume` in the form, go on under them at once."""
+    """Save the limits; with `resume` in the form, go on under them at once.
+
+    A form that is wrong comes back on the collection's page under this address; its filters and pages lead to GET.
+    """
+    if request.method != "POST":
+        address = reverse("dashboard:collection_detail", args=[pk])
+        return redirect(f"{address}?{request.GET.urlencode()}" if request.GET else address)
     collection = _collection(pk)
     form = LimitsForm(request.POST)
     if form.is_valid():
@@ -78,7 +85,9 @@ def collection_retry(request: PageRequest, pk: int) -> HttpResponse:
         messages.error(request, str(refusal))
     else:
         rollouts = "1 failed rollout is" if queued == 1 else f"{queued:,} failed rollouts are"
-        messages.success(request, f"{rollouts} queued again." if queued else "Nothing of that has failed by now.")
+        waits = " They wait until the collection is resumed." if collection.state == Collection.State.PAUSED else ""
+        said = f"{rollouts} queued again.{waits}" if queued else "Nothing of that has failed by now."
+        messages.success(request, said)
     return redirect("dashboard:collection_detail", pk=pk)
 
 
