@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -163,3 +164,37 @@ def test_a_page_of_another_web_process_follows_live_polls_without_redis_and_is_l
         database_connections=connections - 1,
         processors=os.cpu_count(),
     )
+
+
+def test_a_redis_that_hangs_holds_up_neither_planning_nor_working_nor_leaving(
+    cluster: Installation, layer: Redis, show
+) -> None:
+    _, tools = cluster.tools()
+    planned = cluster.plan(
+        key="hung",
+        models={"quick": {"base_url": cluster.model()}},
+        environments={"weather": {"base_url": tools}},
+        collections={"warm": {"faults": [""] * 4, "model": "quick", "environment": "weather", "repeats": 1}},
+    )
+    key = str(planned["key"])
+    web, port = cluster.serve("--no-worker")
+    workers = [cluster.worker(8) for _ in range(2)]
+    cluster.wait_finished(planned["warm"], seconds=30)
+    os.kill(layer.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        collection = plan(port, key, policy_model="quick", repeats=50)
+        planning = time.monotonic() - began
+        cluster.wait_finished(collection, seconds=30)
+        began = time.monotonic()
+        status, said = ask(port, "/readyz", "")
+        asking = time.monotonic() - began
+        began = time.monotonic()
+        assert cluster.leave(*workers, seconds=20) == [0, 0]
+        leaving = time.monotonic() - began
+        assert cluster.leave(web, seconds=20) == [0]
+    finally:
+        os.kill(layer.pid, signal.SIGCONT)
+    assert (status, json.loads(said)["missing"]) == (503, {"layer": "does not answer; pages poll meanwhile"})
+    assert (planning < 5, asking < 5, leaving < 15) == (True, True, True)
+    show(planning_s=round(planning, 1), readyz_s=round(asking, 1), leaving_s=round(leaving, 1))
