@@ -192,8 +192,9 @@ class RolloutWorker(ChannelsWorker):
 
     def _seat_freed(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
-        # Wake when a worthwhile batch is free, or nothing is left to wait for; else the poll does it.
-        if not self._running or self.seats - len(self._running) >= min(MAX_CLAIM, self.seats):
+        # Wake when a worthwhile batch is free, or nothing is left to wait for; else the poll does it. A quarter of few
+        # seats is worthwhile: to wait for all of them leaves them empty between short rollouts.
+        if not self._running or self.seats - len(self._running) >= min(MAX_CLAIM, self.seats // 4):
             self._rung.set()
 
     async def _run(self, claim: Claim, row: TaskRow, setting: Setting) -> None:
