@@ -23,9 +23,9 @@ from apps.tasks.models import Dataset, DatasetVersion, Task
 from scripts.servers import cpu_seconds, free_port
 
 ROOT = Path(__file__).resolve().parent.parent
-TASKS = 100
+TASKS = 128
 SEATS = 256
-WARM_UP = 300
+WARM_UP = 3 * TASKS
 TOKENS = 400
 CALLS = 3
 """Model calls of a rollout: with a tool call, with another, with the answer."""
@@ -97,13 +97,12 @@ class ReferenceWork:
         self.agent = Agent.objects.create(slug="bench", name="bench")
 
     def run(self, rollouts: int, *, seats: int) -> tuple[float, float]:
-        """Seconds of this process's CPU, and of the clock, for at least so many rollouts."""
+        """Seconds of this process's CPU, and of the clock, for so many rollouts: a multiple of TASKS."""
         collection = plan_collection(
             dataset=self.dataset,
             agent=self.agent,
             policy_model=self.model,
-            limit=min(TASKS, rollouts),
-            repeats=-(-rollouts // TASKS),
+            repeats=rollouts // TASKS,
         )
         cpu, wall = time.process_time(), time.perf_counter()
         collection = uvloop.run(finish_collection(collection, progress=lambda _: None, seats=seats))
@@ -114,7 +113,7 @@ class ReferenceWork:
 
 def _check(collection: Collection, rollouts: int) -> None:
     outcome = (collection.completed, collection.mean_reward)
-    if collection.total < rollouts or outcome != (collection.total, 1.0):
+    if outcome != (rollouts, 1.0):
         raise SystemExit(f"the work was not done: {outcome} of {collection.total}")
 
 

@@ -87,6 +87,7 @@ _POSTGRES_END = f"""
         AND rollouts_rollout.attempt = v.attempt AND rollouts_rollout.status = 'running'
     RETURNING rollouts_rollout.id, rollouts_rollout.attempt
 """  # noqa: S608 (no value is formatted in)
+_EVENT_TYPES = ["int8", "int2", "int4", "varchar", "text", "bytea"]
 _INSERT_EVENTS = (
     "INSERT INTO rollouts_traceevent (rollout_id, attempt, seq, kind, payload, tokens) VALUES (%s, %s, %s, %s, %s, %s)"
 )
@@ -115,8 +116,10 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
         if again:
             cursor.executemany(f"{_INSERT_EVENTS} ON CONFLICT DO NOTHING", events)
         elif connection.vendor == "postgresql":
-            copy = "COPY rollouts_traceevent (rollout_id, attempt, seq, kind, payload, tokens) FROM STDIN"
-            with cursor.copy(copy) as stream:
+            columns = "rollout_id, attempt, seq, kind, payload, tokens"
+            # Binary, since text would carry the tokens as hexadecimal digits: twice as long, and read on both sides.
+            with cursor.copy(f"COPY rollouts_traceevent ({columns}) FROM STDIN (FORMAT BINARY)") as stream:
+                stream.set_types(_EVENT_TYPES)
                 for row in events:
                     stream.write_row(row)
         else:

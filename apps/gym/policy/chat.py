@@ -5,7 +5,7 @@ reasoning, training fields) stays behind.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import orjson
@@ -242,10 +242,6 @@ def _chat_part(part: Any) -> Any:
 # ── reply → items ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# Read only where tokens are kept: a server that writes them in another way loses these, not the reply.
-_ABSENT = msgspec.Raw()
-
-
 class _Function(msgspec.Struct):
     name: str
     arguments: Any = "{}"
@@ -268,8 +264,19 @@ class _Message(msgspec.Struct):
 class _Choice(msgspec.Struct):
     message: _Message
     finish_reason: str | None = None
-    token_ids: msgspec.Raw = _ABSENT
-    logprobs: msgspec.Raw = _ABSENT
+
+
+class _Logprob(msgspec.Struct, gc=False):
+    logprob: float
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[_Logprob] | None = None
+
+
+class _TokenChoice(_Choice):
+    token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
 
 
 class _PromptDetails(msgspec.Struct):
@@ -287,34 +294,31 @@ class _Usage(msgspec.Struct):
     completion_tokens_details: _CompletionDetails | None = None
 
 
-class _ChatReply(msgspec.Struct):
-    choices: list[_Choice]
+Choice = TypeVar("Choice", bound=_Choice)
+
+
+class _ChatReply(msgspec.Struct, Generic[Choice]):
+    choices: list[Choice]
     id: str = ""
     model: str | None = None
     usage: _Usage | None = None
-    prompt_token_ids: msgspec.Raw = _ABSENT
 
 
-class _Logprob(msgspec.Struct):
-    logprob: float
+class _TokenReply(_ChatReply[_TokenChoice]):
+    prompt_token_ids: list[int] | None = None
 
 
-class _Logprobs(msgspec.Struct):
-    content: list[_Logprob] | None = None
-
-
-_decoder = msgspec.json.Decoder(_ChatReply)
-_ids_decoder = msgspec.json.Decoder(list[int] | None)
-_logprobs_decoder = msgspec.json.Decoder(_Logprobs | None)
+_decoder = msgspec.json.Decoder(_ChatReply[_Choice])
+_token_decoder = msgspec.json.Decoder(_TokenReply)
 
 
 def read_chat_reply(body: bytes, *, asked_tokens: bool = False) -> Reply:
-    """The first choice as items. Raises ReplyMalformed, or CallsMissing where calls were announced and none came.
+    """The first choice as items, and with `asked_tokens` its tokens, or a note that says why it has none.
 
-    Tokens are kept where a reply has them; with `asked_tokens` a note says why it has none.
+    Raises ReplyMalformed, or CallsMissing where calls were announced and none came.
     """
     try:
-        reply = _decoder.decode(body)
+        reply = _decode_with_tokens(body) if asked_tokens else _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ReplyMalformed(f"The endpoint's reply is no chat completion: {error}") from None
     if not reply.choices:
@@ -322,7 +326,7 @@ def read_chat_reply(body: bytes, *, asked_tokens: bool = False) -> Reply:
     choice = reply.choices[0]
     items = _reply_items(choice.message, reply.id)
     finish = _finish_reason(choice)
-    tokens, note = _tokens(reply, choice) if asked_tokens or reply.prompt_token_ids else (None, "")
+    tokens, note = _tokens(reply) if asked_tokens else (None, "")
     return Reply(
         items=items,
         finish_reason=finish,
@@ -394,24 +398,28 @@ def _finish_reason(choice: _Choice) -> str:
     return "stop"
 
 
-def _tokens(reply: _ChatReply, choice: _Choice) -> tuple[TokenCapture | None, str]:
-    """Token ids and logprobs, all three or none, and why none."""
+def _decode_with_tokens(body: bytes) -> _ChatReply[Any]:
     try:
-        prompt, generation = _ids(reply.prompt_token_ids), _ids(choice.token_ids)
-        if not prompt or not generation:
-            return None, "no_token_ids"
-        logprobs = _logprobs_decoder.decode(choice.logprobs) if choice.logprobs else None
-        if logprobs is None or not logprobs.content:
-            return None, "no_logprobs"
-        return capture_tokens(prompt, generation, [entry.logprob for entry in logprobs.content]), ""
+        return _token_decoder.decode(body)
+    except msgspec.ValidationError:
+        # A server that writes tokens in another way loses these, not the reply.
+        return _decoder.decode(body)
+
+
+def _tokens(reply: _ChatReply[Any]) -> tuple[TokenCapture | None, str]:
+    """Token ids and logprobs, all three or none, and why none."""
+    if not isinstance(reply, _TokenReply):
+        return None, "malformed_tokens"
+    choice = reply.choices[0]
+    if not reply.prompt_token_ids or not choice.token_ids:
+        return None, "no_token_ids"
+    if choice.logprobs is None or not choice.logprobs.content:
+        return None, "no_logprobs"
+    logprobs = [entry.logprob for entry in choice.logprobs.content]
+    try:
+        return capture_tokens(reply.prompt_token_ids, choice.token_ids, logprobs), ""
     except TokensMissing as why:
         return None, why.note
-    except msgspec.MsgspecError:
-        return None, "malformed_tokens"
-
-
-def _ids(given: msgspec.Raw) -> list[int] | None:
-    return _ids_decoder.decode(given) if given else None
 
 
 def _usage(usage: _Usage | None) -> TokenUsage:

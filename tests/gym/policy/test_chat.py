@@ -281,7 +281,9 @@ def test_token_ids_and_logprobs_are_kept_beside_the_items():
         "token_ids": [7, 8],
         "logprobs": {"content": [{"token": "4", "logprob": -0.1}, {"token": "", "logprob": -0.2}]},
     }
-    got = read_chat_reply(orjson.dumps({"id": "c", "choices": [choice], "prompt_token_ids": [1, 2, 3]}))
+    body = orjson.dumps({"id": "c", "choices": [choice], "prompt_token_ids": [1, 2, 3]})
+    assert read_chat_reply(body).tokens is None
+    got = read_chat_reply(body, asked_tokens=True)
     assert got.tokens.fields() == {
         "prompt_token_ids": [1, 2, 3],
         "generation_token_ids": [7, 8],

@@ -53,7 +53,7 @@ def test_both_wires_give_the_same_call():
 
 
 def test_token_ids_and_logprobs_are_as_many():
-    tokens = read("chat_token_ids").tokens
+    tokens = read_chat_reply(orjson.dumps(sample("chat_token_ids")["response"]), asked_tokens=True).tokens
     fields = tokens.fields()
     assert fields["generation_token_ids"] == [374, 129, 350, 187]
     recorded = sample("chat_token_ids")["response"]["choices"][0]["logprobs"]["content"]
