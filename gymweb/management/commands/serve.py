@@ -12,8 +12,6 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils.module_loading import import_string
 
-from apps.rollouts.checks import SEVERAL_PROCESSES
-
 if TYPE_CHECKING:
     from gymweb.serving import Server
 
@@ -33,6 +31,8 @@ class Command(BaseCommand):
         # Django copies a large body once more: into this folder, not into a /tmp that may be memory.
         tempfile.tempdir = settings.FILE_UPLOAD_TEMP_DIR
         if no_worker and not options["skip_checks"]:
+            from apps.rollouts.checks import SEVERAL_PROCESSES
+
             self.check(tags=[SEVERAL_PROCESSES], include_deployment_checks=True)
         # Imported here, since the import installs an event loop that no other command needs.
         from daphne.endpoints import build_endpoint_description_strings
