@@ -361,6 +361,8 @@ class RolloutWorker(ChannelsWorker):
                     await self._in_database(work)
                 await self._take_identity()
             except (OperationalError, InterfaceError) as problem:
+                if "no such table" in str(problem):
+                    raise  # SQLite's word for a database that nobody migrated: waiting mends nothing
                 self._trouble = f"No lease can be had: {problem}"
                 logger.warning("no lease yet: %r", problem)
                 await asyncio.sleep(POLL_SECONDS)
