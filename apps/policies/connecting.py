@@ -6,7 +6,8 @@ from django.conf import settings
 
 from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound, OutboundPolicy
-from apps.gym.policy.http import HttpPolicy
+from apps.gym.policy.dialect import Dialect
+from apps.gym.policy.http import HttpPolicy, is_strict
 from apps.gym.policy.protocol import Policy
 from apps.gym.policy.scripted import ScriptedPolicy
 from apps.policies.models import PolicyModel, Wire
@@ -28,9 +29,9 @@ def connect_policy(policy_model: PolicyModel, outbound: Outbound, observe: Obser
     if policy_model.is_scripted:
         return ScriptedPolicy(mistake_rate=policy_model.mistake_rate)
     wire: Literal["responses", "chat"] = "responses" if policy_model.wire == Wire.RESPONSES else "chat"
-    return HttpPolicy(
+    return HttpPolicy.plain(
         outbound,
-        base_url=policy_model.base_url,
+        base_urls=[policy_model.base_url],
         model_name=policy_model.model_name,
         wire=wire,
         api_key=stored_key(policy_model),
@@ -38,5 +39,8 @@ def connect_policy(policy_model: PolicyModel, outbound: Outbound, observe: Obser
         connect_timeout=policy_model.connect_timeout,
         observe=observe,
         max_tries=policy_model.max_tries,
-        asks_tokens=policy_model.capture_tokens,
+        dialect=Dialect(
+            takes_seed=not is_strict(policy_model.base_url),
+            asks_tokens=policy_model.capture_tokens and wire == "chat",
+        ),
     )

@@ -1,8 +1,8 @@
 """A policy model behind an OpenAI-compatible endpoint, over either wire."""
 
 import functools
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Self
 
 import orjson
 from yarl import URL
@@ -10,14 +10,19 @@ from yarl import URL
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.observing import Observer, Outcome, ignore
 from apps.gym.outbound import Outbound, OutboundFailed, OutboundRefused, OutboundReply, OutboundTimedOut
-from apps.gym.policy.chat import ReplyMalformed, chat_request, read_chat_reply
+from apps.gym.policy.chat import chat_request
+from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
+from apps.gym.policy.dialect import PLAIN, Dialect
 from apps.gym.policy.protocol import Ask, Reply
 from apps.gym.policy.responses import ReplyFailed, read_responses_reply, responses_request
+from apps.gym.policy.sending import PlainSender, Sender
 from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
 
 _MESSAGE_CHARACTERS = 500
 _SHORTEST_SECRET = 4  # a shorter "key" (such as `x` for a server that wants none) is in every message by chance
-_REPLY_BYTES = 64 * 1024 * 1024  # a long reply with token ids and logprobs is far from small
+
+Wire = Literal["responses", "chat"]
+PATHS: dict[Wire, str] = {"responses": "/responses", "chat": "/chat/completions"}
 
 # How the endpoints say that the conversation has outgrown the model: OpenAI by code, vLLM and SGLang in words,
 # llama.cpp by type.
@@ -33,83 +38,98 @@ _STRICT_HOSTS = ("openai.com", "openai.azure.com")
 
 
 class HttpPolicy:
-    """One endpoint. Retries 408, 429, 5xx, transport errors, timeouts and malformed replies, in bounds.
+    """One endpoint over one wire. Retries 408, 429, 5xx, transport errors, timeouts and malformed replies, in bounds.
 
-    With `asks_tokens` its replies hold token ids and logprobs, over Chat Completions only: the Responses API has no
-    place for the ids.
+    `secrets` are what no message may quote. Where the dialect asks for tokens, replies hold token ids and logprobs,
+    over Chat Completions only: the Responses API has no place for the ids.
     """
 
     def __init__(
         self,
-        outbound: Outbound,
+        sender: Sender,
         *,
-        base_url: str,
         model_name: str,
-        wire: Literal["responses", "chat"],
-        api_key: str = "",
-        call_timeout: float = 120.0,
-        connect_timeout: float = 10.0,
+        wire: Wire,
+        dialect: Dialect = PLAIN,
+        secrets: Iterable[str] = (),
         max_tries: int = 4,
-        asks_tokens: bool = False,
         pauses: Pauses | None = None,
         observe: Observer = ignore,
     ) -> None:
-        base = base_url.rstrip("/")
-        self._outbound = outbound
+        self._sender = sender
         self._model_name = model_name
         self._is_chat = wire == "chat"
-        self._url = base + ("/chat/completions" if self._is_chat else "/responses")
-        self._asks_tokens = asks_tokens and self._is_chat
+        self._dialect = dialect
         self._read: Callable[[bytes], Reply] = (
-            functools.partial(read_chat_reply, asked_tokens=asks_tokens) if self._is_chat else read_responses_reply
+            functools.partial(read_chat_reply, asked_tokens=dialect.asks_tokens, reasoning=dialect.reasoning)
+            if self._is_chat
+            else read_responses_reply
         )
-        self._takes_seed = not _is_strict(base)
-        self._api_key = api_key
-        self._headers = {"Content-Type": "application/json"}
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        self._call_timeout = call_timeout
-        self._connect_timeout = connect_timeout
+        self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
         self._observe = observe
         self._max_tries = max_tries
         self._pauses = pauses or Pauses()
 
+    @classmethod
+    def plain(
+        cls,
+        outbound: Outbound,
+        *,
+        base_urls: Sequence[str],
+        model_name: str,
+        wire: Wire,
+        api_key: str = "",
+        headers: Mapping[str, str] | None = None,
+        dialect: Dialect = PLAIN,
+        call_timeout: float = 120.0,
+        connect_timeout: float = 10.0,
+        max_tries: int = 4,
+        pauses: Pauses | None = None,
+        observe: Observer = ignore,
+    ) -> Self:
+        """A policy over the engine's own HTTP client, with the key as a bearer token."""
+        bearer = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        sender = PlainSender(
+            outbound,
+            base_urls=base_urls,
+            path=PATHS[wire],
+            headers={**(headers or {}), **bearer},
+            call_timeout=call_timeout,
+            connect_timeout=connect_timeout,
+        )
+        return cls(
+            sender,
+            model_name=model_name,
+            wire=wire,
+            dialect=dialect,
+            secrets=[api_key],
+            max_tries=max_tries,
+            pauses=pauses,
+            observe=observe,
+        )
+
     def __repr__(self) -> str:
-        return f"HttpPolicy({self._model_name!r} at {self._url})"
+        return f"HttpPolicy({self._model_name!r} at {self._sender!r})"
 
     async def ask(self, ask: Ask) -> Reply:
-        headers = {**self._headers, "X-Session-ID": ask.session} if ask.session else self._headers
+        request = chat_request if self._is_chat else responses_request
+        packed = self._sender.pack(request(ask, model_name=self._model_name, dialect=self._dialect))
+        tries = 0
+
+        async def send() -> Reply:
+            nonlocal tries
+            tries += 1
+            return await self._try_once(packed, ask.session, tries)
+
         reply, retries = await call_with_retries(
-            functools.partial(self._try_once, self._encode(ask), headers),
-            max_tries=self._max_tries,
-            deadline=ask.deadline,
-            pauses=self._pauses,
+            send, max_tries=self._max_tries, deadline=ask.deadline, pauses=self._pauses
         )
         reply.retries = retries
         return reply
 
-    def _encode(self, ask: Ask) -> bytes:
-        body = (
-            chat_request(ask, model_name=self._model_name, asks_tokens=self._asks_tokens)
-            if self._is_chat
-            else responses_request(ask, model_name=self._model_name, takes_seed=self._takes_seed)
-        )
+    async def _try_once(self, packed: Any, session: str, tries: int) -> Reply:
         try:
-            return orjson.dumps(body)
-        except (orjson.JSONEncodeError, TypeError) as error:
-            raise PolicyError(f"The conversation cannot be sent as JSON: {error}").lasting() from None
-
-    async def _try_once(self, body: bytes, headers: dict[str, str]) -> Reply:
-        try:
-            got = await self._outbound.request(
-                "POST",
-                self._url,
-                body=body,
-                headers=headers,
-                timeout=self._call_timeout,
-                connect_timeout=self._connect_timeout,
-                max_bytes=_REPLY_BYTES,
-            )
+            got = await self._sender.send(packed, session=session, tries=tries)
         except OutboundTimedOut as error:
             self._observe("timed_out", str(error))
             raise TryAgain(TimedOut(f"The policy model did not answer in time: {error}")) from error
@@ -152,8 +172,8 @@ class HttpPolicy:
 
     def _error(self, message: str) -> GymError:
         """Endpoints quote what they were sent; what they say is stored and shown, so the key must not be in it."""
-        if len(self._api_key) >= _SHORTEST_SECRET:
-            message = message.replace(self._api_key, "[API key]")
+        for secret in self._secrets:
+            message = message.replace(secret, "[API key]")
         return PolicyError(message[:_MESSAGE_CHARACTERS])
 
 
@@ -166,8 +186,8 @@ def _outcome(status: int) -> Outcome:
     return "refused" if status in (401, 402, 403, 404) else "ok"
 
 
-def _is_strict(base_url: str) -> bool:
-    """Endpoints that refuse parameters they do not know."""
+def is_strict(base_url: str) -> bool:
+    """Whether this endpoint refuses parameters it does not know, as OpenAI's own do."""
     try:
         host = URL(base_url).host or ""
     except ValueError:

@@ -6,7 +6,8 @@ import msgspec
 
 from apps.gym.errors import PolicyError
 from apps.gym.items import Item, TokenUsage, item_type
-from apps.gym.policy.chat import ReplyMalformed
+from apps.gym.policy.chat_reply import ReplyMalformed
+from apps.gym.policy.dialect import PLAIN, Dialect
 from apps.gym.policy.protocol import Ask, Reply
 
 _OURS = frozenset({"input", "model", "stream", "tools"})
@@ -22,18 +23,21 @@ class ReplyFailed(PolicyError):
         self.retryable = code in _RETRYABLE
 
 
-def responses_request(ask: Ask, *, model_name: str, takes_seed: bool = True) -> dict[str, Any]:
-    """The body of POST /responses. OpenAI's own endpoint refuses `seed`, vLLM takes it: `takes_seed` tells."""
-    body: dict[str, Any] = {"model": model_name, "input": ask.items}
+def responses_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> dict[str, Any]:
+    """The body of POST /responses. Reasoning is sent back as it came, unless the dialect drops it."""
+    items = ask.items
+    if dialect.reasoning == "dropped":
+        items = [item for item in items if item_type(item) != "reasoning"]
+    body: dict[str, Any] = {"model": model_name, "input": items}
     if ask.tools:
         body["tools"] = ask.tools
     for key, value in ask.sampling.items():
-        if value is None or key in _OURS or (key == "seed" and not takes_seed):
+        if value is None or key in _OURS or (key == "seed" and not dialect.takes_seed):
             continue
         if key in ("tool_choice", "parallel_tool_calls") and not ask.tools:
             continue
         body[key] = value
-    return body
+    return dialect.finish(body)
 
 
 class _InputDetails(msgspec.Struct):

@@ -7,15 +7,10 @@ from hypothesis import strategies as st
 
 from apps.gym.errors import PolicyError
 from apps.gym.items import message, text_of
-from apps.gym.policy.chat import (
-    CallsMissing,
-    ReplyMalformed,
-    chat_messages,
-    chat_request,
-    chat_sampling,
-    chat_tool,
-    read_chat_reply,
-)
+from apps.gym.policy.chat import chat_request, chat_sampling, chat_tool
+from apps.gym.policy.chat_reply import CallsMissing, ReplyMalformed, read_chat_reply
+from apps.gym.policy.chat_turns import chat_messages
+from apps.gym.policy.dialect import Dialect
 from apps.gym.policy.protocol import Ask
 
 
@@ -321,7 +316,7 @@ def test_nobody_notes_the_absence_of_tokens_that_were_not_asked_for():
 
 
 def test_tokens_are_asked_for_in_the_words_of_vllm():
-    asked = chat_request(Ask(items=[message("user", "Hi")]), model_name="m", asks_tokens=True)
+    asked = chat_request(Ask(items=[message("user", "Hi")]), model_name="m", dialect=Dialect(asks_tokens=True))
     assert asked == {
         "model": "m",
         "messages": [{"role": "user", "content": "Hi"}],

@@ -3,7 +3,8 @@
 import orjson
 import pytest
 
-from apps.gym.policy.chat import ReplyMalformed
+from apps.gym.policy.chat_reply import ReplyMalformed
+from apps.gym.policy.dialect import Dialect
 from apps.gym.policy.protocol import Ask
 from apps.gym.policy.responses import ReplyFailed, read_responses_reply, responses_request
 
@@ -33,7 +34,7 @@ def test_a_request_carries_items_tools_and_what_sampling_says():
 def test_what_the_endpoint_would_refuse_is_left_out():
     sampling = {"seed": 3, "tool_choice": "auto", "parallel_tool_calls": True}
     ask = Ask(items=[], sampling=sampling)
-    assert responses_request(ask, model_name="m", takes_seed=False) == {"model": "m", "input": []}
+    assert responses_request(ask, model_name="m", dialect=Dialect(takes_seed=False)) == {"model": "m", "input": []}
 
 
 def test_items_keep_every_field():

@@ -3,7 +3,9 @@
 import orjson
 import pytest
 
-from apps.gym.policy.chat import chat_messages, chat_tool, read_chat_reply
+from apps.gym.policy.chat import chat_tool
+from apps.gym.policy.chat_reply import read_chat_reply
+from apps.gym.policy.chat_turns import chat_messages
 from apps.gym.policy.http import _explain, _says_context_length
 from apps.gym.policy.responses import read_responses_reply
 from tests.gym.policy.shared_material import SHARED

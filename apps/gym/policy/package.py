@@ -1,0 +1,114 @@
+"""Send through the `openai` package: OpenAI and Azure OpenAI, whose addresses and credentials it knows.
+
+The package builds the request; it leaves through apps.gym.outbound like every other, and comes back as it is.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+import openai
+
+from apps.gym.outbound import Outbound, OutboundFailed, OutboundRefused, OutboundReply
+from apps.gym.policy.sending import MAX_REPLY
+
+_UNSENT = frozenset({"host", "content-length", "connection", "accept-encoding"})
+"""Headers that the HTTP client writes itself."""
+
+
+class OutboundTransport(httpx2.AsyncBaseTransport):
+    """The package's way out."""
+
+    def __init__(self, outbound: Outbound, *, call_timeout: float, connect_timeout: float) -> None:
+        self._outbound = outbound
+        self._call_timeout = call_timeout
+        self._connect_timeout = connect_timeout
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        reply = await self._outbound.request(
+            request.method,
+            str(request.url),
+            body=await request.aread(),
+            headers={name: value for name, value in request.headers.items() if name.lower() not in _UNSENT},
+            timeout=self._call_timeout,
+            connect_timeout=self._connect_timeout,
+            max_bytes=MAX_REPLY,
+        )
+        return httpx2.Response(reply.status, headers=dict(reply.headers), content=reply.body, request=request)
+
+
+class PackageSender:
+    """Posts to `path` through a client of the package that never retries: the policy does, within its bounds."""
+
+    def __init__(self, client: openai.AsyncOpenAI, *, path: str) -> None:
+        self._client = client
+        self._path = path
+
+    def __repr__(self) -> str:
+        return str(self._client.base_url).rstrip("/") + self._path
+
+    def pack(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
+    async def send(self, packed: dict[str, Any], *, session: str, tries: int) -> OutboundReply:
+        try:
+            response = await self._client.post(self._path, cast_to=httpx2.Response, body=packed)
+        except openai.APIStatusError as refusal:
+            response = refusal.response
+        except openai.APIConnectionError as wrapped:
+            # What our own transport raised says more than that there was no connection.
+            if isinstance(wrapped.__cause__, OutboundFailed | OutboundRefused):
+                raise wrapped.__cause__ from None
+            raise OutboundFailed(str(wrapped)) from wrapped
+        return OutboundReply(response.status_code, response.headers, response.content, {})
+
+
+def open_openai(
+    outbound: Outbound,
+    *,
+    base_url: str,
+    api_key: str,
+    call_timeout: float,
+    connect_timeout: float,
+    headers: Mapping[str, str] | None = None,
+) -> openai.AsyncOpenAI:
+    """A client of OpenAI. Nothing is read from the environment: what a policy model's row says is all there is."""
+    transport = OutboundTransport(outbound, call_timeout=call_timeout, connect_timeout=connect_timeout)
+    return openai.AsyncOpenAI(
+        api_key=api_key,
+        base_url=base_url,
+        organization="",
+        project="",
+        webhook_secret="",
+        max_retries=0,
+        timeout=call_timeout,
+        default_headers=headers,
+        http_client=httpx2.AsyncClient(transport=transport),
+    )
+
+
+def open_azure(
+    outbound: Outbound,
+    *,
+    endpoint: str,
+    api_version: str,
+    api_key: str,
+    is_token: bool,
+    call_timeout: float,
+    connect_timeout: float,
+    headers: Mapping[str, str] | None = None,
+) -> openai.AsyncAzureOpenAI:
+    """A client of Azure OpenAI; the model's name is that of the deployment. `is_token`: the key is a bearer token."""
+    transport = OutboundTransport(outbound, call_timeout=call_timeout, connect_timeout=connect_timeout)
+    return openai.AsyncAzureOpenAI(
+        azure_endpoint=endpoint,
+        api_version=api_version,
+        api_key=None if is_token else api_key,
+        azure_ad_token=api_key if is_token else None,
+        organization="",
+        webhook_secret="",
+        max_retries=0,
+        timeout=call_timeout,
+        default_headers=headers,
+        http_client=httpx2.AsyncClient(transport=transport),
+    )

@@ -1,0 +1,138 @@
+"""Conversations there and back again: 2,000 of them, equal up to what chat cannot say."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apps.gym.items import Item
+from apps.gym.policy.chat_turns import assistant_items, chat_items, chat_messages
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+name = st.text("abcdefgh_", min_size=1, max_size=8)
+image = st.builds(
+    lambda url, detail: {"type": "input_image", "image_url": url, **({"detail": detail} if detail else {})},
+    st.just("data:image/png;base64,AAAA"),
+    st.sampled_from(["", "low", "high"]),
+)
+part = st.one_of(text.map(lambda said: {"type": "input_text", "text": said}), image)
+content = st.one_of(text, st.lists(part, min_size=1, max_size=3))
+opening = st.builds(
+    lambda role, said: {"type": "message", "role": role, "content": said},
+    st.sampled_from(["system", "developer", "user"]),
+    content,
+)
+thought = st.lists(text, min_size=1, max_size=2).map(
+    lambda texts: {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": one} for one in texts]}
+)
+said = st.lists(text, min_size=1, max_size=2).map(
+    lambda texts: {
+        "type": "message",
+        "id": "msg",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": one, "annotations": []} for one in texts],
+    }
+)
+call = st.builds(
+    lambda called, arguments: {"type": "function_call", "name": called, "arguments": arguments},
+    name,
+    st.sampled_from(["{}", '{"a": 1}', '{"text": "ä\\n"}', "not JSON"]),
+)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Item]:
+    """An opening, then turns of thoughts, texts and calls, each call with its output, other people in between."""
+    items = draw(st.lists(opening, min_size=1, max_size=3))
+    for turn in range(draw(st.integers(0, 4))):
+        calls = [
+            {**one, "id": f"fc_{turn}_{number}", "call_id": f"call_{turn}_{number}"}
+            for number, one in enumerate(draw(st.lists(call, max_size=3)))
+        ]
+        items += [*draw(st.lists(thought, max_size=1)), *draw(st.lists(said, max_size=2)), *calls]
+        items += [{"type": "function_call_output", "call_id": one["call_id"], "output": draw(content)} for one in calls]
+        if not calls:
+            items.append(draw(opening))
+    return items
+
+
+def as_chat_can_say_it(items: list[Item]) -> list[Item]:
+    """The same conversation with what the wire changes: fresh ids, the texts of a turn joined, empty ones dropped."""
+    plain: list[Item] = []
+    turn: list[Item] = []
+
+    def end_turn() -> None:
+        thoughts = [part["text"] for item in turn if item["type"] == "reasoning" for part in item["summary"]]
+        texts = ["".join(part["text"] for part in item["content"]) for item in turn if item["type"] == "message"]
+        # Several parts of one thought stand on lines of their own.
+        joined = "\n".join(filter(None, thoughts))
+        spoken = "\n\n".join(filter(None, texts))
+        if joined:
+            plain.append({"type": "reasoning", "text": joined})
+        if spoken:
+            plain.append({"type": "message", "role": "assistant", "text": spoken})
+        plain.extend(
+            {key: item[key] for key in ("type", "call_id", "name", "arguments")}
+            for item in turn
+            if item["type"] == "function_call"
+        )
+        turn.clear()
+
+    for item in items:
+        if item["type"] in ("reasoning", "function_call") or item.get("role") == "assistant":
+            turn.append(item)
+            continue
+        end_turn()
+        role = {"role": "system"} if item.get("role") == "developer" else {}
+        plain.append({**item, **role})
+    end_turn()
+    return plain
+
+
+@settings(max_examples=2_000, deadline=None)
+@given(conversations())
+def test_a_conversation_survives_the_way_to_chat_and_back(items: list[Item]) -> None:
+    back = chat_items(chat_messages(items))
+    assert as_chat_can_say_it(back) == as_chat_can_say_it(items)
+
+
+@settings(max_examples=300, deadline=None)
+@given(conversations())
+def test_reasoning_written_as_text_comes_back_as_reasoning(items: list[Item]) -> None:
+    tags = "<think>"
+    if any(tags in str(item) or "</think>" in str(item) for item in items):
+        return
+    messages = chat_messages(items, reasoning="text")
+    assert not any("reasoning_content" in message for message in messages)
+    expected = [one for one in as_chat_can_say_it(items) if one["type"] == "reasoning"]
+    found = [one for one in as_chat_can_say_it(chat_items(messages, reasoning="text")) if one["type"] == "reasoning"]
+    assert [one["text"].strip("\n") for one in found] == [
+        one["text"].strip("\n") for one in expected if one["text"].strip("\n")
+    ]
+
+
+def test_dropped_reasoning_is_not_sent() -> None:
+    items = [
+        {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "42"}]},
+    ]
+    assert chat_messages(items, reasoning="dropped") == [{"role": "assistant", "content": "42"}]
+    assert chat_messages(items, reasoning="text") == [
+        {"role": "assistant", "content": "<think>\nhm\n</think>\n\n42"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "thought", "said"),
+    [
+        ("<think>\nSix sevens.\n</think>\n\n42", "Six sevens.", "42"),
+        ("Six sevens.\n</think>\n42", "Six sevens.", "42"),
+        ("<think>never ends", "", "<think>never ends"),
+        ("42 <think>late</think>", "", "42 <think>late</think>"),
+    ],
+)
+def test_thoughts_in_the_text_are_found_where_models_put_them(content: str, thought: str, said: str) -> None:
+    items = assistant_items({"role": "assistant", "content": content}, "x", reasoning="text")
+    thoughts = [item["summary"][0]["text"] for item in items if item["type"] == "reasoning"]
+    texts = [item["content"][0]["text"] for item in items if item["type"] == "message"]
+    assert (thoughts, texts) == ([thought] if thought else [], [said])
