@@ -94,7 +94,7 @@ function followRollout(place) {
       top = scrollY;
     } else if (added.length && !isAtEnd()) {
       if (!unseen) newer.href = `#${added[0].id}`;
-      unseen += added.length;
+      unseen += added.filter((each) => each.matches(".event")).length;
     }
     showUnseen();
   }

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.gymweb.serving import ROOT, serving, start, wait_until
+from tests.gymweb.serving import ROOT, read_response, serving, start, wait_until
 
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "gymweb.settings", "GYMWEB_DATABASE_URL": "", "GYMWEB_REDIS_URL": ""}
 
@@ -54,3 +54,16 @@ def test_a_worker_that_breaks_off_takes_the_server_with_it(tmp_path):
     assert process.returncode == 1
     assert "no such table" in said
     assert "CommandError: The worker broke off, so the server stopped; the log says why." in said
+
+
+def test_a_drained_worker_leaves_the_server_serving_and_comes_back_with_its_next_start(var):
+    with serving(var, "--seats", "7", **settings_of(var)) as server:
+        wait_until(lambda: workers(var) == [("active", 7)])
+        with closing(sqlite3.connect(var / "gymweb.sqlite3", timeout=10)) as database, database:
+            database.execute("UPDATE rollouts_worker SET state = 'draining'")
+        wait_until(lambda: workers(var) == [("stopped", 7)])
+        with server.connect() as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert read_response(connection)[0] == 200
+    with serving(var, "--seats", "7", **settings_of(var)):
+        wait_until(lambda: workers(var) == [("stopped", 7), ("active", 7)])
