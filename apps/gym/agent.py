@@ -179,6 +179,7 @@ class Attempt:
             seen=seen,
             items=reply.items,
             model=reply.model,
+            version=reply.version,
             response_id=reply.response_id,
             finish_reason=reply.finish_reason,
             usage=reply.usage,

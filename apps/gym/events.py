@@ -49,6 +49,7 @@ class ModelCall(Event, tag="model_call"):
     seen: int
     items: list[Item]
     model: str = ""
+    version: str = ""
     response_id: str = ""
     finish_reason: str = ""
     usage: TokenUsage = {}

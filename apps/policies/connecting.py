@@ -1,16 +1,19 @@
 """From a row to something that answers: the policy client that a policy model describes."""
 
-from typing import Literal
+from typing import cast
 
 from django.conf import settings
 
 from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.policy.chat_turns import Reasoning
 from apps.gym.policy.dialect import Dialect
-from apps.gym.policy.http import HttpPolicy, is_strict
+from apps.gym.policy.http import PATHS, HttpPolicy, is_strict
+from apps.gym.policy.http import Wire as Wires
 from apps.gym.policy.protocol import Policy
 from apps.gym.policy.scripted import ScriptedPolicy
-from apps.policies.models import PolicyModel, Wire
+from apps.gym.policy.sending import PlainSender, Sender
+from apps.policies.models import PolicyModel, Provider, Wire
 from apps.policies.secrets import decrypt_secret
 
 
@@ -28,19 +31,70 @@ def connect_policy(policy_model: PolicyModel, outbound: Outbound, observe: Obser
     """Raises SecretUnreadable (a PolicyError) where the stored key cannot be read."""
     if policy_model.is_scripted:
         return ScriptedPolicy(mistake_rate=policy_model.mistake_rate)
-    wire: Literal["responses", "chat"] = "responses" if policy_model.wire == Wire.RESPONSES else "chat"
-    return HttpPolicy.plain(
-        outbound,
-        base_urls=[policy_model.base_url],
+    key = stored_key(policy_model)
+    wire: Wires = "responses" if policy_model.wire == Wire.RESPONSES else "chat"
+    return HttpPolicy(
+        _open_sender(policy_model, outbound, key, wire),
         model_name=policy_model.model_name,
         wire=wire,
-        api_key=stored_key(policy_model),
-        call_timeout=policy_model.call_timeout,
-        connect_timeout=policy_model.connect_timeout,
-        observe=observe,
+        dialect=_read_dialect(policy_model, wire),
+        secrets=[key],
+        version=policy_model.version,
         max_tries=policy_model.max_tries,
-        dialect=Dialect(
-            takes_seed=not is_strict(policy_model.base_url),
-            asks_tokens=policy_model.capture_tokens and wire == "chat",
-        ),
+        observe=observe,
     )
+
+
+def _read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
+    strict = policy_model.provider in (Provider.OPENAI, Provider.AZURE) or is_strict(policy_model.base_url)
+    reasoning: Reasoning = cast(Reasoning, policy_model.reasoning)
+    return Dialect(
+        takes_seed=not strict,
+        reasoning=reasoning,
+        asks_tokens=policy_model.capture_tokens and wire == "chat",
+        extra_body=policy_model.extra_body,
+        renamed=policy_model.renamed_fields,
+    )
+
+
+def _open_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: Wires) -> Sender:
+    call, connect = policy_model.call_timeout, policy_model.connect_timeout
+    if policy_model.provider in (Provider.OPENAI, Provider.AZURE):
+        return _open_package_sender(policy_model, outbound, key, wire)
+    bearer = {"Authorization": f"Bearer {key}"} if key else {}
+    return PlainSender(
+        outbound,
+        base_urls=policy_model.base_urls,
+        path=PATHS[wire],
+        headers={**policy_model.extra_headers, **bearer},
+        call_timeout=call,
+        connect_timeout=connect,
+    )
+
+
+def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: Wires) -> Sender:
+    # Imported where it is used: the package takes a third of a second that no other model needs.
+    from apps.gym.policy.package import PackageSender, open_azure, open_openai
+
+    call, connect, headers = policy_model.call_timeout, policy_model.connect_timeout, policy_model.extra_headers
+    if policy_model.provider == Provider.OPENAI:
+        client = open_openai(
+            outbound,
+            base_url=policy_model.base_url,
+            api_key=key,
+            call_timeout=call,
+            connect_timeout=connect,
+            headers=headers,
+        )
+    else:
+        client = open_azure(
+            outbound,
+            endpoint=policy_model.base_url,
+            api_version=policy_model.api_version,
+            api_key=key,
+            is_token=policy_model.key_is_token,
+            call_timeout=call,
+            connect_timeout=connect,
+            headers=headers,
+        )
+    return PackageSender(client, path=PATHS[wire])

@@ -3,13 +3,22 @@ from django.db import models
 
 
 class Provider(models.TextChoices):
-    COMPATIBLE = "compatible", "OpenAI-compatible (vLLM, OpenAI, …)"
+    OPENAI = "openai", "OpenAI"
+    AZURE = "azure", "Azure OpenAI"
+    VLLM = "vllm", "vLLM"
+    COMPATIBLE = "compatible", "Other OpenAI-compatible server"
     SCRIPTED = "scripted", "Scripted, no LLM"
 
 
 class Wire(models.TextChoices):
     RESPONSES = "responses", "Responses API"
     CHAT = "chat", "Chat Completions API"
+
+
+class Reasoning(models.TextChoices):
+    FIELD = "field", "in its own field, and sent back"
+    TEXT = "text", "in the text between <think> tags, and sent back"
+    DROPPED = "dropped", "in its own field, and not sent back"
 
 
 class Health(models.TextChoices):
@@ -26,13 +35,48 @@ class PolicyModel(models.Model):
     provider = models.CharField(max_length=16, choices=Provider.choices, default=Provider.COMPATIBLE)
     wire = models.CharField(max_length=16, choices=Wire.choices, default=Wire.CHAT)
     base_url = models.CharField(
-        max_length=500, blank=True, help_text="Up to and including /v1, e.g. https://api.openai.com/v1"
+        max_length=500,
+        blank=True,
+        help_text="Up to and including /v1, e.g. https://api.openai.com/v1; for Azure the resource's endpoint",
+    )
+    more_base_urls = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Further servers of the same model: a rollout stays with one of them, so that its prefix cache hits",
+    )
+    api_version = models.CharField(max_length=32, blank=True, help_text="Azure only, e.g. 2025-04-01-preview")
+    key_is_token = models.BooleanField(
+        "bearer token", default=False, help_text="Azure only: the key is a token of Microsoft Entra ID"
     )
     model_name = models.CharField(max_length=200, blank=True, help_text="The name the endpoint knows it by")
     api_key_encrypted = models.TextField(blank=True, editable=False)
     api_key_hint = models.CharField(max_length=8, blank=True, editable=False)
     sampling = models.JSONField(
         default=dict, blank=True, help_text='Defaults such as {"temperature": 1.0, "max_output_tokens": 1024}'
+    )
+    reasoning = models.CharField(
+        max_length=16,
+        choices=Reasoning.choices,
+        default=Reasoning.FIELD,
+        help_text="Where the model's reasoning stands, and whether later turns see it",
+    )
+    extra_headers = models.JSONField(
+        default=dict, blank=True, help_text='Sent with every request, such as {"X-Team": "rl"}; never a secret'
+    )
+    extra_body = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text='Merged into every request, such as {"chat_template_kwargs": {"enable_thinking": false}}',
+    )
+    renamed_fields = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text='Other names of request fields, such as {"max_completion_tokens": "max_tokens"}',
+    )
+    version = models.CharField(
+        max_length=200,
+        blank=True,
+        help_text="The checkpoint, weights or adapter that answers now; recorded with every rollout",
     )
     call_timeout = models.FloatField(
         default=120.0,
@@ -88,6 +132,10 @@ class PolicyModel(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def base_urls(self) -> list[str]:
+        return [self.base_url, *self.more_base_urls]
 
     @property
     def is_scripted(self) -> bool:

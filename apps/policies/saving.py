@@ -1,5 +1,6 @@
 """Save a policy model with its API key: write-only, and bound to the address it was entered for."""
 
+import re
 from typing import Any
 
 from django.conf import settings
@@ -9,11 +10,15 @@ from django.db import transaction
 from apps.accounts.auditing import record
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.sampling import find_sampling_problems
-from apps.policies.models import Health, PolicyModel, Wire
+from apps.policies.models import Health, PolicyModel, Provider, Wire
 from apps.policies.secrets import encrypt_secret, hint_of
 
 MAX_PRICE = 1_000_000
 """USD for a million tokens. No endpoint asks as much, and sums of costs stay finite."""
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SECRET_HEADERS = frozenset({"authorization", "api-key", "x-api-key", "cookie", "proxy-authorization"})
 
 
 class KeyRequired(ValidationError):
@@ -36,7 +41,7 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
     _check(policy_model)
     with transaction.atomic():
         stored = _lock_stored(policy_model)
-        moved = stored is not None and stored.base_url.rstrip("/") != policy_model.base_url.rstrip("/")
+        moved = stored is not None and _goes_elsewhere(stored, policy_model)
         if key is None and stored is not None:
             if moved and stored.api_key_encrypted:
                 raise KeyRequired
@@ -64,6 +69,11 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
     """By field, what keeps a policy model from being saved that its fields' own validators do not see."""
     found = {
         "base_url": _problems_of_address(policy_model),
+        "more_base_urls": _problems_of_more_addresses(policy_model),
+        "api_version": _problems_of_version(policy_model),
+        "extra_headers": _problems_of_headers(policy_model.extra_headers),
+        "extra_body": [] if isinstance(policy_model.extra_body, dict) else ["This must be a JSON object."],
+        "renamed_fields": _problems_of_names(policy_model.renamed_fields),
         "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model's name."],
         "capture_tokens": _problems_of_capturing(policy_model),
         "sampling": find_sampling_problems(policy_model.sampling),
@@ -81,11 +91,55 @@ def _problems_of_address(policy_model: PolicyModel) -> list[str]:
     base_url = policy_model.base_url.strip()
     if not base_url:
         return [] if policy_model.is_scripted else ["Give a base URL, or choose the scripted provider."]
+    return _refusals(base_url)
+
+
+def _refusals(base_url: str) -> list[str]:
     try:
         OutboundPolicy(settings.OUTBOUND_ALLOW).check_url(base_url)
     except OutboundRefused as error:
         return [str(error)]
     return []
+
+
+def _problems_of_more_addresses(policy_model: PolicyModel) -> list[str]:
+    more = policy_model.more_base_urls
+    if not isinstance(more, list) or not all(isinstance(url, str) and url.strip() for url in more):
+        return ["This must be a list of base URLs."]
+    if more and policy_model.provider not in (Provider.VLLM, Provider.COMPATIBLE):
+        return ["Only vLLM and other compatible servers have several base URLs."]
+    return [problem for url in more for problem in _refusals(url)]
+
+
+def _problems_of_version(policy_model: PolicyModel) -> list[str]:
+    if policy_model.provider == Provider.AZURE and not policy_model.api_version.strip():
+        return ["Azure OpenAI needs an API version, such as 2025-04-01-preview."]
+    return []
+
+
+def _problems_of_headers(headers: Any) -> list[str]:
+    if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
+        return ["This must be a JSON object of texts."]
+    wrong = [name for name in headers if not _HEADER_NAME.fullmatch(name)]
+    secret = [name for name in headers if name.lower() in _SECRET_HEADERS]
+    broken = [name for name, value in headers.items() if not value.isprintable()]
+    return [
+        *(f"{name!r} is no name of a header." for name in wrong),
+        *(f"{name} belongs into the API key, which is kept encrypted." for name in secret),
+        *(f"The value of {name} must be one line of text." for name in broken),
+    ]
+
+
+def _problems_of_names(names: Any) -> list[str]:
+    if not isinstance(names, dict) or not all(isinstance(name, str) and name for name in names.values()):
+        return ["This must be a JSON object from the names of fields to other names."]
+    return []
+
+
+def _goes_elsewhere(stored: PolicyModel, wanted: PolicyModel) -> bool:
+    """Whether the key would be sent where it was not sent before."""
+    known = {url.rstrip("/") for url in stored.base_urls}
+    return not {url.rstrip("/") for url in wanted.base_urls} <= known
 
 
 def _problems_of_capturing(policy_model: PolicyModel) -> list[str]:
@@ -97,6 +151,11 @@ def _problems_of_capturing(policy_model: PolicyModel) -> list[str]:
 def _check(policy_model: PolicyModel) -> None:
     """Everything that is wrong at once: a caller who learns one thing a round needs many rounds."""
     policy_model.base_url = policy_model.base_url.strip()
+    policy_model.version = policy_model.version.strip()
+    if isinstance(policy_model.more_base_urls, list):
+        policy_model.more_base_urls = [
+            url.strip() if isinstance(url, str) else url for url in policy_model.more_base_urls
+        ]
     errors: dict[str, list[Any]] = {}
     try:
         # The constraint of the table says of two fields together what find_errors says of each.

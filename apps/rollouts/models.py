@@ -238,6 +238,7 @@ class Rollout(models.Model):
     # No database reference: a fence is compared, never followed, and the hot table keeps one index less.
     lease = models.BigIntegerField(null=True, blank=True, help_text="The worker that runs it")
 
+    model_version = models.CharField(max_length=200, blank=True, help_text="The policy model's version it began with")
     reward = models.FloatField(null=True, blank=True)
     components = models.JSONField(default=dict, blank=True)
     stop_reason = models.CharField(max_length=32, blank=True)

@@ -46,11 +46,13 @@ class Tally:
 
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
+        self.model_version = ""
         self.verification: Verification | None = None
 
     def add(self, event: TraceUnion) -> None:
         if isinstance(event, ModelCall):
             self.turns += 1
+            self.model_version = self.model_version or event.version
             self.input_tokens += event.usage.get("input_tokens", 0)
             self.output_tokens += event.usage.get("output_tokens", 0)
         elif isinstance(event, ToolResult):
@@ -152,6 +154,7 @@ def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, *
         input_tokens=_count(tally.input_tokens),
         output_tokens=_count(tally.output_tokens),
         cost=tally.cost(setting),
+        model_version=tally.model_version,
         duration=duration,
         **outcome,
     )
@@ -168,6 +171,7 @@ def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int) -> End
         input_tokens=_count(tally.input_tokens),
         output_tokens=_count(tally.output_tokens),
         cost=tally.cost(setting),
+        model_version=tally.model_version,
         failed=counts_for,
     )
 

@@ -40,8 +40,9 @@ _STRICT_HOSTS = ("openai.com", "openai.azure.com")
 class HttpPolicy:
     """One endpoint over one wire. Retries 408, 429, 5xx, transport errors, timeouts and malformed replies, in bounds.
 
-    `secrets` are what no message may quote. Where the dialect asks for tokens, replies hold token ids and logprobs,
-    over Chat Completions only: the Responses API has no place for the ids.
+    `secrets` are what no message may quote; `version` names the weights behind it, for every reply to tell. Where the
+    dialect asks for tokens, replies hold token ids and logprobs, over Chat Completions only: the Responses API has no
+    place for the ids.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class HttpPolicy:
         wire: Wire,
         dialect: Dialect = PLAIN,
         secrets: Iterable[str] = (),
+        version: str = "",
         max_tries: int = 4,
         pauses: Pauses | None = None,
         observe: Observer = ignore,
@@ -65,6 +67,7 @@ class HttpPolicy:
             if self._is_chat
             else read_responses_reply
         )
+        self._version = version
         self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
         self._observe = observe
         self._max_tries = max_tries
@@ -124,7 +127,7 @@ class HttpPolicy:
         reply, retries = await call_with_retries(
             send, max_tries=self._max_tries, deadline=ask.deadline, pauses=self._pauses
         )
-        reply.retries = retries
+        reply.retries, reply.version = retries, self._version
         return reply
 
     async def _try_once(self, packed: Any, session: str, tries: int) -> Reply:

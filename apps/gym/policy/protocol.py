@@ -26,7 +26,8 @@ class Reply(msgspec.Struct, kw_only=True):
     """One turn of the policy model.
 
     `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
-    `tokens_note` says why there are no `tokens` where they were asked for.
+    `version` names the checkpoint or weights that answered. `tokens_note` says why there are no `tokens` where they
+    were asked for.
     """
 
     items: list[Item]
@@ -34,6 +35,7 @@ class Reply(msgspec.Struct, kw_only=True):
     usage: TokenUsage = {}
     model: str = ""
     response_id: str = ""
+    version: str = ""
     retries: int = 0
     tokens: TokenCapture | None = None
     tokens_note: str = ""

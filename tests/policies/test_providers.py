@@ -1,0 +1,114 @@
+"""Providers: what each of them needs, and what the engine speaks to them."""
+
+import asyncio
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from apps.gym.policy.http import HttpPolicy
+from apps.policies.connecting import connect_policy, open_outbound
+from apps.policies.models import PolicyModel
+from apps.policies.saving import KeyRequired, save_policy_model
+from apps.policies.secrets import encrypt_secret
+from tests.factories import make_policy_model
+
+pytestmark = pytest.mark.django_db
+
+NEW = {"slug": "new", "name": "New", "provider": "vllm", "base_url": "https://a.example/v1", "model_name": "m"}
+
+
+def save(**fields):
+    return save_policy_model(policy_model=PolicyModel(**{**NEW, **fields}), api_key=None, user=None)
+
+
+@pytest.mark.parametrize(
+    ("provider", "wire", "fields", "address"),
+    [
+        ("openai", "responses", {"base_url": "https://api.openai.com/v1"}, "https://api.openai.com/v1/responses"),
+        (
+            "azure",
+            "chat",
+            {"base_url": "https://r.openai.azure.com", "api_version": "2025-04-01-preview"},
+            "https://r.openai.azure.com/openai/chat/completions",
+        ),
+        (
+            "vllm",
+            "chat",
+            {"base_url": "https://a.example/v1", "more_base_urls": ["https://b.example/v1"]},
+            "https://a.example/v1/chat/completions, https://b.example/v1/chat/completions",
+        ),
+    ],
+)
+def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, address):
+    row = make_policy_model(
+        provider=provider, wire=wire, model_name="m", api_key_encrypted=encrypt_secret("sk-0123456789"), **fields
+    )
+    outbound = open_outbound()
+    policy = connect_policy(row, outbound)
+    assert isinstance(policy, HttpPolicy)
+    assert repr(policy) == f"HttpPolicy('m' at {address})"
+    asyncio.run(outbound.close())
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"provider": "azure"}, {"api_version": ["Azure OpenAI needs an API version, such as 2025-04-01-preview."]}),
+        (
+            {"provider": "openai", "more_base_urls": ["https://b.example/v1"]},
+            {"more_base_urls": ["Only vLLM and other compatible servers have several base URLs."]},
+        ),
+        ({"more_base_urls": "https://b.example"}, {"more_base_urls": ["This must be a list of base URLs."]}),
+        (
+            {"extra_headers": {"Authorization": "Bearer x"}},
+            {"extra_headers": ["Authorization belongs into the API key, which is kept encrypted."]},
+        ),
+        (
+            {"extra_headers": {"X-Team": "a\r\nHost: b"}},
+            {"extra_headers": ["The value of X-Team must be one line of text."]},
+        ),
+        ({"extra_headers": {"X Team": "a"}}, {"extra_headers": ["'X Team' is no name of a header."]}),
+        (
+            {"renamed_fields": {"max_completion_tokens": 3}},
+            {"renamed_fields": ["This must be a JSON object from the names of fields to other names."]},
+        ),
+        ({"extra_body": [1]}, {"extra_body": ["This must be a JSON object."]}),
+    ],
+)
+def test_what_a_provider_cannot_use_is_refused_by_field(fields, wrong):
+    with pytest.raises(ValidationError) as refusal:
+        save(**fields)
+    assert refusal.value.message_dict == wrong
+
+
+def test_a_further_server_may_not_be_an_address_that_is_closed():
+    with pytest.raises(ValidationError, match="GYMWEB_OUTBOUND_ALLOW"):
+        save(more_base_urls=["http://10.0.0.1/v1"])
+
+
+def test_a_key_goes_to_no_further_server_unless_it_is_entered_again():
+    row = save_policy_model(policy_model=PolicyModel(**NEW), api_key="sk-0123456789", user=None)
+    row.more_base_urls = ["https://b.example/v1"]
+    with pytest.raises(KeyRequired):
+        save_policy_model(policy_model=row, api_key=None, user=None)
+    save_policy_model(policy_model=row, api_key="sk-0123456789", user=None)
+    row.base_url, row.more_base_urls = "https://b.example/v1", []
+    assert save_policy_model(policy_model=row, api_key=None, user=None).api_key_hint
+
+
+def test_a_model_says_how_it_speaks():
+    row = make_policy_model(
+        provider="compatible",
+        base_url="https://a.example/v1",
+        model_name="m",
+        wire="chat",
+        extra_body={"chat_template_kwargs": {"enable_thinking": False}},
+        renamed_fields={"max_completion_tokens": "max_tokens"},
+        reasoning="text",
+        version="step-100",
+    )
+    policy = connect_policy(row, open_outbound())
+    assert isinstance(policy, HttpPolicy)
+    finished = policy._dialect.finish({"max_completion_tokens": 8})
+    assert finished == {"max_tokens": 8, "chat_template_kwargs": {"enable_thinking": False}}
+    assert (policy._dialect.reasoning, policy._version) == ("text", "step-100")
