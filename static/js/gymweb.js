@@ -106,3 +106,4 @@ document.addEventListener("htmx:afterSettle", (event) => {
   event.target.querySelector("[aria-invalid='true']")?.focus();
 });
 showChosen(document);
+document.querySelector("[aria-invalid='true']")?.focus();

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Site:
     """The served site, and its API with an engineer's key."""
 
-    def __init__(self, port: int, seeded: dict[str, str]) -> None:
-        self.base, self.seeded = f"http://127.0.0.1:{port}", seeded
+    def __init__(self, port: int, seeded: dict[str, str], environment: dict[str, str]) -> None:
+        self.base, self.seeded, self.environment = f"http://127.0.0.1:{port}", seeded, environment
 
     def api(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         headers = {"Authorization": f"Bearer {self.seeded['token']}", "Content-Type": "application/json"}
@@ -47,18 +48,19 @@ class Site:
         return self.api("POST", "collections/", {**parts, "policy_model": self.seeded[model], **fields})
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    var = tmp_path_factory.mktemp("site")
-    settings = {
+@contextmanager
+def open_site(var: Path, *serve: str, **settings: str) -> Iterator[Site]:
+    """A site of its own with its model, seeded; `serve` are words for `manage.py serve`."""
+    given = {
         "DJANGO_SETTINGS_MODULE": "gymweb.settings",
         "GYMWEB_VAR": str(var),
         "GYMWEB_DATABASE_URL": f"sqlite:///{var}/gymweb.sqlite3",
         "GYMWEB_REDIS_URL": "",
         "GYMWEB_OUTBOUND_ALLOW": "127.0.0.1",
         "GYMWEB_BREAKER_FAILURES": "2",
+        **settings,
     }
-    environment = {**os.environ, **settings, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **given, "PYTHONPATH": str(ROOT)}
 
     def run(*words: str) -> str:
         return subprocess.run(
@@ -69,20 +71,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     model = [ROOT / "scripts" / "mock_model.py", "--port", "PORT", *MODEL, "--final", "2", "--latency-ms", "350"]
     with process(*model) as port:
         seeded = json.loads(run("tests/browser/seed.py", str(port), PASSWORD))
-        with serving(var, "--seats", "8", **settings) as served:
-            yield Site(served.port, seeded)
+        with serving(var, *serve, **given) as served:
+            yield Site(served.port, seeded, environment)
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="session")
-def signed_in(chromium: Browser, site: Site) -> Any:
+def sign_in(chromium: Browser, site: Site) -> Any:
     """The cookies of an engineer."""
     context = chromium.new_context()
     page = context.new_page()
@@ -96,6 +89,26 @@ def signed_in(chromium: Browser, site: Site) -> Any:
     return state
 
 
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """With its worker inside, on SQLite."""
+    with open_site(tmp_path_factory.mktemp("site"), "--seats", "8") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def signed_in(chromium: Browser, site: Site) -> Any:
+    return sign_in(chromium, site)
+
+
 @pytest.fixture
 def tab(chromium: Browser, signed_in: Any) -> Iterator[Page]:
     """A page of a signed-in browser, low enough to scroll. What it says on its console as an error fails the test."""
@@ -106,4 +119,5 @@ def tab(chromium: Browser, signed_in: Any) -> Iterator[Page]:
     page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
     yield page
     context.close()
-    assert [each for each in wrong if "WebSocket" not in each] == []
+    # A socket that a test cuts and a form that it fills wrongly are said there too.
+    assert [each for each in wrong if "WebSocket" not in each and "422" not in each] == []
