@@ -130,6 +130,10 @@ class Installation:
     def leave(self, *programs: Program, seconds: float = 20) -> list[int]:
         """Their exit codes after SIGTERM; none may have ended before."""
         for program in programs:
+            if program.name == "worker":
+                # One that is not up yet does not know how to leave.
+                known = f"SELECT count(*) FROM rollouts_worker WHERE pid = {program.pid}"
+                wait_until(lambda known=known: self.number(known) > 0, 30, self.tell)
             assert program.exit_code is None, f"{program.name} ended by itself: {program.said[-3000:]}"
             program.signal(signal.SIGTERM)
         return [program.wait(seconds) for program in programs]

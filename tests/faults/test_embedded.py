@@ -63,7 +63,7 @@ def test_the_single_process_is_asked_to_leave_amid_work_and_goes_on_where_it_was
         began = time.monotonic()
         assert embedded.leave(server) == [0]
         took.append(round(time.monotonic() - began, 2))
-        assert took[-1] < min(grace, 1.0) + 3.0
+        assert took[-1] < min(grace, 1.0) + 6.0
         assert embedded.number("SELECT count(*) FROM rollouts_rollout WHERE status = 'running'") == 0
     server, _ = embedded.serve("--seats", 64)
     embedded.wait_finished(collection, seconds=60)

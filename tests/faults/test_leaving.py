@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_worker_that_is_asked_to_leave_finishes_or_releases_what_it_runs(cluster: Installation, show) -> None:
-    rollouts = size(120, 1_000)
+    rollouts = size(200, 1_000)
     seats = size(30, 150)
     _, tools = cluster.tools()
     model = cluster.model("--latency-ms", 100, "--jitter-ms", 900)
@@ -32,7 +32,7 @@ def test_a_worker_that_is_asked_to_leave_finishes_or_releases_what_it_runs(clust
         began = time.monotonic()
         assert cluster.leave(worker, seconds=grace + 10) == [0]
         took.append(round(time.monotonic() - began, 2))
-        assert took[-1] < min(grace, 3.0) + 3.0
+        assert took[-1] < min(grace, 3.0) + 6.0
         assert cluster.number(held) == 0
         finished.append(cluster.ended(collection) - before)
         released.append(count_released(worker))
