@@ -5,7 +5,7 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from apps.rollouts.holding import Hold, explain_pause, find_holds, find_missing_group
+from apps.rollouts.holding import Hold, explain_missing_worker, explain_pause, find_holds
 from apps.rollouts.models import Collection, Rollout
 
 
@@ -34,7 +34,7 @@ class Progress:
     running: int
     now: datetime
     holds: list[Hold] = field(default_factory=list)
-    missing_group: str = ""
+    missing_worker: str = ""
 
     @property
     def queued(self) -> int:
@@ -122,5 +122,5 @@ def read_progress(collection: Collection) -> Progress:
         running=running,
         now=timezone.now(),
         holds=find_holds(collection),
-        missing_group=find_missing_group(collection) if idles else "",
+        missing_worker=explain_missing_worker(collection) if idles else "",
     )

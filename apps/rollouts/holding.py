@@ -72,10 +72,17 @@ def _find(which: Q) -> list[Hold]:
     return [Hold(breaker, now) for breaker in shut.select_related("policy_model", "environment")]
 
 
-def find_missing_group(collection: Collection) -> str:
-    """The worker group that this collection needs and no live worker has; empty where one has it or none is needed."""
+def explain_missing_worker(collection: Collection) -> str:
+    """What to start where no live worker may run this collection; empty where one may."""
     group = collection.policy_model.worker_group or collection.environment.worker_group
-    return group if group and group not in {each for _, each in live_workers()} else ""
+    alive = {each for _, each in live_workers()}
+    if group in alive:
+        return ""
+    if group:
+        return f"No worker of the group {group} is alive: start one with manage.py rolloutworker --group {group}"
+    if alive:
+        return "Every live worker belongs to a group, and this needs one without: start manage.py rolloutworker"
+    return "No worker is alive: start one with manage.py rolloutworker"
 
 
 def explain_pause(collection: Collection) -> str:

@@ -218,8 +218,18 @@ def test_a_breaker_that_holds_it_back_is_said_plainly():
 def test_a_collection_without_a_worker_of_its_group_says_which_to_start():
     collection = make_collection(total=4, policy_model=make_policy_model(worker_group="gpu"))
     make_worker()
-    assert "manage.py rolloutworker --group gpu" in signed_in().get(detail(collection)).text
+    said = "No worker of the group gpu is alive: start one with manage.py rolloutworker --group gpu."
+    assert said in signed_in().get(detail(collection)).text
     make_worker(group="gpu")
+    assert "rolloutworker" not in signed_in().get(detail(collection)).text
+
+
+def test_a_collection_of_no_group_needs_a_worker_without_one():
+    collection = make_collection(total=4)
+    assert "No worker is alive: start one with" in signed_in().get(detail(collection)).text
+    make_worker(group="gpu")
+    assert "this needs one without: start manage.py rolloutworker." in signed_in().get(detail(collection)).text
+    make_worker()
     assert "rolloutworker" not in signed_in().get(detail(collection)).text
 
 

@@ -23,7 +23,9 @@ def test_pausing_and_resuming_say_how_it_stands(capsys):
     said = steer(capsys, collection, "pause")
     assert f"{collection.label} is paused: 1 of 4 rollouts have ended." in said
     assert "since somebody paused it: resume it" in said
-    assert f"{collection.label} is running" in steer(capsys, collection, "resume")
+    resumed = steer(capsys, collection, "resume")
+    assert f"{collection.label} is running" in resumed
+    assert "No worker is alive: start one with manage.py rolloutworker." in resumed
 
 
 def test_the_json_is_one_object(capsys):
@@ -41,7 +43,7 @@ def test_failed_rollouts_are_queued_again_by_kind(capsys):
     collection = make_collection(total=2, failed=2, state="completed")
     for kind in ("timed_out", "policy_error"):
         make_rollout(collection, status="failed", reward=None, stop_reason="", error_kind=kind, trace=[])
-    assert "1 rollouts were queued again" in steer(capsys, collection, "retry", "--error-kind", "timed_out")
+    assert "1 failed rollout was queued again." in steer(capsys, collection, "retry", "--error-kind", "timed_out")
     assert list(Rollout.objects.order_by("pk").values_list("status", flat=True)) == ["queued", "failed"]
 
 

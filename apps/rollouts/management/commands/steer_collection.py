@@ -16,7 +16,7 @@ from apps.rollouts.controlling import (
     resume_collection,
     retry_failed,
 )
-from apps.rollouts.holding import explain_pause, find_holds
+from apps.rollouts.holding import explain_missing_worker, explain_pause, find_holds
 from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.models import Collection
 
@@ -96,7 +96,10 @@ def _describe(collection: Collection, said: dict[str, Any]) -> str:
     if pause := explain_pause(collection):
         lines.append(f"It is paused, since {pause}.")
     lines += [f"Held back by {hold}." for hold in find_holds(collection)]
+    if collection.state == Collection.State.RUNNING and (missing := explain_missing_worker(collection)):
+        lines.append(f"{missing}.")
     if "queued" in said:
-        lines.append(f"{said.pop('queued')} rollouts were queued again.")
+        queued = said.pop("queued")
+        lines.append(f"{queued} failed rollout{' was' if queued == 1 else 's were'} queued again.")
     lines += [f"{name} = {'none' if value is None else value}" for name, value in said.items()]
     return "\n".join(lines)
