@@ -27,13 +27,14 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
     """One Responses object whose `output` is every item after the prompt, in order.
 
     The minimum keys are those that NeMo Gym's servers require: id, created_at, model, object, output,
-    parallel_tool_calls, tool_choice, tools. Output items always carry `type`.
+    parallel_tool_calls, tool_choice, tools. Output items carry what the types of the `openai` package require; an
+    environment's observations are user messages among them, which those types do not know.
     """
     params = row["responses_create_params"]
     calls = [event for event in events if isinstance(event, ModelCall)]
     last = calls[-1] if calls else None
     output = [item for event in events if not isinstance(event, Prompt) for item in event.new_items()]
-    output = [item if "type" in item else {"type": item_type(item), **item} for item in output]
+    output = [_whole(item, number) for number, item in enumerate(output)]
     tools = params.get("tools") or next((e.tools for e in events if isinstance(e, SessionOpened)), [])
     usage = total_usage(events)
     reason = _INCOMPLETE.get(stop_reason)
@@ -50,9 +51,33 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
         "incomplete_details": {"reason": reason} if reason else None,
         "usage": {
             "input_tokens": usage["input_tokens"],
-            "input_tokens_details": {"cached_tokens": usage["cached_tokens"]},
+            "input_tokens_details": {"cached_tokens": usage["cached_tokens"], "cache_write_tokens": 0},
             "output_tokens": usage["output_tokens"],
             "output_tokens_details": {"reasoning_tokens": usage["reasoning_tokens"]},
             "total_tokens": usage["input_tokens"] + usage["output_tokens"],
         },
     }
+
+
+def _whole(item: Item, number: int) -> Item:
+    """The item with every field that clients of the Responses API rely on, itself if it has them all."""
+    kind = item_type(item)
+    if kind == "function_call_output":
+        return {"id": f"fco_{number}", "status": "completed", **item}
+    if kind == "reasoning" and not ("id" in item and "summary" in item):
+        return {"id": f"rs_{number}", "summary": [], **item}
+    if kind == "message" and item.get("role") == "assistant":
+        return _whole_message(item, number)
+    return item if "type" in item else {"type": kind, **item}
+
+
+def _whole_message(item: Item, number: int) -> Item:
+    content = item.get("content")
+    parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else content or []
+    if all(isinstance(part, dict) and ("annotations" in part or part.get("type") != "output_text") for part in parts):
+        whole = content if isinstance(content, list) else parts
+    else:
+        whole = [{"annotations": [], **part} if isinstance(part, dict) else part for part in parts]
+    if whole is content and "id" in item and "status" in item and "type" in item:
+        return item
+    return {"type": "message", "id": f"msg_{number}", "status": "completed", **item, "content": whole}

@@ -1,0 +1,53 @@
+"""Every Responses object that GymWeb makes is one to the `openai` package's own types."""
+
+import pytest
+from openai.types.responses import Response
+
+from apps.gym.agent import StopReason
+from apps.gym.events import EnvironmentTurn, ModelCall, Prompt, ToolResult
+from apps.gym.items import message
+from apps.gym.policy.chat_turns import assistant_items
+from apps.gym.responses import assemble_response
+from tests.gym.traces import call, said, thought, trace, turn, weather_trace
+
+ROW = {"responses_create_params": {"input": "How warm is it in Paris?"}, "expected_answer": "22"}
+BARE = [
+    {"type": "reasoning", "summary": []},
+    {"role": "assistant", "content": "It is warm."},
+    {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        weather_trace(),
+        trace(turn(said("Warm."))),
+        trace(turn(thought("Hm."), call(), call(call_id="call_2")), ToolResult(call_id="call_1", name="t", output="1")),
+        trace(ModelCall(seen=1, items=BARE, usage={"input_tokens": 3, "output_tokens": 2})),
+        trace(turn(*assistant_items({"content": "4", "reasoning": "2 + 2", "tool_calls": []}, "chatcmpl-1"))),
+        [Prompt(items=[message("user", "Hi")])],
+    ],
+)
+@pytest.mark.parametrize("stop_reason", ["answered", "max_output_tokens", "content_filter"])
+def test_the_response_of_an_attempt_is_one_by_the_packages_types(events, stop_reason: StopReason):
+    given = assemble_response(events, ROW, stop_reason=stop_reason)
+    parsed = Response.model_validate(given)
+    assert [item.type for item in parsed.output] == [item["type"] for item in given["output"]]
+    assert parsed.usage is not None
+    assert parsed.usage.total_tokens == given["usage"]["total_tokens"]
+    assert parsed.status == ("completed" if stop_reason == "answered" else "incomplete")
+
+
+def test_observations_stand_among_the_output_as_the_messages_of_a_user():
+    """The types have no place for them; the package's client, which is lenient, keeps them as they are."""
+    observed = EnvironmentTurn(items=[message("user", "You see a door.")])
+    given = assemble_response(trace(turn(said("I look.")), observed, turn(said("I open it."))), ROW)
+    parsed = Response.construct(**given)
+    assert [item.role for item in parsed.output] == ["assistant", "user", "assistant"]
+
+
+def test_what_is_whole_already_is_not_touched():
+    items = assistant_items({"content": "4", "reasoning": "2 + 2"}, "r")
+    output = assemble_response(trace(turn(*items)), ROW)["output"]
+    assert [made is given for made, given in zip(output, items, strict=True)] == [True, True]
