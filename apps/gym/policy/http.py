@@ -12,6 +12,7 @@ from apps.gym.observing import Observer, Outcome, ignore
 from apps.gym.outbound import Outbound, OutboundFailed, OutboundRefused, OutboundReply, OutboundTimedOut
 from apps.gym.policy.chat import chat_request
 from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
+from apps.gym.policy.chat_stream import EVENT_STREAM, join_chat_stream
 from apps.gym.policy.dialect import PLAIN, Dialect
 from apps.gym.policy.protocol import Ask, Reply
 from apps.gym.policy.responses import ReplyFailed, read_responses_reply, responses_request
@@ -144,7 +145,7 @@ class HttpPolicy:
         if got.status != 200:
             return self._refused(got)
         try:
-            reply = self._read(got.body)
+            reply = self._read(self._joined(got))
         except ReplyMalformed as error:
             self._observe("malformed", str(error))
             raise TryAgain(error) from None
@@ -157,6 +158,12 @@ class HttpPolicy:
             raise (TryAgain(failure) if error.retryable else failure.lasting()) from None
         self._observe("ok")
         return reply
+
+    def _joined(self, got: OutboundReply) -> bytes:
+        """The body, put together where an endpoint streams it: `extra_body` may ask for that."""
+        if self._is_chat and got.headers.get("Content-Type", "").startswith(EVENT_STREAM):
+            return join_chat_stream(got.body)
+        return got.body
 
     def _refused(self, got: OutboundReply) -> Reply:
         """A status that is no success: a reply that ends the attempt, an error, or a reason to try again."""
