@@ -56,8 +56,8 @@ CHORE_SECONDS = 1.0
 RECONCILE_LOOKS = 5
 MAX_BACKLOG = 2_000
 """Finished rollouts that wait for the database before the worker stops claiming."""
-MAX_CLAIMS = 100
-"""Claims of one rollout after which its next failure is its last, whoever's fault it is."""
+MAX_CLAIMS = 20
+"""Claims of one rollout after which its next failure is its last, whosever fault it is."""
 
 Result = TypeVar("Result")
 
