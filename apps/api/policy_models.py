@@ -19,6 +19,24 @@ from apps.policies.saving import save_policy_model
 
 class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyModel]):
     sampling = serializers.DictField(required=False)
+    base_url = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=500,
+        help_text="Up to and including /v1; of Azure the resource's endpoint. Left out: OpenAI's own, for `openai`.",
+    )
+    more_base_urls = serializers.ListField(
+        child=serializers.CharField(max_length=500),
+        required=False,
+        help_text="Further servers of the same model (`vllm` and `compatible`). A rollout stays with one of them.",
+    )
+    extra_headers = serializers.DictField(
+        child=serializers.CharField(allow_blank=True), required=False, help_text="Sent with every request."
+    )
+    extra_body = serializers.DictField(required=False, help_text="Merged into every request.")
+    renamed_fields = serializers.DictField(
+        child=serializers.CharField(), required=False, help_text="Other names of request fields."
+    )
     breaker = BreakerField()
     api_key = serializers.CharField(
         write_only=True,
@@ -37,10 +55,18 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
             "provider",
             "wire",
             "base_url",
+            "more_base_urls",
+            "api_version",
             "model_name",
+            "version",
             "api_key",
             "api_key_hint",
+            "key_is_token",
             "sampling",
+            "reasoning",
+            "extra_headers",
+            "extra_body",
+            "renamed_fields",
             "call_timeout",
             "connect_timeout",
             "max_tries",

@@ -10,6 +10,10 @@ class Provider(models.TextChoices):
     SCRIPTED = "scripted", "Scripted, no LLM"
 
 
+DEFAULT_BASE_URLS: dict[str, str] = {Provider.OPENAI.value: "https://api.openai.com/v1"}
+"""Where a provider answers unless it is said otherwise."""
+
+
 class Wire(models.TextChoices):
     RESPONSES = "responses", "Responses API"
     CHAT = "chat", "Chat Completions API"

@@ -10,7 +10,7 @@ from django.db import transaction
 from apps.accounts.auditing import record
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.sampling import find_sampling_problems
-from apps.policies.models import Health, PolicyModel, Provider, Wire
+from apps.policies.models import DEFAULT_BASE_URLS, Health, PolicyModel, Provider, Wire
 from apps.policies.secrets import encrypt_secret, hint_of
 
 MAX_PRICE = 1_000_000
@@ -143,14 +143,18 @@ def _goes_elsewhere(stored: PolicyModel, wanted: PolicyModel) -> bool:
 
 
 def _problems_of_capturing(policy_model: PolicyModel) -> list[str]:
-    if policy_model.capture_tokens and not policy_model.is_scripted and policy_model.wire != Wire.CHAT:
+    if not policy_model.capture_tokens or policy_model.is_scripted:
+        return []
+    if policy_model.provider in (Provider.OPENAI, Provider.AZURE):
+        return [f"{policy_model.get_provider_display()} gives no token ids: only vLLM and servers like it do."]
+    if policy_model.wire != Wire.CHAT:
         return ["Token ids come over the Chat Completions API only."]
     return []
 
 
 def _check(policy_model: PolicyModel) -> None:
     """Everything that is wrong at once: a caller who learns one thing a round needs many rounds."""
-    policy_model.base_url = policy_model.base_url.strip()
+    policy_model.base_url = policy_model.base_url.strip() or DEFAULT_BASE_URLS.get(policy_model.provider, "")
     policy_model.version = policy_model.version.strip()
     if isinstance(policy_model.more_base_urls, list):
         policy_model.more_base_urls = [

@@ -93,12 +93,25 @@ function showChosen(root) {
   for (const part of root.querySelectorAll("[data-shown-for]")) {
     const [name, value] = part.dataset.shownFor.split(":");
     const field = part.closest("form").elements[name];
-    if (field) part.hidden = field.value !== value;
+    if (field) part.hidden = !value.split(" ").includes(field.value);
+  }
+}
+
+// A choice proposes values for other fields, {"choice": {"its value": "proposed"}}; what somebody typed stays.
+function propose(choice) {
+  for (const field of choice.form.querySelectorAll("[data-proposed]")) {
+    const proposed = JSON.parse(field.dataset.proposed)[choice.name];
+    if (!proposed || field.dataset.chosen) continue;
+    if (field.value && field.matches("input") && !Object.values(proposed).includes(field.value)) continue;
+    field.value = proposed[choice.value] ?? (field.matches("input") ? "" : field.value);
   }
 }
 
 document.addEventListener("change", (event) => {
-  if (event.target.form) showChosen(event.target.form);
+  if (!event.target.form) return;
+  if (event.target.dataset.proposed) event.target.dataset.chosen = "yes";
+  propose(event.target);
+  showChosen(event.target.form);
 });
 document.addEventListener("htmx:afterSettle", (event) => {
   showChosen(document);

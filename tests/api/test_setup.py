@@ -185,3 +185,31 @@ def test_sampling_that_no_endpoint_takes_is_refused_wherever_it_is_given(enginee
     for answer in answers:
         assert (answer.status_code, pointers(answer)) == (400, ["/sampling"])
         assert answer.json()["errors"][0]["message"] == "temperature must be a number from 0 to 2, not 'hot'."
+
+
+def test_every_field_of_a_policy_model_goes_in_and_comes_out(engineer):
+    given = {
+        **MODEL,
+        "provider": "vllm",
+        "wire": "chat",
+        "more_base_urls": ["https://b.example.org/v1"],
+        "version": "step-200",
+        "reasoning": "text",
+        "extra_headers": {"X-Team": "rl"},
+        "extra_body": {"chat_template_kwargs": {"enable_thinking": False}},
+        "renamed_fields": {"max_completion_tokens": "max_tokens"},
+    }
+    answer = send(engineer, "POST", "policy-models/", given)
+    assert answer.status_code == 201
+    shown = engineer.get("/api/v1/policy-models/qwen/").json()
+    assert {name: shown[name] for name in given if name != "api_key"} == {
+        name: value for name, value in given.items() if name != "api_key"
+    }
+    azure = {"provider": "azure", "api_version": "", "more_base_urls": []}
+    assert pointers(send(engineer, "PATCH", "policy-models/qwen/", azure)) == ["/api_version"]
+
+
+def test_openai_needs_no_base_url(engineer):
+    given = {"slug": "gpt", "name": "GPT", "provider": "openai", "wire": "responses", "model_name": "gpt-5"}
+    answer = send(engineer, "POST", "policy-models/", given)
+    assert (answer.status_code, answer.json()["base_url"]) == (201, "https://api.openai.com/v1")

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -23,6 +25,7 @@ GIVEN = {
     "input_price": "0.15",
     "output_price": "0.6",
     "max_tries": "3",
+    "reasoning": "field",
     "concurrency": "64",
     "mistake_rate": "0.4",
 }
@@ -106,7 +109,12 @@ def test_all_that_is_wrong_is_said_in_one_round(pages: Client):
         ({"sampling": '{"temperature": 3}'}, "sampling"),
         ({"sampling": "[1]"}, "sampling"),
         ({"sampling": "{"}, "sampling"),
-        ({"mistake_rate": "2"}, "mistake_rate"),
+        ({"provider": "scripted", "mistake_rate": "2"}, "mistake_rate"),
+        ({"provider": "azure"}, "api_version"),
+        ({"more_base_urls": "https://b.example/v1\nhttp://10.0.0.1/v1"}, "more_base_urls"),
+        ({"extra_headers": '{"Authorization": "x"}'}, "extra_headers"),
+        ({"renamed_fields": '{"a": 1}'}, "renamed_fields"),
+        ({"wire": "responses", "capture_tokens": "on"}, "capture_tokens"),
         ({"max_tries": "0"}, "max_tries"),
     ],
 )
@@ -146,3 +154,70 @@ def test_hostile_text_stays_text(pages: Client):
         page = pages.get(address).text
         assert "<script>alert" not in page
         assert '" onfocus="' not in page
+
+
+def test_openai_answers_at_its_own_address_unless_it_is_said_otherwise(pages: Client):
+    reply = pages.post(reverse("dashboard:model_create"), {**GIVEN, "provider": "openai", "base_url": ""})
+    assert reply.status_code == 302
+    row = PolicyModel.objects.get(slug="qwen")
+    assert (row.provider, row.base_url) == ("openai", "https://api.openai.com/v1")
+
+
+def test_everything_that_a_server_of_one_s_own_needs_is_saved_and_shown(pages: Client):
+    own = {
+        "provider": "vllm",
+        "more_base_urls": "https://b.example/v1\n\n https://c.example/v1 \n",
+        "version": "step-200",
+        "reasoning": "dropped",
+        "extra_headers": '{"X-Team": "rl"}',
+        "extra_body": '{"chat_template_kwargs": {"enable_thinking": false}}',
+        "renamed_fields": '{"max_completion_tokens": "max_tokens"}',
+        "capture_tokens": "on",
+    }
+    assert pages.post(reverse("dashboard:model_create"), {**GIVEN, **own}).status_code == 302
+    row = PolicyModel.objects.get(slug="qwen")
+    assert row.more_base_urls == ["https://b.example/v1", "https://c.example/v1"]
+    assert (row.version, row.reasoning, row.capture_tokens) == ("step-200", "dropped", True)
+    assert row.extra_headers == {"X-Team": "rl"}
+    assert row.extra_body == {"chat_template_kwargs": {"enable_thinking": False}}
+    assert row.renamed_fields == {"max_completion_tokens": "max_tokens"}
+    page = pages.get("/models/qwen/").text
+    assert [
+        text for text in ("https://c.example/v1", "step-200", "enable_thinking", "X-Team") if text not in page
+    ] == []
+    form = pages.get("/models/qwen/edit/").text
+    assert "https://b.example/v1\nhttps://c.example/v1</textarea>" in form
+
+
+def test_azure_is_a_deployment_with_an_api_version(pages: Client):
+    own = {"provider": "azure", "api_version": "2025-04-01-preview", "key_is_token": "on"}
+    pages.post(reverse("dashboard:model_create"), {**GIVEN, **own})
+    row = PolicyModel.objects.get(slug="qwen")
+    assert (row.api_version, row.key_is_token) == ("2025-04-01-preview", True)
+    page = pages.get("/models/qwen/").text
+    assert "Deployment" in page
+    assert "a bearer token" in page
+
+
+def test_what_a_provider_does_not_use_is_dropped_instead_of_being_an_error_out_of_sight(pages: Client):
+    stray = {"provider": "openai", "api_version": "x" * 40, "more_base_urls": "nonsense", "mistake_rate": "many"}
+    assert pages.post(reverse("dashboard:model_create"), {**GIVEN, **stray}).status_code == 302
+    row = PolicyModel.objects.get(slug="qwen")
+    assert (row.api_version, row.more_base_urls, row.mistake_rate) == ("", [], 0.4)
+
+
+def test_a_model_that_becomes_scripted_keeps_its_endpoint_and_its_key(pages: Client, qwen: PolicyModel):
+    script = {**GIVEN, "provider": "scripted", "base_url": "", "model_name": "", "api_key": ""}
+    assert pages.post("/models/qwen/edit/", script).status_code == 302
+    qwen.refresh_from_db()
+    assert (qwen.provider, qwen.base_url, stored_key(qwen)) == ("scripted", "https://vllm.example/v1", SECRET)
+
+
+def test_groups_that_hold_something_or_something_wrong_stand_open(pages: Client, qwen: PolicyModel):
+    def opened(groups: list[dict[str, Any]]) -> list[str]:
+        return [group["legend"] for group in groups if group["folded"] and group["is_open"]]
+
+    assert opened(pages.get("/models/new/").context["form"].groups()) == []
+    assert opened(pages.get("/models/qwen/edit/").context["form"].groups()) == ["Prices", "Time and tries"]
+    wrong = pages.post("/models/qwen/edit/", {**GIVEN, "extra_body": "["}, headers=HTMX).context["form"]
+    assert opened(wrong.groups()) == ["Prices", "Time and tries", "Requests"]

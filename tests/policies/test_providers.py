@@ -72,6 +72,10 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
             {"renamed_fields": {"max_completion_tokens": 3}},
             {"renamed_fields": ["This must be a JSON object from the names of fields to other names."]},
         ),
+        (
+            {"provider": "openai", "capture_tokens": True},
+            {"capture_tokens": ["OpenAI gives no token ids: only vLLM and servers like it do."]},
+        ),
         ({"extra_body": [1]}, {"extra_body": ["This must be a JSON object."]}),
     ],
 )

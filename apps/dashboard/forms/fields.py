@@ -58,6 +58,23 @@ class JSONTextField(forms.JSONField):
             return True
 
 
+class LinesField(forms.Field):
+    """A list of texts, one a line; empty lines count for nothing."""
+
+    def __init__(self, *, rows: int = 2, **kwargs: Any) -> None:
+        widget = forms.Textarea(attrs={"class": "code", "rows": rows, "spellcheck": "false"})
+        super().__init__(**{"required": False, "widget": widget, **kwargs})
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(map(str, value)) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> list[str]:
+        return [line.strip() for line in str(value or "").splitlines() if line.strip()]
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return self.to_python(data) != (initial or [])
+
+
 _UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
 
