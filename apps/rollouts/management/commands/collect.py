@@ -6,8 +6,10 @@ from argparse import ArgumentParser
 from typing import Any
 
 import uvloop
+from asgiref.sync import sync_to_async
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
 from django.db.models import Count, Max
 from tqdm import tqdm
 
@@ -102,7 +104,14 @@ def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet:
             if seen.mean_reward is not None:
                 bar.set_postfix(reward=f"{seen.mean_reward:.2f}", failed=seen.failed)
 
-        return uvloop.run(finish_collection(collection, progress=show, held=tell, seats=seats))
+        async def wait() -> Collection:
+            try:
+                return await finish_collection(collection, progress=show, held=tell, seats=seats)
+            finally:
+                # The thread that the loop read the database in goes with the loop; its connection would stay open.
+                await sync_to_async(connections.close_all)()
+
+        return uvloop.run(wait())
 
 
 def _explain_pause(collection: Collection) -> str:
