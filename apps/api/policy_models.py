@@ -1,5 +1,7 @@
 """Policy models. Their secret goes in and never comes out."""
 
+from typing import Any
+
 import django_filters
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -15,6 +17,14 @@ from apps.api.viewsets import SLUG, TableViewSet, assign
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.probing import probe_policy_model
 from apps.policies.saving import save_policy_model
+
+
+class CheckSerializer(serializers.Serializer[Any]):
+    name = serializers.ChoiceField(choices=["reachable", "model", "tool_call", "tokens", "latency"])
+    status = serializers.ChoiceField(choices=["ok", "failed", "not_applicable"])
+    message = serializers.CharField(help_text="What was seen, or the exact error; never the key.")
+    target = serializers.CharField(required=False, help_text="The server that was asked.")
+    seconds = serializers.FloatField(required=False)
 
 
 class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyModel]):
@@ -38,6 +48,10 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
         child=serializers.CharField(), required=False, help_text="Other names of request fields."
     )
     breaker = BreakerField()
+    health_checks = CheckSerializer(many=True, read_only=True)
+    capabilities = serializers.DictField(
+        read_only=True, help_text="What the endpoint tells of itself: `max_model_len`, `server_version`, …"
+    )
     api_key = serializers.CharField(
         write_only=True,
         required=False,
@@ -78,6 +92,8 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
             "mistake_rate",
             "health",
             "health_message",
+            "health_checks",
+            "capabilities",
             "health_checked_at",
             "breaker",
             "created_at",
@@ -125,5 +141,5 @@ class PolicyModelViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
     @extend_schema(request=None, responses=PolicyModelSerializer)
     @action(detail=True, methods=["post"])
     def check(self, request: Request, slug: str) -> Response:
-        """Ask the endpoint now; the answer's `health` says what came of it."""
+        """Ask the endpoint now, and have it call a tool; `health` and `health_checks` say what came of it."""
         return Response(self.get_serializer(probe_policy_model(policy_model=self.get_object())).data)

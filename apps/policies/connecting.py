@@ -4,6 +4,7 @@ from typing import cast
 
 from django.conf import settings
 
+from apps.gym.errors import PolicyError
 from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound, OutboundPolicy
 from apps.gym.policy.chat_turns import Reasoning
@@ -17,6 +18,10 @@ from apps.policies.models import PolicyModel, Provider, Wire
 from apps.policies.secrets import decrypt_secret
 
 
+class KeyMissing(PolicyError):
+    """Nobody is let in there without a key."""
+
+
 def open_outbound() -> Outbound:
     """A pool of connections under the operator's allow list; whoever opens it closes it."""
     return Outbound(OutboundPolicy(settings.OUTBOUND_ALLOW))
@@ -28,7 +33,7 @@ def stored_key(policy_model: PolicyModel) -> str:
 
 
 def connect_policy(policy_model: PolicyModel, outbound: Outbound, observe: Observer = ignore) -> Policy:
-    """Raises SecretUnreadable (a PolicyError) where the stored key cannot be read."""
+    """Raises SecretUnreadable or KeyMissing (both PolicyErrors) where there is no key that can be used."""
     if policy_model.is_scripted:
         return ScriptedPolicy(mistake_rate=policy_model.mistake_rate)
     key = stored_key(policy_model)
@@ -73,6 +78,8 @@ def _open_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: 
 
 
 def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: Wires) -> Sender:
+    if not key:
+        raise KeyMissing(f"No API key is stored: {policy_model.get_provider_display()} needs one.").lasting()
     # Imported where it is used: the package takes a third of a second that no other model needs.
     from apps.gym.policy.package import PackageSender, open_azure, open_openai
 

@@ -120,6 +120,12 @@ class PolicyModel(models.Model):
     )
     health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     health_message = models.CharField(max_length=500, blank=True, editable=False)
+    health_checks = models.JSONField(
+        default=list, editable=False, help_text="What the last health check asked, as apps.gym.policy.checking has it"
+    )
+    capabilities = models.JSONField(
+        default=dict, editable=False, help_text="What the endpoint tells of itself: max_model_len, server_version, …"
+    )
     health_checked_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

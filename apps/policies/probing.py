@@ -1,72 +1,78 @@
-"""The health check of a policy model: does its endpoint answer, and does it know the model?"""
+"""The health check of a policy model: what its endpoint says and does when it is asked, check by check."""
 
-from typing import Any
+import copy
 
-import orjson
+import msgspec
 from asgiref.sync import async_to_sync
 from django.utils import timezone
 
-from apps.gym.outbound import OutboundFailed, OutboundRefused, OutboundReply
+from apps.gym.errors import PolicyError
+from apps.gym.policy.checking import CALL_SECONDS, Check, Checkup, Endpoint, check_endpoint
+from apps.gym.policy.http import HttpPolicy
 from apps.gym.storable import clean_line
-from apps.policies.connecting import open_outbound, stored_key
-from apps.policies.models import Health, PolicyModel
-from apps.policies.secrets import SecretUnreadable
+from apps.policies.connecting import connect_policy, open_outbound, stored_key
+from apps.policies.models import Health, PolicyModel, Provider
 
-_TIMEOUT = 15.0
-_NAMED_MODELS = 8
 _MESSAGE_CHARACTERS = 500
+_TRIES = 3
 
 
 def probe_policy_model(*, policy_model: PolicyModel) -> PolicyModel:
-    """Ask GET {base_url}/models and store what came of it. Never raises for an endpoint that fails."""
-    healthy, message = _probe(policy_model)
-    policy_model.health = Health.HEALTHY if healthy else Health.UNHEALTHY
-    policy_model.health_message = clean_line(message, _MESSAGE_CHARACTERS)
+    """Ask for its models, make one call, and store what came of it. Never raises for an endpoint that fails."""
+    checkup = _check(policy_model)
+    failures = checkup.failures
+    policy_model.health = Health.UNHEALTHY if failures else Health.HEALTHY
+    policy_model.health_message = clean_line(_summary(checkup), _MESSAGE_CHARACTERS)
+    policy_model.health_checks = msgspec.to_builtins(checkup.checks)
+    policy_model.capabilities = checkup.capabilities
     policy_model.health_checked_at = timezone.now()
-    policy_model.save(update_fields=["health", "health_message", "health_checked_at"])
+    policy_model.save(update_fields=["health", "health_message", "health_checks", "capabilities", "health_checked_at"])
     return policy_model
 
 
-def _probe(policy_model: PolicyModel) -> tuple[bool, str]:
+def _check(policy_model: PolicyModel) -> Checkup:
     if policy_model.is_scripted:
-        return True, "Scripted, no LLM: always ready."
+        return Checkup([Check(name="reachable", status="ok", message="Scripted, no LLM: always ready.")], {})
     try:
-        key = stored_key(policy_model)
-        reply = async_to_sync(_list_models)(policy_model.base_url, key)
-    except (OutboundRefused, OutboundFailed, SecretUnreadable) as error:
-        return False, str(error)
-    return _judge(reply, policy_model)
+        return async_to_sync(_ask)(policy_model)
+    except PolicyError as error:
+        return Checkup([Check(name="reachable", status="failed", message=str(error))], {})
 
 
-async def _list_models(base_url: str, key: str) -> OutboundReply:
+async def _ask(policy_model: PolicyModel) -> Checkup:
+    """Raises PolicyError where there is no key to ask with."""
+    key = stored_key(policy_model)
+    patient = copy.copy(policy_model)
+    patient.call_timeout = min(policy_model.call_timeout, CALL_SECONDS)
+    # One try for each server: what fails is to be seen, not to be waited out.
+    patient.max_tries = min(len(policy_model.base_urls), _TRIES)
     outbound = open_outbound()
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        return await outbound.request("GET", base_url.rstrip("/") + "/models", headers=headers, timeout=_TIMEOUT)
+        policy = connect_policy(patient, outbound)
+        assert isinstance(policy, HttpPolicy)
+        return await check_endpoint(
+            Endpoint(
+                sender=policy.sender,
+                policy=policy,
+                model_name=policy_model.model_name,
+                secrets=[key],
+                has_key=bool(key),
+                lists_models=policy_model.provider != Provider.AZURE,
+                tells_version=policy_model.provider == Provider.VLLM,
+                wants_tokens=policy_model.capture_tokens,
+                sampling=policy_model.sampling,
+            )
+        )
     finally:
         await outbound.close()
 
 
-def _judge(reply: OutboundReply, policy_model: PolicyModel) -> tuple[bool, str]:
-    if reply.status in (401, 403):
-        hint = "no API key is stored" if not policy_model.api_key_encrypted else "the stored API key was refused"
-        return False, f"The endpoint answered {reply.status}: {hint}."
-    if reply.status == 404:
-        return False, "The endpoint has no /models: the base URL should go up to and including /v1."
-    if reply.status != 200:
-        return False, f"The endpoint answered {reply.status}."
-    names = _model_names(reply.body)
-    if names is None:
-        return False, "The endpoint's list of models cannot be read: is this an OpenAI-compatible base URL?"
-    if policy_model.model_name not in names:
-        known = ", ".join(names[:_NAMED_MODELS]) + (", …" if len(names) > _NAMED_MODELS else "")
-        return False, f"The endpoint has no model {policy_model.model_name!r}; it has: {known or 'none'}."
-    return True, f"The endpoint answers and has the model {policy_model.model_name!r}."
-
-
-def _model_names(body: bytes) -> list[str] | None:
-    try:
-        given: Any = orjson.loads(body)
-        return [str(model["id"]) for model in given["data"]]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return None
+def _summary(checkup: Checkup) -> str:
+    failures = checkup.failures
+    if failures:
+        more = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
+        return failures[0].message + more
+    if len(checkup.checks) == 1:
+        return checkup.checks[0].message
+    tokens = " and gives its tokens" if any(c.name == "tokens" and c.status == "ok" for c in checkup.checks) else ""
+    return f"It answers, has the model and calls tools{tokens}."

@@ -52,6 +52,7 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
             policy_model.api_key_hint = hint_of(key or "")
         if stored is None or moved or key is not None or stored.model_name != policy_model.model_name:
             policy_model.health, policy_model.health_message = Health.UNKNOWN, ""
+            policy_model.health_checks, policy_model.capabilities = [], {}
             policy_model.health_checked_at = None
         policy_model.save()
         record(
@@ -60,6 +61,7 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
             target=policy_model.slug,
             base_url=policy_model.base_url,
             model_name=policy_model.model_name,
+            version=policy_model.version,
             key_changed=key is not None,
         )
     return policy_model

@@ -1,7 +1,7 @@
 """The health check, against a real server in a thread of its own."""
 
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import orjson
 import pytest
@@ -13,16 +13,55 @@ from tests.factories import make_policy_model
 
 pytestmark = pytest.mark.django_db
 KEY = "sk-test-0123456789abcd"
+MODELS = {"data": [{"id": "qwen3"}, {"id": "llama"}]}
+ARGUMENTS = '{"color": "blue"}'
+CALL = {"id": "call_1", "type": "function", "function": {"name": "report_color", "arguments": ARGUMENTS}}
+CHAT = {
+    "id": "chat_1",
+    "model": "qwen3",
+    "choices": [
+        {"message": {"role": "assistant", "content": None, "tool_calls": [CALL]}, "finish_reason": "tool_calls"}
+    ],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 3},
+}
+RESPONSE = {
+    "id": "resp_1",
+    "model": "gpt",
+    "status": "completed",
+    "output": [{"type": "function_call", "call_id": "call_1", "name": "report_color", "arguments": ARGUMENTS}],
+    "usage": {"input_tokens": 9, "output_tokens": 3},
+}
+TOKENS = {
+    "prompt_token_ids": [1, 2, 3],
+    "choices": [
+        {
+            **CHAT["choices"][0],
+            "token_ids": [4, 5],
+            "logprobs": {"content": [{"logprob": -0.5}, {"logprob": -0.25}]},
+        }
+    ],
+}
 
 
 class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
     def do_GET(self):
-        self.server.requests.append((self.path, self.headers.get("Authorization")))
-        status, body = self.server.answer
+        self.answer()
+
+    def do_POST(self):
+        self.answer(orjson.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def answer(self, body=None):
+        path = self.path.split("?")[0]
+        self.server.requests.append((self.path, self.headers.get("Authorization") or self.headers.get("api-key"), body))
+        status, answer = self.server.answers.get(path, (404, {}))
+        sent = answer if isinstance(answer, bytes) else orjson.dumps(answer)
         self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(sent)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(sent)
 
     def log_message(self, *args):
         return None
@@ -31,9 +70,14 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(settings):
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
         server.requests = []
-        server.answer = 200, orjson.dumps({"data": [{"id": "qwen3"}, {"id": "llama"}]})
+        server.answers = {
+            "/v1/models": (200, MODELS),
+            "/v1/chat/completions": (200, CHAT),
+            "/v1/responses": (200, RESPONSE),
+        }
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
@@ -41,26 +85,169 @@ def server(settings):
         thread.join()
 
 
-def probe(server, **fields):
+def check(server, **fields):
+    """The stored row after a check."""
     given = {"base_url": f"http://127.0.0.1:{server.server_port}/v1/", "model_name": "qwen3", **fields}
-    row = make_policy_model(provider=Provider.COMPATIBLE, **given)
+    row = make_policy_model(**{"provider": Provider.COMPATIBLE, **given})
     probe_policy_model(policy_model=row)
     stored = PolicyModel.objects.get(pk=row.pk)
     assert stored.health_checked_at is not None
+    return stored
+
+
+def probe(server, **fields):
+    stored = check(server, **fields)
     return stored.health, stored.health_message
 
 
-def test_an_endpoint_that_has_the_model_is_healthy(server):
-    health, message = probe(server, api_key_encrypted=encrypt_secret(KEY))
-    assert (health, message) == (Health.HEALTHY, "The endpoint answers and has the model 'qwen3'.")
-    assert server.requests == [("/v1/models", f"Bearer {KEY}")]
+def states(stored):
+    return [(each["name"], each["status"]) for each in stored.health_checks]
+
+
+def message_of(stored, name):
+    return next(each["message"] for each in stored.health_checks if each["name"] == name)
+
+
+def test_an_endpoint_that_has_the_model_and_calls_tools_is_healthy(server):
+    stored = check(server, api_key_encrypted=encrypt_secret(KEY), sampling={"temperature": 0.2})
+    assert (stored.health, stored.health_message) == (
+        Health.HEALTHY,
+        "It answers, has the model and calls tools.",
+    )
+    assert states(stored) == [
+        ("reachable", "ok"),
+        ("model", "ok"),
+        ("tool_call", "ok"),
+        ("tokens", "not_applicable"),
+        ("latency", "ok"),
+    ]
+    assert [(path, key) for path, key, _ in server.requests] == [
+        ("/v1/models", f"Bearer {KEY}"),
+        ("/v1/chat/completions", f"Bearer {KEY}"),
+    ]
+    asked = server.requests[1][2]
+    assert (asked["tool_choice"], asked["max_completion_tokens"], asked["temperature"]) == ("required", 512, 0.2)
+    assert [tool["function"]["name"] for tool in asked["tools"]] == ["report_color"]
+
+
+def test_over_the_responses_wire_the_call_is_made_in_its_words(server):
+    stored = check(server, wire="responses")
+    assert stored.health == Health.HEALTHY
+    path, _, asked = server.requests[1]
+    assert (path, asked["tool_choice"], asked["max_output_tokens"]) == ("/v1/responses", "required", 512)
+    assert asked["tools"][0]["name"] == "report_color"
+
+
+def test_openai_is_asked_through_its_package(server):
+    stored = check(server, provider="openai", wire="responses", api_key_encrypted=encrypt_secret(KEY))
+    assert (stored.health, states(stored)[0]) == (Health.HEALTHY, ("reachable", "ok"))
+    assert [(path, key) for path, key, _ in server.requests] == [
+        ("/v1/models", f"Bearer {KEY}"),
+        ("/v1/responses", f"Bearer {KEY}"),
+    ]
+
+
+def test_azure_is_asked_for_its_deployment(server):
+    server.answers = {
+        "/openai/models": (200, {"data": []}),
+        "/openai/deployments/qwen3/chat/completions": (200, CHAT),
+    }
+    root = f"http://127.0.0.1:{server.server_port}"
+    stored = check(
+        server, provider="azure", base_url=root, api_version="2025-04-01", api_key_encrypted=encrypt_secret(KEY)
+    )
+    assert states(stored)[:3] == [("reachable", "ok"), ("model", "not_applicable"), ("tool_call", "ok")]
+    assert [(path, key) for path, key, _ in server.requests] == [
+        ("/openai/models?api-version=2025-04-01", KEY),
+        ("/openai/deployments/qwen3/chat/completions?api-version=2025-04-01", KEY),
+    ]
+
+
+@pytest.mark.parametrize(("provider", "name"), [("openai", "OpenAI"), ("azure", "Azure OpenAI")])
+def test_a_provider_that_needs_a_key_and_has_none_is_not_asked(server, monkeypatch, provider, name):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody-else")
+    monkeypatch.setenv("OPENAI_ADMIN_KEY", "sk-of-somebody-else")
+    assert probe(server, provider=provider, api_version="2025-04-01") == (
+        Health.UNHEALTHY,
+        f"No API key is stored: {name} needs one.",
+    )
+    assert server.requests == []
+
+
+def test_vllm_tells_its_version_and_its_context_length(server):
+    model = {"id": "qwen3", "root": "/models/qwen3", "max_model_len": 640}
+    server.answers["/v1/models"] = 200, {"data": [{"id": "other", "max_model_len": 8}, model]}
+    server.answers["/version"] = 200, {"version": "0.32.0"}
+    stored = check(server, provider="vllm")
+    assert stored.health == Health.HEALTHY
+    assert stored.capabilities == {"server_version": "0.32.0", "root": "/models/qwen3", "max_model_len": 640}
+    assert message_of(stored, "reachable") == "It answers, version 0.32.0."
+    assert message_of(stored, "model") == "The endpoint has the model 'qwen3'. Its context holds 640 tokens."
+    # Half of a small context is the prompt's.
+    assert server.requests[-1][2]["max_completion_tokens"] == 320
+
+
+def test_every_base_url_is_asked_and_each_says_for_itself(server):
+    dead = "http://127.0.0.1:1/v1"
+    stored = check(server, more_base_urls=[dead])
+    own = f"http://127.0.0.1:{server.server_port}/v1"
+    found = [(each["target"], each["status"]) for each in stored.health_checks if each["name"] == "reachable"]
+    assert found == [(own, "ok"), (dead, "failed")]
+    assert (stored.health, states(stored)[2:4]) == (Health.UNHEALTHY, [("model", "ok"), ("tool_call", "ok")])
+    assert stored.health_message.startswith("http://127.0.0.1:1/v1/models: ")
+
+
+def test_captured_tokens_are_counted_or_said_to_be_missing(server):
+    missing = check(server, capture_tokens=True)
+    assert (missing.health, message_of(missing, "tokens")) == (
+        Health.UNHEALTHY,
+        "The reply's tokens cannot be captured: no_token_ids.",
+    )
+    server.answers["/v1/chat/completions"] = 200, {**CHAT, **TOKENS}
+    stored = check(server, capture_tokens=True)
+    assert (stored.health, stored.health_message) == (
+        Health.HEALTHY,
+        "It answers, has the model and calls tools and gives its tokens.",
+    )
+    assert message_of(stored, "tokens") == "3 ids of the prompt, 2 of the reply, each of these with its logprob."
+
+
+def reply_with(call=None, **message):
+    calls = {"tool_calls": [{**CALL, "function": {**CALL["function"], **call}}]} if call else {}
+    return {"choices": [{"message": {"role": "assistant", **calls, **message}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (
+            reply_with(content="blue"),
+            "The reply calls no tool although one was required: does the server have a parser for tool calls?",
+        ),
+        (reply_with({"name": "paint"}), "The reply calls 'paint' instead of the tool 'report_color'."),
+        (reply_with({"arguments": "blue"}), "The call's arguments are no JSON object."),
+        (
+            {"choices": [{"message": {"content": "Well"}, "finish_reason": "length"}]},
+            "The reply was cut at 512 tokens, before it called the tool.",
+        ),
+    ],
+)
+def test_a_reply_without_the_call_is_said_exactly(server, reply, message):
+    server.answers["/v1/chat/completions"] = 200, reply
+    stored = check(server)
+    assert (stored.health, message_of(stored, "tool_call")) == (Health.UNHEALTHY, message)
+
+
+def test_an_error_of_the_call_is_quoted_without_the_key(server):
+    server.answers["/v1/chat/completions"] = 400, {"error": {"message": f"tools are off for {KEY}"}}
+    stored = check(server, api_key_encrypted=encrypt_secret(KEY))
+    assert states(stored)[2:] == [("tool_call", "failed"), ("tokens", "not_applicable"), ("latency", "not_applicable")]
+    assert message_of(stored, "tool_call") == "The policy model answered 400: tools are off for [API key]"
 
 
 def test_a_missing_model_is_named_with_those_that_are_there(server):
-    assert probe(server, model_name="nope") == (
-        Health.UNHEALTHY,
-        "The endpoint has no model 'nope'; it has: qwen3, llama.",
-    )
+    stored = check(server, model_name="nope")
+    assert message_of(stored, "model") == "The endpoint has no model 'nope'; it has: qwen3, llama."
 
 
 @pytest.mark.parametrize(
@@ -69,28 +256,42 @@ def test_a_missing_model_is_named_with_those_that_are_there(server):
         ((401, b"{}"), "The endpoint answered 401: no API key is stored."),
         ((404, b"{}"), "The endpoint has no /models: the base URL should go up to and including /v1."),
         ((500, b"{}"), "The endpoint answered 500."),
+        ((503, b"warming up"), "The endpoint answered 503. It says: warming up"),
         ((200, b"<html>"), "The endpoint's list of models cannot be read: is this an OpenAI-compatible base URL?"),
         ((200, b"[]"), "The endpoint's list of models cannot be read: is this an OpenAI-compatible base URL?"),
         ((200, b'{"data": []}'), "The endpoint has no model 'qwen3'; it has: none."),
     ],
 )
 def test_what_is_wrong_is_said(server, answer, message):
-    server.answer = answer
+    server.answers["/v1/models"] = answer
     assert probe(server) == (Health.UNHEALTHY, message)
 
 
 def test_a_refused_key_is_told_from_a_missing_one_and_shown_nowhere(server):
-    server.answer = 401, orjson.dumps({"error": {"message": f"bad key {KEY}"}})
-    assert probe(server, api_key_encrypted=encrypt_secret(KEY)) == (
+    server.answers["/v1/models"] = 401, {"error": {"message": f"bad key {KEY}"}}
+    stored = check(server, api_key_encrypted=encrypt_secret(KEY))
+    assert (stored.health, stored.health_message) == (
         Health.UNHEALTHY,
-        "The endpoint answered 401: the stored API key was refused.",
+        "The endpoint answered 401: the stored API key was refused. It says: bad key [API key]",
     )
+    assert message_of(stored, "tool_call") == "Not tried: the endpoint lets nobody in."
+    assert len(server.requests) == 1
 
 
 def test_an_endpoint_that_is_not_there_is_unhealthy(server):
-    health, message = probe(server, base_url="http://127.0.0.1:1/v1")
-    assert health == Health.UNHEALTHY
-    assert message.startswith("http://127.0.0.1:1/v1/models: ")
+    stored = check(server, base_url="http://127.0.0.1:1/v1")
+    assert stored.health == Health.UNHEALTHY
+    assert stored.health_message.startswith("http://127.0.0.1:1/v1/models: ")
+    assert states(stored)[1:] == [(name, "not_applicable") for name in ("model", "tool_call", "tokens", "latency")]
+
+
+def test_a_server_that_hangs_is_given_up_in_bounded_time(server, monkeypatch):
+    monkeypatch.setattr("apps.gym.policy.checking.LIST_SECONDS", 0.05)
+    silent = threading.Event()
+    server.RequestHandlerClass = type("Silent", (Handler,), {"do_GET": lambda self: silent.wait(5)})
+    stored = check(server)
+    silent.set()
+    assert (stored.health, message_of(stored, "reachable")) == (Health.UNHEALTHY, "No answer within 0.05 s.")
 
 
 def test_an_endpoint_that_may_not_be_called_names_the_setting(server, settings):
@@ -113,7 +314,11 @@ def test_the_scripted_model_is_always_ready():
 
 
 def test_what_an_endpoint_says_is_stored_as_one_short_line(server):
-    server.answer = 200, orjson.dumps({"data": [{"id": "a\x00b\r\nc"}, {"id": "long" * 200}]})
-    health, message = probe(server, model_name="nope")
-    assert (health, len(message)) == (Health.UNHEALTHY, 500)
-    assert message.startswith("The endpoint has no model 'nope'; it has: a b  c, longlong")
+    server.answers["/v1/models"] = 200, {"data": [{"id": "a\x00b\r\nc"}, {"id": "long" * 200}]}
+    stored = check(server, model_name="nope")
+    message = message_of(stored, "model")
+    assert (stored.health, message[:68]) == (
+        Health.UNHEALTHY,
+        "The endpoint has no model 'nope'; it has: a b  c, longlonglonglonglo",
+    )
+    assert len(message) < 300

@@ -153,6 +153,17 @@ def status_chip(status: str, label: str = "") -> SafeString:
     )
 
 
+_CHECKS = {"ok": "healthy", "failed": "failed", "not_applicable": "not_applicable"}
+
+
+@register.filter
+def check_chip(check: dict[str, Any]) -> SafeString:
+    """One check of an endpoint: its name under the glyph of its status, which a screen reader hears in words."""
+    status = str(check.get("status"))
+    chip = status_chip(_CHECKS.get(status, ""), str(check.get("name", "")).replace("_", " "))
+    return format_html('{} <span class="visually-hidden">{}:</span>', chip, status.replace("_", " "))
+
+
 @register.filter
 def as_item(item: dict[str, Any]) -> ItemView:
     """A Responses item made ready for templates/_item.html."""

@@ -59,7 +59,7 @@ class HttpPolicy:
         pauses: Pauses | None = None,
         observe: Observer = ignore,
     ) -> None:
-        self._sender = sender
+        self.sender = sender
         self._model_name = model_name
         self._is_chat = wire == "chat"
         self._dialect = dialect
@@ -69,7 +69,7 @@ class HttpPolicy:
             else read_responses_reply
         )
         self._version = version
-        self._secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+        self._secrets = list(secrets)
         self._observe = observe
         self._max_tries = max_tries
         self._pauses = pauses or Pauses()
@@ -113,11 +113,11 @@ class HttpPolicy:
         )
 
     def __repr__(self) -> str:
-        return f"HttpPolicy({self._model_name!r} at {self._sender!r})"
+        return f"HttpPolicy({self._model_name!r} at {self.sender!r})"
 
     async def ask(self, ask: Ask) -> Reply:
         request = chat_request if self._is_chat else responses_request
-        packed = self._sender.pack(request(ask, model_name=self._model_name, dialect=self._dialect))
+        packed = self.sender.pack(request(ask, model_name=self._model_name, dialect=self._dialect))
         tries = 0
 
         async def send() -> Reply:
@@ -133,7 +133,7 @@ class HttpPolicy:
 
     async def _try_once(self, packed: Any, session: str, tries: int) -> Reply:
         try:
-            got = await self._sender.send(packed, session=session, tries=tries)
+            got = await self.sender.send(packed, session=session, tries=tries)
         except OutboundTimedOut as error:
             self._observe("timed_out", str(error))
             raise TryAgain(TimedOut(f"The policy model did not answer in time: {error}")) from error
@@ -167,7 +167,7 @@ class HttpPolicy:
 
     def _refused(self, got: OutboundReply) -> Reply:
         """A status that is no success: a reply that ends the attempt, an error, or a reason to try again."""
-        message, code = _explain(got.body)
+        message, code = explain_refusal(got.body)
         if got.status in (400, 413, 422) and _says_context_length(message, code):
             self._observe("ok")
             return Reply(items=[], finish_reason="context_length")
@@ -182,9 +182,14 @@ class HttpPolicy:
 
     def _error(self, message: str) -> GymError:
         """Endpoints quote what they were sent; what they say is stored and shown, so the key must not be in it."""
-        for secret in self._secrets:
+        return PolicyError(hide_secrets(message, self._secrets)[:_MESSAGE_CHARACTERS])
+
+
+def hide_secrets(message: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET:
             message = message.replace(secret, "[API key]")
-        return PolicyError(message[:_MESSAGE_CHARACTERS])
+    return message
 
 
 def _outcome(status: int) -> Outcome:
@@ -209,7 +214,7 @@ def _says_context_length(message: str, code: str) -> bool:
     return code in _CONTEXT_CODES or any(words in message for words in _CONTEXT_WORDS)
 
 
-def _explain(body: bytes) -> tuple[str, str]:
+def explain_refusal(body: bytes) -> tuple[str, str]:
     """The message and the code of an error body, whichever of the usual shapes it has."""
     try:
         given: Any = orjson.loads(body)

@@ -3,7 +3,7 @@
 The package builds the request; it leaves through apps.gym.outbound like every other, and comes back as it is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 import httpx2
@@ -43,24 +43,32 @@ class PackageSender:
     def __init__(self, client: openai.AsyncOpenAI, *, path: str) -> None:
         self._client = client
         self._path = path
+        self.servers = [str(client.base_url).rstrip("/")]
 
     def __repr__(self) -> str:
-        return str(self._client.base_url).rstrip("/") + self._path
+        return self.servers[0] + self._path
 
     def pack(self, body: dict[str, Any]) -> dict[str, Any]:
         return body
 
     async def send(self, packed: dict[str, Any], *, session: str, tries: int) -> OutboundReply:
-        try:
-            response = await self._client.post(self._path, cast_to=httpx2.Response, body=packed)
-        except openai.APIStatusError as refusal:
-            response = refusal.response
-        except openai.APIConnectionError as wrapped:
-            # What our own transport raised says more than that there was no connection.
-            if isinstance(wrapped.__cause__, OutboundFailed | OutboundRefused):
-                raise wrapped.__cause__ from None
-            raise OutboundFailed(str(wrapped)) from wrapped
-        return OutboundReply(response.status_code, response.headers, response.content, {})
+        return await _reply(self._client.post(self._path, cast_to=httpx2.Response, body=packed))
+
+    async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
+        return await _reply(self._client.get(path, cast_to=httpx2.Response))
+
+
+async def _reply(asked: Awaitable[httpx2.Response]) -> OutboundReply:
+    """Any status is a reply; what our own transport raised says more than that there was no connection."""
+    try:
+        response = await asked
+    except openai.APIStatusError as refusal:
+        response = refusal.response
+    except openai.APIConnectionError as wrapped:
+        if isinstance(wrapped.__cause__, OutboundFailed | OutboundRefused):
+            raise wrapped.__cause__ from None
+        raise OutboundFailed(str(wrapped)) from wrapped
+    return OutboundReply(response.status_code, response.headers, response.content, {})
 
 
 def open_openai(
@@ -76,6 +84,7 @@ def open_openai(
     transport = OutboundTransport(outbound, call_timeout=call_timeout, connect_timeout=connect_timeout)
     return openai.AsyncOpenAI(
         api_key=api_key,
+        admin_api_key="",
         base_url=base_url,
         organization="",
         project="",
@@ -105,6 +114,7 @@ def open_azure(
         api_version=api_version,
         api_key=None if is_token else api_key,
         azure_ad_token=api_key if is_token else None,
+        admin_api_key="",
         organization="",
         webhook_secret="",
         max_retries=0,

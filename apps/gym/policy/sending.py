@@ -14,7 +14,9 @@ MAX_REPLY = 64 * 1024 * 1024
 
 
 class Sender(Protocol):
-    """How bodies reach an endpoint."""
+    """How bodies reach an endpoint. `servers` are the base URLs that may be asked."""
+
+    servers: list[str]
 
     def pack(self, body: dict[str, Any]) -> Any:
         """What `send` takes, made once for all tries. Raises PolicyError for what is no JSON."""
@@ -22,6 +24,10 @@ class Sender(Protocol):
 
     async def send(self, packed: Any, *, session: str, tries: int) -> OutboundReply:
         """Any status is a reply. Raises OutboundFailed, OutboundTimedOut or OutboundRefused."""
+        ...
+
+    async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
+        """What one of them says at `path`: under its base URL, or above the /v1 of it. Raises as `send` does."""
         ...
 
 
@@ -43,7 +49,8 @@ class PlainSender:
         connect_timeout: float = 10.0,
     ) -> None:
         self._outbound = outbound
-        self._urls = [base_url.rstrip("/") + path for base_url in base_urls]
+        self.servers = [base_url.rstrip("/") for base_url in base_urls]
+        self._urls = [server + path for server in self.servers]
         self._headers = {"Content-Type": "application/json", **headers}
         self._call_timeout = call_timeout
         self._connect_timeout = connect_timeout
@@ -66,6 +73,16 @@ class PlainSender:
             timeout=self._call_timeout,
             connect_timeout=self._connect_timeout,
             max_bytes=MAX_REPLY,
+        )
+
+    async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
+        base_url = self.servers[server]
+        return await self._outbound.request(
+            "GET",
+            (base_url.removesuffix("/v1") if at_root else base_url) + path,
+            headers={name: value for name, value in self._headers.items() if name != "Content-Type"},
+            timeout=self._call_timeout,
+            connect_timeout=self._connect_timeout,
         )
 
     def _url(self, session: str, tries: int) -> str:

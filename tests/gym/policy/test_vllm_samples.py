@@ -7,7 +7,7 @@ from apps.gym.policy.chat import chat_tool
 from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.policy.chat_stream import join_chat_stream
 from apps.gym.policy.chat_turns import chat_messages
-from apps.gym.policy.http import _explain, _says_context_length
+from apps.gym.policy.http import _says_context_length, explain_refusal
 from apps.gym.policy.responses import read_responses_reply
 from tests.gym.policy.shared_material import SHARED
 
@@ -205,8 +205,8 @@ def test_token_ids_and_logprobs_are_as_many():
 
 
 def test_a_prompt_that_is_too_long_is_told_from_another_error():
-    too_long = _explain(orjson.dumps(sample("err_too_long_prompt")["response"]))
-    unknown = _explain(orjson.dumps(sample("err_unknown_model")["response"]))
+    too_long = explain_refusal(orjson.dumps(sample("err_too_long_prompt")["response"]))
+    unknown = explain_refusal(orjson.dumps(sample("err_unknown_model")["response"]))
     assert _says_context_length(*too_long)
     assert not _says_context_length(*unknown)
     assert unknown[0] == "The model `nope` does not exist. Valid aliases: tiny."
