@@ -113,7 +113,7 @@ def _parse() -> argparse.Namespace:
         nargs="*",
         help=f"of {', '.join([*BENCHES, *ON_REQUEST])}; a prefix names several; default: all but the last",
     )
-    parser.add_argument("--rollouts", type=int, default=4096, help="of the reference work; multiples of 128")
+    parser.add_argument("--rollouts", type=int, default=2560, help="of the reference work; a multiple of 128")
     parser.add_argument("--runs", type=int, default=5, help="fresh processes of each benchmark of the reference work")
     parser.add_argument("--loops", type=int, default=4096)
     parser.add_argument("--queued", type=int, default=1_000_000)

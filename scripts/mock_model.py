@@ -28,8 +28,8 @@ TOOL_TOKENS = 20
 
 
 @functools.cache
-def chat_tokens(outputs: int, count: int) -> tuple[orjson.Fragment, dict[str, Any]]:
-    """The ids of the prompt, and what a choice has besides: encoded once: they cost the mock next to nothing."""
+def chat_tokens(outputs: int, count: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a reply and its choice have besides, encoded once: it costs the mock next to nothing."""
     start = USAGE["input"] + outputs * (count + TOOL_TOKENS)
     ids = [(31 * position + 7) % 150_000 for position in range(start + count)]
     draw = random.Random(outputs)
@@ -38,10 +38,12 @@ def chat_tokens(outputs: int, count: int) -> tuple[orjson.Fragment, dict[str, An
     content = [
         {"token": "tok", "logprob": logprob, "bytes": [116, 111, 107], "top_logprobs": []} for logprob in logprobs
     ]
-    return orjson.Fragment(orjson.dumps(ids[:start])), {
+    usage = {"prompt_tokens": start, "completion_tokens": count, "total_tokens": start + count}
+    of_choice = {
         "token_ids": orjson.Fragment(orjson.dumps(ids[start:])),
         "logprobs": orjson.Fragment(orjson.dumps({"content": content})),
     }
+    return {"prompt_token_ids": orjson.Fragment(orjson.dumps(ids[:start])), "usage": usage}, of_choice
 
 
 def chat_reply(outputs: int, options: argparse.Namespace, *, with_tokens: bool = False) -> dict[str, Any]:
@@ -51,19 +53,19 @@ def chat_reply(outputs: int, options: argparse.Namespace, *, with_tokens: bool =
     if calls:
         function = {"name": options.tool_name, "arguments": options.tool_args}
         reply["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": function}]
-    prompt_ids, tokens = chat_tokens(outputs, options.tokens) if with_tokens else (None, {})
+    of_reply, of_choice = chat_tokens(outputs, options.tokens) if with_tokens else ({}, {})
     return {
         "id": f"chatcmpl-{number}",
         "object": "chat.completion",
         "created": 1,
         "model": "mock",
-        "choices": [{"index": 0, "message": reply, "finish_reason": "tool_calls" if calls else "stop", **tokens}],
-        "prompt_token_ids": prompt_ids,
+        "choices": [{"index": 0, "message": reply, "finish_reason": "tool_calls" if calls else "stop", **of_choice}],
         "usage": {
             "prompt_tokens": USAGE["input"],
             "completion_tokens": USAGE["output"],
             "total_tokens": USAGE["input"] + USAGE["output"],
         },
+        **of_reply,
     }
 
 

@@ -37,7 +37,7 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
     settings_in_use = Settings(open_outbound(), _watch)
     started: set[int] = set()
     seconds: list[float] = []
-    for number in range(min(CLAIMS, queued // SEATS - 1) + WARM_UP):
+    for number in range(min(CLAIMS + WARM_UP, queued // SEATS // 2)):
         if number % 100 == 0:
             renew_lease(worker_id=worker.pk, vitals=Vitals())
         began = time.perf_counter()

@@ -52,7 +52,8 @@ def fetch_work(
         if turns:
             store_turns(turns)
         claims = claim_rollouts(lease=lease, slots=in_use.slots(seats, read_shut()))
-        rows = {task.pk: task.row for task in Task.objects.filter(pk__in={claim.task_id for claim in claims})}
+        tasks = Task.objects.filter(pk__in={claim.task_id for claim in claims}).only("row_json")
+        rows = {task.pk: task.row for task in tasks}
         collections = {claim.collection_id for claim in claims}
         if not collections <= started:
             mark_started(collections - started)

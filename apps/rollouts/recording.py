@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -91,9 +92,9 @@ _POSTGRES_END = f"""
     RETURNING rollouts_rollout.id, rollouts_rollout.attempt
 """  # noqa: S608 (no value is formatted in)
 _EVENT_TYPES = ["int8", "int2", "int4", "varchar", "text", "bytea"]
-_INSERT_EVENTS = (
-    "INSERT INTO rollouts_traceevent (rollout_id, attempt, seq, kind, payload, tokens) VALUES (%s, %s, %s, %s, %s, %s)"
-)
+_EVENT_COLUMNS = "rollout_id, attempt, seq, kind, payload, tokens"
+_EVENT_PLACES = "(%s, %s, %s, %s, %s, %s)"
+_EVENTS_A_STATEMENT = 250
 
 
 def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime, again: bool = False) -> set[int]:
@@ -116,17 +117,22 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
     if not events:
         return
     with connection.cursor() as cursor:
-        if again:
-            cursor.executemany(f"{_INSERT_EVENTS} ON CONFLICT DO NOTHING", events)
-        elif connection.vendor == "postgresql":
-            columns = "rollout_id, attempt, seq, kind, payload, tokens"
+        if connection.vendor == "postgresql" and not again:
             # Binary, since text would carry the tokens as hexadecimal digits: twice as long, and read on both sides.
-            with cursor.copy(f"COPY rollouts_traceevent ({columns}) FROM STDIN (FORMAT BINARY)") as stream:
+            with cursor.copy(f"COPY rollouts_traceevent ({_EVENT_COLUMNS}) FROM STDIN (FORMAT BINARY)") as stream:
                 stream.set_types(_EVENT_TYPES)
                 for row in events:
                     stream.write_row(row)
-        else:
-            cursor.executemany(_INSERT_EVENTS, events)
+            return
+        # Few statements of many rows: SQLite's driver gives up the interpreter for every row of an `executemany`, and
+        # gets it back from a busy event loop up to 5 ms later.
+        for start in range(0, len(events), _EVENTS_A_STATEMENT):
+            rows = events[start : start + _EVENTS_A_STATEMENT]
+            places = ", ".join([_EVENT_PLACES] * len(rows))
+            insert = f"INSERT INTO rollouts_traceevent ({_EVENT_COLUMNS}) VALUES {places}"  # noqa: S608
+            if again:
+                insert += " ON CONFLICT DO NOTHING"
+            cursor.execute(insert, list(chain.from_iterable(rows)))
 
 
 def _write_ends(ends: Sequence[End], now: datetime) -> list[End]:
