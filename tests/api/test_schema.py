@@ -24,7 +24,7 @@ def test_the_schema_describes_every_list_with_its_problems(viewer):
 def test_a_secret_is_written_and_never_described_as_read(viewer):
     schemas = viewer.get("/api/schema/", headers={"Accept": "application/json"}).json()["components"]["schemas"]
     assert "api_key" in schemas["PolicyModelRequest"]["properties"]
-    assert [name for name in schemas["PolicyModel"]["properties"] if "key" in name] == ["api_key_hint"]
+    assert [name for name in schemas["PolicyModel"]["properties"] if "key" in name] == ["api_key_hint", "key_is_token"]
 
 
 def test_swagger_ui_has_nothing_inline_and_all_its_files_are_here():

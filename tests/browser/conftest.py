@@ -96,15 +96,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """As long as its file only: Playwright keeps a loop in its thread, where no test could run one of its own."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield browser
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def signed_in(chromium: Browser, site: Site) -> Any:
     return sign_in(chromium, site)
 
