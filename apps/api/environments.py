@@ -15,11 +15,21 @@ from apps.api.viewsets import SLUG, TableViewSet, assign
 from apps.environments.models import Adapter, Environment
 from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
-from apps.policies.models import Health
+from apps.policies.models import Health, PolicyModel
 
 
 class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environment]):
     breaker = BreakerField()
+    judge_model = serializers.SlugRelatedField(
+        slug_field="slug",
+        queryset=PolicyModel.objects.all(),
+        required=False,
+        allow_null=True,
+        help_text="Slug of the policy model that scores, for a built-in whose verifier is a judge",
+    )
+    judge_settings = serializers.DictField(
+        required=False, help_text="`scale` (`low`, `high` or `verdicts`), `reads`, `tries`, `structured_output`, …"
+    )
 
     class Meta:
         model = Environment
@@ -38,6 +48,9 @@ class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environm
             "max_tries",
             "concurrency",
             "worker_group",
+            "judge_model",
+            "judge_rubric",
+            "judge_settings",
             "health",
             "health_message",
             "health_checked_at",
@@ -58,7 +71,7 @@ class EnvironmentFilter(django_filters.FilterSet):
 
 
 class EnvironmentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
-    queryset = Environment.objects.select_related("breaker")
+    queryset = Environment.objects.select_related("breaker", "judge_model")
     serializer_class = EnvironmentSerializer
     filterset_class = EnvironmentFilter
     lookup_field = "slug"

@@ -14,6 +14,7 @@ import msgspec
 from apps.gym.events import (
     EnvironmentTurn,
     ErrorRaised,
+    JudgeCall,
     ModelCall,
     Prompt,
     SessionOpened,
@@ -29,7 +30,7 @@ FOLD_BYTES = 4_000
 FOLD_LINES = 60
 _TEXT_PARTS = {"input_text", "output_text", "text", "refusal"}
 
-_Shown = SessionOpened | Prompt | ModelCall | EnvironmentTurn | Verification | ErrorRaised
+_Shown = SessionOpened | Prompt | ModelCall | EnvironmentTurn | JudgeCall | Verification | ErrorRaised
 
 Fact = tuple[str, str]
 Position = tuple[int, int]
@@ -250,6 +251,8 @@ def _content(index: int, event: _Shown, pairing: _Pairing) -> tuple[str, tuple[F
             if event.sampling:
                 blocks = (*blocks, _json("sampling", Body(pretty(event.sampling), is_json=True), folded=True))
             return "Model call", tuple(_call_facts(event)), blocks
+        case JudgeCall():
+            return "Judge call", tuple(_judge_facts(event)), tuple(_judge_blocks(event))
         case Verification():
             blocks = (Block("text", "explanation", Body(event.explanation)),) if event.explanation else ()
             if event.details:
@@ -260,6 +263,36 @@ def _content(index: int, event: _Shown, pairing: _Pairing) -> tuple[str, tuple[F
 
 
 def _call_facts(event: ModelCall) -> Iterator[Fact]:
+    yield from _reply_facts(event)
+    yield "items seen", str(event.seen)
+    if event.retries:
+        yield "retries", str(event.retries)
+
+
+def _judge_facts(event: JudgeCall) -> Iterator[Fact]:
+    yield "judge", event.judge
+    yield "asked to", event.question
+    if event.tries > 1:
+        yield "asked again, try", str(event.tries)
+    yield from _reply_facts(event)
+    if event.retries:
+        yield "retries", str(event.retries)
+
+
+def _judge_blocks(event: JudgeCall) -> Iterator[Block]:
+    """The verdict first; what the judge was asked and what it wrote are behind their titles."""
+    if event.verdict:
+        yield _json("verdict", Body(pretty(event.verdict), is_json=True))
+    if event.problem:
+        yield Block("text", "no verdict", Body(event.problem))
+    yield Block("fold", "what it was asked", Body("\n\n".join(text_of(item) for item in event.prompt)))
+    if event.items:
+        yield _json("its reply", Body(pretty(event.items), is_json=True), folded=True)
+    if event.sampling:
+        yield _json("sampling", Body(pretty(event.sampling), is_json=True), folded=True)
+
+
+def _reply_facts(event: ModelCall | JudgeCall) -> Iterator[Fact]:
     if event.model:
         yield "model", event.model
     if event.finish_reason:
@@ -272,9 +305,6 @@ def _call_facts(event: ModelCall) -> Iterator[Fact]:
     ):
         if count:
             yield label, f"{count:,}"
-    yield "items seen", str(event.seen)
-    if event.retries:
-        yield "retries", str(event.retries)
 
 
 def _token_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:
@@ -351,8 +381,15 @@ def _arguments(arguments: object) -> tuple[Body, str]:
 
 
 def _seconds(reads: list[_Read]) -> tuple[tuple[str, float], ...]:
-    """Where the time went. Tools of one turn may run at once, so the parts may sum to more than the whole."""
-    names = {"model_call": "model", "tool_result": "tools", "verification": "verifier", "session": "seeding"}
+    """Where the time went. Tools of one turn may run at once, and a judge is asked within the verifier's time, so the
+    parts may sum to more than the whole."""
+    names = {
+        "model_call": "model",
+        "tool_result": "tools",
+        "judge_call": "judge",
+        "verification": "verifier",
+        "session": "seeding",
+    }
     total: dict[str, float] = {}
     for read in reads:
         if read.event is not None and read.event.duration and read.kind in names:

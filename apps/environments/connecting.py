@@ -1,14 +1,23 @@
-"""Connect an environment: from its row to the resource server that speaks for it."""
+"""Connect an environment: from its row to the resource server that speaks for it, and to its judge."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from apps.environments.models import Adapter, Environment
+from apps.gym.errors import EnvironmentFault
+from apps.gym.judging.judge import Judge
+from apps.gym.judging.settings import read_settings
 from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.protocol import ResourceServer
+from apps.policies.connecting import connect_policy
 
 
-def connect_environment(environment: Environment, outbound: Outbound, observe: Observer = ignore) -> ResourceServer:
+def connect_environment(
+    environment: Environment, outbound: Outbound, observe: Observer = ignore, judge: Judge | None = None
+) -> ResourceServer:
     """Opens no connection yet. Raises EnvironmentFault where a built-in of that name no longer exists."""
     if environment.adapter == Adapter.BUILTIN:
         return InProcessServer(
@@ -17,6 +26,7 @@ def connect_environment(environment: Environment, outbound: Outbound, observe: O
             verifies=environment.verifies,
             call_timeout=environment.call_timeout,
             verify_timeout=environment.verify_timeout,
+            judge=judge,
         )
     return HttpResourceServer(
         outbound,
@@ -28,4 +38,32 @@ def connect_environment(environment: Environment, outbound: Outbound, observe: O
         verify_timeout=environment.verify_timeout,
         max_tries=environment.max_tries,
         verifies=environment.verifies,
+    )
+
+
+def connect_judge(
+    environment: Environment,
+    outbound: Outbound,
+    observe: Observer = ignore,
+    seats: AbstractAsyncContextManager[Any] | None = None,
+) -> Judge | None:
+    """The judge that this environment names, asked at most so often at once as there are `seats`; None without one.
+
+    Raises what connecting a policy model raises, and EnvironmentFault for settings that no judge understands.
+    """
+    model = environment.judge_model
+    if model is None:
+        return None
+    try:
+        settings = read_settings(environment.judge_settings)
+    except ValueError as error:
+        raise EnvironmentFault(f"{environment.slug}: the judge's settings: {error}").lasting() from None
+    return Judge(
+        connect_policy(model, outbound, observe=observe),
+        name=model.slug,
+        rubric=environment.judge_rubric,
+        settings=settings,
+        sampling=model.sampling,
+        seats=seats,
+        call_timeout=environment.verify_timeout,
     )

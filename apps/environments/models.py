@@ -1,7 +1,9 @@
+from typing import Any
+
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
-from apps.policies.models import Health
+from apps.policies.models import Health, PolicyModel
 
 
 class Adapter(models.TextChoices):
@@ -47,6 +49,22 @@ class Environment(models.Model):
     worker_group = models.SlugField(
         max_length=64, blank=True, help_text="Only workers of this group may use it; empty: those without a group"
     )
+    judge_model = models.ForeignKey(
+        PolicyModel,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="judged_environments",
+        help_text="Any policy model; it is asked as often at once as it has room for",
+    )
+    judge_rubric = models.TextField(
+        blank=True, help_text="What the judge looks for; a task's row may bring its own `rubric`"
+    )
+    judge_settings = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text='Such as {"scale": {"low": 0, "high": 10}, "reads": "trace", "tries": 3}',
+    )
     health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     health_message = models.CharField(max_length=500, blank=True, editable=False)
     health_checked_at = models.DateTimeField(null=True, editable=False)
@@ -66,3 +84,9 @@ class Environment(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def describe_judge(self) -> dict[str, Any] | None:
+        """Who judges and how, for what is kept of a plan; None without a judge."""
+        if self.judge_model is None:
+            return None
+        return {"slug": self.judge_model.slug, "rubric": self.judge_rubric, "settings": self.judge_settings}

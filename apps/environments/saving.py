@@ -7,6 +7,7 @@ from django.db import transaction
 from apps.accounts.auditing import record
 from apps.environments.models import Adapter, Environment
 from apps.gym.builtin.registry import BUILTINS
+from apps.gym.judging.settings import read_settings
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.policies.models import Health
 
@@ -18,12 +19,14 @@ class EnvironmentChanged(Exception):
 def save_environment(*, environment: Environment, user: object) -> Environment:
     """Create or change one. Raises ValidationError by field, and EnvironmentChanged.
 
-    The other adapter's field is emptied, so that a row never says two things. What the last health check saw is
+    The other adapter's field is emptied, and the judge's fields where nobody would ask it, so that a row never says two
+    things. What the last health check saw is
     forgotten when the server is another one.
     """
     _tidy(environment)
     environment.full_clean()
     _check_server(environment)
+    _check_judge(environment)
     with transaction.atomic():
         stored = _lock_stored(environment)
         if stored is None or _server_of(stored) != _server_of(environment):
@@ -37,6 +40,7 @@ def save_environment(*, environment: Environment, user: object) -> Environment:
             adapter=environment.adapter,
             server=environment.base_url or environment.builtin,
             verifies=environment.verifies,
+            judge=environment.judge_model.slug if environment.judge_model else "",
         )
     return environment
 
@@ -47,6 +51,8 @@ def _tidy(environment: Environment) -> None:
         environment.base_url = ""
     else:
         environment.builtin = ""
+    if not _asks_judge(environment):
+        environment.judge_model, environment.judge_rubric, environment.judge_settings = None, "", {}
 
 
 def _check_server(environment: Environment) -> None:
@@ -61,6 +67,20 @@ def _check_server(environment: Environment) -> None:
         OutboundPolicy(settings.OUTBOUND_ALLOW).check_url(environment.base_url)
     except OutboundRefused as error:
         raise ValidationError({"base_url": str(error)}) from None
+
+
+def _asks_judge(environment: Environment) -> bool:
+    builtin = BUILTINS.get(environment.builtin)
+    return builtin is not None and builtin.asks_judge
+
+
+def _check_judge(environment: Environment) -> None:
+    if environment.verifies and _asks_judge(environment) and environment.judge_model is None:
+        raise ValidationError({"judge_model": "A judge model gives this environment's rewards: name one."})
+    try:
+        read_settings(environment.judge_settings)
+    except ValueError as error:
+        raise ValidationError({"judge_settings": f"{error}."}) from None
 
 
 def _server_of(environment: Environment) -> tuple[str, str, str]:

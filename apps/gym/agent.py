@@ -10,10 +10,19 @@ from typing import Any, Literal
 import msgspec
 import orjson
 
-from apps.gym.events import EnvironmentTurn, ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion, Verification
+from apps.gym.events import (
+    EnvironmentTurn,
+    JudgeCall,
+    ModelCall,
+    Prompt,
+    SessionOpened,
+    ToolResult,
+    TraceUnion,
+    Verification,
+)
 from apps.gym.items import Item, TaskRow, Tool, dump_json, function_calls, input_items, item_type, message, text_of
 from apps.gym.policy.protocol import Ask, Policy, Reply
-from apps.gym.resources.protocol import ResourceServer, Session
+from apps.gym.resources.protocol import AsksJudge, ResourceServer, Session
 from apps.gym.responses import assemble_response
 from apps.gym.tokens import pack_tokens
 
@@ -110,10 +119,13 @@ class Attempt:
         self.tools: list[Tool] = []
         self.sampling = resolve_sampling(row, harness, seed)
         self._ids = b""  # of the last call that has tokens, packed
+        self._judged: AsksJudge | None = None
+        self._verify_began = 0.0
 
     async def events(self) -> AsyncIterator[TraceUnion]:
         """Every event in order. Raises a GymError where something outside the attempt failed."""
         session = await self.server.seed_session(self.row, seed=self.seed)
+        self._judged = session if isinstance(session, AsksJudge) else None
         try:
             async for event in self._attempt(session):
                 self.trace.append(event)
@@ -121,6 +133,15 @@ class Attempt:
                 yield event
         finally:
             await session.close()
+
+    def take_judge_calls(self) -> list[JudgeCall]:
+        """What a judge was asked and is not told yet. Whoever reads `events()` asks for it when they break off: then a
+        judge may have been paid for no verdict."""
+        calls = self._judged.judge_calls if self._judged else []
+        self._judged = None
+        for call in calls:
+            call.at += self._verify_began
+        return calls
 
     async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         offered = await session.list_tools()
@@ -161,7 +182,8 @@ class Attempt:
                     yield EnvironmentTurn(items=observations, at=began, duration=self.elapsed() - began)
             if stop_reason is None and steps >= self.harness.max_steps:
                 stop_reason = "max_steps"
-        yield await self._verify(session, stop_reason)
+        async for verdict in self._verify(session, stop_reason):
+            yield verdict
 
     async def _ask(self) -> ModelCall:
         began = self.elapsed()
@@ -222,17 +244,21 @@ class Attempt:
             call_id=call_id, name=name, output=output, error=error, at=began, duration=self.elapsed() - began
         )
 
-    async def _verify(self, session: Session, stop_reason: StopReason) -> Verification:
-        began = self.elapsed()
+    async def _verify(self, session: Session, stop_reason: StopReason) -> AsyncIterator[TraceUnion]:
+        """What a judge was asked on the way, then the verification."""
+        began = self._verify_began = self.elapsed()
         reward = await session.verify(assemble_response(self.trace, self.row, stop_reason=stop_reason))
-        return Verification(
+        duration = self.elapsed() - began
+        for call in self.take_judge_calls():
+            yield call
+        yield Verification(
             reward=reward.value,
             components=reward.components,
             explanation=reward.explanation,
             details=reward.details,
             stop_reason=stop_reason,
             at=began,
-            duration=self.elapsed() - began,
+            duration=duration,
         )
 
 

@@ -93,6 +93,28 @@ class Verification(Event, tag="verification"):
     stop_reason: str = ""
 
 
+class JudgeCall(Event, tag="judge_call"):
+    """One question to a judge model and its answer: no part of the conversation, and no turn of the policy.
+
+    `prompt` is what it was asked. `tries` counts from 1: a further one continues the conversation with the judge, and
+    its `prompt` holds only what was added. `verdict` is what was read in `items`; `problem` says why nothing was.
+    """
+
+    judge: str
+    question: str
+    prompt: list[Item]
+    items: list[Item] = []
+    tries: int = 1
+    model: str = ""
+    version: str = ""
+    finish_reason: str = ""
+    usage: TokenUsage = {}
+    sampling: dict[str, Any] = {}
+    retries: int = 0
+    verdict: dict[str, Any] = {}
+    problem: str = ""
+
+
 class ErrorRaised(Event, tag="error"):
     """What ended the attempt without a reward."""
 
@@ -100,7 +122,7 @@ class ErrorRaised(Event, tag="error"):
     message: str
 
 
-TraceUnion = SessionOpened | Prompt | ModelCall | ToolResult | EnvironmentTurn | Verification | ErrorRaised
+TraceUnion = SessionOpened | Prompt | ModelCall | ToolResult | EnvironmentTurn | JudgeCall | Verification | ErrorRaised
 
 _decoder = msgspec.json.Decoder(TraceUnion)
 _encoder = msgspec.json.Encoder()

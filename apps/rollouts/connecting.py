@@ -1,15 +1,17 @@
 """Connect what a collection's rollouts share, from its row and its snapshot."""
 
+import asyncio
 import time
 from typing import Protocol
 
 import msgspec
 
-from apps.environments.connecting import connect_environment
+from apps.environments.connecting import connect_environment, connect_judge
 from apps.gym.agent import Harness
 from apps.gym.observing import Outcome
 from apps.gym.outbound import Outbound
 from apps.policies.connecting import connect_policy
+from apps.policies.models import PolicyModel
 from apps.rollouts.breaking import Endpoint
 from apps.rollouts.models import Collection
 from apps.rollouts.running import Setting
@@ -26,8 +28,21 @@ class Watch(Protocol):
     def __call__(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None: ...
 
 
-def connect_setting(collection: Collection, outbound: Outbound, watch: Watch) -> Setting:
-    """The harness and sampling are those of the plan; endpoints, keys, prices and limits are those of now."""
+class JudgeSeats:
+    """How often each judge model may be asked at once by this worker: as often as its concurrency says."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, asyncio.Semaphore]] = {}
+
+    def of(self, judge: PolicyModel) -> asyncio.Semaphore:
+        known = self._known.get(judge.pk)
+        if known is None or known[0] != judge.concurrency:
+            known = self._known[judge.pk] = (judge.concurrency, asyncio.Semaphore(judge.concurrency))
+        return known[1]
+
+
+def connect_setting(collection: Collection, outbound: Outbound, watch: Watch, seats: JudgeSeats) -> Setting:
+    """The harness and sampling are those of the plan; endpoints, keys, prices, limits and judges are those of now."""
     planned = {**collection.snapshot["agent"], "sampling": collection.snapshot["sampling"]}
     model, environment = collection.policy_model, collection.environment
 
@@ -37,16 +52,25 @@ def connect_setting(collection: Collection, outbound: Outbound, watch: Watch) ->
     def observe_environment(outcome: Outcome, message: str = "") -> None:
         watch(Endpoint("environment", environment.pk), environment.slug, outcome, message)
 
+    def observe_judge(outcome: Outcome, message: str = "") -> None:
+        assert judged_by is not None
+        watch(Endpoint("policy_model", judged_by.pk), judged_by.slug, outcome, message)
+
+    judged_by = environment.judge_model
+    judge = connect_judge(environment, outbound, observe_judge, seats.of(judged_by)) if judged_by else None
     return Setting(
         policy_model_id=model.pk,
         environment_id=environment.pk,
         policy=connect_policy(model, outbound, observe=observe_model),
-        server=connect_environment(environment, outbound, observe=observe_environment),
+        server=connect_environment(environment, outbound, observe=observe_environment, judge=judge),
         harness=msgspec.convert(planned, Harness),
         rollout_timeout=collection.rollout_timeout,
         max_attempts=collection.max_attempts,
         input_price=model.input_price / 1e6,
         output_price=model.output_price / 1e6,
+        judge_model_id=judged_by.pk if judged_by else None,
+        judge_input_price=judged_by.input_price / 1e6 if judged_by else 0.0,
+        judge_output_price=judged_by.output_price / 1e6 if judged_by else 0.0,
     )
 
 
@@ -56,14 +80,16 @@ class Settings:
     def __init__(self, outbound: Outbound, watch: Watch) -> None:
         self._outbound = outbound
         self._watch = watch
+        self._seats = JudgeSeats()
         self._known: dict[int, tuple[float, Setting]] = {}
 
     def get(self, collection_id: int) -> Setting:
         """Raises what connecting raises: a key that cannot be read, a built-in that is gone."""
         known = self._known.get(collection_id)
         if known is None or time.monotonic() - known[0] > FRESH_SECONDS:
-            rows = Collection.objects.select_related("policy_model", "environment", "agent")
-            known = (time.monotonic(), connect_setting(rows.get(pk=collection_id), self._outbound, self._watch))
+            rows = Collection.objects.select_related("policy_model", "environment__judge_model", "agent")
+            setting = connect_setting(rows.get(pk=collection_id), self._outbound, self._watch, self._seats)
+            known = (time.monotonic(), setting)
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             self._known[collection_id] = known

@@ -59,11 +59,13 @@ def find_hold(endpoint: PolicyModel | Environment) -> Hold | None:
 
 
 def find_holds(collection: Collection) -> list[Hold]:
-    """The breakers, open or half open, of this collection's policy model and environment; none once it has ended."""
+    """The breakers, open or half open, of what this collection uses, its judge included; none once it has ended."""
     if collection.is_finished:
         return []
-    mine = Q(policy_model=collection.policy_model_id) | Q(environment=collection.environment_id)
-    return _find(mine)
+    models = [collection.policy_model_id]
+    if collection.environment.judge_model_id is not None:
+        models.append(collection.environment.judge_model_id)
+    return _find(Q(policy_model__in=models) | Q(environment=collection.environment_id))
 
 
 def _find(which: Q) -> list[Hold]:

@@ -240,6 +240,7 @@ def take_snapshot(
             "adapter": environment.adapter,
             "builtin": environment.builtin,
             "base_url": environment.base_url,
+            "judge": environment.describe_judge(),
         },
         "sampling": {**policy_model.sampling, **agent.sampling, **sampling},
     }

@@ -9,7 +9,7 @@ import msgspec
 
 from apps.gym.agent import Attempt, Harness
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut
-from apps.gym.events import ErrorRaised, ModelCall, ToolResult, TraceUnion, Verification
+from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.items import TaskRow
 from apps.gym.policy.protocol import Policy
 from apps.gym.resources.protocol import ResourceServer
@@ -27,7 +27,7 @@ MAX_COUNT = 2**31 - 1
 class Setting(msgspec.Struct, kw_only=True):
     """What all rollouts of a collection share: the connected policy model and resource server, harness and limits.
 
-    `rollout_timeout` is in seconds, the prices in USD a token.
+    `rollout_timeout` is in seconds, the prices in USD a token. The resource server knows its judge by itself.
     """
 
     policy_model_id: int
@@ -39,6 +39,9 @@ class Setting(msgspec.Struct, kw_only=True):
     max_attempts: int = 1
     input_price: float = 0.0
     output_price: float = 0.0
+    judge_model_id: int | None = None
+    judge_input_price: float = 0.0
+    judge_output_price: float = 0.0
 
 
 class Tally:
@@ -46,6 +49,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
+        self.judge_input_tokens = self.judge_output_tokens = 0
         self.model_version = ""
         self.verification: Verification | None = None
 
@@ -60,12 +64,17 @@ class Tally:
             self.tool_errors += bool(event.error)
         elif isinstance(event, Verification):
             self.verification = event
+        elif isinstance(event, JudgeCall):
+            self.judge_input_tokens += event.usage.get("input_tokens", 0)
+            self.judge_output_tokens += event.usage.get("output_tokens", 0)
 
     def cost(self, setting: "Setting | None") -> float:
-        """USD, by the prices of now."""
+        """USD, by the prices of now; a judge costs by its own."""
         if setting is None:
             return 0.0
-        return self.input_tokens * setting.input_price + self.output_tokens * setting.output_price
+        own = self.input_tokens * setting.input_price + self.output_tokens * setting.output_price
+        judge_in, judge_out = setting.judge_input_price, setting.judge_output_price
+        return own + self.judge_input_tokens * judge_in + self.judge_output_tokens * judge_out
 
 
 class Ears(Protocol):
@@ -118,6 +127,9 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ear
         logger.exception("rollout %s broke", claim.rollout_id)
         failure = EnvironmentFault(f"{type(bug).__name__}: {bug}")
     message = str(failure) or type(failure).__name__
+    for call in attempt.take_judge_calls():
+        tally.add(call)
+        ears.keep(claim, call)
     ears.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
     counts_for = ears.another_attempt(claim, setting, failure)
     if counts_for is not None:

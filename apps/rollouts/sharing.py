@@ -46,18 +46,26 @@ class InUse:
         An endpoint whose breaker is open has no slots, but for one where this worker wins the right to try it.
         """
         models, environments, collections = Limits(), Limits(), Limits()
+        judged: dict[int, set[int]] = {}
         for row in Collection.objects.filter(state=Collection.State.RUNNING).values_list(*_LIMITS).order_by():
-            pk, concurrency, model, of_model, model_group, environment, of_environment, environment_group = row
+            pk, concurrency, model, of_model, model_group, environment, of_environment, environment_group, judge = row
             group = model_group or environment_group
             models.add(model, of_model, group)
             environments.add(environment, of_environment, group)
+            if judge is not None:
+                judged.setdefault(judge, set()).add(environment)
             if concurrency is not None:
                 collections.add(pk, concurrency, group)
         models_left, environments_left = self._left(models, self.models), self._left(environments, self.environments)
         for endpoint, state in shut.items():
-            left = models_left if endpoint.kind == "policy_model" else environments_left
-            if endpoint.pk in left:
-                left[endpoint.pk] = int(state.due and left[endpoint.pk] > 0 and take_trial(endpoint, state))
+            held = [(models_left if endpoint.kind == "policy_model" else environments_left, endpoint.pk)]
+            if endpoint.kind == "policy_model":
+                # A judge that fails holds back what it would have to judge.
+                held += [(environments_left, pk) for pk in judged.get(endpoint.pk, ())]
+            held = [(left, pk) for left, pk in held if pk in left]
+            trial = state.due and any(left[pk] > 0 for left, pk in held) and take_trial(endpoint, state)
+            for left, pk in held:
+                left[pk] = min(left[pk], int(trial))
         return Slots(
             seats,
             models_left,
@@ -91,6 +99,7 @@ _LIMITS = (
     "environment_id",
     "environment__concurrency",
     "environment__worker_group",
+    "environment__judge_model_id",
 )
 
 

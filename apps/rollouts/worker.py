@@ -222,9 +222,7 @@ class RolloutWorker(ChannelsWorker):
         """An attempt that failed with its endpoint, while that fails everybody, does not count as the rollout's own."""
         if not failure.passing or claim.attempt >= MAX_CLAIMS:
             return None
-        model, environment = Endpoint("policy_model", setting.policy_model_id), setting.environment_id
-        endpoint = model if failure.kind == "policy_error" else Endpoint("environment", environment)
-        if self._breakers.holds(endpoint):
+        if self._breakers.holds(_failing_endpoint(setting, failure)):
             return 0
         return 1 if claim.failures + 1 < setting.max_attempts else None
 
@@ -430,3 +428,12 @@ def _with_connection(chore: Callable[[], bool]) -> bool:
         return chore()
     finally:
         connection.close()
+
+
+def _failing_endpoint(setting: Setting, failure: GymError) -> Endpoint:
+    """Which of a rollout's endpoints an attempt failed with; a resource server may have a judge of its own."""
+    if failure.kind == "policy_error":
+        return Endpoint("policy_model", setting.policy_model_id)
+    if failure.kind == "judge_error" and setting.judge_model_id is not None:
+        return Endpoint("policy_model", setting.judge_model_id)
+    return Endpoint("environment", setting.environment_id)

@@ -70,7 +70,7 @@ def test_an_unknown_built_in_is_refused_with_the_names_there_are():
     with pytest.raises(ValidationError) as caught:
         save_environment(environment=http_environment(adapter="builtin", builtin="chess"), user=None)
     assert caught.value.message_dict == {
-        "builtin": ["There is no built-in environment of that name; there are: calculator, exact_match."]
+        "builtin": ["There is no built-in environment of that name; there are: calculator, exact_match, judged."]
     }
 
 

@@ -16,6 +16,8 @@ from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.items import Tool
+from apps.gym.judging.judge import DEFAULT_RUBRIC
+from apps.gym.judging.settings import read_settings
 from apps.tasks.models import Task
 
 _SHOWN_COLLECTIONS = 10
@@ -43,7 +45,7 @@ def _tools(environment: Environment) -> list[Tool]:
 
 @allow(GET=Permission.READ)
 def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
-    environment = get_object_or_404(Environment, slug=slug)
+    environment = get_object_or_404(Environment.objects.select_related("judge_model"), slug=slug)
     if targets_breaker(request):
         return answer_breaker(request, environment)
     context = {
@@ -51,6 +53,8 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "environment": environment,
         "tools": _tools(environment),
         "builtin": BUILTINS.get(environment.builtin),
+        "judge": read_settings(environment.judge_settings) if environment.judge_model else None,
+        "default_rubric": DEFAULT_RUBRIC,
         "datasets": environment.datasets.all(),
         "collections": environment.collections.all()[:_SHOWN_COLLECTIONS],
     }

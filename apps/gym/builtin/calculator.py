@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from apps.gym.builtin.arithmetic import CalculationError, evaluate
+from apps.gym.arithmetic import CalculationError, evaluate
 from apps.gym.builtin.protocol import ToolRefused, unknown_tool
 from apps.gym.items import Item, TaskRow, Tool
 from apps.gym.rewards import Reward
@@ -33,6 +33,7 @@ class Calculator:
     tools: ClassVar[list[Tool]] = [CALCULATOR_TOOL]
     needs: ClassVar[frozenset[str]] = frozenset({"expected_answer"})
     quick: ClassVar[bool] = True
+    asks_judge: ClassVar[bool] = False
 
     def __init__(self, row: TaskRow, *, seed: int) -> None:
         self.row = row

@@ -16,6 +16,7 @@ class ExactMatch:
     tools: ClassVar[list[Tool]] = []
     needs: ClassVar[frozenset[str]] = frozenset({"expected_answer"})
     quick: ClassVar[bool] = True
+    asks_judge: ClassVar[bool] = False
 
     def __init__(self, row: TaskRow, *, seed: int) -> None:
         self.row = row

@@ -1,8 +1,9 @@
 """What a built-in environment is: one object per attempt, with quick synchronous methods."""
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeGuard
 
 from apps.gym.items import Item, TaskRow, Tool
+from apps.gym.judging.judge import Hearing
 from apps.gym.rewards import Reward
 
 
@@ -27,6 +28,9 @@ class BuiltinEnvironment(Protocol):
     """Every method takes well under a millisecond, and is called on the event loop. Those of others run in threads, for
     as long as the environment's time limits allow; making one must be quick all the same."""
 
+    asks_judge: ClassVar[bool]
+    """Its verifier is a judge model; it is a JudgedEnvironment."""
+
     def __init__(self, row: TaskRow, *, seed: int) -> None: ...
 
     def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
@@ -38,6 +42,18 @@ class BuiltinEnvironment(Protocol):
         ...
 
     def verify(self, response: dict[str, Any]) -> Reward: ...
+
+
+class JudgedEnvironment(BuiltinEnvironment, Protocol):
+    """One whose `judge` is asked in place of `verify`."""
+
+    async def judge(self, response: dict[str, Any], hearing: Hearing) -> Reward:
+        """The reward by what the judge says; what it was asked is kept by the hearing. Lets JudgeError through."""
+        ...
+
+
+def is_judged(environment: BuiltinEnvironment) -> TypeGuard[JudgedEnvironment]:
+    return environment.asks_judge
 
 
 def unknown_tool(name: str, tools: list[Tool]) -> ToolRefused:

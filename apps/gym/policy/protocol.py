@@ -7,6 +7,9 @@ import msgspec
 from apps.gym.items import Item, TokenUsage, Tool
 from apps.gym.tokens import TokenCapture
 
+VERDICT_SCHEMA = "verdict"
+"""Names the structured output of an ask for a judge's verdict; a policy that plays by rule knows by it what to play."""
+
 
 class Ask(msgspec.Struct, kw_only=True):
     """One request. `sampling` holds Responses-style keys: temperature, top_p, max_output_tokens, seed, tool_choice, …

@@ -17,6 +17,7 @@ import orjson
 
 from apps.gym.items import Item, Tool, item_type, text_of
 from apps.gym.policy.protocol import Ask, Reply
+from apps.gym.policy.scripted_judge import is_asked_to_judge, judge_by_rule
 from apps.gym.policy.solving import answer_question, combine, compute, find_expressions, number_text
 
 MODEL_NAME = "scripted, no LLM"
@@ -36,7 +37,10 @@ class ScriptedPolicy:
 
     async def ask(self, ask: Ask) -> Reply:
         view = _View.of(ask)
-        made = _Attempt(view, mistake_rate=self.mistake_rate).turn()
+        if is_asked_to_judge(ask):
+            made = _Turn("I compare what I was given, by rule.", [_message(view, judge_by_rule(ask))])
+        else:
+            made = _Attempt(view, mistake_rate=self.mistake_rate).turn()
         thought = f"{made.thought} (scripted, no LLM)"
         reasoning = {
             "type": "reasoning",
@@ -208,13 +212,7 @@ class _Attempt:
         return swapped if swapped != answer else answer[:-1]
 
     def _message(self, text: str) -> Item:
-        return {
-            "type": "message",
-            "id": f"msg_{self.view.mark}_{self.view.turn}",
-            "role": "assistant",
-            "status": "completed",
-            "content": [{"type": "output_text", "text": text, "annotations": []}],
-        }
+        return _message(self.view, text)
 
     # ── any other tool ──
 
@@ -234,6 +232,16 @@ class _Attempt:
             "status": "completed",
         }
         return _Turn(f"The tool {tool['name']} may know.", [call])
+
+
+def _message(view: _View, text: str) -> Item:
+    return {
+        "type": "message",
+        "id": f"msg_{view.mark}_{view.turn}",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": text, "annotations": []}],
+    }
 
 
 def _find_calculator(tools: Sequence[Tool]) -> Tool | None:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from apps.gym.builtin.arithmetic import CalculationError, evaluate
+from apps.gym.arithmetic import CalculationError, evaluate
 
 _READ_CHARACTERS = 8000  # the end of a prompt holds its question
 

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from apps.gym.builtin.protocol import BuiltinEnvironment, ToolRefused
+from apps.gym.builtin.protocol import BuiltinEnvironment, JudgedEnvironment, ToolRefused, is_judged
 from apps.gym.builtin.registry import BUILTINS
-from apps.gym.errors import EnvironmentFault, TimedOut
+from apps.gym.errors import EnvironmentFault, JudgeError, TimedOut
+from apps.gym.events import JudgeCall
 from apps.gym.items import Item, TaskRow, Tool, dump_json
+from apps.gym.judging.judge import Hearing, Judge
 from apps.gym.resources.protocol import Probe, ToolOutput
 from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
@@ -19,11 +21,17 @@ Result = TypeVar("Result")
 class InProcessSession:
     """One attempt in a built-in environment."""
 
-    __slots__ = ("_environment", "_server")
+    __slots__ = ("_environment", "_hearing", "_seed", "_server")
 
-    def __init__(self, environment: BuiltinEnvironment, server: "InProcessServer") -> None:
+    def __init__(self, environment: BuiltinEnvironment, server: "InProcessServer", seed: int) -> None:
         self._environment = environment
         self._server = server
+        self._seed = seed
+        self._hearing: Hearing | None = None
+
+    @property
+    def judge_calls(self) -> list[JudgeCall]:
+        return self._hearing.calls if self._hearing else []
 
     async def list_tools(self) -> list[Tool]:
         return self._environment.tools
@@ -50,10 +58,19 @@ class InProcessSession:
     async def verify(self, response: dict[str, Any]) -> Reward:
         if not self._server.verifies:
             return Reward(value=None, explanation="this environment leaves the judgement to people")
+        if is_judged(self._environment):
+            return await self._judge(self._environment, response)
         if self._environment.quick:
             return self._environment.verify(response)
         verify = partial(self._environment.verify, response)
         return await self._within(verify, self._server.verify_timeout, "verification")
+
+    async def _judge(self, environment: JudgedEnvironment, response: dict[str, Any]) -> Reward:
+        judge = self._server.judge
+        if judge is None:
+            raise JudgeError(f"{self._server.name}: no judge model is set for this environment").lasting()
+        self._hearing = judge.hear(seed=self._seed)
+        return await environment.judge(response, self._hearing)
 
     async def _within(self, work: Callable[[], Result], seconds: float, what: str) -> Result:
         try:
@@ -68,7 +85,8 @@ class InProcessSession:
 class InProcessServer:
     """Serves one built-in environment; raises EnvironmentFault when there is none of that name.
 
-    `call_timeout` and `verify_timeout` are seconds; they bind built-ins that are not quick.
+    `call_timeout` and `verify_timeout` are seconds; they bind built-ins that are not quick. `judge` is asked by those
+    whose verifier is a judge model.
     """
 
     def __init__(
@@ -79,6 +97,7 @@ class InProcessServer:
         verifies: bool = True,
         call_timeout: float = 60.0,
         verify_timeout: float = 120.0,
+        judge: Judge | None = None,
     ) -> None:
         builtin = BUILTINS.get(builtin_name)
         if builtin is None:
@@ -87,10 +106,11 @@ class InProcessServer:
         self.verifies = verifies
         self.call_timeout = call_timeout
         self.verify_timeout = verify_timeout
+        self.judge = judge
         self._builtin = builtin
 
     async def seed_session(self, row: TaskRow, *, seed: int) -> InProcessSession:
-        return InProcessSession(self._builtin(row, seed=seed), self)
+        return InProcessSession(self._builtin(row, seed=seed), self, seed)
 
     async def probe(self) -> Probe:
         started = time.perf_counter()

@@ -1,9 +1,10 @@
 """The environment protocol: every adapter, in-process or over HTTP, speaks this."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from apps.gym.events import JudgeCall
 from apps.gym.items import Item, TaskRow, Tool
 from apps.gym.rewards import Reward
 
@@ -44,6 +45,15 @@ class Session(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class AsksJudge(Protocol):
+    """A session whose verifier asks a judge model. What it asked is read while it verifies too: tokens that were spent
+    are told, however the verification ends."""
+
+    @property
+    def judge_calls(self) -> list[JudgeCall]: ...
 
 
 class ResourceServer(Protocol):

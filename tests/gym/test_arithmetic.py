@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gym.builtin.arithmetic import CalculationError, evaluate
+from apps.gym.arithmetic import CalculationError, evaluate
 
 
 @pytest.mark.parametrize(

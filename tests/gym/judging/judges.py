@@ -1,0 +1,47 @@
+"""A judge model that answers with the given texts, in order, and repeats the last; it keeps what it was asked."""
+
+import json
+
+from apps.gym.judging.judge import Judge
+from apps.gym.judging.settings import read_settings
+from apps.gym.policy.protocol import Reply
+
+
+def verdict(**fields):
+    return json.dumps({"explanation": "Because.", **fields})
+
+
+class Answers:
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asks = []
+
+    async def ask(self, ask):
+        self.asks.append(ask)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if callable(answer):
+            answer = await answer(ask)
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, Reply):
+            return answer
+        items = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": answer}]}]
+        return Reply(
+            items=items,
+            finish_reason="stop",
+            model="judge-7b",
+            version="w1",
+            usage={"input_tokens": 30, "output_tokens": 10},
+        )
+
+
+def make_judge(policy, *, rubric="", seats=None, call_timeout=5.0, sampling=None, **settings):
+    return Judge(
+        policy,
+        name="judge",
+        rubric=rubric,
+        settings=read_settings(settings),
+        sampling=sampling,
+        seats=seats,
+        call_timeout=call_timeout,
+    )
