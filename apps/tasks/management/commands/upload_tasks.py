@@ -8,9 +8,9 @@ from typing import IO, Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.environments.models import Environment
-from apps.tasks.models import Dataset, Upload
-from apps.tasks.uploading import create_dataset, rejected_path, upload_file
+from apps.tasks.management.datasets import named_dataset
+from apps.tasks.models import Upload
+from apps.tasks.uploading import rejected_path, upload_file
 
 
 class Command(BaseCommand):
@@ -26,7 +26,7 @@ class Command(BaseCommand):
     def handle(self, *, file: str, dataset: str, environment: str | None, **options: Any) -> None:
         with _open(file) as stream:
             upload = upload_file(
-                dataset=_dataset(slug=dataset, name=options["name"], environment=environment),
+                dataset=named_dataset(slug=dataset, name=options["name"], environment=environment),
                 stream=stream,
                 filename="stdin" if file == "-" else file,
                 on_error=options["on_error"],
@@ -52,18 +52,3 @@ def _open(file: str) -> AbstractContextManager[IO[bytes]]:
         return Path(file).open("rb")
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror}") from None
-
-
-def _dataset(*, slug: str, name: str, environment: str | None) -> Dataset:
-    dataset = Dataset.objects.select_related("environment").filter(slug=slug).first()
-    if dataset:
-        if environment not in (None, dataset.environment.slug):
-            raise CommandError(f"The dataset {slug} has the environment {dataset.environment.slug}, not {environment}.")
-        return dataset
-    if environment is None:
-        raise CommandError(f"There is no dataset {slug} yet: name its environment with --environment.")
-    found = Environment.objects.filter(slug=environment).first()
-    if found is None:
-        known = ", ".join(Environment.objects.order_by("slug").values_list("slug", flat=True)) or "none"
-        raise CommandError(f"There is no environment {environment}. Known: {known}.")
-    return create_dataset(slug=slug, name=name or slug, environment=found)

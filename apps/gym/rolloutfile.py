@@ -1,0 +1,360 @@
+"""Stored rollouts: one line of a NeMo Gym rollout file becomes an attempt with its events, or an error that names the
+place. Rows of failures and task rows (also materialised inputs) are told apart by their keys.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from apps.gym.agent import SAMPLING_KEYS
+from apps.gym.errors import ErrorKind
+from apps.gym.events import (
+    EnvironmentTurn,
+    ErrorRaised,
+    ModelCall,
+    Prompt,
+    SessionOpened,
+    ToolResult,
+    TraceUnion,
+    Verification,
+)
+from apps.gym.items import Item, TaskRow, TokenUsage, dump_json, function_calls, input_items, item_type, text_of
+from apps.gym.taskfile import PARAMS, RowRefused, parse_line
+from apps.gym.tokens import TokensMissing, capture_tokens, pack_tokens
+
+LineKind = Literal["task", "rollout", "failure"]
+
+FAILURE_CLASS = "_ng_failure_class"
+TASK_INDEX = "_ng_task_index"
+ROLLOUT_INDEX = "_ng_rollout_index"
+TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+
+_OF_THE_ATTEMPT = frozenset(
+    {
+        "response",
+        "reward",
+        "reward_components",
+        "explanation",
+        "agent_ref",
+        "skills_ref",
+        "gymweb",
+        "verification_skipped",
+    }
+)
+"""Keys of a rollout row that are of the attempt, not of its task; so is every key that starts with one of
+_PREFIXES."""
+_PREFIXES = ("_ng_", "ng_")
+
+_SAID = (
+    "accuracy correctness equivalence_score error_message error_type extracted_answer failure_reason "
+    "follow_instruction_list format info judge_evaluations judge_passed library_reward match_details num_correct "
+    "num_expected num_predicted order_instruction_following_failure original_term_minefield_hit parsed_option "
+    "parsed_synonym_values player predicted_calls result schema_valid score set_overlap task_name terminated "
+    "total_reward truncated value"
+)
+VERIFIERS_SAY = frozenset(_SAID.split())
+"""What the public resource servers add to a row as they verify it. A row whose task is not at hand is parted by these
+names: sent back to `/verify`, they would break it."""
+
+_CUTS = {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAttempt:
+    """What a line says of one attempt. `reward` is None for a failure, and where verification was skipped."""
+
+    events: list[TraceUnion]
+    reward: float | None
+    components: dict[str, float] = field(default_factory=dict)
+    stop_reason: str = ""
+    error_kind: ErrorKind | Literal[""] = ""
+    error_message: str = ""
+    model: str = ""
+
+
+def line_kind(row: dict[str, Any]) -> LineKind:
+    """Which of the three kinds of rows this is."""
+    if row.get(FAILURE_CLASS):
+        return "failure"
+    return "rollout" if "response" in row or "reward" in row else "task"
+
+
+def read_object(line: bytes) -> dict[str, Any]:
+    """The line as an object. Raises RowRefused."""
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise RowRefused("not_json", f"not JSON: {error.msg} (column {error.colno})") from None
+    if not isinstance(row, dict):
+        raise RowRefused("wrong_type", "the line holds no JSON object")
+    return row
+
+
+def plain_task(row: dict[str, Any]) -> TaskRow:
+    """A row of materialised inputs without what its rollout adds to the task."""
+    return {key: value for key, value in row.items() if not key.startswith(_PREFIXES)}
+
+
+def own_task(row: dict[str, Any]) -> TaskRow:
+    """The task of a rollout row, as far as the row itself tells: less the attempt, less what verifiers say."""
+    return {key: value for key, value in row.items() if not _is_of_attempt(key) and key not in VERIFIERS_SAY}
+
+
+def check_task(task: TaskRow) -> None:
+    """Raises RowRefused where the row is no task."""
+    parse_line(dump_json(task).encode())
+
+
+def prompt_texts(task: TaskRow) -> tuple[str, ...]:
+    """Who says what in the prompt, comparable between a task row and a rollout row of it."""
+    return tuple(_said(item) for item in input_items(task))
+
+
+def read_attempt(row: dict[str, Any], task: TaskRow, *, environment: str) -> StoredAttempt:
+    """The events of the row's attempt at `task`. Raises RowRefused."""
+    failure = row.get(FAILURE_CLASS)
+    reward = None if failure else _reward(row)
+    response = _response(row, needed=not failure)
+    params = {key: value for key, value in row[PARAMS].items() if value is not None}
+    tools = params.get("tools") or []
+    events: list[TraceUnion] = [
+        SessionOpened(environment=environment, tools=tools),
+        Prompt(items=input_items({PARAMS: params})),
+    ]
+    events += _turns(response, params, seen=len(events[1].new_items()))
+    model = str(response.get("model") or "")
+    if failure:
+        return _failed(row, events, str(failure), model)
+    components, details = _components(row), _details(row, task)
+    stop_reason = _stop_reason(row, response, events)
+    explanation = row.get("explanation")
+    events.append(
+        Verification(
+            reward=reward,
+            components=components,
+            details=details,
+            explanation=explanation if isinstance(explanation, str) else "",
+            stop_reason=stop_reason,
+        )
+    )
+    return StoredAttempt(events, reward, components, stop_reason=stop_reason, model=model)
+
+
+def judged_stop_reason(events: list[TraceUnion]) -> str:
+    """How an attempt ended, from its trace alone."""
+    calls = [event for event in events if isinstance(event, ModelCall)]
+    if calls and calls[-1].finish_reason in {*_CUTS, "context_length"}:
+        return calls[-1].finish_reason
+    if not calls or function_calls(calls[-1].items):
+        return "max_steps"
+    if any(isinstance(event, EnvironmentTurn) for event in events):
+        return "environment_done"
+    return "answered" if any(text_of(item).strip() for item in calls[-1].items) else "empty_reply"
+
+
+def _is_of_attempt(key: str) -> bool:
+    return key in _OF_THE_ATTEMPT or key.startswith(_PREFIXES)
+
+
+def _said(item: Item) -> str:
+    if item_type(item) == "message":
+        role = "system" if item.get("role") == "developer" else item.get("role")
+        return f"{role}: {text_of(item)}"
+    bare = {key: value for key, value in item.items() if value is not None and key not in ("id", "status")}
+    return orjson.dumps(bare, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _reward(row: dict[str, Any]) -> float | None:
+    if row.get("verification_skipped") is True:
+        return None
+    value = row.get("reward")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        shown = "is missing" if "reward" not in row else f"must be a finite number, not {str(value)[:60]}"
+        raise RowRefused("reward", f"/reward {shown}")
+    return float(value)
+
+
+def _response(row: dict[str, Any], *, needed: bool) -> dict[str, Any]:
+    response = row.get("response")
+    if response is None and not needed:
+        return {"output": []}
+    if not isinstance(response, dict):
+        raise RowRefused("missing", "/response is missing: the Responses object of the attempt")
+    output = response.get("output")
+    if not isinstance(output, list):
+        raise RowRefused("wrong_type", "/response/output must be a list of items")
+    for number, item in enumerate(output):
+        if not isinstance(item, dict) or item_type(item) == "unknown":
+            raise RowRefused("wrong_type", f"/response/output/{number} must be an item with a type")
+    return response
+
+
+def _components(row: dict[str, Any]) -> dict[str, float]:
+    given = row.get("reward_components")
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise RowRefused("wrong_type", "/reward_components must be an object of numbers")
+    for name, value in given.items():
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise RowRefused("reward", f"/reward_components/{name[:60]} must be a finite number")
+    return {name: float(value) for name, value in given.items()}
+
+
+def _details(row: dict[str, Any], task: TaskRow) -> dict[str, Any]:
+    """What the verifier said beside the reward: keys that the task does not have, or has with another value."""
+    return {
+        key: value
+        for key, value in row.items()
+        if key != PARAMS and not _is_of_attempt(key) and (key not in task or task[key] != value)
+    }
+
+
+def _stop_reason(row: dict[str, Any], response: dict[str, Any], events: list[TraceUnion]) -> str:
+    ours = row.get("gymweb")
+    told = ours.get("stop_reason") if isinstance(ours, dict) else None
+    if isinstance(told, str) and told:
+        return told[:32]
+    return _CUTS.get(_cut(response), "") or judged_stop_reason(events)
+
+
+def _cut(response: dict[str, Any]) -> str:
+    details = response.get("incomplete_details")
+    return str(details.get("reason") or "") if isinstance(details, dict) else ""
+
+
+# ── the output as turns ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _turns(response: dict[str, Any], params: dict[str, Any], *, seen: int) -> list[TraceUnion]:
+    """A turn is what the model said without interruption; captured tokens stand on the last item of each."""
+    sampling = {key: params[key] for key in SAMPLING_KEYS if key in params}
+    names: dict[str, str] = {}
+    events: list[TraceUnion] = []
+    before = b""
+    for group in _groups(response["output"]):
+        kind = _speaker(group[0])
+        items = [_bare(item) for item in group]
+        if kind == "tool":
+            for item in items:
+                call_id = str(item.get("call_id") or "")
+                events.append(ToolResult(call_id=call_id, name=names.get(call_id, ""), output=_output_text(item)))
+        elif kind == "environment":
+            events.append(EnvironmentTurn(items=items))
+        else:
+            names.update({str(call.get("call_id")): str(call.get("name", "")) for call in function_calls(items)})
+            packed, note, before = _tokens(group[-1], before)
+            events.append(
+                ModelCall(
+                    seen=seen,
+                    items=items,
+                    model=str(response.get("model") or ""),
+                    response_id=str(response.get("id") or ""),
+                    finish_reason="tool_calls" if function_calls(items) else "stop",
+                    sampling=sampling,
+                    tokens=packed,
+                    tokens_note=note,
+                )
+            )
+        seen += len(items)
+    _close(events, response)
+    return events
+
+
+def _close(events: list[TraceUnion], response: dict[str, Any]) -> None:
+    """The file tells the usage of the whole attempt, and how the whole ended: both stand with its last turn."""
+    last = next((event for event in reversed(events) if isinstance(event, ModelCall)), None)
+    if last is None:
+        return
+    last.usage = _usage(response)
+    last.finish_reason = _CUTS.get(_cut(response), last.finish_reason)
+
+
+def _groups(output: list[Item]) -> Iterator[list[Item]]:
+    group: list[Item] = []
+    for item in output:
+        ended = group and (_speaker(group[0]) != _speaker(item) or TOKEN_FIELDS[1] in group[-1])
+        if ended:
+            yield group
+            group = []
+        group.append(item)
+    if group:
+        yield group
+
+
+def _speaker(item: Item) -> Literal["model", "tool", "environment"]:
+    kind = item_type(item)
+    if kind.endswith("_call_output"):
+        return "tool"
+    return "environment" if kind == "message" and item.get("role") != "assistant" else "model"
+
+
+def _bare(item: Item) -> Item:
+    return {key: value for key, value in item.items() if value is not None and key not in TOKEN_FIELDS}
+
+
+def _output_text(item: Item) -> str:
+    output = item.get("output", "")
+    return output if isinstance(output, str) else dump_json(output)
+
+
+def _tokens(item: Item, before: bytes) -> tuple[bytes | None, str, bytes]:
+    """Packed tokens of the turn that this item ends, or why there are none, and the ids that the next one goes on
+    from."""
+    given = [item.get(name) for name in TOKEN_FIELDS]
+    if all(value is None for value in given):
+        return None, "", before
+    if not all(isinstance(value, list) for value in given):
+        return None, "incomplete", before
+    try:
+        capture = capture_tokens(*(value for value in given if isinstance(value, list)))
+    except TokensMissing as missing:
+        return None, missing.note, before
+    except (TypeError, ValueError, OverflowError):
+        return None, "not_token_ids", before
+    return pack_tokens(capture, before=before), "", capture.ids
+
+
+def _usage(response: dict[str, Any]) -> TokenUsage:
+    usage = response.get("usage")
+    if not isinstance(usage, dict):
+        return {}
+    return {
+        "input_tokens": _count(usage.get("input_tokens")),
+        "output_tokens": _count(usage.get("output_tokens")),
+        "reasoning_tokens": _count(_inside(usage, "output_tokens_details", "reasoning_tokens")),
+        "cached_tokens": _count(_inside(usage, "input_tokens_details", "cached_tokens")),
+    }
+
+
+def _inside(usage: dict[str, Any], outer: str, inner: str) -> object:
+    details = usage.get(outer)
+    return details.get(inner) if isinstance(details, dict) else 0
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
+
+
+# ── failures ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_KINDS: tuple[tuple[str, ErrorKind], ...] = (
+    ("judge", "judge_error"),
+    ("verif", "verifier_error"),
+    ("timeout", "timed_out"),
+    ("timed_out", "timed_out"),
+    ("cancel", "cancelled"),
+    ("model", "policy_error"),
+    ("policy", "policy_error"),
+)
+
+
+def _failed(row: dict[str, Any], events: list[TraceUnion], failure: str, model: str) -> StoredAttempt:
+    kind: ErrorKind = next((kind for part, kind in _KINDS if part in failure.lower()), "environment_error")
+    told = row.get("_ng_failure_judge_error") or row.get("failure_reason") or row.get("_ng_failure_message") or failure
+    text = f"{failure}: {told}" if told != failure else failure
+    events.append(ErrorRaised(kind=kind, message=text))
+    return StoredAttempt(events, None, error_kind=kind, error_message=text, model=model)

@@ -1,0 +1,23 @@
+"""Datasets as arguments of commands."""
+
+from django.core.management.base import CommandError
+
+from apps.environments.models import Environment
+from apps.tasks.models import Dataset
+from apps.tasks.uploading import create_dataset
+
+
+def named_dataset(*, slug: str, name: str, environment: str | None) -> Dataset:
+    """The dataset of that slug, made for the environment where there is none. Raises CommandError."""
+    dataset = Dataset.objects.select_related("environment").filter(slug=slug).first()
+    if dataset:
+        if environment not in (None, dataset.environment.slug):
+            raise CommandError(f"The dataset {slug} has the environment {dataset.environment.slug}, not {environment}.")
+        return dataset
+    if environment is None:
+        raise CommandError(f"There is no dataset {slug} yet: name its environment with --environment.")
+    found = Environment.objects.filter(slug=environment).first()
+    if found is None:
+        known = ", ".join(Environment.objects.order_by("slug").values_list("slug", flat=True)) or "none"
+        raise CommandError(f"There is no environment {environment}. Known: {known}.")
+    return create_dataset(slug=slug, name=name or slug, environment=found)

@@ -1,0 +1,258 @@
+from io import StringIO
+from pathlib import Path
+
+import orjson
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from apps.exports.exporting import queue_export, write_export
+from apps.gym.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
+from apps.gym.tokens import restore_tokens
+from apps.policies.models import PolicyModel
+from apps.rollouts.importing import ImportRefused, import_rollouts
+from apps.rollouts.models import Collection, Rollout, TraceEvent
+from apps.tasks.models import Task
+from tests.factories import make_agent, make_dataset, make_environment, make_policy_model
+from tests.rollouts.stored import NAMES, as_file, needs_shared, said, shared_files, shared_rows, stored_row
+
+pytestmark = pytest.mark.django_db
+
+
+def import_these(*files, dataset=None, **options):
+    dataset = dataset or make_dataset(rows=[])
+    return import_rollouts(dataset=dataset, files=files, agent=make_agent(), **options)
+
+
+def rollouts_of(imported):
+    return list(imported.collection.rollouts.order_by("id"))
+
+
+@needs_shared
+@pytest.mark.parametrize("name", NAMES)
+def test_every_stored_rollout_of_the_shared_folder_becomes_a_trace_with_its_reward(name):
+    imported = import_these(*shared_files(name))
+    rows, rollouts = shared_rows(name), rollouts_of(imported)
+    assert imported.collection.state == Collection.State.COMPLETED
+    assert [rollout.reward for rollout in rollouts] == [row["reward"] for row in rows]
+    for rollout, row in zip(rollouts, rows, strict=True):
+        events = rollout.trace()
+        said_items = [item for event in events if not isinstance(event, Prompt) for item in event.new_items()]
+        wanted = row["response"]["output"]
+        assert [item.get("type", "message") for item in said_items] == [item.get("type", "message") for item in wanted]
+        assert [item.get("call_id") for item in said_items] == [item.get("call_id") for item in wanted]
+        assert rollout.model_version == row["response"]["model"]
+        assert rollout.components == row.get("reward_components", {})
+        assert events[-1].reward == row["reward"]
+
+
+@needs_shared
+def test_rollouts_find_their_task_rows_by_prompt_and_keep_what_the_verifier_said():
+    imported = import_these(*shared_files("example_multi_step"))
+    rollout = rollouts_of(imported)[2]
+    assert rollout.task.row["id"] == 3
+    assert rollout.task.row["expected_synonym_values"] == rollout.trace()[-1].details["parsed_synonym_values"]
+    assert set(rollout.trace()[-1].details) == {
+        "accuracy",
+        "order_instruction_following_failure",
+        "original_term_minefield_hit",
+        "parsed_synonym_values",
+        "set_overlap",
+    }
+    assert imported.collection.version.task_count == 5
+
+
+@needs_shared
+def test_five_attempts_at_one_task_are_one_group():
+    imported = import_these(*shared_files("blackjack"))
+    assert {rollout.task.index for rollout in rollouts_of(imported)} == {0}
+    assert sorted(rollout.repeat for rollout in rollouts_of(imported)) == [0, 1, 2, 3, 4]
+    first = rollouts_of(imported)[0]
+    assert [type(event) for event in first.trace()[2:]] == [ModelCall, EnvironmentTurn, ModelCall, Verification]
+    assert first.stop_reason == "environment_done"
+
+
+def test_a_rollout_without_a_task_row_keeps_its_own_task_less_what_verifiers_say():
+    imported = import_these(as_file(stored_row(extracted_answer="4", options=["4", "5"], agent_ref={"name": "a"})))
+    [rollout] = rollouts_of(imported)
+    assert rollout.task.row == {
+        "responses_create_params": {"input": [{"role": "user", "content": "What is 2 + 2?"}]},
+        "expected_answer": "4",
+        "options": ["4", "5"],
+    }
+    assert rollout.trace()[-1].details == {"extracted_answer": "4"}
+    assert (rollout.stop_reason, rollout.turns, rollout.attempt) == ("answered", 1, 1)
+
+
+def test_nulls_of_older_rows_are_stripped():
+    row = stored_row()
+    row["responses_create_params"] |= {"tools": None, "tool_choice": None, "stream": None}
+    [rollout] = rollouts_of(import_these(as_file(row)))
+    assert set(rollout.task.row["responses_create_params"]) == {"input"}
+
+
+def test_materialised_inputs_bring_the_ground_truth_back():
+    row = stored_row(_ng_task_index=7, _ng_rollout_index=1)
+    del row["expected_answer"]
+    inputs = [
+        {
+            "responses_create_params": row["responses_create_params"],
+            "expected_answer": "4",
+            "_ng_task_index": 7,
+            "_ng_rollout_index": repeat,
+        }
+        for repeat in (0, 1)
+    ]
+    imported = import_these(as_file(row), as_file(*inputs, name="inputs.jsonl"))
+    [rollout] = rollouts_of(imported)
+    assert (rollout.repeat, rollout.task.row["expected_answer"]) == (1, "4")
+    assert "_ng_rollout_index" not in rollout.task.row
+    assert Task.objects.filter(version=imported.collection.version).count() == 1
+
+
+def test_failures_fail_with_their_kind_and_without_a_reward():
+    judged = stored_row(reward=0.0, _ng_failure_class="judge_failed", _ng_failure_judge_error="no verdict")
+    lost = {"responses_create_params": {"input": "x"}, "_ng_failure_class": "agent_run_failed"}
+    imported = import_these(as_file(stored_row(), judged, lost))
+    kinds = [(rollout.status, rollout.error_kind, rollout.reward) for rollout in rollouts_of(imported)]
+    assert kinds == [("completed", "", 1.0), ("failed", "judge_error", None), ("failed", "environment_error", None)]
+    collection = imported.collection
+    assert (collection.total, collection.completed, collection.failed) == (3, 1, 2)
+    assert (collection.rewarded, collection.reward_sum) == (1, 1.0)
+    assert rollouts_of(imported)[1].trace()[-1] == ErrorRaised(kind="judge_error", message="judge_failed: no verdict")
+
+
+def test_a_skipped_verification_leaves_the_judgement_to_people():
+    [rollout] = rollouts_of(import_these(as_file(stored_row(verification_skipped=True, reward=0.0))))
+    assert (rollout.status, rollout.reward) == ("completed", None)
+
+
+def test_token_captures_survive_and_part_the_turns():
+    call = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"}
+    first = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
+    second = {"prompt_token_ids": [1, 2, 3, 4], "generation_token_ids": [5, 6], "generation_log_probs": [-0.25, 0.0]}
+    output = [call | first, {"type": "function_call_output", "call_id": "c1", "output": "2"}, said("4", **second)]
+    row = stored_row()
+    row["response"]["output"] = output
+    [rollout] = rollouts_of(import_these(as_file(row)))
+    assert [type(event) for event in rollout.trace()[2:]] == [ModelCall, ToolResult, ModelCall, Verification]
+    assert rollout.trace()[3].name == "add"
+    calls = [event for event in restore_tokens(rollout.trace(tokens=True)) if isinstance(event, ModelCall)]
+    assert calls[0].items[-1] == call | first
+    assert {key: calls[1].items[-1][key] for key in second} == second
+
+
+def test_a_turn_whose_tokens_are_broken_is_imported_without_them_and_says_so():
+    row = stored_row()
+    row["response"]["output"] = [
+        said("4", prompt_token_ids=[1], generation_token_ids=[2, 3], generation_log_probs=[-1.0])
+    ]
+    [rollout] = rollouts_of(import_these(as_file(row)))
+    call = rollout.trace(tokens=True)[2]
+    assert (call.tokens, call.tokens_note) == (None, "counts_differ")
+
+
+def test_how_the_attempt_ended_is_read_from_the_response():
+    cut = stored_row("a")
+    cut["response"]["incomplete_details"] = {"reason": "max_output_tokens"}
+    stuck = stored_row("b")
+    stuck["response"]["output"] = [{"type": "function_call", "call_id": "c", "name": "x", "arguments": "{}"}]
+    silent = stored_row("c")
+    silent["response"]["output"] = [said("")]
+    ours = stored_row("d", gymweb={"stop_reason": "time_limit"})
+    imported = import_these(as_file(cut, stuck, silent, ours))
+    wanted = ["max_output_tokens", "max_steps", "empty_reply", "time_limit"]
+    assert [rollout.stop_reason for rollout in rollouts_of(imported)] == wanted
+
+
+BAD_LINES = {
+    b"{oops": "not JSON",
+    b"[1]": "the line holds no JSON object",
+    b'{"response": {"output": []}, "reward": 1}': "/responses_create_params is missing",
+    b'{"responses_create_params": {"input": "x"}, "reward": 1}': "/response is missing",
+    b'{"responses_create_params": {"input": "x"}, "response": {"output": "no"}, "reward": 1}': "must be a list",
+    b'{"responses_create_params": {"input": "x"}, "response": {"output": [7]}, "reward": 1}': "/response/output/0",
+    b'{"responses_create_params": {"input": "x"}, "response": {"output": []}}': "/reward is missing",
+    b'{"responses_create_params": {"input": "x"}, "response": {"output": []}, "reward": true}': "finite number",
+    b'{"responses_create_params": {"input": "x"}, "response": {"output": []}, "reward": null}': "finite number",
+    b'{"responses_create_params": {"input": "x"}, "response": {"output": []}, "reward": 1, "reward_components": []}': (
+        "/reward_components must be an object"
+    ),
+}
+
+
+@pytest.mark.parametrize("line", BAD_LINES)
+def test_a_bad_line_is_told_by_file_and_number_and_nothing_is_stored(line):
+    dataset = make_dataset(rows=[])
+    before = dataset.versions.count()
+    with pytest.raises(ImportRefused) as refused:
+        import_these(as_file(stored_row(), line), dataset=dataset)
+    [error] = refused.value.errors
+    assert (error.file, error.line) == ("rollouts.jsonl", 2)
+    assert BAD_LINES[line] in error.message
+    assert (Collection.objects.count(), Rollout.objects.count(), dataset.versions.count()) == (0, 0, before)
+
+
+def test_good_lines_are_imported_where_bad_ones_may_be_skipped():
+    imported = import_these(as_file(stored_row(), b"{oops", stored_row("b")), on_error="skip")
+    assert (imported.collection.total, imported.refused, imported.errors[0].line) == (2, 1, 2)
+
+
+def test_the_same_files_again_are_the_same_collection():
+    dataset = make_dataset(rows=[])
+    first = import_these(as_file(stored_row()), dataset=dataset)
+    again = import_these(as_file(stored_row(), name="other.jsonl"), dataset=dataset)
+    assert (first.created, again.created, again.collection.pk) == (True, False, first.collection.pk)
+    assert (Rollout.objects.count(), TraceEvent.objects.count()) == (1, 4)
+
+
+def test_other_rollouts_of_the_same_tasks_use_the_version_that_exists():
+    dataset = make_dataset(rows=[])
+    first = import_these(as_file(stored_row(answer="4")), dataset=dataset)
+    second = import_these(as_file(stored_row(answer="5", reward=0.0)), dataset=dataset)
+    assert second.collection.version == first.collection.version
+
+
+def test_a_policy_model_is_made_that_is_named_as_in_the_rows():
+    import_these(as_file(stored_row("a")))
+    import_these(as_file(stored_row("b")))
+    model = PolicyModel.objects.get(model_name="stored-model")
+    assert (model.slug, model.base_url) == ("stored-model", "http://imported.invalid/v1")
+    given = make_policy_model()
+    assert import_these(as_file(stored_row("c")), policy_model=given).collection.policy_model == given
+
+
+def test_what_is_exported_comes_back_the_same(tmp_path):
+    first = import_these(as_file(stored_row(), stored_row("What is 1 + 3?", "5", 0.0)))
+    export = queue_export(format="nemo_gym_rollouts", collection=first.collection)
+    write_export(export=export, path=tmp_path / "out.jsonl")
+    exported = (tmp_path / "out.jsonl").read_bytes().splitlines()
+    again = import_these(as_file(*exported))
+    for one, other in zip(rollouts_of(first), rollouts_of(again), strict=True):
+        assert one.task.row == other.task.row
+        assert (one.reward, one.stop_reason, one.repeat) == (other.reward, other.stop_reason, other.repeat)
+        assert [type(event) for event in one.trace()] == [type(event) for event in other.trace()]
+
+
+def test_the_command_imports_reports_and_says_when_it_was_done_before(tmp_path: Path):
+    make_environment(slug="stored")
+    file = tmp_path / "rollouts.jsonl"
+    file.write_bytes(orjson.dumps(stored_row()))
+    arguments = ["import_rollouts", str(file), "--dataset", "stored", "--environment", "stored"]
+    out = StringIO()
+    call_command(*arguments, stdout=out)
+    assert "1 rollouts of stored@v1, mean reward 1" in out.getvalue()
+    again = StringIO()
+    call_command(*arguments, "--json", stdout=again)
+    report = orjson.loads(again.getvalue())
+    assert (report["created"], report["rollouts"], report["mean_reward"]) == (False, 1, 1.0)
+
+
+def test_the_command_tells_bad_lines_and_ends_with_an_error(tmp_path: Path):
+    make_environment(slug="stored")
+    file = tmp_path / "rollouts.jsonl"
+    file.write_bytes(b"{oops\n")
+    errors = StringIO()
+    with pytest.raises(CommandError, match="1 line was refused, so nothing was stored"):
+        call_command("import_rollouts", str(file), "--dataset", "d", "--environment", "stored", stderr=errors)
+    assert "rollouts.jsonl, line 1: not JSON" in errors.getvalue()
