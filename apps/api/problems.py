@@ -21,6 +21,7 @@ from rest_framework.views import set_rollback
 from apps.environments.saving import EnvironmentChanged
 from apps.exports.exporting import ExportRefused
 from apps.exports.pairing import PairingRefused
+from apps.gym.tokens import TokensUnreadable
 from apps.policies.saving import PolicyModelChanged
 from apps.reviews.commenting import CommentRefused
 from apps.rollouts.controlling import CannotSteer
@@ -142,6 +143,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     CommentRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "comment-refused", str(error)),
     EnvironmentChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),
     PolicyModelChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),
+    TokensUnreadable: lambda error: Problem(HTTPStatus.CONFLICT, "tokens-unreadable", str(error)),
     WrongOffset: lambda error: Problem(HTTPStatus.CONFLICT, "wrong-offset", str(error), expected=error.expected),
     NotReceiving: lambda error: Problem(HTTPStatus.CONFLICT, "not-receiving", str(error)),
     PartTooLarge: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),

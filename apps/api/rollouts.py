@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 import django_filters
+import orjson
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -16,6 +17,7 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.filters import IdFilter
 from apps.api.problems import QueryProblem
+from apps.api.segments import RolloutTokensSerializer, read_tokens
 from apps.api.viewsets import TableViewSet
 from apps.gym.items import dump_json
 from apps.rollouts.models import Rollout, RolloutQuerySet
@@ -37,6 +39,7 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "attempt",
             "failures",
             "lost",
+            "model_version",
             "reward",
             "components",
             "stop_reason",
@@ -71,6 +74,7 @@ class RolloutFilter(django_filters.FilterSet):
     task = IdFilter("task")
     worker = IdFilter("lease", method="run_by", label="Those that this worker runs now.")
     status = django_filters.ChoiceFilter(choices=Rollout.Status.choices)
+    model_version = django_filters.CharFilter(field_name="model_version")
     stop_reason = django_filters.CharFilter(field_name="stop_reason")
     error_kind = django_filters.CharFilter(field_name="error_kind")
     rewarded = django_filters.BooleanFilter(field_name="reward", lookup_expr="isnull", exclude=True)
@@ -102,9 +106,10 @@ class RolloutViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "list": Permission.READ,
         "retrieve": Permission.READ,
         "trace": Permission.READ,
+        "tokens": Permission.READ,
         "attempts": Permission.READ,
     }
-    query_parameters = {"trace": frozenset({"attempt", "after"})}
+    query_parameters = {"trace": frozenset({"attempt", "after"}), "tokens": frozenset({"attempt"})}
 
     @extend_schema(
         responses=TraceSerializer,
@@ -125,6 +130,17 @@ class RolloutViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         parts = [f'{{"seq":{seq},"kind":{dump_json(kind)},"event":{payload}}}' for seq, kind, payload in events]
         body = f'{{"rollout":{rollout.pk},"attempt":{attempt},"events":[{",".join(parts)}]}}'
         return HttpResponse(body, content_type="application/json")
+
+    @extend_schema(
+        responses=RolloutTokensSerializer,
+        parameters=[OpenApiParameter("attempt", OpenApiTypes.INT, description="Which attempt; left out: the latest.")],
+    )
+    @action(detail=True)
+    def tokens(self, request: Request, pk: str) -> HttpResponse:
+        """The captured calls of one attempt joined into sequences to train on, and what the prefix check found."""
+        rollout = self.get_object()
+        body = read_tokens(rollout, _read_number(request, "attempt", rollout.attempt))
+        return HttpResponse(orjson.dumps(body), content_type="application/json")
 
     @extend_schema(responses=AttemptSerializer(many=True))
     @action(detail=True, pagination_class=None, filter_backends=[])

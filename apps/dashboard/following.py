@@ -104,6 +104,7 @@ def _parts(rollout: Rollout, reader: User | None, mark: Mark, cards: tuple[Card,
         "components": sorted(rollout.components.items()),
         "cards": cards,
         "seconds": trace.seconds,
+        "capture": trace.capture,
         "mark": mark,
     }
 

@@ -24,6 +24,7 @@ from apps.gym.events import (
     decode_event,
 )
 from apps.gym.items import Item, item_type, text_of
+from apps.gym.segments import Break, TokenFigures, check_prefixes
 from apps.gym.tokens import TokensUnreadable, count_tokens
 
 FOLD_BYTES = 4_000
@@ -95,13 +96,34 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
+class Capture:
+    """What the prefix check found in the captured tokens; `seqs` are the events of the model calls."""
+
+    figures: TokenFigures
+    seqs: tuple[int, ...]
+
+    @property
+    def first_break(self) -> Break | None:
+        return self.figures.breaks[0] if self.figures.breaks else None
+
+    @property
+    def first_break_seq(self) -> int | None:
+        return self.seqs[self.first_break.call - 1] if self.first_break else None
+
+    @property
+    def more_breaks(self) -> int:
+        return max(0, len(self.figures.breaks) - 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
-    """`last_seq` is that of the last event, -1 without any."""
+    """`last_seq` is that of the last event, -1 without any; `capture` is None without tokens that can be read."""
 
     cards: tuple[Card, ...]
     event_count: int
     seconds: tuple[tuple[str, float], ...]
     last_seq: int = -1
+    capture: Capture | None = None
 
     @property
     def opening(self) -> tuple[Card, ...]:
@@ -136,7 +158,7 @@ def build_trace(rows: Iterable[tuple[int, str, str, bytes | None]]) -> Trace:
     pairing = _Pairing(reads)
     cards = tuple(card for index, read in enumerate(reads) if (card := _card(index, read, pairing)) is not None)
     last = reads[-1].seq if reads else -1
-    return Trace(cards=cards, event_count=len(reads), seconds=_seconds(reads), last_seq=last)
+    return Trace(cards=cards, event_count=len(reads), seconds=_seconds(reads), last_seq=last, capture=_capture(reads))
 
 
 def pretty(value: object) -> str:
@@ -318,6 +340,15 @@ def _token_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:
         yield "captured tokens", str(why)
     else:
         yield "captured tokens", f"{prompt:,} in, {generated:,} out"
+
+
+def _capture(reads: list[_Read]) -> Capture | None:
+    calls = [read for read in reads if isinstance(read.event, ModelCall)]
+    try:
+        figures = check_prefixes([read.tokens for read in calls])
+    except TokensUnreadable:
+        return None  # the card of the call says why
+    return Capture(figures, tuple(read.seq for read in calls)) if figures.captured else None
 
 
 def _tool(tool: dict[str, Any]) -> Block:

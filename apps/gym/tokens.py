@@ -19,7 +19,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -42,6 +42,22 @@ class TokensMissing(Exception):
 
 class TokensUnreadable(Exception):
     """What is stored is not what this module packs, or does not follow from the calls before it."""
+
+
+class TokenShape(NamedTuple):
+    """Numbers of ids: of the prompt those it has in common with the ids before it and the rest, and generated ones."""
+
+    shared: int
+    rest: int
+    generated: int
+
+    @property
+    def prompt(self) -> int:
+        return self.shared + self.rest
+
+    @property
+    def total(self) -> int:
+        return self.prompt + self.generated
 
 
 class TokenCapture(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +116,7 @@ def pack_tokens(capture: TokenCapture, *, before: bytes) -> bytes:
 
 def unpack_tokens(stored: bytes, *, before: bytes) -> TokenCapture:
     """What `pack_tokens` packed after the same ids. Raises TokensUnreadable."""
-    logprob_bytes, shared, rest, generated = _read_header(stored)
+    logprob_bytes, (shared, rest, generated) = _read_header(stored)
     if len(stored) != HEADER_BYTES + _ID_BYTES * (rest + generated) + logprob_bytes * generated:
         raise TokensUnreadable("the packed tokens have another length than they say")
     if _ID_BYTES * shared > len(before):
@@ -115,10 +131,15 @@ def unpack_tokens(stored: bytes, *, before: bytes) -> TokenCapture:
     )
 
 
+def read_shape(stored: bytes) -> TokenShape:
+    """How many tokens there are, from the first HEADER_BYTES alone. Raises TokensUnreadable."""
+    return _read_header(stored)[1]
+
+
 def count_tokens(stored: bytes) -> tuple[int, int]:
     """Prompt and generated tokens, from the first HEADER_BYTES alone. Raises TokensUnreadable."""
-    _, shared, rest, generated = _read_header(stored)
-    return shared + rest, generated
+    shape = read_shape(stored)
+    return shape.prompt, shape.generated
 
 
 def restore_tokens(events: list[TraceUnion]) -> list[TraceUnion]:
@@ -136,13 +157,13 @@ def restore_tokens(events: list[TraceUnion]) -> list[TraceUnion]:
     return restored
 
 
-def _read_header(stored: bytes) -> tuple[int, int, int, int]:
+def _read_header(stored: bytes) -> tuple[int, TokenShape]:
     if len(stored) < HEADER_BYTES:
         raise TokensUnreadable("the packed tokens are cut short")
     version, logprob_bytes, _, shared, rest, generated = _HEADER.unpack_from(stored)
     if version != VERSION or logprob_bytes not in _LOGPROB_CODES:
         raise TokensUnreadable(f"the packed tokens are of version {version}, which this program does not know")
-    return logprob_bytes, shared, rest, generated
+    return logprob_bytes, TokenShape(shared, rest, generated)
 
 
 def _shared_bytes(prompt: bytes, before: bytes) -> int:

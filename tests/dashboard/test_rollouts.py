@@ -8,7 +8,8 @@ from apps.reviews.models import Comment
 from apps.rollouts.models import Rollout, TraceEvent
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
-from tests.factories import make_collection, make_rollout, make_user
+from tests.factories import make_collection, make_rollout, make_trace, make_user
+from tests.gym.traces import with_tokens
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "</pre><script>alert(1)</script>"
@@ -257,3 +258,26 @@ def test_paging_meets_every_rollout_once(sort):
         after = answer.context["page"].after
     assert after == ""
     assert sorted(seen) == sorted(Rollout.objects.values_list("pk", flat=True))
+
+
+def captured_page(*captured: tuple[list[int], list[int]] | None) -> str:
+    trace = with_tokens(make_trace(), *captured)
+    return squeezed(signed_in(Role.VIEWER).get(url(make_rollout(make_collection(), trace=trace))).text)
+
+
+def test_the_page_says_that_the_captured_calls_are_one_sequence():
+    page = captured_page(([1, 2], [3]), ([1, 2, 3, 4], [5, 6]))
+    assert "Tokens: 2 calls captured, 1 segment</p>" in page
+
+
+def test_the_page_links_to_the_call_where_the_tokens_break():
+    page = captured_page(([1, 2], [3]), ([1, 2, 9, 4], [5, 6]))
+    assert (
+        'Tokens: 2 calls captured, 2 segments · <a href="#e4">break after call 1</a>: call 2 begins with 2 of its 3 '
+        "ids, then the reply came back in other tokens</p>"
+    ) in page
+
+
+def test_the_page_counts_calls_without_tokens_and_says_nothing_where_none_has_any():
+    assert "Tokens: 1 of 2 calls captured, 1 segment</p>" in captured_page(None, ([1], [2]))
+    assert 'id="rollout-tokens"' not in captured_page(None, None)

@@ -16,6 +16,7 @@ from apps.gym.events import (
 )
 from apps.gym.items import function_call_output, message
 from tests.factories import make_trace
+from tests.gym.traces import with_tokens
 
 
 def call(call_id: str = "call_1", arguments: object = '{"a": 1}') -> dict[str, object]:
@@ -173,3 +174,18 @@ def test_where_the_time_went_is_summed_by_kind():
     )
     assert trace.seconds == (("model", 3.0), ("tools", 0.25))
     assert trace.event_count == 3
+
+
+def test_captured_calls_that_go_on_exactly_are_one_segment():
+    capture = shown(*with_tokens(make_trace(), ([1, 2], [3]), ([1, 2, 3, 4], [5, 6]))).capture
+    assert (capture.figures.captured, capture.figures.segments, capture.first_break) == (2, 1, None)
+    assert (capture.first_break_seq, capture.more_breaks) == (None, 0)
+
+
+def test_the_first_break_names_its_event():
+    capture = shown(*with_tokens(make_trace(), ([1, 2], [3]), ([1, 9], [5, 6]))).capture
+    assert (capture.first_break.after, capture.first_break.within, capture.first_break_seq) == (1, "prompt", 4)
+
+
+def test_without_captured_tokens_nothing_is_said_of_segments():
+    assert shown(*make_trace()).capture is None

@@ -3,8 +3,11 @@
 import json
 from typing import Any
 
+import msgspec
+
 from apps.gym.events import ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion, Verification
 from apps.gym.items import Item, Tool, message
+from apps.gym.tokens import capture_tokens, pack_tokens
 
 WEATHER_TOOL: Tool = {
     "type": "function",
@@ -81,3 +84,16 @@ def key_structure(value: Any) -> Any:
 
 def decode_lines(text: str | bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
+
+
+def with_tokens(events: list[TraceUnion], *captured: tuple[list[int], list[int]] | None) -> list[TraceUnion]:
+    """The trace with the tokens of its model calls, `(prompt, generation)` a call, each with a logprob of -0.5."""
+    given, before, found = iter(captured), b"", []
+    for event in events:
+        tokens = next(given) if isinstance(event, ModelCall) else None
+        if tokens is not None:
+            capture = capture_tokens(*tokens, [-0.5] * len(tokens[1]))
+            event = msgspec.structs.replace(event, tokens=pack_tokens(capture, before=before))  # noqa: PLW2901
+            before = capture.ids
+        found.append(event)
+    return found

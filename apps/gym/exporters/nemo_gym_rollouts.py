@@ -11,6 +11,7 @@ from apps.gym.events import ModelCall, TraceUnion
 from apps.gym.items import TaskRow
 from apps.gym.messages import Dropped, offered_tools
 from apps.gym.responses import assemble_response, prompt_items
+from apps.gym.segments import TokenFigures, check_prefixes, stored_tokens
 from apps.gym.tokens import TokensUnreadable, restore_tokens
 
 _SAMPLING = {"temperature", "top_p", "max_output_tokens", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
@@ -31,11 +32,15 @@ def rollout_row(
 ) -> dict[str, Any]:
     """One row; `origin` goes under the key `gymweb`. The last item of a turn has its tokens where they were captured.
 
+    `gymweb.tokens` then says what the prefix check found: NeMo RL takes a row as one sequence only where `segments` is
+    1, and stops at others.
+
     Raises Dropped where the trace has no reply of a model, or tokens that cannot be read.
     """
     if not any(isinstance(event, ModelCall) for event in events):
         raise Dropped("no_assistant_turn")
     try:
+        found = check_prefixes(stored_tokens(events))
         events = restore_tokens(events)
     except TokensUnreadable:
         raise Dropped("tokens_unreadable") from None
@@ -50,8 +55,13 @@ def rollout_row(
         "_ng_rollout_index": repeat,
         "_ng_rollout_id": f"{task_index}-{repeat}",
         "agent_ref": {"type": "responses_api_agents", "name": agent},
-        "gymweb": {**origin, "stop_reason": stop_reason},
+        "gymweb": {**origin, "stop_reason": stop_reason, **({"tokens": _figures(found)} if found.captured else {})},
     }
+
+
+def _figures(found: TokenFigures) -> dict[str, Any]:
+    breaks = [{"after_call": each.after, "agreed": each.agreed, "within": each.within} for each in found.breaks]
+    return {"calls": found.calls, "captured": found.captured, "segments": found.segments, "breaks": breaks}
 
 
 def materialised_params(events: list[TraceUnion], row: TaskRow) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from apps.gym.exporters.nemo_gym_rollouts import rollout_row
 from apps.gym.items import message
 from apps.gym.messages import Dropped
 from apps.gym.resources.inprocess import InProcessServer
-from tests.gym.traces import WEATHER_TOOL, nulls, row, said, trace, turn, weather_trace
+from tests.gym.traces import WEATHER_TOOL, nulls, row, said, trace, turn, weather_trace, with_tokens
 
 NOT_FOR_VERIFY = {"reward", "reward_components", "agent_ref", "gymweb"}
 
@@ -93,3 +93,36 @@ def test_a_row_verifies_again_to_its_reward(answer, reward):
         return await session.verify(response)
 
     assert asyncio.run(verify_again()).value == found["reward"]
+
+
+def token_fields(item):
+    names = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+    return tuple(item[name] for name in names if name in item)
+
+
+def test_the_last_item_of_each_call_has_its_tokens_and_the_row_says_that_they_are_one_sequence():
+    found = made(with_tokens(weather_trace(), ([1, 2], [3]), ([1, 2, 3, 4], [5, 6])))
+    assert [(item["type"], token_fields(item)) for item in found["response"]["output"]] == [
+        ("reasoning", ()),
+        ("function_call", ([1, 2], [3], [-0.5])),
+        ("function_call_output", ()),
+        ("reasoning", ()),
+        ("message", ([1, 2, 3, 4], [5, 6], [-0.5, -0.5])),
+    ]
+    assert found["gymweb"]["tokens"] == {"calls": 2, "captured": 2, "segments": 1, "breaks": []}
+
+
+def test_a_row_whose_reply_came_back_in_other_tokens_says_so():
+    found = made(with_tokens(weather_trace(), ([1, 2], [3]), ([1, 2, 9, 4], [5, 6])))
+    assert found["gymweb"]["tokens"] == {
+        "calls": 2,
+        "captured": 2,
+        "segments": 2,
+        "breaks": [{"after_call": 1, "agreed": 2, "within": "reply"}],
+    }
+
+
+def test_a_call_without_captured_tokens_has_none_of_the_three_fields():
+    found = made(with_tokens(weather_trace(), None, ([1, 2, 3, 4], [5, 6])))
+    assert [token_fields(item) for item in found["response"]["output"]][:4] == [()] * 4
+    assert found["gymweb"]["tokens"] == {"calls": 2, "captured": 1, "segments": 1, "breaks": []}
