@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-faults check bench test-scale transfers lock schema format clean
+.PHONY: help demo serve test test-faults check bench test-scale transfers vllm lock schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -67,6 +67,9 @@ test-scale: $(INSTALLED) ## a million rollouts planned and claimed, on PostgreSQ
 transfers: $(INSTALLED_DEV) ## what a gigabyte in and 300 MB out cost a real server's memory
 	$(BIN)/python scripts/measure_transfers.py
 
+vllm: ## a real model server without a GPU, in an environment of its own; prints its folder
+	@$(PYTHON) scripts/build_environment.py vllm
+
 format: $(INSTALLED_DEV) ## format, and mend what lint can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -75,6 +78,9 @@ lock: ## compile the requirements
 	$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet pip-tools
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements.txt requirements.in
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links -o requirements-dev.txt requirements-dev.in
+	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links \
+	  --unsafe-package torchaudio --unsafe-package torchcodec --unsafe-package torchvision --unsafe-package triton \
+	  -o requirements-vllm.txt requirements-vllm.in
 	rm -rf $(VENV)-lock
 
 clean: ## forget the virtual environment and everything in var/

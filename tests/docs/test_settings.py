@@ -7,8 +7,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def read_names() -> set[str]:
-    """Every name that settings.py or a command reads from the environment."""
+    """Every name that settings.py, a command or the builder of environments reads from the environment."""
     files = [path for room in ("apps", "gymweb") for path in (ROOT / room).rglob("*.py")]
+    files.append(ROOT / "scripts" / "build_environment.py")
     pattern = r'(?:\benv(?:\.\w+)?\(|environ\.get\(|environ\[|getenv\()\s*"(GYMWEB_\w+)"'
     return {name for path in files for name in re.findall(pattern, path.read_text())}
 

