@@ -9,9 +9,11 @@ from apps.gym.judging.judge import Judge
 from apps.gym.judging.settings import read_settings
 from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound
+from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.protocol import ResourceServer
+from apps.gym.resources.surveying import read_survey
 from apps.policies.connecting import connect_policy
 
 
@@ -28,6 +30,17 @@ def connect_environment(
             verify_timeout=environment.verify_timeout,
             judge=judge,
         )
+    if environment.adapter == Adapter.GYMNASIUM:
+        return GymnasiumServer(
+            outbound,
+            name=environment.slug,
+            base_url=environment.base_url,
+            call_timeout=environment.call_timeout,
+            connect_timeout=environment.connect_timeout,
+            observe=observe,
+            max_tries=environment.max_tries,
+            verifies=environment.verifies,
+        )
     return HttpResourceServer(
         outbound,
         name=environment.slug,
@@ -38,6 +51,7 @@ def connect_environment(
         verify_timeout=environment.verify_timeout,
         max_tries=environment.max_tries,
         verifies=environment.verifies,
+        survey=read_survey(environment.survey),
     )
 
 

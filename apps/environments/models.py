@@ -9,6 +9,7 @@ from apps.policies.models import Health, PolicyModel
 class Adapter(models.TextChoices):
     BUILTIN = "builtin", "Built-in, in process"
     HTTP = "http", "Resource server over HTTP"
+    GYMNASIUM = "gymnasium", "Gymnasium server over HTTP"
 
 
 class Environment(models.Model):
@@ -19,7 +20,7 @@ class Environment(models.Model):
     description = models.TextField(blank=True)
     adapter = models.CharField(max_length=16, choices=Adapter.choices, default=Adapter.HTTP)
     builtin = models.CharField(max_length=64, blank=True, help_text="Built-in adapter: which environment")
-    base_url = models.CharField(max_length=500, blank=True, help_text="HTTP adapter: e.g. http://127.0.0.1:8001")
+    base_url = models.CharField(max_length=500, blank=True, help_text="Servers over HTTP: e.g. http://127.0.0.1:8001")
     verifies = models.BooleanField(
         default=True, help_text="Off: rollouts complete without a reward, for people to judge"
     )
@@ -68,6 +69,12 @@ class Environment(models.Model):
     health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     health_message = models.CharField(max_length=500, blank=True, editable=False)
     health_checked_at = models.DateTimeField(null=True, editable=False)
+    survey = models.JSONField(
+        default=dict, editable=False, help_text="What the last health check found there: tools and routes"
+    )
+    probe_due_at = models.DateTimeField(
+        null=True, editable=False, help_text="When any worker asks its server again; empty for what runs in process"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -76,14 +83,19 @@ class Environment(models.Model):
         constraints = [
             models.CheckConstraint(
                 condition=(models.Q(adapter=Adapter.BUILTIN) & ~models.Q(builtin=""))
-                | (models.Q(adapter=Adapter.HTTP) & ~models.Q(base_url="")),
+                | (~models.Q(adapter=Adapter.BUILTIN) & ~models.Q(base_url="")),
                 name="environment_has_a_server",
                 violation_error_message="Name a built-in environment, or give the base URL of a resource server.",
             ),
         ]
+        indexes = [models.Index(fields=["probe_due_at"], name="environment_probes")]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_built_in(self) -> bool:
+        return self.adapter == Adapter.BUILTIN
 
     def describe_judge(self) -> dict[str, Any] | None:
         """Who judges and how, for what is kept of a plan; None without a judge."""

@@ -20,7 +20,11 @@ def probe_environment(*, environment: Environment) -> Environment:
     environment.health = Health.HEALTHY if probe.healthy else Health.UNHEALTHY
     environment.health_message = clean_line(_sentence(probe), _MESSAGE_CHARACTERS)
     environment.health_checked_at = timezone.now()
-    environment.save(update_fields=["health", "health_message", "health_checked_at"])
+    changed = ["health", "health_message", "health_checked_at"]
+    if probe.healthy:
+        environment.survey = probe.found
+        changed.append("survey")
+    environment.save(update_fields=changed)
     return environment
 
 

@@ -20,8 +20,7 @@ def save_environment(*, environment: Environment, user: object) -> Environment:
     """Create or change one. Raises ValidationError by field, and EnvironmentChanged.
 
     The other adapter's field is emptied, and the judge's fields where nobody would ask it, so that a row never says two
-    things. What the last health check saw is
-    forgotten when the server is another one.
+    things. What the last health check saw is forgotten when the server is another one.
     """
     _tidy(environment)
     environment.full_clean()
@@ -31,7 +30,7 @@ def save_environment(*, environment: Environment, user: object) -> Environment:
         stored = _lock_stored(environment)
         if stored is None or _server_of(stored) != _server_of(environment):
             environment.health, environment.health_message = Health.UNKNOWN, ""
-            environment.health_checked_at = None
+            environment.health_checked_at, environment.survey = None, {}
         environment.save()
         record(
             user=user,

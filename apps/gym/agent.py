@@ -22,9 +22,10 @@ from apps.gym.events import (
 )
 from apps.gym.items import Item, TaskRow, Tool, dump_json, function_calls, input_items, item_type, message, text_of
 from apps.gym.policy.protocol import Ask, Policy, Reply
-from apps.gym.resources.protocol import AsksJudge, ResourceServer, Session
+from apps.gym.resources.protocol import AsksJudge, ResourceServer, Session, Stepped
 from apps.gym.responses import assemble_response
 from apps.gym.tokens import pack_tokens
+from apps.gym.toolnames import bare_call_names, bare_name
 
 StopReason = Literal[
     "answered",
@@ -117,8 +118,10 @@ class Attempt:
         self.conversation: list[Item] = []
         self.trace: list[TraceUnion] = []
         self.tools: list[Tool] = []
+        self._tool_names: frozenset[str] = frozenset()
         self.sampling = resolve_sampling(row, harness, seed)
         self._ids = b""  # of the last call that has tokens, packed
+        self._done = False  # the environment said so
         self._judged: AsksJudge | None = None
         self._verify_began = 0.0
 
@@ -146,18 +149,15 @@ class Attempt:
     async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
         offered = await session.list_tools()
         self.tools = self.row["responses_create_params"].get("tools") or offered
+        self._tool_names = frozenset(str(tool.get("name", "")) for tool in self.tools)
+        stepped = session if isinstance(session, Stepped) else None
         opened = self.elapsed()
         yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
-        yield Prompt(items=compose_prompt(self.row, self.harness), at=self.elapsed())
+        opening = stepped.opening if stepped else []
+        yield Prompt(items=[*compose_prompt(self.row, self.harness), *opening], at=self.elapsed())
         stop_reason: StopReason | None = None
         steps = empty = environment_turns = tokens = 0
-        while stop_reason is None:
-            if self.elapsed() > self.harness.time_limit:
-                stop_reason = "time_limit"
-                break
-            if tokens >= self.harness.token_limit:
-                stop_reason = "token_limit"
-                break
+        while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:
             call = await self._ask()
             yield call
             steps += 1
@@ -165,6 +165,10 @@ class Attempt:
             calls = function_calls(call.items)
             if call.finish_reason in ENDING_REPLIES:
                 stop_reason = ENDING_REPLIES[call.finish_reason]
+            elif stepped:
+                async for event in self._step(stepped, call):
+                    yield event
+                stop_reason = "environment_done" if self._done else None
             elif calls:
                 empty = 0
                 for result in await self._call_tools(session, calls):
@@ -184,6 +188,11 @@ class Attempt:
                 stop_reason = "max_steps"
         async for verdict in self._verify(session, stop_reason):
             yield verdict
+
+    def _reached_limit(self, tokens: int) -> StopReason | None:
+        if self.elapsed() > self.harness.time_limit:
+            return "time_limit"
+        return "token_limit" if tokens >= self.harness.token_limit else None
 
     async def _ask(self) -> ModelCall:
         began = self.elapsed()
@@ -219,6 +228,24 @@ class Attempt:
         before, self._ids = self._ids, reply.tokens.ids
         return pack_tokens(reply.tokens, before=before)
 
+    async def _step(self, session: Stepped, reply: ModelCall) -> AsyncIterator[TraceUnion]:
+        """The environment's answer to one reply: outputs of its calls in their order, then observations."""
+        began = self.elapsed()
+        response = assemble_response([self.trace[0], reply], self.row)
+        response["output"] = bare_call_names(response["output"], self._tool_names)
+        step = await session.step(response)
+        duration = self.elapsed() - began
+        for call in function_calls(reply.items):
+            name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
+            if call_id in step.outputs:
+                given = step.outputs[call_id]
+                yield ToolResult(
+                    call_id=call_id, name=name, output=given.text, error=given.error, at=began, duration=duration
+                )
+        if step.items:
+            yield EnvironmentTurn(items=step.items, at=began, duration=duration)
+        self._done = step.done
+
     async def _call_tools(self, session: Session, calls: list[Item]) -> list[ToolResult]:
         """The results in the order of the calls, whichever ends first."""
         if len(calls) == 1 or not self.harness.parallel_tool_calls:
@@ -238,7 +265,7 @@ class Attempt:
         except ValueError as problem:
             output, error = dump_json({"error": f"Invalid tool call arguments: {problem}"}), "invalid_arguments"
         else:
-            answer = await session.call_tool(name, arguments)
+            answer = await session.call_tool(bare_name(name, self._tool_names), arguments)
             output, error = answer.text, answer.error
         return ToolResult(
             call_id=call_id, name=name, output=output, error=error, at=began, duration=self.elapsed() - began
@@ -247,7 +274,10 @@ class Attempt:
     async def _verify(self, session: Session, stop_reason: StopReason) -> AsyncIterator[TraceUnion]:
         """What a judge was asked on the way, then the verification."""
         began = self._verify_began = self.elapsed()
-        reward = await session.verify(assemble_response(self.trace, self.row, stop_reason=stop_reason))
+        response = assemble_response(self.trace, self.row, stop_reason=stop_reason)
+        # Verifiers compare names with those of the task.
+        response["output"] = bare_call_names(response["output"], self._tool_names)
+        reward = await session.verify(response)
         duration = self.elapsed() - began
         for call in self.take_judge_calls():
             yield call

@@ -75,7 +75,7 @@ class ToolResult(Event, tag="tool_result"):
 
 
 class EnvironmentTurn(Event, tag="environment_turn"):
-    """The environment answered a reply without tool calls with observations."""
+    """The environment answered a reply with observations."""
 
     items: list[Item]
 

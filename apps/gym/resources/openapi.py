@@ -31,6 +31,12 @@ def read_tools(document: object) -> list[Tool]:
     return tools
 
 
+def read_routes(document: object) -> frozenset[str]:
+    """The names of all `POST /name`, those of the protocol among them."""
+    paths = _object(_object(document).get("paths"))
+    return frozenset(path.removeprefix("/") for path, operations in paths.items() if "post" in _object(operations))
+
+
 def _read_tool(name: str, operation: dict[str, Any], schemas: dict[str, Any]) -> Tool:
     content = _object(_object(operation.get("requestBody")).get("content"))
     schema = _inline(_object(content.get("application/json")).get("schema"), schemas)

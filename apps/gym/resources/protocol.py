@@ -16,13 +16,22 @@ class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one reply: the outputs of its calls by call id, observations, and whether that was the end."""
+
+    outputs: dict[str, ToolOutput] = {}
+    items: list[Item] = []
+    done: bool = False
+
+
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """What a health check saw; `latency` in seconds."""
+    """What a health check saw; `latency` in seconds. `found` is what later attempts need not ask again."""
 
     healthy: bool
     message: str
     latency: float = 0.0
     tools: list[Tool] = []
+    found: dict[str, Any] = {}
 
 
 class Session(Protocol):
@@ -45,6 +54,20 @@ class Session(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Stepped(Protocol):
+    """A session where every reply is one step of the environment, its tool calls included, as in Gymnasium."""
+
+    @property
+    def opening(self) -> list[Item]:
+        """What the environment shows before the first reply; it stands after the prompt."""
+        ...
+
+    async def step(self, response: dict[str, Any]) -> Step:
+        """`response` is a Responses object of the newest reply alone."""
+        ...
 
 
 @runtime_checkable

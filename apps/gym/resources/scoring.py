@@ -36,7 +36,7 @@ def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
         error = JudgeError if failure == "judge_failed" else VerifierError
         raise error(f"{source}: the verifier failed ({failure}): {_shorten(str(told))}")
     value = verdict.get("reward")
-    if not _is_number(value):
+    if not is_number(value):
         raise VerifierError(f"{source}: the reply of /verify has no finite number as `reward`: {_shorten(repr(value))}")
     components = verdict.get("reward_components")
     components = components if isinstance(components, dict) else {}
@@ -44,7 +44,7 @@ def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
     return Reward(
         value=float(value),
         components={
-            name: float(part) for name, part in components.items() if isinstance(part, bool) or _is_number(part)
+            name: float(part) for name, part in components.items() if isinstance(part, bool) or is_number(part)
         },
         explanation=_shorten(explanation) if isinstance(explanation, str) else "",
         details=_details(verdict, row),
@@ -61,18 +61,25 @@ def _parse(reply: bytes, source: str) -> dict[str, Any]:
     return verdict
 
 
-def _is_number(value: object) -> TypeGuard[int | float]:
+def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _details(verdict: dict[str, Any], row: TaskRow) -> dict[str, Any]:
-    """What the verifier says beyond the reward. Echoes of the task stay out, but for the expected answer; so does what
-    is too large for a trace, and a note says how large it was."""
+    """What the verifier says beyond the reward. Echoes of the task stay out, but for the expected answer."""
+    news = {
+        key: value
+        for key, value in verdict.items()
+        if key not in _ECHOED and not (key in row and row[key] == value and key != "expected_answer")
+    }
+    return keep_small(news)
+
+
+def keep_small(given: dict[str, Any]) -> dict[str, Any]:
+    """What was given, and in place of each value too large for a trace a note of its size."""
     details: dict[str, Any] = {}
     room = _MAX_DETAILS
-    for key, value in verdict.items():
-        if key in _ECHOED or (key in row and row[key] == value and key != "expected_answer"):
-            continue
+    for key, value in given.items():
         size = len(orjson.dumps(value))
         if size > _MAX_DETAIL or size > room:
             value = f"left out: {size:,} bytes"  # noqa: PLW2901 - the note stands in for the value

@@ -53,19 +53,21 @@ class Answers:
 
 
 @asynccontextmanager
-async def serve(answers: Answers, **options: Any) -> AsyncIterator[HttpResourceServer]:
+async def serve(answers: Answers, *, adapter: Any = HttpResourceServer, **options: Any) -> AsyncIterator[Any]:
     """The adapter, connected to a server that gives these answers."""
     app = web.Application(client_max_size=64 * 1024**2)
     app.router.add_route("*", "/{path:.*}", answers.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     outbound = Outbound(OutboundPolicy(options.pop("allow", ["127.0.0.1"])))
-    given = {"call_timeout": 5.0, "verify_timeout": 5.0, "max_tries": 3, "pauses": Pauses(first=0.001), **options}
+    given = {"call_timeout": 5.0, "max_tries": 3, "pauses": Pauses(first=0.001), **options}
+    if adapter is HttpResourceServer:
+        given.setdefault("verify_timeout", 5.0)
     try:
-        yield HttpResourceServer(outbound, name="lab", base_url=given.pop("base_url", url), **given)
+        yield adapter(outbound, name="lab", base_url=given.pop("base_url", url), **given)
     finally:
         await outbound.close()
         await runner.cleanup()

@@ -364,3 +364,89 @@ def test_a_probe_of_something_else_is_unhealthy_and_says_why():
     assert not probe(Answers(root=BROKEN)).healthy
     assert "no reply within 0.2 s" in probe(Answers(root=SLOW), call_timeout=0.2).message
     assert "GYMWEB_OUTBOUND_ALLOW" in probe(Answers(), allow=[]).message
+
+
+DOCUMENT = {
+    "paths": {
+        "/seed_session": {"post": {}},
+        "/verify": {"post": {}},
+        "/get_weather": {"post": {"description": "Look outside."}},
+    }
+}
+
+
+def listing(answers, row):
+    async def step(session):
+        return [tool["name"] for tool in await session.list_tools()]
+
+    return seed_and(step, answers, row=row)
+
+
+def test_tools_that_the_row_does_not_declare_come_from_the_servers_document():
+    row = {"responses_create_params": {"input": "hi"}}
+    assert listing(Answers(**{"seed_session": {}, "openapi.json": DOCUMENT}), row) == ["get_weather"]
+    assert listing(Answers(seed_session={}), row) == []
+
+
+@pytest.mark.parametrize("declared", [[], [{"type": "function", "name": "own"}]])
+def test_a_list_of_tools_in_the_row_is_all_there_is_be_it_empty(declared):
+    answers = Answers(**{"seed_session": {}, "openapi.json": DOCUMENT})
+    assert listing(answers, {"responses_create_params": {"input": "hi", "tools": declared}}) == []
+    assert [path for path, _, _ in answers.seen] == ["seed_session"]
+
+
+def test_the_document_is_asked_for_once():
+    answers = Answers(**{"seed_session": {}, "openapi.json": DOCUMENT})
+    row = {"responses_create_params": {"input": "hi"}}
+
+    async def many():
+        async with serve(answers) as server:
+            sessions = [await server.seed_session(row, seed=1) for _ in range(4)]
+            return await asyncio.gather(*(session.list_tools() for session in sessions))
+
+    assert [len(tools) for tools in asyncio.run(many())] == [1, 1, 1, 1]
+    assert [path for path, _, _ in answers.seen].count("openapi.json") == 1
+
+
+def test_a_server_that_is_gone_when_its_tools_are_asked_for_is_a_fault():
+    with pytest.raises(EnvironmentFault, match=r"^lab: "):
+        listing(Answers(**{"seed_session": {}, "openapi.json": BROKEN}), {"responses_create_params": {"input": "hi"}})
+
+
+@pytest.mark.parametrize(
+    ("seeded", "document", "closed"),
+    [
+        ({"supports_explicit_close": True}, {"paths": {}}, 1),
+        ({}, {"paths": {"/close": {"post": {}}}}, 1),
+        ({}, {"paths": {}}, 0),
+    ],
+)
+def test_a_session_is_closed_where_the_server_has_a_way_to(seeded, document, closed):
+    answers = Answers(**{"seed_session": seeded, "openapi.json": document, "close": {}})
+
+    async def step(session):
+        await session.list_tools()
+        await session.close()
+
+    seed_and(step, answers, row={"responses_create_params": {"input": "hi"}})
+    assert len(answers.bodies("close")) == closed
+
+
+def test_a_server_that_has_only_the_routes_of_the_protocol_is_healthy():
+    async def probe(answers):
+        async with serve(answers) as server:
+            return await server.probe()
+
+    assert asyncio.run(probe(Answers(seed_session=(405, "", {})))).healthy is True
+    lost = asyncio.run(probe(Answers()))
+    assert (lost.healthy, lost.message) == (False, 'GET / answered 404: {"detail": "Not Found"}')
+
+
+def test_a_gymnasium_server_is_named_as_one():
+    document = {"paths": {"/reset": {"post": {}}, "/step": {"post": {}}}}
+
+    async def probe():
+        async with serve(Answers(**{"root": {}, "openapi.json": document})) as server:
+            return await server.probe()
+
+    assert asyncio.run(probe()).message.endswith("choose the adapter for Gymnasium servers")

@@ -1,0 +1,152 @@
+"""Calls to one resource server: each within its time, tried again within bounds, and told to whoever observes."""
+
+from collections.abc import Mapping
+
+import orjson
+
+from apps.gym.errors import EnvironmentFault, TimedOut
+from apps.gym.observing import Observer, Outcome, ignore
+from apps.gym.outbound import (
+    Outbound,
+    OutboundFailed,
+    OutboundRefused,
+    OutboundReply,
+    OutboundTimedOut,
+    OutboundTooLarge,
+)
+from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
+
+_JSON = {"Content-Type": "application/json"}
+_PROBE_TIMEOUT = 10.0
+_MIB = 1024 * 1024
+MAX_REPLY = 16 * _MIB
+
+
+class ReplyTooLarge(EnvironmentFault):
+    """The reply is beyond what is read of it."""
+
+
+class Caller:
+    """The way to one server. `call_timeout` and `connect_timeout` are seconds; `max_tries` bounds each call."""
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        *,
+        name: str,
+        base_url: str,
+        call_timeout: float,
+        max_tries: int,
+        connect_timeout: float = 10.0,
+        pauses: Pauses | None = None,
+        observe: Observer = ignore,
+    ) -> None:
+        self.name = name
+        self.base_url = base_url.rstrip("/")
+        self.call_timeout = call_timeout
+        self.connect_timeout = connect_timeout
+        self.outbound = outbound
+        self._max_tries = max_tries
+        self._observe = observe
+        self._pauses = pauses or Pauses()
+
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        *,
+        cookies: Mapping[str, str],
+        seconds: float,
+        patient: bool,
+        max_bytes: int = MAX_REPLY,
+        once: bool = False,
+    ) -> OutboundReply:
+        """One call. It is tried again while the server cannot be reached and, when `patient`, on 429 and 5xx; with
+        `once` it never is.
+
+        A time-out is not tried again: the server may be at work on it still. Raises EnvironmentFault (ReplyTooLarge is
+        one) or TimedOut.
+        """
+        url = f"{self.base_url}/{path}"
+
+        async def send() -> OutboundReply:
+            try:
+                reply = await self.outbound.request(
+                    "POST",
+                    url,
+                    body=body,
+                    headers=_JSON,
+                    cookies=cookies,
+                    timeout=seconds,
+                    connect_timeout=self.connect_timeout,
+                    max_bytes=max_bytes,
+                )
+            except OutboundTimedOut as error:
+                self._observe("timed_out", str(error))
+                raise TimedOut(f"{self.name}: {error}") from error
+            except OutboundTooLarge as error:
+                raise ReplyTooLarge(f"{self.name}: {error}") from error
+            except OutboundFailed as error:
+                self._observe("unreachable", str(error))
+                raise TryAgain(EnvironmentFault(f"{self.name}: {error}")) from error
+            except OutboundRefused as error:
+                raise EnvironmentFault(f"{self.name}: {error}").lasting() from error
+            if patient and (reply.status == 429 or reply.status >= 500):
+                self._observe(_outcome(reply), f"{path}: {describe(reply)}")
+                raise TryAgain(_Unwell(reply), after=parse_retry_after(reply.headers.get("Retry-After")))
+            self._observe("ok")
+            return reply
+
+        try:
+            reply, _ = await call_with_retries(send, max_tries=1 if once else self._max_tries, pauses=self._pauses)
+        except _Unwell as unwell:
+            return unwell.reply
+        return reply
+
+    async def get(self, path: str) -> OutboundReply:
+        """A look at the server, as health checks take it. Raises what Outbound raises."""
+        return await self.outbound.request(
+            "GET",
+            self.base_url + path,
+            timeout=min(self.call_timeout, _PROBE_TIMEOUT),
+            connect_timeout=min(self.connect_timeout, _PROBE_TIMEOUT),
+        )
+
+
+class _Unwell(Exception):
+    """A reply of 429 or 5xx, kept so that after the last try its caller can say what it said."""
+
+    def __init__(self, reply: OutboundReply) -> None:
+        super().__init__(reply.status)
+        self.reply = reply
+
+
+def is_success(reply: OutboundReply) -> bool:
+    return 200 <= reply.status < 300
+
+
+def may_pass(reply: OutboundReply) -> bool:
+    """Whether what kept the server from success may be gone the next time."""
+    return reply.status == 429 or reply.status >= 500
+
+
+def describe(reply: OutboundReply) -> str:
+    text = reply.body[:2000].decode("utf-8", "replace").strip()
+    return f"{reply.status}: {text}" if text else str(reply.status)
+
+
+def read_object(reply: OutboundReply) -> dict[str, object]:
+    """The JSON object of a reply; an empty one where it is something else."""
+    try:
+        given = orjson.loads(reply.body)
+    except orjson.JSONDecodeError:
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
+def _outcome(reply: OutboundReply) -> Outcome:
+    """How a reply of 429 or 5xx speaks of the server. Frameworks answer 500 where the code for one task raised: a few
+    such tasks in a row must not hold back all others."""
+    if reply.status == 429:
+        return "throttled"
+    return "server_error" if reply.status in (502, 503, 504) else "failed"

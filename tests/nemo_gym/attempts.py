@@ -1,0 +1,51 @@
+"""Attempts of the loop itself at a faithful server, over a real socket."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.gym.agent import Attempt, Harness
+from apps.gym.events import TraceUnion
+from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.resources.gymnasium import GymnasiumServer
+from apps.gym.resources.http import HttpResourceServer
+from tests.nemo_gym.servers import Server
+from tests.nemo_gym.solving import Solver
+
+SHARED = Path(os.environ.get("GYMWEB_SHARED", "../shared")) / "data" / "nemo_gym"
+
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="the example rows of NeMo Gym are not beside the checkout"
+)
+
+
+def read_rows(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (SHARED / f"{name}.jsonl").read_text().splitlines()]
+
+
+def connect(server: Server, outbound: Outbound, **options: Any) -> HttpResourceServer | GymnasiumServer:
+    given = {"name": server.kind.name, "base_url": server.base_url, "call_timeout": 10.0, "max_tries": 2, **options}
+    if server.kind.step is not None:
+        return GymnasiumServer(outbound, **given)
+    return HttpResourceServer(outbound, verify_timeout=10.0, **given)
+
+
+def loopback() -> Outbound:
+    return Outbound(OutboundPolicy(["127.0.0.1"]))
+
+
+async def attempt(server: Any, row: dict[str, Any], moves: Any, **harness: Any) -> list[TraceUnion]:
+    began = time.perf_counter()
+    run = Attempt(
+        row=row,
+        server=server,
+        policy=Solver(row, moves),
+        harness=Harness(**harness),
+        seed=1,
+        elapsed=lambda: time.perf_counter() - began,
+    )
+    return [event async for event in run.events()]
