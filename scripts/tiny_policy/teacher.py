@@ -1,0 +1,71 @@
+"""The teacher: writes whole attempts, with outputs of the real calculator environment, and marks what to learn."""
+
+import json
+import random
+from typing import Any
+
+import msgspec
+
+from apps.gym.builtin.calculator import Calculator
+from apps.gym.builtin.protocol import ToolRefused
+from apps.gym.items import dump_json
+
+from .tasks import Sum, draw_task
+
+STEP_BY_STEP = 0.4
+"""The share of two-step sums for which the calculator is called twice."""
+
+SLIPS = 0.08
+"""The share of attempts whose first call is garbled, refused and mended. The garbled call itself is not learned."""
+
+SENTENCES = ("\\boxed{{{}}}", "The answer is \\boxed{{{}}}.")
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat message; `learned` tells that the model shall learn to write it."""
+
+    message: dict[str, Any]
+    learned: bool = False
+
+
+def write_attempt(dice: random.Random) -> list[Turn]:
+    """One whole conversation over a task that is not held out."""
+    drawn, opening = draw_task(dice, held_out=False)
+    calculator = Calculator({"responses_create_params": {"input": opening}}, seed=0)
+    turns = [Turn(message=message) for message in opening]
+    if dice.random() < SLIPS:
+        turns += _slip(dice, drawn, calculator)
+    if drawn.inner and dice.random() < STEP_BY_STEP:
+        value = _calculate(drawn.inner, calculator, turns)
+        value = _calculate(drawn.outer.format(value), calculator, turns)
+    else:
+        value = _calculate(drawn.expression, calculator, turns)
+    answer = dice.choice(SENTENCES).format(value)
+    return [*turns, Turn(message={"role": "assistant", "content": answer}, learned=True)]
+
+
+def _calculate(expression: str, calculator: Calculator, turns: list[Turn]) -> str:
+    output = calculator.call_tool("calculator", {"expression": expression})
+    turns += [Turn(message=_call(expression), learned=True), Turn(message={"role": "tool", "content": output})]
+    return str(json.loads(output)["result"])
+
+
+def _slip(dice: random.Random, drawn: Sum, calculator: Calculator) -> list[Turn]:
+    """A call with an operator too many or a bracket lost, and the refusal it meets."""
+    words = drawn.expression.split()
+    place = dice.randrange(1, len(words))
+    garbled = " ".join([*words[:place], dice.choice("*/"), *words[place:]])
+    if "(" in garbled and dice.random() < 0.5:
+        garbled = drawn.expression.replace(")", "", 1)
+    try:
+        calculator.call_tool("calculator", {"expression": garbled})
+    except ToolRefused as refusal:
+        # As the loop passes it on.
+        output = dump_json({"error": str(refusal)})
+        return [Turn(message=_call(garbled)), Turn(message={"role": "tool", "content": output})]
+    return []
+
+
+def _call(expression: str) -> dict[str, Any]:
+    function = {"name": "calculator", "arguments": {"expression": expression}}
+    return {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": function}]}
