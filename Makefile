@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-faults check bench test-scale transfers vllm lock schema format clean
+.PHONY: help demo serve test test-faults check bench test-scale transfers vllm vllm-demo tiny-policy lock schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -69,6 +69,16 @@ transfers: $(INSTALLED_DEV) ## what a gigabyte in and 300 MB out cost a real ser
 
 vllm: ## a real model server without a GPU, in an environment of its own; prints its folder
 	@$(PYTHON) scripts/build_environment.py vllm
+
+# A model on this machine is called by its loopback address, which an installation must allow; yours stands.
+vllm-demo: export GYMWEB_OUTBOUND_ALLOW ?= 127.0.0.1
+vllm-demo: $(INSTALLED) ## the demo with a real model: vLLM on this machine, the tiny policy, its tokens; SERVE=0 ends after the summary
+	@$(PYTHON) scripts/build_environment.py vllm
+	$(BIN)/python manage.py vllm_demo $(if $(filter 0,$(SERVE)),--no-serve) --port $(PORT)
+
+tiny-policy: ## train examples/tiny_policy anew, in the environment of `make vllm`
+	@environment=$$($(PYTHON) scripts/build_environment.py vllm) && \
+	  nice -n 19 "$$environment/bin/python" scripts/train_tiny_policy.py
 
 format: $(INSTALLED_DEV) ## format, and mend what lint can
 	$(BIN)/ruff format .
