@@ -27,6 +27,10 @@ class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environm
         allow_null=True,
         help_text="Slug of the policy model that scores, for a built-in whose verifier is a judge",
     )
+    verifier = serializers.DictField(
+        required=False,
+        help_text="`type` and the parameters of a verifier of `/api/v1/verifiers/`; empty: the server's own",
+    )
     judge_settings = serializers.DictField(
         required=False, help_text="`scale` (`low`, `high` or `verdicts`), `reads`, `tries`, `structured_output`, …"
     )
@@ -42,6 +46,7 @@ class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environm
             "builtin",
             "base_url",
             "verifies",
+            "verifier",
             "call_timeout",
             "connect_timeout",
             "verify_timeout",

@@ -14,13 +14,32 @@ from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.resources.surveying import read_survey
+from apps.gym.resources.verified import ToollessServer, VerifiedServer
+from apps.gym.verifiers.reading import VerifierMisconfigured
 from apps.policies.connecting import connect_policy
 
 
 def connect_environment(
     environment: Environment, outbound: Outbound, observe: Observer = ignore, judge: Judge | None = None
 ) -> ResourceServer:
-    """Opens no connection yet. Raises EnvironmentFault where a built-in of that name no longer exists."""
+    """Opens no connection yet. Raises EnvironmentFault for a built-in that no longer exists and a verifier that cannot
+    be."""
+    server = _connect_server(environment, outbound, observe, judge)
+    if not environment.verifies or not environment.verifies_here:
+        return server
+    try:
+        return VerifiedServer(
+            server, verifier=environment.verifier, verify_timeout=environment.verify_timeout, judge=judge
+        )
+    except VerifierMisconfigured as wrong:
+        raise EnvironmentFault(f"{environment.slug}: its verifier cannot be used: {wrong}").lasting() from None
+
+
+def _connect_server(
+    environment: Environment, outbound: Outbound, observe: Observer, judge: Judge | None
+) -> ResourceServer:
+    if environment.adapter == Adapter.DECLARED:
+        return ToollessServer(name=environment.slug)
     if environment.adapter == Adapter.BUILTIN:
         return InProcessServer(
             environment.builtin,

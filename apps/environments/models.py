@@ -10,6 +10,7 @@ class Adapter(models.TextChoices):
     BUILTIN = "builtin", "Built-in, in process"
     HTTP = "http", "Resource server over HTTP"
     GYMNASIUM = "gymnasium", "Gymnasium server over HTTP"
+    DECLARED = "declared", "Declared: no server, a configured verifier"
 
 
 class Environment(models.Model):
@@ -23,6 +24,11 @@ class Environment(models.Model):
     base_url = models.CharField(max_length=500, blank=True, help_text="Servers over HTTP: e.g. http://127.0.0.1:8001")
     verifies = models.BooleanField(
         default=True, help_text="Off: rollouts complete without a reward, for people to judge"
+    )
+    verifier = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text='A verifier and its parameters, such as {"type": "exact_match"}; it goes before the server\'s own',
     )
     call_timeout = models.FloatField(
         default=60.0,
@@ -83,7 +89,8 @@ class Environment(models.Model):
         constraints = [
             models.CheckConstraint(
                 condition=(models.Q(adapter=Adapter.BUILTIN) & ~models.Q(builtin=""))
-                | (~models.Q(adapter=Adapter.BUILTIN) & ~models.Q(base_url="")),
+                | (models.Q(adapter__in=[Adapter.HTTP, Adapter.GYMNASIUM]) & ~models.Q(base_url=""))
+                | models.Q(adapter=Adapter.DECLARED, builtin="", base_url=""),
                 name="environment_has_a_server",
                 violation_error_message="Name a built-in environment, or give the base URL of a resource server.",
             ),
@@ -96,6 +103,11 @@ class Environment(models.Model):
     @property
     def is_built_in(self) -> bool:
         return self.adapter == Adapter.BUILTIN
+
+    @property
+    def verifies_here(self) -> bool:
+        """Whether a configured verifier, its own or that of each task's row, gives the rewards."""
+        return bool(self.verifier) or self.adapter == Adapter.DECLARED
 
     def describe_judge(self) -> dict[str, Any] | None:
         """Who judges and how, for what is kept of a plan; None without a judge."""

@@ -9,6 +9,7 @@ from apps.environments.models import Adapter, Environment
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.judging.settings import read_settings
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
+from apps.gym.verifiers.registry import asks_judge, find_problems
 from apps.policies.models import Health
 
 
@@ -25,6 +26,7 @@ def save_environment(*, environment: Environment, user: object) -> Environment:
     _tidy(environment)
     environment.full_clean()
     _check_server(environment)
+    _check_verifier(environment)
     _check_judge(environment)
     with transaction.atomic():
         stored = _lock_stored(environment)
@@ -39,6 +41,7 @@ def save_environment(*, environment: Environment, user: object) -> Environment:
             adapter=environment.adapter,
             server=environment.base_url or environment.builtin,
             verifies=environment.verifies,
+            verifier=environment.verifier.get("type", ""),
             judge=environment.judge_model.slug if environment.judge_model else "",
         )
     return environment
@@ -46,11 +49,13 @@ def save_environment(*, environment: Environment, user: object) -> Environment:
 
 def _tidy(environment: Environment) -> None:
     environment.base_url = environment.base_url.strip().rstrip("/")
-    if environment.adapter == Adapter.BUILTIN:
+    if environment.adapter in (Adapter.BUILTIN, Adapter.DECLARED):
         environment.base_url = ""
-    else:
+    if environment.adapter != Adapter.BUILTIN:
         environment.builtin = ""
-    if not _asks_judge(environment):
+    if environment.verifier is None:
+        environment.verifier = {}
+    if not _asks_judge(environment) and not _rows_may_ask(environment):
         environment.judge_model, environment.judge_rubric, environment.judge_settings = None, "", {}
 
 
@@ -60,6 +65,8 @@ def _check_server(environment: Environment) -> None:
             names = ", ".join(sorted(BUILTINS))
             raise ValidationError({"builtin": f"There is no built-in environment of that name; there are: {names}."})
         return
+    if environment.adapter == Adapter.DECLARED:
+        return
     if "?" in environment.base_url or "#" in environment.base_url:
         raise ValidationError({"base_url": "Give scheme, host, port and path only: the routes are put behind them."})
     try:
@@ -68,9 +75,24 @@ def _check_server(environment: Environment) -> None:
         raise ValidationError({"base_url": str(error)}) from None
 
 
+def _check_verifier(environment: Environment) -> None:
+    if not environment.verifier:
+        return
+    problems = [f"{pointer or 'The verifier'} {problem}." for pointer, problem in find_problems(environment.verifier)]
+    if problems:
+        raise ValidationError({"verifier": problems})
+
+
 def _asks_judge(environment: Environment) -> bool:
+    """What verifies here goes before what the built-in would do."""
+    if environment.verifies_here:
+        return asks_judge(environment.verifier)
     builtin = BUILTINS.get(environment.builtin)
     return builtin is not None and builtin.asks_judge
+
+
+def _rows_may_ask(environment: Environment) -> bool:
+    return environment.verifies_here and environment.judge_model is not None and not environment.verifier
 
 
 def _check_judge(environment: Environment) -> None:

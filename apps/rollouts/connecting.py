@@ -42,9 +42,11 @@ class JudgeSeats:
 
 
 def connect_setting(collection: Collection, outbound: Outbound, watch: Watch, seats: JudgeSeats) -> Setting:
-    """The harness and sampling are those of the plan; endpoints, keys, prices, limits and judges are those of now."""
+    """The harness, sampling and verifier are those of the plan: rewards of one collection must compare. The endpoints,
+    keys, prices, limits and judges are those of now."""
     planned = {**collection.snapshot["agent"], "sampling": collection.snapshot["sampling"]}
     model, environment = collection.policy_model, collection.environment
+    environment.verifier = collection.snapshot["environment"].get("verifier", environment.verifier)
 
     def observe_model(outcome: Outcome, message: str = "") -> None:
         watch(Endpoint("policy_model", model.pk), model.slug, outcome, message)

@@ -240,6 +240,8 @@ def take_snapshot(
             "adapter": environment.adapter,
             "builtin": environment.builtin,
             "base_url": environment.base_url,
+            "verifies": environment.verifies,
+            "verifier": environment.verifier,
             "judge": environment.describe_judge(),
         },
         "sampling": {**policy_model.sampling, **agent.sampling, **sampling},

@@ -18,7 +18,9 @@ from django.utils import timezone
 from apps.environments.models import Adapter, Environment
 from apps.gym import leaving
 from apps.gym.builtin.registry import BUILTINS
+from apps.gym.resources.verified import ROW_FIELD
 from apps.gym.taskfile import LineReader, ParsedTask, Readable, RowRefused, TooLong, parse_line
+from apps.gym.verifiers.registry import find_problems, read_verifier
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload
 
 CHUNK_ROWS = 2000
@@ -60,8 +62,20 @@ def delete_version(version: DatasetVersion) -> None:
 
 def fields_needed(environment: Environment) -> frozenset[str]:
     """What the environment's verifier reads of a row, as far as that is known here: for built-in ones."""
+    if not environment.verifies:
+        return frozenset()
+    if environment.verifies_here:
+        return read_verifier(environment.verifier).needs if environment.verifier else frozenset({ROW_FIELD})
     known = BUILTINS.get(environment.builtin) if environment.adapter == Adapter.BUILTIN else None
-    return known.needs if known and environment.verifies else frozenset()
+    return known.needs if known else frozenset()
+
+
+def check_own_verifier(task: ParsedTask) -> None:
+    """Raises RowRefused for a task that brings a verifier of its own which cannot be one."""
+    if ROW_FIELD not in task.fields:
+        return
+    for pointer, problem in find_problems(orjson.loads(task.row_json)[ROW_FIELD]):
+        raise RowRefused("bad_verifier", f"/{ROW_FIELD}{pointer} {problem}")
 
 
 class Rejects:
@@ -106,6 +120,7 @@ class Loader:
         self._chunk_bytes = 0
         self._last_sign = time.monotonic()
         self._needs = fields_needed(upload.dataset.environment)
+        self._verifies_here = upload.dataset.environment.verifies_here
         self.lacking: Counter[str] = Counter()
         self.lines = 0
         self.accepted = 0
@@ -131,7 +146,10 @@ class Loader:
                 self.rejects.add(line=number, code="too_long", message=message, text=line.head)
                 continue
             try:
-                yield parse_line(line)
+                task = parse_line(line)
+                if self._verifies_here:
+                    check_own_verifier(task)
+                yield task
             except RowRefused as error:
                 self.rejects.add(line=number, code=error.code, message=error.message, text=line)
 
@@ -155,7 +173,8 @@ class Loader:
             )
         )
         self.accepted += 1
-        self.lacking.update(self._needs - task.fields)
+        if not (self._verifies_here and ROW_FIELD in task.fields):
+            self.lacking.update(self._needs - task.fields)
 
     def _write(self) -> None:
         if self._chunk:

@@ -4,10 +4,12 @@ from typing import Any, ClassVar
 
 from apps.gym.builtin.protocol import unknown_tool
 from apps.gym.errors import VerifierError
-from apps.gym.items import Item, TaskRow, Tool, dump_json, input_items
+from apps.gym.items import Item, TaskRow, Tool
 from apps.gym.judging.judge import Hearing
-from apps.gym.judging.prompts import final_answer, readable_prompt, readable_trace
 from apps.gym.rewards import Reward
+from apps.gym.verifiers.llm_judge import LLMJudge
+
+_JUDGE = LLMJudge()
 
 
 class Judged:
@@ -35,37 +37,4 @@ class Judged:
         raise VerifierError("only a judge model can score this environment's attempts")
 
     async def judge(self, response: dict[str, Any], hearing: Hearing) -> Reward:
-        limit, output = hearing.settings.max_characters, response["output"]
-        whole = hearing.settings.reads == "trace"
-        verdict = await hearing.score(
-            task=readable_prompt(input_items(self.row), limit),
-            attempt=readable_trace(output, limit) if whole else final_answer(output),
-            reference=_reference(self.row),
-            rubric=_rubric(self.row),
-        )
-        said = verdict.said if isinstance(verdict.said, str) else f"{verdict.said:g}"
-        return Reward(
-            value=verdict.value,
-            components={"judge": verdict.value},
-            explanation=f"{said}: {verdict.explanation}" if verdict.explanation else said,
-            details={hearing.settings.scale.key: verdict.said},
-        )
-
-
-def _rubric(row: TaskRow) -> str:
-    """The row's own rubric, or nothing. Raises VerifierError when it is no text."""
-    rubric = row.get("rubric")
-    if rubric is None:
-        return ""
-    if not isinstance(rubric, str):
-        raise VerifierError("the task row's `rubric` is no text")
-    return rubric.strip()
-
-
-def _reference(row: TaskRow) -> str:
-    """The row's reference answer as text, or nothing."""
-    given = row.get("reference_answer")
-    given = row.get("expected_answer") if given is None else given
-    if given is None:
-        return ""
-    return given if isinstance(given, str) else dump_json(given)
+        return await _JUDGE.ask(self.row, response, hearing)

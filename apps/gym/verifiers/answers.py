@@ -89,16 +89,21 @@ def _without_markup(answer: str) -> str:
     return answer
 
 
-def expected_answer(row: TaskRow) -> str:
-    """The row's `expected_answer` as text. Raises VerifierError when it is missing or no text or number."""
-    expected = row.get("expected_answer")
+def expected_answer(row: TaskRow, field: str = "expected_answer") -> str:
+    """The row's field as text. Raises VerifierError when it is missing or no text or number."""
+    expected = row.get(field)
     if expected is None:
-        raise VerifierError("the task row has no `expected_answer`, which this verifier needs")
+        raise VerifierError(f"the task row has no `{field}`, which this verifier needs").lasting()
+    return answer_text(expected, f"the task row's `{field}`")
+
+
+def answer_text(expected: object, where: str) -> str:
+    """A number or a text as text. Raises VerifierError for what is neither, and for nothing."""
     if isinstance(expected, bool) or not isinstance(expected, str | int | float):
-        raise VerifierError("the task row's `expected_answer` is neither text nor a number")
+        raise VerifierError(f"{where} is neither text nor a number").lasting()
     text = str(expected).strip()
     if not text:
-        raise VerifierError("the task row's `expected_answer` is empty")
+        raise VerifierError(f"{where} is empty").lasting()
     return text
 
 
@@ -110,4 +115,5 @@ def extraction_mode(row: TaskRow) -> ExtractionMode | None:
     for mode in EXTRACTION_MODES:
         if wanted == mode:
             return mode
-    raise VerifierError(f"the task row's `extraction_mode` is {wanted!r}, not one of {', '.join(EXTRACTION_MODES)}")
+    names = ", ".join(EXTRACTION_MODES)
+    raise VerifierError(f"the task row's `extraction_mode` is {wanted!r}, not one of {names}").lasting()

@@ -1,16 +1,20 @@
 """Numeric correctness: the answer is the expected number, within a tolerance."""
 
+import math
 import re
 import unicodedata
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
+from msgspec import Meta
 
-from apps.gym.errors import VerifierError
-from apps.gym.items import TaskRow, assistant_text
+from apps.gym.items import TaskRow
 from apps.gym.rewards import Reward
-from apps.gym.verifiers.answers import excerpt, expected_answer, extract_answer, extraction_mode
+from apps.gym.verifiers.answering import AnswerVerifier, refuse
+from apps.gym.verifiers.answers import excerpt
+from apps.gym.verifiers.protocol import Problem
 
 RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
 
@@ -86,38 +90,87 @@ def _fraction(digits: str) -> Fraction:
     return Fraction(digits.replace(",", "").removesuffix("."))
 
 
-def verify_numeric(row: TaskRow, response: dict[str, Any]) -> Reward:
-    """1.0 when the answer is the number `expected_answer`, else 0.0.
+class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
+    """1.0 when the answer is the expected number, else 0.0.
 
-    The answer is the last box, else the last number of the last line (or what `extraction_mode` names). Whole numbers
-    must be equal; others may differ by one part in a million, or by the row's `tolerance` (absolute) when it has one.
-    Raises VerifierError when the row's expected answer is missing or no number.
+    The answer is the number that the extracted text is, else the last number in it: 1,234 · 1/2 · −5 · 12 % · $4.
+    Whole numbers must be equal; where a fraction is involved |answer − expected| may be up to the absolute tolerance,
+    or up to the relative tolerance × |expected|. Without either, one part in a million.
+
+    Range: 0.0 or 1.0. Component: `numeric_correctness`.
     """
-    wanted = expected_answer(row)
-    expected = parse_number(wanted)
-    if expected is None:
-        raise VerifierError(f"the task row's `expected_answer` is no number: {wanted[:100]!r}")
-    tolerance = _tolerance(row)
-    answer = extract_answer(assistant_text(response.get("output") or []), extraction_mode(row))
-    details = {"extracted_answer": answer, "expected_answer": wanted}
-    if answer is None:
-        return _reward(0.0, f"no answer was given; expected {wanted}", details)
-    number = last_number(answer)
-    if number is None:
-        return _reward(0.0, f"answer {excerpt(answer)} is no number; expected {wanted}", details)
-    equal = number.equals(expected, tolerance)
-    verb = "equals" if equal else "is not"
-    return _reward(float(equal), f"answer {excerpt(answer)} {verb} expected {wanted}", details)
+
+    title: ClassVar[str] = "Number with tolerance"
+    absolute_tolerance: (
+        Annotated[
+            float,
+            Meta(
+                ge=0,
+                title="Absolute tolerance",
+                description="How far the answer may be off; left out: as the row's `tolerance` says",
+            ),
+        ]
+        | None
+    ) = None
+    relative_tolerance: (
+        Annotated[
+            float,
+            Meta(
+                ge=0, title="Relative tolerance", description="The same, as a part of the expected number: 0.01 is 1 %"
+            ),
+        ]
+        | None
+    ) = None
+
+    def find_problems(self) -> Iterator[Problem]:
+        yield from super().find_problems()
+        for name in ("absolute_tolerance", "relative_tolerance"):
+            if not math.isfinite(getattr(self, name) or 0):
+                yield f"/{name}", "is infinite, so every number would do: give a finite one"
+        if self.expected is not None and parse_number(str(self.expected)) is None:
+            yield "/expected", "is no number: give one such as 42, 1/2 or 0.5"
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        wanted = self.find_expected(row)
+        expected = parse_number(wanted)
+        if expected is None:
+            raise refuse(f"the task row's `{self.expected_field}` is no number: {wanted[:100]!r}")
+        tolerance = self._tolerance(row, expected)
+        answer = self.find_answer(row, response)
+        details = {"extracted_answer": answer, "expected_answer": wanted}
+        if answer is None:
+            return _reward(0.0, f"no answer was given; expected {wanted}", details)
+        number = last_number(answer)
+        if number is None:
+            return _reward(0.0, f"answer {excerpt(answer)} is no number; expected {wanted}", details)
+        equal = number.equals(expected, tolerance)
+        verb = "equals" if equal else "is not"
+        return _reward(float(equal), f"answer {excerpt(answer)} {verb} expected {wanted}", details)
+
+    def _tolerance(self, row: TaskRow, expected: Number) -> Fraction | None:
+        """The wider of the two that are given; None where neither is."""
+        given = [] if self.absolute_tolerance is None else [Fraction(self.absolute_tolerance)]
+        if self.relative_tolerance is not None:
+            given.append(Fraction(self.relative_tolerance) * abs(expected.value))
+        return max(given) if given else _row_tolerance(row)
 
 
-def _tolerance(row: TaskRow) -> Fraction | None:
+def verify_numeric(row: TaskRow, response: dict[str, Any]) -> Reward:
+    """As the row's own `extraction_mode` and `tolerance` (absolute) say."""
+    return _BY_ROW.verify(row, response)
+
+
+def _row_tolerance(row: TaskRow) -> Fraction | None:
     given = row.get("tolerance")
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
-        raise VerifierError("the task row's `tolerance` is not a number of 0 or more")
+        raise refuse("the task row's `tolerance` is not a number of 0 or more")
     return Fraction(given)
 
 
 def _reward(value: float, explanation: str, details: dict[str, Any]) -> Reward:
     return Reward(value=value, components={"numeric_correctness": value}, explanation=explanation, details=details)
+
+
+_BY_ROW = Numeric()

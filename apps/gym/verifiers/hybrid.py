@@ -1,0 +1,108 @@
+"""Hybrid: several verifiers, weighted, each under a name that the trace and the figures keep."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from apps.gym.items import TaskRow
+from apps.gym.rewards import Reward
+from apps.gym.verifiers.protocol import Problem, Verifier, read_type
+from apps.gym.verifiers.reading import find_problems_as, read_as
+from apps.gym.verifiers.singles import SINGLES
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One verifier of a hybrid, under a name of its own."""
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$",
+            description="What its reward is called: a letter, then letters, digits and _",
+        ),
+    ]
+    verifier: Annotated[dict[str, Any], Meta(description='Any verifier but a hybrid, such as {"type": "exact_match"}')]
+    weight: Annotated[float, Meta(description="A weight below 0 makes a penalty")] = 1.0
+    required: Annotated[bool, Meta(description="The whole reward is 0.0 unless this part gives 1.0 or more")] = False
+
+
+class Hybrid(Verifier, frozen=True, kw_only=True, tag="hybrid"):
+    """`combine` mean: Σ weight × reward ÷ Σ weight, of the weights above 0. sum: Σ weight × reward. product: Π reward.
+
+    min and max: the lowest and the highest reward. Every part must have a reward: where one of them fails, the whole
+    fails, and nothing counts as 0. A part that is `required` and gives less than 1.0 makes the whole 0.0.
+
+    Range: that of the parts; 0.0 to 1.0 for a mean of parts from 0.0 to 1.0. Components: each part's reward under its
+    name, and its own components under `name.component` where they say more.
+    """
+
+    title: ClassVar[str] = "Hybrid of several"
+    components: Annotated[list[Part], Meta(title="Components", min_length=1, max_length=20)]
+    combine: Annotated[Literal["mean", "sum", "product", "min", "max"], Meta(title="Combined by")] = "mean"
+
+    @property
+    def parts(self) -> dict[str, Verifier]:
+        return {part.name: read_as(part.verifier, SINGLES) for part in self.components}
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset().union(*(verifier.needs for verifier in self.parts.values()))
+
+    def find_problems(self) -> Iterator[Problem]:
+        names = [part.name for part in self.components]
+        for index, part in enumerate(self.components):
+            at = f"/components/{index}"
+            if part.name in names[:index]:
+                yield f"{at}/name", f"is {part.name!r} a second time: give each part a name of its own"
+            if part.verifier.get("type") == read_type(self):
+                yield f"{at}/verifier/type", "is a hybrid within a hybrid: list its parts here instead"
+                continue
+            for pointer, problem in find_problems_as(part.verifier, SINGLES):
+                yield f"{at}/verifier{pointer}", problem
+        if self.combine == "mean" and not sum(max(part.weight, 0.0) for part in self.components) > 0:
+            yield "/components", "have no weight above 0, so they have no mean: give one of them a weight"
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        return self.combine_rewards({name: part.verify(row, response) for name, part in self.parts.items()})
+
+    def combine_rewards(self, rewards: Mapping[str, Reward]) -> Reward:
+        """One reward from those of the parts. A part without one (None) never gets here."""
+        values = {name: reward.value or 0.0 for name, reward in rewards.items()}
+        failed = [part.name for part in self.components if part.required and values[part.name] < 1.0]
+        return Reward(
+            value=0.0 if failed else self._combine(values),
+            components=_name_components(rewards),
+            explanation="\n".join(
+                [f"{name} {values[name]:g}: {reward.explanation}" for name, reward in rewards.items()]
+                + [f"0.0, because {', '.join(failed)} must be 1.0" if failed else ""]
+            ).strip(),
+            details={name: reward.details for name, reward in rewards.items() if reward.details},
+        )
+
+    def _combine(self, values: Mapping[str, float]) -> float:
+        weighted = [part.weight * values[part.name] for part in self.components]
+        match self.combine:
+            case "mean":
+                return sum(weighted) / sum(max(part.weight, 0.0) for part in self.components)
+            case "sum":
+                return sum(weighted)
+            case "product":
+                product = 1.0
+                for value in values.values():
+                    product *= value
+                return product
+            case "min":
+                return min(values.values())
+            case "max":
+                return max(values.values())
+
+
+def _name_components(rewards: Mapping[str, Reward]) -> dict[str, float]:
+    named: dict[str, float] = {}
+    for name, reward in rewards.items():
+        named[name] = reward.value or 0.0
+        if len(reward.components) > 1:
+            named |= {f"{name}.{component}": value for component, value in reward.components.items()}
+    return named

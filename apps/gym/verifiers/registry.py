@@ -1,0 +1,33 @@
+"""All verifiers by name, and the way from parameters to one of them."""
+
+from collections.abc import Iterator
+
+from apps.gym.verifiers.hybrid import Hybrid
+from apps.gym.verifiers.llm_judge import LLMJudge
+from apps.gym.verifiers.protocol import Problem, Verifier, read_type
+from apps.gym.verifiers.reading import find_problems_as, read_as
+from apps.gym.verifiers.singles import SINGLES
+
+VERIFIERS: dict[str, type[Verifier]] = {**SINGLES, read_type(Hybrid): Hybrid}
+
+
+def read_verifier(given: object) -> Verifier:
+    """The verifier that `{"type": …, parameter: …}` describes. Raises VerifierMisconfigured."""
+    return read_as(given, VERIFIERS)
+
+
+def find_problems(given: object) -> Iterator[Problem]:
+    """Everything that is wrong with a verifier's parameters."""
+    return find_problems_as(given, VERIFIERS)
+
+
+def asks_judge(given: object) -> bool:
+    """Whether a judge model is needed for these parameters; they may be wrong."""
+    if not isinstance(given, dict):
+        return False
+    parts = given.get("components")
+    parts = parts if isinstance(parts, list) else []
+    kind = read_type(LLMJudge)
+    return given.get("type") == kind or any(
+        isinstance(part, dict) and asks_judge(part.get("verifier")) for part in parts
+    )

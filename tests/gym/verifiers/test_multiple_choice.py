@@ -1,0 +1,55 @@
+import pytest
+
+from tests.gym.verifiers.cases import REFUSED, reward_of
+
+OPTIONS = {"options": [{"A": "Karyotyping"}, {"B": "PCR"}, {"C": "Southern blotting"}], "expected_answer": "B"}
+LENIENT, COLON, MARKDOWN = (
+    {"mode": mode} for mode in ("lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md")
+)
+
+
+def by_pattern(*patterns):
+    return {"template_metadata": {"output_regex": list(patterns)}}
+
+
+CASES = [
+    ({}, {}, r"\boxed{B}", 1.0),
+    ({}, {}, r"\boxed{b}", 1.0),
+    ({}, {}, r"\boxed{\text{B}}", 1.0),
+    ({}, {}, r"\boxed{B: PCR}", 1.0),
+    ({}, {}, r"\boxed{B) PCR}", 1.0),
+    ({}, {}, r"\boxed{A} no, \boxed{B}", 1.0),
+    ({}, {}, r"\boxed{A}", 0.0),
+    ({}, {}, r"\boxed{Z}", 0.0),
+    ({}, {}, r"\boxed{PCR}", 0.0),
+    ({}, {}, "B", 0.0),
+    ({}, {}, "", 0.0),
+    (LENIENT, {}, r"\boxed{it is PCR}", 1.0),
+    (LENIENT, {}, r"\boxed{PCR or Karyotyping}", 0.0),
+    (COLON, {}, "Answer: B\nAnswer: A", 1.0),
+    (COLON, {}, "Answer: pcr", 1.0),
+    (COLON, {}, "it is B", 0.0),
+    (MARKDOWN, {}, "**Answer:** A\n\n**Answer: B**", 1.0),
+    (MARKDOWN, {}, "Answer: A or B", 0.0),
+    (MARKDOWN, {}, "Answer: B) PCR", 1.0),
+    ({}, {"grading_mode": "lenient_answer_colon"}, "Answer: B", 1.0),
+    ({"mode": "lenient_boxed"}, {"grading_mode": "lenient_answer_colon"}, "Answer: B", 0.0),
+    ({}, by_pattern(r"option (\w)"), "option A, no: Option b", 1.0),
+    ({}, by_pattern(r"choose (.*)$"), "I choose PCR", 1.0),
+    ({}, by_pattern(r"nothing like it"), r"\boxed{B}", 1.0),
+    ({"pattern": r"=(\w)"}, {}, "=B", 1.0),
+    ({}, {"options": ["Karyotyping", "PCR"]}, r"\boxed{B}", 1.0),
+    ({}, {"options": {"A": "x", "B": "y"}}, r"\boxed{B}", 1.0),
+    ({}, {"options": []}, r"\boxed{B}", REFUSED),
+    ({}, {"options": None}, r"\boxed{B}", REFUSED),
+    ({}, {"expected_answer": None}, r"\boxed{B}", REFUSED),
+    ({}, {"grading_mode": "by feeling"}, r"\boxed{B}", REFUSED),
+    ({}, by_pattern("("), r"\boxed{B}", REFUSED),
+    (COLON, {}, "answer" + " " * 100_000 + ":", 0.0),
+    (MARKDOWN, {}, "*" * 200_000, 0.0),
+]
+
+
+@pytest.mark.parametrize(("given", "row", "reply", "reward"), CASES)
+def test_multiple_choice(given, row, reply, reward):
+    assert reward_of({"type": "multiple_choice", **given}, {**OPTIONS, **row}, reply) == reward

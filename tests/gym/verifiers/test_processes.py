@@ -1,0 +1,123 @@
+import asyncio
+import os
+import signal
+import time
+
+import pytest
+
+from apps.gym.errors import VerifierError
+from apps.gym.verifiers.processes import ProcessPool
+from apps.gym.verifiers.registry import read_verifier
+from tests.gym.verifiers.replies import response
+
+HANGS = {"type": "regex", "wanted": ["^(a+)+$"], "time_limit": 0.5}
+"""On "aaa…b" this tries each of 2^n ways."""
+LONG = "a" * 60 + "b"
+ROW = {"responses_create_params": {"input": "?"}}
+
+
+@pytest.fixture
+def pool():
+    pool = ProcessPool(1)
+    yield pool
+    pool.close()
+
+
+def verify(pool, given, text, row=ROW, seconds=10.0):
+    return asyncio.run(pool.verify(read_verifier(given), row, response(text), seconds=seconds))
+
+
+def test_a_verifier_in_a_process_gives_the_same_reward_as_here(pool):
+    given = {"type": "exact_match", "extract": "pattern", "pattern": r"is (\w+)\."}
+    row = {**ROW, "expected_answer": "Paris"}
+    assert verify(pool, given, "It is Rome. No, it is Paris.", row) == read_verifier(given).verify(
+        row, response("It is Rome. No, it is Paris.")
+    )
+
+
+def test_a_pattern_that_hangs_is_killed_at_its_time_limit_and_gives_no_reward(pool):
+    verify(pool, HANGS, "aaa")
+    [child] = pool._children
+    began = time.monotonic()
+    with pytest.raises(VerifierError, match=r"Regular expressions: stopped after 0\.5 s without a result") as refused:
+        verify(pool, HANGS, LONG, seconds=0.5)
+    assert time.monotonic() - began < 2.0
+    assert refused.value.kind == "verifier_error"
+    assert not refused.value.passing
+    assert child.process.returncode == -signal.SIGKILL
+    assert verify(pool, HANGS, "aaaa").value == 1.0
+
+
+def test_the_loop_turns_while_a_verifier_hangs(pool):
+    async def longest_stall():
+        hanging = asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=1.0))
+        longest, before = 0.0, time.monotonic()
+        while not hanging.done():
+            await asyncio.sleep(0.001)
+            now = time.monotonic()
+            longest, before = max(longest, now - before), now
+        assert isinstance(hanging.exception(), VerifierError)
+        return longest
+
+    assert asyncio.run(longest_stall()) < 0.2
+
+
+def test_many_wait_for_a_few_processes_and_each_gets_its_own_reward():
+    pool = ProcessPool(2)
+
+    async def all_of_them():
+        number = {"type": "numeric", "extract": "pattern", "pattern": r"\d+"}
+        verifier = read_verifier(number)
+        return await asyncio.gather(
+            *(pool.verify(verifier, {"expected_answer": i % 3}, response(f"{i}"), seconds=10) for i in range(60))
+        )
+
+    rewards = asyncio.run(all_of_them())
+    assert [reward.value for reward in rewards] == [float(i < 3) for i in range(60)]
+    assert len(pool._children) == 2
+    pool.close()
+
+
+def test_a_process_that_was_killed_is_replaced(pool):
+    verify(pool, HANGS, "a")
+    [child] = pool._children
+    os.kill(child.process.pid, signal.SIGKILL)
+    child.process.wait()
+    with pytest.raises(VerifierError, match="its process failed") as refused:
+        verify(pool, HANGS, "a")
+    assert refused.value.passing
+    assert verify(pool, HANGS, "a").value == 1.0
+
+
+def test_a_row_that_cannot_be_verified_is_refused_in_the_words_of_the_verifier(pool):
+    with pytest.raises(VerifierError, match="Exact match: the task row has no `expected_answer`"):
+        verify(pool, {"type": "exact_match"}, "42")
+
+
+def test_texts_that_json_can_hardly_hold_reach_the_process(pool):
+    huge = {**ROW, "expected_answer": "\ud800", "big": 2**80}
+    given = {"type": "exact_match", "extract": "pattern", "pattern": "(?s).+"}
+    assert verify(pool, given, "\ud800 ", huge).value == 1.0
+
+
+def test_who_gives_up_waiting_holds_up_nobody(pool):
+    async def give_up():
+        waiting = [asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=0.5))]
+        waiting += [
+            asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=0.5)) for _ in range(9)
+        ]
+        await asyncio.sleep(0.1)
+        for task in waiting:
+            task.cancel()
+        return await pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=5)
+
+    began = time.monotonic()
+    assert asyncio.run(give_up()).value == 1.0
+    assert time.monotonic() - began < 3.0
+
+
+def test_a_closed_pool_leaves_no_process_behind(pool):
+    verify(pool, HANGS, "a")
+    [child] = pool._children
+    pool.close()
+    assert child.process.returncode == -signal.SIGKILL

@@ -1,0 +1,87 @@
+"""Parameters: what they may be, and what is said of those that are wrong."""
+
+import inspect
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from apps.gym.verifiers.reading import VerifierMisconfigured, parameters_schema
+from apps.gym.verifiers.registry import VERIFIERS, asks_judge, find_problems, read_verifier
+
+NUMERIC = "expected, expected_field, extract, pattern, time_limit, absolute_tolerance, relative_tolerance"
+
+
+@pytest.mark.parametrize("kind", VERIFIERS)
+def test_every_verifier_has_a_schema_that_is_one_and_says_what_each_parameter_is_called(kind):
+    schema = parameters_schema(VERIFIERS[kind])
+    Draft202012Validator.check_schema(schema)
+    assert schema["properties"]["type"] == {"const": kind}
+    untitled = [name for name, one in schema["properties"].items() if "title" not in one]
+    assert untitled == ["type"]
+    assert "null" not in str(schema)
+
+
+@pytest.mark.parametrize("kind", VERIFIERS)
+def test_every_verifier_states_its_range_and_its_components(kind):
+    told = inspect.getdoc(VERIFIERS[kind])
+    assert "Range: " in told
+    assert "Component" in told
+
+
+@pytest.mark.parametrize(
+    ("given", "problems"),
+    [
+        ({"type": "exact_match"}, []),
+        ({"type": "numeric", "absolute_tolerance": -1}, [("/absolute_tolerance", "is -1: give a number of 0 or more")]),
+        (
+            {"type": "numeric", "tolerance": 1},
+            [("/tolerance", f"is not a parameter of it: did you mean relative_tolerance? there are {NUMERIC}")],
+        ),
+        ({"type": "exact_match", "expected": True}, [("/expected", "is true: give a text or a number")]),
+        (
+            {"type": "exact_match", "extract": "guess"},
+            [("/extract", 'is "guess": give one of boxed, final_answer, full_response, last_line, pattern')],
+        ),
+        ({"type": "contains", "wanted": "x"}, [("/wanted", 'is "x": give a list of at most 500')]),
+        ({"type": "contains", "wanted": [" "]}, [("/wanted/0", "is blank: every reply contains that")]),
+        ({"type": "regex"}, [("/wanted", "is empty, and so is `forbidden`: give at least one pattern")]),
+        ({"type": "regex", "wanted": ["a"], "time_limit": 0}, [("/time_limit", "is 0: give a number from 0.1 to 600")]),
+        ({"type": "hybrid"}, [("/components", "is missing: this verifier needs it")]),
+        ({"type": "hybrid", "components": []}, [("/components", "is []: give a list of at least 1 and at most 20")]),
+        ([], [("", 'must be an object such as {"type": "exact_match"}, not list')]),
+        ({}, [("/type", f"is missing: give one of {', '.join(VERIFIERS)}")]),
+        ({"type": "x"}, [("/type", f"is 'x': give one of {', '.join(VERIFIERS)}")]),
+        ({"type": ["x"]}, [("/type", f"is \"['x']\": give one of {', '.join(VERIFIERS)}")]),
+        ({"type": "contains", "forbidden": ["x" * 300_000]}, [("", "has more than 200,000 bytes of parameters")]),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place_and_what_would_be_right(given, problems):
+    assert list(find_problems(given)) == problems
+
+
+def test_the_parts_of_a_hybrid_are_looked_at_too():
+    parts = [
+        {"name": "a", "verifier": {"type": "numeric", "expected": "many"}},
+        {"name": "a", "verifier": {"type": "exact_match"}},
+        {"name": "b", "verifier": {"type": "hybrid", "components": []}},
+    ]
+    assert list(find_problems({"type": "hybrid", "components": parts})) == [
+        ("/components/0/verifier/expected", "is no number: give one such as 42, 1/2 or 0.5"),
+        ("/components/1/name", "is 'a' a second time: give each part a name of its own"),
+        ("/components/2/verifier/type", "is a hybrid within a hybrid: list its parts here instead"),
+    ]
+
+
+def test_reading_says_everything_at_once():
+    with pytest.raises(VerifierMisconfigured) as wrong:
+        read_verifier({"type": "exact_match", "extract": "pattern", "pattern": ""})
+    assert str(wrong.value) == "/pattern is missing: give the regular expression that `extract` asks for"
+
+
+def test_a_judge_is_found_wherever_it_stands():
+    judge = {"type": "llm_judge"}
+    assert asks_judge(judge)
+    assert asks_judge({"type": "hybrid", "components": [{"name": "a", "verifier": judge}]})
+    assert not asks_judge({"type": "hybrid", "components": [{"name": "a", "verifier": {"type": "exact_match"}}, 3]})
+    assert not asks_judge({"type": "hybrid", "components": 3})
+    assert not asks_judge(None)

@@ -1,0 +1,188 @@
+"""Environments without code: a configured verifier scores what workers collect, from the plan to the figures."""
+
+import asyncio
+import time
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ValidationError
+
+from apps.environments.models import Adapter, Environment
+from apps.environments.saving import save_environment
+from apps.gym.errors import VerifierError
+from apps.gym.resources.verified import ToollessServer, VerifiedServer
+from apps.gym.verifiers.processes import shared_pool
+from apps.policies.models import Provider
+from apps.rollouts.collecting import finish_collection
+from apps.rollouts.measuring import measure_collection
+from apps.rollouts.models import Rollout
+from apps.rollouts.planning import plan_collection
+from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_row, make_user
+from tests.gym.verifiers.replies import response
+
+pytestmark = pytest.mark.usefixtures("migrated")
+
+BOTH = {
+    "type": "hybrid",
+    "components": [
+        {"name": "right", "weight": 3, "verifier": {"type": "numeric"}},
+        {"name": "form", "verifier": {"type": "regex", "wanted": [r"^Answer: \d+$"]}},
+    ],
+}
+HANGS = {"type": "regex", "wanted": ["^(a|a)+$"], "time_limit": 0.5}
+
+
+@pytest.fixture(autouse=True)
+def quick_engine(settings):
+    settings.WORKER_CHORES = []
+    settings.WORKER_GRACE_SECONDS = 5
+
+
+def declared(**fields):
+    environment = Environment(
+        **{"slug": "sums", "name": "Sums", "adapter": Adapter.DECLARED, "verifier": BOTH, **fields}
+    )
+    return save_environment(environment=environment, user=make_user())
+
+
+def plan(environment, rows, **fields):
+    model = make_policy_model(provider=Provider.SCRIPTED, mistake_rate=0.0)
+    return plan_collection(
+        dataset=make_dataset(rows, environment=environment), agent=make_agent(), policy_model=model, **fields
+    )
+
+
+def finish(collection):
+    return async_to_sync(finish_collection)(collection, progress=lambda _: None)
+
+
+def test_an_environment_without_code_scores_what_is_collected():
+    rows = [make_row(f"What is {n} * 3?", str(n * 3)) for n in range(4)]
+    collection = finish(plan(declared(), rows, repeats=2))
+    assert (collection.completed, collection.failed) == (8, 0)
+    assert collection.snapshot["environment"]["verifier"] == BOTH
+    metrics = measure_collection(collection)
+    assert metrics.components["right"] == 1.0
+    assert sorted(metrics.components) == ["form", "form.forbidden", "form.wanted", "right"]
+    rollout = Rollout.objects.first()
+    assert rollout.reward == (3 * rollout.components["right"] + rollout.components["form"]) / 4
+    assert "right 1: " in rollout.trace()[-1].explanation
+
+
+def test_a_task_brings_a_verifier_of_its_own_and_that_one_goes_first():
+    rows = [
+        make_row("What is 2 * 3?", "6", verifier={"type": "contains", "wanted": ["no such text"]}),
+        make_row("What is 2 * 3?", "6"),
+    ]
+    finish(plan(declared(verifier={"type": "numeric"}), rows))
+    rewards = Rollout.objects.order_by("task__index").values_list("reward", "components")
+    assert list(rewards) == [(0.0, {"wanted": 0.0, "forbidden": 1.0}), (1.0, {"numeric_correctness": 1.0})]
+
+
+def test_the_plan_keeps_its_verifier_when_the_environment_gets_another():
+    environment = declared(verifier={"type": "numeric"})
+    collection = plan(environment, [make_row("What is 2 * 3?", "6")])
+    environment.verifier = {"type": "contains", "wanted": ["no such text"]}
+    save_environment(environment=environment, user=make_user())
+    assert finish(collection).mean_reward == 1.0
+
+
+def test_a_verifier_that_hangs_is_a_verifier_error_and_never_a_reward():
+    rows = [make_row("What is 2 * 3?", "6", verifier={**HANGS, "wanted": [r"(?s)^(?:.|\w|\s)+#$"]})]
+    collection = finish(plan(declared(), rows))
+    rollout = Rollout.objects.get()
+    assert (collection.completed, collection.failed) == (0, 1)
+    assert (rollout.status, rollout.error_kind, rollout.reward) == ("failed", "verifier_error", None)
+    assert "stopped after 0.5 s without a result" in rollout.error_message
+
+
+def test_a_row_without_what_the_verifier_needs_is_a_verifier_error():
+    rows = [{"responses_create_params": {"input": "What is 2 * 3?"}}]
+    finish(plan(declared(verifier={"type": "numeric"}), rows))
+    rollout = Rollout.objects.get()
+    assert (rollout.error_kind, rollout.reward) == ("verifier_error", None)
+    assert "`expected_answer`" in rollout.error_message
+
+
+def test_no_token_is_spent_on_a_row_whose_own_verifier_cannot_be():
+    rows = [make_row("What is 2 * 3?", "6", verifier={"type": "numeric", "absolute_tolerance": "much"})]
+    finish(plan(declared(), rows))
+    rollout = Rollout.objects.get()
+    assert (rollout.error_kind, rollout.input_tokens) == ("verifier_error", 0)
+    told = 'the task\'s own verifier cannot be used: /verifier/absolute_tolerance is "much": give a number of 0 or more'
+    assert rollout.error_message == told
+
+
+def test_a_built_in_with_a_configured_verifier_keeps_its_tools():
+    environment = make_environment(builtin="calculator", verifier={"type": "contains", "wanted": ["no such text"]})
+    finish(plan(environment, [make_row("What is 2 * 3?", "6")]))
+    rollout = Rollout.objects.get()
+    assert rollout.tool_calls > 0
+    assert (rollout.reward, sorted(rollout.components)) == (0.0, ["forbidden", "wanted"])
+
+
+def test_a_bug_in_a_verifier_is_a_verifier_error():
+    async def verify():
+        server = VerifiedServer(ToollessServer(name="lab"), verifier={"type": "contains", "wanted": ["x"]})
+        session = await server.seed_session({}, seed=1)
+        await session.verify({"output": [{"type": "message", "role": "assistant", "content": [{"text": 3}]}]})
+
+    with pytest.raises(VerifierError, match="Contains texts: TypeError"):
+        asyncio.run(verify())
+
+
+def test_an_environment_with_a_verifier_that_cannot_be_is_refused_with_the_place():
+    with pytest.raises(ValidationError) as refused:
+        declared(verifier={"type": "numeric", "absolute_tolerance": -1, "time_limt": 3})
+    assert refused.value.message_dict["verifier"] == [
+        "/time_limt is not a parameter of it: did you mean time_limit? there are expected, expected_field, extract, "
+        "pattern, time_limit, absolute_tolerance, relative_tolerance.",
+        "/absolute_tolerance is -1: give a number of 0 or more.",
+    ]
+
+
+def test_a_verifier_with_a_judge_wants_a_judge_model_and_keeps_it():
+    judged = {"type": "hybrid", "components": [{"name": "style", "verifier": {"type": "llm_judge"}}]}
+    with pytest.raises(ValidationError) as refused:
+        declared(verifier=judged)
+    assert list(refused.value.message_dict) == ["judge_model"]
+    model = make_policy_model()
+    assert declared(verifier=judged, judge_model=model).judge_model == model
+    assert declared(slug="plain", judge_model=model).judge_model is None
+
+
+def test_a_thousand_loops_go_on_beside_verifiers_that_hang():
+    """Loops are delayed as long with hanging verifiers as without: the longest turn of the event loop is compared."""
+
+    async def beat(loops: int, hanging: int) -> tuple[float, int]:
+        server = VerifiedServer(ToollessServer(name="lab"), verifier={"type": "exact_match"})
+        ended = 0
+
+        async def loop() -> None:
+            nonlocal ended
+            for _ in range(20):
+                session = await server.seed_session({"expected_answer": "42"}, seed=1)
+                reward = await session.verify(response("It is \\boxed{42}"))
+                assert reward.value == 1.0
+                await asyncio.sleep(0.02)
+            ended += 1
+
+        async def hang() -> None:
+            session = await server.seed_session({"verifier": HANGS}, seed=1)
+            with pytest.raises(VerifierError, match="stopped after"):
+                await session.verify(response("a" * 60 + "b"))
+
+        stuck = [asyncio.ensure_future(hang()) for _ in range(hanging)]
+        working = [asyncio.ensure_future(loop()) for _ in range(loops)]
+        longest, before = 0.0, time.perf_counter()
+        while not all(task.done() for task in working):
+            await asyncio.sleep(0.005)
+            now = time.perf_counter()
+            longest, before = max(longest, now - before), now
+        await asyncio.gather(*working, *stuck)
+        return longest, ended
+
+    alone, ended_alone = asyncio.run(beat(1_000, 0))
+    beside, ended_beside = asyncio.run(beat(1_000, 2 * shared_pool().size))
+    assert (ended_alone, ended_beside) == (1_000, 1_000)
+    assert beside < max(0.5, 4 * alone)
