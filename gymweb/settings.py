@@ -222,6 +222,7 @@ WORKER_CHORES = [
     "apps.rollouts.planning.sweep_plans",
     "apps.rollouts.controlling.sweep_cancelled",
     "apps.tasks.uploading.sweep_uploads",
+    "apps.rollouts.reverifying.continue_reverification",
     "apps.exports.exporting.write_queued_export",
 ]
 

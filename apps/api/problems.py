@@ -26,6 +26,7 @@ from apps.policies.saving import PolicyModelChanged
 from apps.reviews.commenting import CommentRefused
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.planning import NothingToCollect, PlanConflict
+from apps.rollouts.reverifying import CannotApply, ReverifyRefused
 from apps.tasks.uploading import NotReceiving, PartTooLarge, WrongOffset
 
 PROBLEM_TYPE = "application/problem+json"
@@ -138,6 +139,8 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     NothingToCollect: lambda error: Problem(HTTPStatus.BAD_REQUEST, "nothing-to-collect", str(error)),
     PlanConflict: lambda error: Problem(HTTPStatus.CONFLICT, "idempotency-key-used", str(error)),
     CannotSteer: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-steer", str(error)),
+    ReverifyRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "reverify-refused", str(error)),
+    CannotApply: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-apply", str(error)),
     PairingRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "pairing-refused", str(error)),
     ExportRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "export-refused", str(error)),
     CommentRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "comment-refused", str(error)),

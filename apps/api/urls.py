@@ -12,6 +12,7 @@ from apps.api.me import MeViewSet
 from apps.api.missing import NothingHereView
 from apps.api.pairs import PairSetViewSet, PairViewSet
 from apps.api.policy_models import PolicyModelViewSet
+from apps.api.reverifications import ReverificationViewSet
 from apps.api.rollouts import RolloutViewSet
 from apps.api.schema import SchemaView
 from apps.api.tasks import TaskViewSet
@@ -27,6 +28,7 @@ router.register("policy-models", PolicyModelViewSet)
 router.register("agents", AgentViewSet)
 router.register("collections", CollectionViewSet)
 router.register("rollouts", RolloutViewSet)
+router.register("reverifications", ReverificationViewSet)
 router.register("pair-sets", PairSetViewSet)
 router.register("pairs", PairViewSet)
 router.register("exports", ExportViewSet)

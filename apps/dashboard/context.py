@@ -44,7 +44,7 @@ _SECTIONS: list[tuple[str, list[tuple[str, str, str, tuple[str, ...], Permission
     (
         "Work",
         [
-            ("Collections", "collection_list", "collections", ("collection",), Permission.READ),
+            ("Collections", "collection_list", "collections", ("collection", "reverification"), Permission.READ),
             ("Rollouts", "rollout_list", "rollouts", ("rollout",), Permission.READ),
             ("Pairs", "pair_set_list", "pairs", ("pair",), Permission.READ),
             ("Exports", "export_list", "exports", ("export",), Permission.READ),

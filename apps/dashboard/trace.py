@@ -279,7 +279,8 @@ def _content(index: int, event: _Shown, pairing: _Pairing) -> tuple[str, tuple[F
             blocks = (Block("text", "explanation", Body(event.explanation)),) if event.explanation else ()
             if event.details:
                 blocks = (*blocks, _json("details", Body(pretty(event.details), is_json=True)))
-            return "Verification", (("stopped by", event.stop_reason),) if event.stop_reason else (), blocks
+            title = f"Verified again (#{event.reverification})" if event.reverification else "Verification"
+            return title, (("stopped by", event.stop_reason),) if event.stop_reason else (), blocks
         case ErrorRaised():
             return "Error", (("kind", event.kind),), (Block("text", "message", Body(event.message)),)
 

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from apps.dashboard.views import collections, exports, pairs, rollouts, steering, workers
+from apps.dashboard.views import collections, exports, pairs, reverifications, rollouts, steering, workers
 
 urlpatterns: list[URLPattern] = [
     path("collections/", collections.collection_list, name="collection_list"),
@@ -17,6 +17,11 @@ urlpatterns: list[URLPattern] = [
     path("rollouts/<int:pk>/", rollouts.rollout_detail, name="rollout_detail"),
     path("rollouts/<int:pk>/raw/", rollouts.rollout_raw, name="rollout_raw"),
     path("rollouts/<int:pk>/comments/", rollouts.rollout_comment, name="rollout_comment"),
+    path("reverifications/", reverifications.reverification_list, name="reverification_list"),
+    path("reverifications/new/", reverifications.reverification_create, name="reverification_create"),
+    path("reverifications/<int:pk>/", reverifications.reverification_detail, name="reverification_detail"),
+    path("reverifications/<int:pk>/apply/", reverifications.reverification_apply, name="reverification_apply"),
+    path("reverifications/<int:pk>/cancel/", reverifications.reverification_cancel, name="reverification_cancel"),
     path("pair-sets/", pairs.pair_set_list, name="pair_set_list"),
     path("pair-sets/new/", pairs.pair_set_create, name="pair_set_create"),
     path("pair-sets/<int:pk>/", pairs.pair_set_detail, name="pair_set_detail"),

@@ -84,13 +84,17 @@ class EnvironmentTurn(Event, tag="environment_turn"):
 
 
 class Verification(Event, tag="verification"):
-    """The verifier's judgement. `reward` is any finite float; None only where verification is `none`."""
+    """The verifier's judgement. `reward` is any finite float; None only where verification is `none`.
+
+    `reverification` is the number of the one that verified again what stands before it in the trace; 0 in the first.
+    """
 
     reward: float | None
     components: dict[str, float] = {}
     explanation: str = ""
     details: dict[str, Any] = {}
     stop_reason: str = ""
+    reverification: int = 0
 
 
 class JudgeCall(Event, tag="judge_call"):

@@ -33,10 +33,12 @@ def read_attempts(rollout: Rollout) -> list[PastAttempt]:
     counts = dict(rollout.events.order_by().values_list("attempt").annotate(events=Count("seq")))
     ends = rollout.events.filter(kind__in=["error", "verification"]).order_by("attempt", "seq")
     # A verification may be large, and that there is one says all.
-    said: dict[int, ErrorRaised | None] = dict.fromkeys(ends.values_list("attempt", flat=True))
+    # The last word counts: a reverification may have given a reward to what had failed.
+    kinds = dict(ends.values_list("attempt", "kind"))
+    said: dict[int, ErrorRaised | None] = dict.fromkeys(kinds)
     for attempt, payload in ends.filter(kind="error").values_list("attempt", "payload"):
         event = decode_event(payload)
-        said[attempt] = event if isinstance(event, ErrorRaised) else None
+        said[attempt] = event if isinstance(event, ErrorRaised) and kinds[attempt] == "error" else None
     last = max([rollout.attempt, *counts])
     past = [number for number in range(1, last + 1) if number != rollout.attempt]
     silent = sum(number not in said for number in past) + (_is_latest_silent(rollout, said))

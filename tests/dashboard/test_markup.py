@@ -11,6 +11,7 @@ from apps.accounts.models import User
 from apps.accounts.signing_in import create_sign_in_link
 from apps.dashboard.urls import urlpatterns
 from apps.exports.models import Export, ExportFormat, PairSet, PreferencePair
+from apps.rollouts.models import Reverification
 from apps.tasks.models import Upload
 from tests.dashboard.markup import faults, read
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
@@ -46,6 +47,7 @@ def samples(admin: User) -> dict[str, object]:
         "pair": pair.pk,
         "pair_set": pair_set.pk,
         "export": export.pk,
+        "reverification": Reverification.objects.create(collection=collection, total=2).pk,
         "person": admin.pk,
         "sign": create_sign_in_link(user=admin),
     }

@@ -14,7 +14,7 @@ from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound, OutboundReply
 from apps.gym.resources.calling import Caller, describe, is_success, may_pass
 from apps.gym.resources.http import CLOSE_SECONDS
-from apps.gym.resources.protocol import Probe, Step, ToolOutput
+from apps.gym.resources.protocol import Probe, ReverifyMode, Step, ToolOutput
 from apps.gym.resources.scoring import encode_body, is_number, keep_small
 from apps.gym.resources.surveying import probe_server
 from apps.gym.retrying import Pauses
@@ -195,6 +195,10 @@ class GymnasiumServer:
 
     async def probe(self) -> Probe:
         return await probe_server(self.caller, gymnasium=True)
+
+    async def reverify_mode(self) -> ReverifyMode:
+        """Its rewards are those of the steps, which are gone with the session."""
+        return "unsupported"
 
 
 def _read_outputs(info: dict[str, Any]) -> dict[str, ToolOutput]:

@@ -10,9 +10,9 @@ from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound, OutboundReply
 from apps.gym.resources.calling import MAX_REPLY, Caller, ReplyTooLarge, describe, is_success, may_pass, read_object
 from apps.gym.resources.openapi import GYMNASIUM_ROUTES, PROTOCOL_ROUTES
-from apps.gym.resources.protocol import Probe, ToolOutput
+from apps.gym.resources.protocol import Probe, ReverifyMode, ToolOutput
 from apps.gym.resources.scoring import encode_body, read_reward
-from apps.gym.resources.surveying import Survey, probe_server, survey_server
+from apps.gym.resources.surveying import Survey, ask_reverify_mode, probe_server, survey_server
 from apps.gym.retrying import Pauses
 from apps.gym.rewards import Reward
 
@@ -183,3 +183,6 @@ class HttpResourceServer:
 
     async def probe(self) -> Probe:
         return await probe_server(self.caller, gymnasium=False)
+
+    async def reverify_mode(self) -> ReverifyMode:
+        return await ask_reverify_mode(self.caller)

@@ -11,7 +11,7 @@ from apps.gym.errors import EnvironmentFault, JudgeError, TimedOut
 from apps.gym.events import JudgeCall
 from apps.gym.items import Item, TaskRow, Tool, dump_json
 from apps.gym.judging.judge import Hearing, Judge
-from apps.gym.resources.protocol import Probe, ToolOutput
+from apps.gym.resources.protocol import Probe, ReverifyMode, ToolOutput
 from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
 
@@ -111,6 +111,9 @@ class InProcessServer:
 
     async def seed_session(self, row: TaskRow, *, seed: int) -> InProcessSession:
         return InProcessSession(self._builtin(row, seed=seed), self, seed)
+
+    async def reverify_mode(self) -> ReverifyMode:
+        return "unsupported" if getattr(self._builtin, "verify_needs_state", False) else "stateless"
 
     async def probe(self) -> Probe:
         started = time.perf_counter()

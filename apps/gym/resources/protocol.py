@@ -1,6 +1,6 @@
 """The environment protocol: every adapter, in-process or over HTTP, speaks this."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -87,3 +87,14 @@ class ResourceServer(Protocol):
     async def seed_session(self, row: TaskRow, *, seed: int) -> Session: ...
 
     async def probe(self) -> Probe: ...
+
+
+ReverifyMode = Literal["stateless", "unsupported", "unknown"]
+"""Whether a response can be verified without the session that it came from, as NeMo Gym's servers name it."""
+
+
+@runtime_checkable
+class SaysReverifyMode(Protocol):
+    """A resource server that knows whether it can verify again. Of others it is `unknown`."""
+
+    async def reverify_mode(self) -> ReverifyMode: ...

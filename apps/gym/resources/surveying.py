@@ -12,7 +12,7 @@ from apps.gym.items import Tool
 from apps.gym.outbound import OutboundFailed, OutboundRefused, OutboundReply
 from apps.gym.resources.calling import Caller, describe, is_success
 from apps.gym.resources.openapi import read_routes, read_tools
-from apps.gym.resources.protocol import Probe
+from apps.gym.resources.protocol import Probe, ReverifyMode
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +48,16 @@ async def survey_server(caller: Caller) -> Survey:
         raise EnvironmentFault(f"{caller.name}: {error}") from error
     except OutboundRefused as error:
         raise EnvironmentFault(f"{caller.name}: {error}").lasting() from error
+
+
+async def ask_reverify_mode(caller: Caller) -> ReverifyMode:
+    """`unknown` for servers that do not say, as older ones. Raises EnvironmentFault where there is no server."""
+    try:
+        reply = await caller.get("/reverify_mode")
+    except (OutboundFailed, OutboundRefused) as error:
+        raise EnvironmentFault(f"{caller.name}: {error}") from error
+    said = reply.body.strip().strip(b'"') if is_success(reply) else b""
+    return "stateless" if said == b"stateless" else "unsupported" if said == b"unsupported" else "unknown"
 
 
 async def probe_server(caller: Caller, *, gymnasium: bool) -> Probe:
