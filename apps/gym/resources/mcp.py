@@ -1,0 +1,147 @@
+"""MCP servers as environments: they have the tools, a verifier of ours gives the reward."""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
+from apps.gym.items import Item, TaskRow, Tool
+from apps.gym.observing import Observer, ignore
+from apps.gym.outbound import Outbound
+from apps.gym.resources.mcp_client import Command, McpConnection, Trouble, open_over_http, open_process
+from apps.gym.resources.protocol import Probe, ToolOutput
+from apps.gym.retrying import Pauses, TryAgain, call_with_retries
+from apps.gym.rewards import Reward
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
+
+_PROBE_SECONDS = 10.0
+
+
+class McpSession:
+    """One attempt, with a connection of its own: what its tools keep in mind is this attempt's alone."""
+
+    __slots__ = ("_connection", "_row", "_server")
+
+    def __init__(self, server: "McpServer", row: TaskRow, connection: McpConnection) -> None:
+        self._server = server
+        self._row = row
+        self._connection = connection
+
+    async def list_tools(self) -> list[Tool]:
+        """Those of the server, unless the row has a list of its own: an empty one means none."""
+        if isinstance(self._row["responses_create_params"].get("tools"), list):
+            return []
+        return await self._connection.list_tools()
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
+        try:
+            output = await self._connection.call_tool(name, arguments)
+        except EnvironmentFault as fault:
+            self._server.observe("unreachable", str(fault))
+            raise
+        self._server.observe("timed_out" if output.error == "timeout" else "ok")
+        return output
+
+    async def respond(self, items: list[Item]) -> list[Item] | None:
+        return None
+
+    async def verify(self, response: dict[str, Any]) -> Reward:
+        if self._server.verifies:
+            told = "an MCP server has no verifier: configure one for this environment, or turn verification off"
+            raise VerifierError(f"{self._server.name}: {told}").lasting()
+        return Reward(value=None, explanation="this environment leaves the judgement to people")
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class McpServer:
+    """An MCP server over HTTP at a URL, or one that each attempt starts as a process.
+
+    `call_timeout` and `connect_timeout` are seconds; `max_tries` bounds opening a connection.
+    """
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        *,
+        name: str,
+        call_timeout: float,
+        max_tries: int,
+        url: str = "",
+        headers: Mapping[str, str] | None = None,
+        command: Command | None = None,
+        connect_timeout: float = 10.0,
+        verifies: bool = True,
+        pauses: Pauses | None = None,
+        observe: Observer = ignore,
+    ) -> None:
+        self.name = name
+        self.verifies = verifies
+        self.observe = observe
+        self._call_timeout = call_timeout
+        self._connect_timeout = connect_timeout
+        self._max_tries = max_tries
+        self._pauses = pauses or Pauses()
+        given = dict(headers or {})
+
+        def open_client(trouble: Trouble) -> "contextlib.AbstractAsyncContextManager[Client]":
+            if command is not None:
+                return open_process(command, trouble, call_timeout=call_timeout)
+            return open_over_http(
+                outbound, url, trouble, headers=given, call_timeout=call_timeout, connect_timeout=connect_timeout
+            )
+
+        self._opening = open_client
+
+    async def seed_session(self, row: TaskRow, *, seed: int) -> McpSession:
+        """Raises EnvironmentFault, or TimedOut. The protocol has no place for `seed`."""
+
+        async def connect() -> McpConnection:
+            connection = self._connection(self._call_timeout)
+            try:
+                await connection.open()
+            except TimedOut as error:
+                self.observe("timed_out", str(error))
+                raise
+            except EnvironmentFault as fault:
+                await connection.close()
+                self.observe("unreachable" if fault.passing else "refused", str(fault))
+                if fault.passing:
+                    raise TryAgain(fault) from fault
+                raise
+            self.observe("ok")
+            return connection
+
+        connection, _ = await call_with_retries(connect, max_tries=self._max_tries, pauses=self._pauses)
+        return McpSession(self, row, connection)
+
+    async def probe(self) -> Probe:
+        """A health check: connect, and list the tools. Never raises for a server that fails."""
+        started = time.perf_counter()
+        connection = self._connection(min(self._call_timeout, _PROBE_SECONDS))
+        try:
+            await connection.open()
+            protocol = connection.protocol
+            latency = time.perf_counter() - started
+            tools = await connection.list_tools()
+        except (EnvironmentFault, TimedOut) as error:
+            return Probe(healthy=False, message=str(error), latency=time.perf_counter() - started)
+        finally:
+            await connection.close()
+        count = f"{len(tools)} {'tool' if len(tools) == 1 else 'tools'}"
+        return Probe(
+            healthy=True,
+            message=f"reachable; {count} over MCP {protocol}",
+            latency=latency,
+            tools=tools,
+            found={"tools": tools},
+        )
+
+    def _connection(self, seconds: float) -> McpConnection:
+        return McpConnection(
+            self._opening, name=self.name, call_timeout=seconds, open_timeout=seconds + self._connect_timeout
+        )

@@ -1,0 +1,333 @@
+"""A connection to an MCP server, by the official package: over HTTP through the guard, or to a process of our own."""
+
+import asyncio
+import contextlib
+import re
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from apps.gym.errors import EnvironmentFault, TimedOut
+from apps.gym.items import Tool, dump_json
+from apps.gym.outbound import Outbound, OutboundFailed, OutboundRefused, OutboundReply, OutboundTimedOut
+from apps.gym.resources.protocol import ToolOutput
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
+
+MAX_TOOL_OUTPUT = 4 * 1024 * 1024
+"""More bytes than any policy model reads; a larger output is a tool error."""
+_MAX_REPLY = 16 * 1024 * 1024
+_MAX_PAGES = 50
+_CLOSE_SECONDS = 8.0
+"""More than the package itself takes for ending a process that does not want to."""
+_MAX_NAME = 64
+_UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A server that is started as a process. Beside PATH, HOME and their like it has this environment alone."""
+
+    words: list[str]
+    environment: dict[str, str] = {}
+
+
+class Trouble:
+    """What went wrong on the way, since the package tells of it only that the connection was closed.
+
+    `count` grows with everything that did; `problem` and `refusal` are of the newest request.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.problem: OutboundFailed | OutboundRefused | None = None
+        self.refusal: OutboundReply | None = None
+        self.last_words: Callable[[], str] = str
+
+    def note(self, problem: OutboundFailed | OutboundRefused | None, refusal: OutboundReply | None) -> None:
+        self.count += problem is not None or refusal is not None
+        self.problem, self.refusal = problem, refusal
+
+    def explain(self, error: BaseException) -> str:
+        if self.problem is not None:
+            return str(self.problem)
+        if self.refusal is not None:
+            text = self.refusal.body[:500].decode("utf-8", "replace").strip()
+            return f"it answered {self.refusal.status}{f': {text}' if text else ''}"
+        said = self.last_words()
+        return f"{_root(error)}{f'; it said: {said}' if said else ''}"
+
+    @property
+    def is_lasting(self) -> bool:
+        refused = self.refusal is not None and self.refusal.status in (400, 401, 403, 404, 405, 410)
+        return isinstance(self.problem, OutboundRefused) or refused
+
+
+@contextlib.asynccontextmanager
+async def open_over_http(
+    outbound: Outbound,
+    url: str,
+    trouble: Trouble,
+    *,
+    headers: Mapping[str, str],
+    call_timeout: float,
+    connect_timeout: float,
+) -> "AsyncIterator[Client]":
+    """Streamable HTTP. Every request passes the guard and is bounded in time and size."""
+    import httpx2
+    from mcp.client.client import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    class Guarded(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if request.method == "GET":
+                # The stream of what a server says unasked: nothing that an attempt needs, and it would never end.
+                return httpx2.Response(405, request=request)
+            try:
+                reply = await outbound.request(
+                    request.method,
+                    str(request.url),
+                    body=await request.aread(),
+                    headers={name: value for name, value in request.headers.items() if name.lower() not in _UNSENT},
+                    timeout=call_timeout,
+                    connect_timeout=connect_timeout,
+                    max_bytes=_MAX_REPLY,
+                )
+            except (OutboundFailed, OutboundRefused) as error:
+                trouble.note(error, None)
+                raise
+            trouble.note(None, reply if reply.status >= 400 else None)
+            return httpx2.Response(reply.status, headers=dict(reply.headers), content=reply.body, request=request)
+
+    async with (
+        httpx2.AsyncClient(transport=Guarded(), headers=dict(headers), timeout=call_timeout) as http,
+        Client(streamable_http_client(url, http_client=http), read_timeout_seconds=call_timeout, cache=None) as client,
+    ):
+        yield client
+
+
+_UNSENT = frozenset({"host", "content-length", "connection", "accept-encoding", "user-agent"})
+"""Headers that the HTTP client writes itself."""
+
+
+@contextlib.asynccontextmanager
+async def open_process(command: Command, trouble: Trouble, *, call_timeout: float) -> "AsyncIterator[Client]":
+    """A process of its own, which ends with the connection. Of our environment it gets PATH, HOME and their like."""
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    server = StdioServerParameters(command=command.words[0], args=command.words[1:], env=command.environment)
+    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+
+        def last_words() -> str:
+            errors.seek(0)
+            lines = errors.read()[-2_000:].strip().splitlines()
+            return lines[-1][:500] if lines else ""
+
+        trouble.last_words = last_words
+        try:
+            transport = stdio_client(server, errlog=errors)
+            async with Client(transport, read_timeout_seconds=call_timeout, cache=None) as client:
+                yield client
+        except BaseException as error:
+            told = trouble.explain(error)
+            trouble.last_words = str
+            if isinstance(error, Exception):
+                raise ConnectionError(told) from error
+            raise
+
+
+class McpConnection:
+    """Held open by a task of its own: the package's connections want to be entered and left by one and the same.
+
+    `opening` opens the client and says in `trouble` what keeps it from that.
+    """
+
+    def __init__(
+        self,
+        opening: "Callable[[Trouble], contextlib.AbstractAsyncContextManager[Client]]",
+        *,
+        name: str,
+        call_timeout: float,
+        open_timeout: float,
+    ) -> None:
+        self.name = name
+        self._opening = opening
+        self._call_timeout = call_timeout
+        self._open_timeout = open_timeout
+        self._trouble = Trouble()
+        self._leave = asyncio.Event()
+        self._client: Client | None = None
+        self._names: dict[str, str] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def protocol(self) -> str:
+        return self._client.protocol_version if self._client else ""
+
+    async def open(self) -> None:
+        """Raises EnvironmentFault, or TimedOut."""
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._hold(opened))
+        try:
+            async with asyncio.timeout(self._open_timeout):
+                await asyncio.shield(opened)
+        except TimeoutError:
+            self._give_up()
+            raise TimedOut(f"{self.name}: no MCP connection within {self._open_timeout:g} s") from None
+        except asyncio.CancelledError:
+            self._give_up()
+            raise
+        except Exception as error:
+            raise self._fault(error) from error
+
+    async def _hold(self, opened: asyncio.Future[None]) -> None:
+        try:
+            async with self._opening(self._trouble) as client:
+                self._client = client
+                if not opened.done():
+                    opened.set_result(None)
+                await self._leave.wait()
+        except BaseException as error:
+            if opened.done() or self._leave.is_set():
+                return  # Whoever is calling hears of it through the call; nobody else waits for this.
+            if isinstance(error, Exception):
+                opened.set_exception(error)
+            else:
+                opened.cancel()
+        finally:
+            self._client = None
+
+    def _give_up(self) -> None:
+        self._leave.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def list_tools(self) -> list[Tool]:
+        """Raises EnvironmentFault, or TimedOut. Names are such as every model endpoint takes."""
+        tools: list[Tool] = []
+        names: dict[str, str] = {}
+        cursor: str | None = None
+        for _ in range(_MAX_PAGES):
+            page = await self._ask(partial(_list_page, cursor))
+            for tool in page.tools:
+                name = usual_name(tool.name, names)
+                names[name] = tool.name
+                tools.append(
+                    {
+                        "type": "function",
+                        "name": name,
+                        "description": tool.description or tool.title or "",
+                        "parameters": tool.input_schema or {"type": "object", "properties": {}},
+                        "strict": False,
+                    }
+                )
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        self._names = names
+        return tools
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
+        """Raises EnvironmentFault where the server is gone; what its tool says wrong is an output."""
+        from mcp.shared.exceptions import MCPError
+
+        if self._names is not None and name not in self._names:
+            return _failed(f"there is no tool named {name[:100]!r}", "unknown_tool")
+        known = (self._names or {}).get(name, name)
+        try:
+            result = await self._ask(lambda client: client.call_tool(known, arguments))
+        except TimedOut:
+            return _failed(f"the tool gave no result within {self._call_timeout:g} s", "timeout")
+        except MCPError as error:
+            return _failed(error.error.message, f"mcp_{error.error.code}")
+        text = _text_of(result)
+        if len(text) > MAX_TOOL_OUTPUT:
+            return _failed(f"the tool's result is larger than {MAX_TOOL_OUTPUT:,} bytes", "too_large")
+        return ToolOutput(text=text, error="tool_error" if result.is_error else "")
+
+    async def _ask(self, ask: "Callable[[Client], Any]") -> Any:
+        """Raises MCPError for what the server itself calls wrong."""
+        from mcp.shared.exceptions import MCPError
+        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+
+        client = self._client
+        if client is None:
+            raise EnvironmentFault(f"{self.name}: the MCP connection is closed: {self._trouble.explain(EOFError())}")
+        before = self._trouble.count
+        try:
+            async with asyncio.timeout(self._call_timeout):
+                return await ask(client)
+        except TimeoutError:
+            raise TimedOut(f"{self.name}: no reply over MCP within {self._call_timeout:g} s") from None
+        except MCPError as error:
+            if error.error.code == REQUEST_TIMEOUT or isinstance(self._trouble.problem, OutboundTimedOut):
+                raise TimedOut(f"{self.name}: no reply over MCP within {self._call_timeout:g} s") from None
+            if self._trouble.count > before or error.error.code == CONNECTION_CLOSED:
+                raise self._fault(error) from error
+            raise
+        except (EnvironmentFault, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: BaseException) -> EnvironmentFault:
+        fault = EnvironmentFault(f"{self.name}: {self._trouble.explain(error)}")
+        return fault.lasting() if self._trouble.is_lasting else fault
+
+    async def close(self) -> None:
+        """Never raises. A server that does not let go is left behind after its time."""
+        self._leave.set()
+        if self._task is None:
+            return
+        done, _ = await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+        if not done:
+            self._task.cancel()
+
+
+def _list_page(cursor: str | None, client: "Client") -> Any:
+    return client.list_tools(cursor=cursor)
+
+
+def usual_name(name: str, taken: Mapping[str, str]) -> str:
+    """The name in letters that every endpoint takes, told apart by a number where two become one."""
+    usual = _UNUSUAL.sub("_", name)[:_MAX_NAME] or "tool"
+    number = 2
+    while usual in taken:
+        tail = f"_{number}"
+        usual = _UNUSUAL.sub("_", name)[: _MAX_NAME - len(tail)] + tail
+        number += 1
+    return usual
+
+
+def _text_of(result: Any) -> str:
+    """What the model reads: texts as they are, of other contents what kind they are; else the structured result."""
+    parts = [part.text if part.type == "text" else dump_json(_outline(part)) for part in result.content]
+    if not parts and result.structured_content is not None:
+        return dump_json(result.structured_content)
+    return "\n".join(parts)
+
+
+def _outline(part: Any) -> dict[str, Any]:
+    """A content that is no text, without the bytes of it."""
+    outline: dict[str, Any] = part.model_dump(mode="json", by_alias=True, exclude_none=True)
+    resource = outline.get("resource")
+    for holder in (outline, resource if isinstance(resource, dict) else {}):
+        for key in ("data", "blob"):
+            if isinstance(holder.get(key), str):
+                holder[key] = f"left out: {len(holder[key]):,} characters"
+    return outline
+
+
+def _failed(told: str, error: str) -> ToolOutput:
+    return ToolOutput(text=dump_json({"error": told}), error=error)
+
+
+def _root(error: BaseException) -> str:
+    """The first cause in a group of exceptions, which is how task groups raise."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__

@@ -1,0 +1,258 @@
+"""A real MCP server of the official package, over both transports."""
+
+import asyncio
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
+from apps.gym.events import ToolResult
+from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.resources.mcp import McpServer
+from apps.gym.resources.mcp_client import Command, usual_name
+from apps.gym.resources.protocol import ToolOutput
+from apps.gym.retrying import Pauses
+from tests.nemo_gym.attempts import attempt
+from tests.nemo_gym.solving import call, says
+from tests.walk.processes import process
+
+LAB = Path(__file__).with_name("mcp_lab.py")
+ROW = {"responses_create_params": {"input": "What is 2 + 3?"}}
+TOOLS = ["add", "take_marble", "look_up_word", "sleep", "environment", "fall", "shout"]
+
+
+@pytest.fixture(scope="module")
+def url():
+    with process(LAB, "http", "PORT") as port:
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+@pytest.fixture(params=["http", "stdio"])
+def way(request, url):
+    """How to reach the server: the same tests over both transports."""
+    if request.param == "http":
+        return {"url": url}
+    return {"command": Command([sys.executable, str(LAB), "stdio"])}
+
+
+def with_server(doing, **options):
+    """What `doing(server)` gives."""
+
+    async def run():
+        outbound = Outbound(OutboundPolicy(options.pop("allow", ["127.0.0.1"])))
+        given = {"call_timeout": 10.0, "max_tries": 2, "pauses": Pauses(first=0.001), **options}
+        try:
+            return await doing(McpServer(outbound, name="lab", **given))
+        finally:
+            await outbound.close()
+
+    return asyncio.run(run())
+
+
+def in_session(doing, row=ROW, **options):
+    async def run(server):
+        session = await server.seed_session(row, seed=1)
+        try:
+            await session.list_tools()
+            return await doing(session)
+        finally:
+            await session.close()
+
+    return with_server(run, **options)
+
+
+def calling(name, arguments=None):
+    async def doing(session):
+        return await session.call_tool(name, arguments or {})
+
+    return doing
+
+
+def test_its_tools_are_listed_in_the_shapes_that_models_take(way):
+    async def listed(session):
+        return await session.list_tools()
+
+    tools = in_session(listed, **way)
+    assert [tool["name"] for tool in tools] == TOOLS
+    assert tools[0]["description"] == "Add two whole numbers."
+    assert tools[0]["parameters"]["required"] == ["a", "b"]
+    assert {tool["type"] for tool in tools} == {"function"}
+
+
+def test_a_tool_is_called_and_its_text_is_the_output(way):
+    assert in_session(calling("add", {"a": 2, "b": 3}), **way) == ToolOutput(text="5")
+
+
+def test_what_a_tool_says_wrong_is_read_by_the_model(way):
+    wrong = in_session(calling("add", {"a": "two"}), **way)
+    assert wrong.error == "tool_error"
+    assert "Field required" in wrong.text
+    raised = in_session(calling("look_up_word", {"word": "gym"}), **way)
+    assert raised == ToolOutput(text="Error executing tool look.up/word", error="tool_error")
+
+
+def test_a_tool_that_the_server_does_not_have_is_not_asked_for(way):
+    output = in_session(calling("format_disk"), **way)
+    assert output == ToolOutput(text='{"error":"there is no tool named \'format_disk\'"}', error="unknown_tool")
+
+
+def test_a_tool_that_takes_too_long_is_an_output(way):
+    output = in_session(calling("sleep", {"seconds": 20}), call_timeout=1.0, **way)
+    assert output == ToolOutput(text='{"error":"the tool gave no result within 1 s"}', error="timeout")
+
+
+def test_an_output_that_no_model_reads_is_a_tool_error(way):
+    output = in_session(calling("shout"), **way)
+    assert output.error == "too_large"
+
+
+def test_the_loop_drives_it(way):
+    def moves(row, said, prompt):
+        done = [item["output"] for item in said if item.get("type") == "function_call_output"]
+        return [says(f"It is {done[0]}.")] if done else [call("mcp__lab__add", {"a": 2, "b": 3}), call("add", {}, 2)]
+
+    async def run(server):
+        return await attempt(server, ROW, moves)
+
+    trace = with_server(run, verifies=False, **way)
+    results = [event for event in trace if isinstance(event, ToolResult)]
+    assert [(event.output[:1], event.error) for event in results] == [("5", ""), ("E", "tool_error")]
+    assert [tool["name"] for tool in trace[0].tools] == TOOLS
+    assert (trace[-1].reward, trace[-1].stop_reason) == (None, "answered")
+
+
+def test_a_list_of_tools_in_the_row_is_all_that_the_model_is_shown(way):
+    async def listed(session):
+        return await session.list_tools()
+
+    row = {"responses_create_params": {"input": "hi", "tools": []}}
+    assert in_session(listed, row=row, **way) == []
+
+
+def test_without_a_configured_verifier_verification_is_refused(way):
+    async def verify(session):
+        return await session.verify({"output": []})
+
+    with pytest.raises(VerifierError, match="an MCP server has no verifier: configure one"):
+        in_session(verify, **way)
+
+
+def test_many_attempts_have_a_connection_each(way):
+    async def run(server):
+        sessions = await asyncio.gather(*(server.seed_session(ROW, seed=1) for _ in range(4)))
+        outputs = await asyncio.gather(
+            *(session.call_tool("add", {"a": n, "b": n}) for n, session in enumerate(sessions))
+        )
+        await asyncio.gather(*(session.close() for session in sessions))
+        return [output.text for output in outputs]
+
+    assert with_server(run, **way) == ["0", "2", "4", "6"]
+
+
+def test_the_health_check_names_the_tools(way):
+    async def probe(server):
+        return await server.probe()
+
+    probe_result = with_server(probe, **way)
+    assert probe_result.healthy is True
+    assert probe_result.message.startswith("reachable; 7 tools over MCP 20")
+    assert [tool["name"] for tool in probe_result.found["tools"]] == TOOLS
+
+
+STDIO = {"command": Command([sys.executable, str(LAB), "stdio"], {"LAB_KEY": "secret"})}
+
+
+def test_each_attempt_has_a_process_whose_state_is_its_own():
+    taking = calling("take_marble")
+    assert [in_session(taking, **STDIO).text for _ in range(2)] == ["1 taken", "1 taken"]
+
+
+def test_a_process_knows_nothing_of_our_environment_but_what_it_is_given(monkeypatch):
+    monkeypatch.setenv("GYMWEB_SECRET_KEY", "not for tools")
+    names = in_session(calling("environment"), **STDIO).text.split()
+    assert ("LAB_KEY" in names, "PATH" in names) == (True, True)
+    assert [name for name in names if name.startswith("GYMWEB")] == []
+
+
+def test_a_process_that_falls_is_a_fault_that_quotes_its_last_words():
+    with pytest.raises(EnvironmentFault, match=r"^lab: .*it said: the lab is on fire$") as fallen:
+        in_session(calling("fall"), **STDIO)
+    assert fallen.value.passing is True
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["/nonexistent/server"], "No such file or directory"),
+        ([sys.executable, "-c", "import sys; sys.exit('not today')"], "not today"),
+    ],
+)
+def test_a_command_that_does_not_start_a_server_is_a_fault_that_says_why(words, told):
+    with pytest.raises(EnvironmentFault, match=told):
+        in_session(calling("add"), command=Command(words))
+
+    async def probe(server):
+        return await server.probe()
+
+    found = with_server(probe, command=Command(words))
+    assert (found.healthy, told in found.message) == (False, True)
+
+
+def test_a_process_that_says_nothing_is_given_up_and_ended():
+    began = time.monotonic()
+    silent = Command([sys.executable, "-c", "import time; time.sleep(60)"])
+    with pytest.raises((TimedOut, EnvironmentFault), match=r"^lab: "):
+        in_session(calling("add"), command=silent, call_timeout=0.5, connect_timeout=0.5, max_tries=1)
+    assert time.monotonic() - began < 20
+
+
+def test_a_server_that_is_not_there_is_a_fault_after_its_tries():
+    heard = []
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        gone = f"http://127.0.0.1:{closed.getsockname()[1]}/mcp"
+        with pytest.raises(EnvironmentFault, match=gone):
+            in_session(calling("add"), url=gone, observe=lambda outcome, message="": heard.append(outcome))
+    assert heard == ["unreachable", "unreachable"]
+
+
+def test_an_address_that_is_not_allowed_is_refused_by_the_guard(url):
+    with pytest.raises(EnvironmentFault, match="GYMWEB_OUTBOUND_ALLOW") as refused:
+        in_session(calling("add"), url=url, allow=[])
+    assert refused.value.passing is False
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_server_that_lets_nobody_in_is_a_fault_for_good(status):
+    async def run():
+        async def refuse(request):
+            return web.Response(status=status, text="go away")
+
+        app = web.Application()
+        app.router.add_route("*", "/mcp", refuse)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
+        address = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+        try:
+            server = McpServer(outbound, name="lab", url=address, call_timeout=5.0, max_tries=3)
+            await server.seed_session(ROW, seed=1)
+        finally:
+            await outbound.close()
+            await runner.cleanup()
+
+    with pytest.raises(EnvironmentFault, match=f"lab: it answered {status}: go away") as refused:
+        asyncio.run(run())
+    assert refused.value.passing is False
+
+
+def test_names_that_become_one_are_told_apart():
+    taken = {}
+    for name in ("a.b", "a/b", "a_b", "x" * 80, "x" * 90):
+        taken[usual_name(name, taken)] = name
+    assert list(taken) == ["a_b", "a_b_2", "a_b_3", "x" * 64, "x" * 62 + "_2"]
