@@ -7,6 +7,9 @@ otherwise the final text. Everything under /environment/ answers as a resource s
 With `--tokens N` a chat reply has N token ids and logprobs in the form of vLLM, where the request asks for them with
 `return_token_ids`; each prompt's ids go on from those of the turn before.
 
+With `--verdict JSON` it judges: whoever asks for structured output of the name "verdict" gets that object with the mark
+of the question in it, or that text where it is no object.
+
 Faults are drawn for each call of the model: `--fail-429`, `--fail-500` and `--hang` are probabilities.
 """
 
@@ -15,6 +18,7 @@ import asyncio
 import functools
 import itertools
 import random
+import re
 import struct
 from typing import Any
 
@@ -23,6 +27,7 @@ import uvloop
 from aiohttp import web
 
 _ids = itertools.count()
+MARK = re.compile(r"<task-([0-9a-f]{8})>")
 USAGE = {"input": 120, "output": 40}
 TOOL_TOKENS = 20
 
@@ -67,6 +72,18 @@ def chat_reply(outputs: int, options: argparse.Namespace, *, with_tokens: bool =
         },
         **of_reply,
     }
+
+
+def judges(text: str, options: argparse.Namespace) -> argparse.Namespace:
+    """The options for a question to a judge: no tool calls, and the verdict as the final text."""
+    mark = MARK.search(text)
+    try:
+        verdict = orjson.loads(options.verdict)
+    except ValueError:
+        final = options.verdict
+    else:
+        final = orjson.dumps({"mark": mark[1] if mark else "", "explanation": "By rule.", **verdict}).decode()
+    return argparse.Namespace(**{**vars(options), "tool_calls": 0, "final": final})
 
 
 def responses_reply(outputs: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -133,13 +150,19 @@ def make_app(options: argparse.Namespace) -> web.Application:
             return failure
         asked = orjson.loads(await request.read())
         outputs = sum(message["role"] == "tool" for message in asked["messages"])
+        form = asked.get("response_format")
+        if options.verdict and form and form["json_schema"]["name"] == "verdict":
+            return _json(chat_reply(outputs, judges(asked["messages"][1]["content"], options)))
         with_tokens = options.tokens > 0 and asked.get("return_token_ids") is True
         return _json(chat_reply(outputs, options, with_tokens=with_tokens))
 
     async def responses(request: web.Request) -> web.Response:
         if failure := await delay_or_fail():
             return failure
-        items = orjson.loads(await request.read())["input"]
+        asked = orjson.loads(await request.read())
+        items, form = asked["input"], (asked.get("text") or {}).get("format")
+        if options.verdict and form and form.get("name") == "verdict":
+            return _json(responses_reply(0, judges(orjson.dumps(items[1]).decode(), options)))
         outputs = sum(item.get("type") == "function_call_output" for item in items if isinstance(item, dict))
         return _json(responses_reply(outputs, options))
 
@@ -169,6 +192,7 @@ def main() -> None:
     parser.add_argument("--tool-name", default="get_weather")
     parser.add_argument("--tool-args", default='{"city": "Paris"}')
     parser.add_argument("--final", default="The weather in Paris is cold.")
+    parser.add_argument("--verdict", default="", metavar="JSON", help='what it says as a judge, e.g. {"score": 8}')
     parser.add_argument("--tokens", type=int, default=0, metavar="N", help="token ids and logprobs of every chat reply")
     parser.add_argument("--latency-ms", type=float, default=0.0, help="of every call of the model")
     parser.add_argument("--jitter-ms", type=float, default=0.0, help="up to so much more, drawn for each call")

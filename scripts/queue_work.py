@@ -17,6 +17,7 @@ from apps.rollouts.fetching import Work, fetch_work
 from apps.rollouts.leasing import Vitals, renew_lease, take_lease
 from apps.rollouts.planning import plan_collection
 from apps.rollouts.recording import End, record_batch
+from apps.rollouts.seating import JudgeSeats
 from apps.rollouts.sharing import InUse
 from apps.tasks.models import Dataset
 from scripts.reference_work import make_dataset, rss_mb
@@ -34,7 +35,7 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
     """Plan `queued` rollouts in several collections, then claim 64 at a time and end what was claimed."""
     planned = _plan(queued)
     worker = take_lease(seats=SEATS)
-    settings_in_use = Settings(open_outbound(), _watch)
+    settings_in_use = Settings(open_outbound(), _watch, JudgeSeats())
     started: set[int] = set()
     seconds: list[float] = []
     for number in range(min(CLAIMS + WARM_UP, queued // SEATS // 2)):

@@ -75,6 +75,7 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
             "mean_reward",
             "input_tokens",
             "output_tokens",
+            "judge_tokens",
             "cost",
             "created_at",
             "started_at",

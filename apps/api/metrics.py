@@ -11,6 +11,17 @@ class HistogramBinSerializer(serializers.Serializer[Any]):
     count = serializers.IntegerField()
 
 
+class JudgeFiguresSerializer(serializers.Serializer[Any]):
+    calls = serializers.IntegerField()
+    tokens = serializers.IntegerField(help_text="Read and written by the judge.")
+    failed = serializers.IntegerField(help_text="Rollouts without a reward because the judge failed.")
+    contradicted = serializers.IntegerField(help_text="Those among them whose judge contradicted itself when swapped.")
+    agreement = serializers.FloatField(
+        allow_null=True,
+        help_text="How often both orders of a comparison were answered alike; null: nothing is compared.",
+    )
+
+
 class MetricsSerializer(serializers.Serializer[Any]):
     rollouts = serializers.IntegerField()
     completed = serializers.IntegerField()
@@ -28,5 +39,6 @@ class MetricsSerializer(serializers.Serializer[Any]):
     errors = serializers.DictField(child=serializers.IntegerField(), help_text="Failed rollouts by kind.")  # type: ignore[assignment]
     components = serializers.DictField(child=serializers.FloatField(), help_text="Mean of each reward component.")
     tokens = serializers.DictField(child=serializers.IntegerField())
+    judge = JudgeFiguresSerializer(allow_null=True, help_text="Null where no judge model scores.")
     mean_turns = serializers.FloatField(allow_null=True)
     mean_duration = serializers.FloatField(allow_null=True, help_text="Seconds.")

@@ -50,6 +50,8 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "tool_errors",
             "input_tokens",
             "output_tokens",
+            "judge_calls",
+            "judge_tokens",
             "cost",
             "duration",
             "started_at",

@@ -68,9 +68,10 @@ class Progress:
     def limits(self) -> list[Spent]:
         """How much of each limit in all is used up; those that are not set are left out."""
         collection = self.collection
+        tokens = collection.input_tokens + collection.output_tokens + collection.judge_tokens
         used = [
             ("Time", "duration", self.elapsed if collection.started_at else 0.0, collection.max_seconds),
-            ("Tokens", "number", collection.input_tokens + collection.output_tokens, collection.max_tokens),
+            ("Tokens", "number", tokens, collection.max_tokens),
             ("Cost", "usd", collection.cost, collection.max_cost),
         ]
         return [Spent(name, unit, amount, limit) for name, unit, amount, limit in used if limit is not None]

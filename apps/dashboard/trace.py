@@ -307,7 +307,7 @@ def _judge_blocks(event: JudgeCall) -> Iterator[Block]:
     if event.verdict:
         yield _json("verdict", Body(pretty(event.verdict), is_json=True))
     if event.problem:
-        yield Block("text", "no verdict", Body(event.problem))
+        yield Block("text", "disregarded" if event.verdict else "no verdict", Body(event.problem))
     yield Block("fold", "what it was asked", Body("\n\n".join(text_of(item) for item in event.prompt)))
     if event.items:
         yield _json("its reply", Body(pretty(event.items), is_json=True), folded=True)

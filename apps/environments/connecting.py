@@ -4,7 +4,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from apps.environments.models import Adapter, Environment
-from apps.gym.errors import EnvironmentFault
+from apps.gym.errors import EnvironmentFault, JudgeError, PolicyError
 from apps.gym.judging.judge import Judge
 from apps.gym.judging.settings import read_settings
 from apps.gym.observing import Observer, ignore
@@ -82,7 +82,7 @@ def connect_judge(
 ) -> Judge | None:
     """The judge that this environment names, asked at most so often at once as there are `seats`; None without one.
 
-    Raises what connecting a policy model raises, and EnvironmentFault for settings that no judge understands.
+    Raises JudgeError where the model cannot be connected or no judge understands the settings.
     """
     model = environment.judge_model
     if model is None:
@@ -90,9 +90,13 @@ def connect_judge(
     try:
         settings = read_settings(environment.judge_settings)
     except ValueError as error:
-        raise EnvironmentFault(f"{environment.slug}: the judge's settings: {error}").lasting() from None
+        raise JudgeError(f"{environment.slug}: the judge's settings: {error}").lasting() from None
+    try:
+        policy = connect_policy(model, outbound, observe=observe)
+    except PolicyError as error:
+        raise JudgeError(f"The judge {model.slug} cannot be connected: {error}").lasting() from error
     return Judge(
-        connect_policy(model, outbound, observe=observe),
+        policy,
         name=model.slug,
         rubric=environment.judge_rubric,
         settings=settings,

@@ -65,12 +65,16 @@ class Environment(models.Model):
         help_text="Any policy model; it is asked as often at once as it has room for",
     )
     judge_rubric = models.TextField(
-        blank=True, help_text="What the judge looks for; a task's row may bring its own `rubric`"
+        blank=True,
+        help_text=(
+            "What the judge looks for; a task's row may bring its own `rubric`. {task}, {expected_answer}, {answer} "
+            "and {trace} name what it is given to read"
+        ),
     )
     judge_settings = models.JSONField(
         default=dict,
         blank=True,
-        help_text='Such as {"scale": {"low": 0, "high": 10}, "reads": "trace", "tries": 3}',
+        help_text='Such as {"question": "compare", "tries": 3} or {"scale": {"low": 1, "high": 5}, "reads": "trace"}',
     )
     health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     health_message = models.CharField(max_length=500, blank=True, editable=False)

@@ -1,6 +1,5 @@
 """Connect what a collection's rollouts share, from its row and its snapshot."""
 
-import asyncio
 import time
 from typing import Protocol
 
@@ -11,10 +10,10 @@ from apps.gym.agent import Harness
 from apps.gym.observing import Outcome
 from apps.gym.outbound import Outbound
 from apps.policies.connecting import connect_policy
-from apps.policies.models import PolicyModel
 from apps.rollouts.breaking import Endpoint
 from apps.rollouts.models import Collection
 from apps.rollouts.running import Setting
+from apps.rollouts.seating import JudgeSeats
 
 FRESH_SECONDS = 5.0
 """How long a connected setting is used before its rows are read again, so that a mended endpoint is picked up."""
@@ -26,19 +25,6 @@ class Watch(Protocol):
     """Told of every try of every call: which endpoint, its slug, how it went."""
 
     def __call__(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None: ...
-
-
-class JudgeSeats:
-    """How often each judge model may be asked at once by this worker: as often as its concurrency says."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[int, asyncio.Semaphore]] = {}
-
-    def of(self, judge: PolicyModel) -> asyncio.Semaphore:
-        known = self._known.get(judge.pk)
-        if known is None or known[0] != judge.concurrency:
-            known = self._known[judge.pk] = (judge.concurrency, asyncio.Semaphore(judge.concurrency))
-        return known[1]
 
 
 def connect_setting(collection: Collection, outbound: Outbound, watch: Watch, seats: JudgeSeats) -> Setting:
@@ -59,7 +45,8 @@ def connect_setting(collection: Collection, outbound: Outbound, watch: Watch, se
         watch(Endpoint("policy_model", judged_by.pk), judged_by.slug, outcome, message)
 
     judged_by = environment.judge_model
-    judge = connect_judge(environment, outbound, observe_judge, seats.of(judged_by)) if judged_by else None
+    bench = seats.of(judged_by, model) if judged_by else None
+    judge = connect_judge(environment, outbound, observe_judge, bench)
     return Setting(
         policy_model_id=model.pk,
         environment_id=environment.pk,
@@ -79,10 +66,10 @@ def connect_setting(collection: Collection, outbound: Outbound, watch: Watch, se
 class Settings:
     """The settings in use by a worker, at most FRESH_SECONDS old. Used by the database thread alone."""
 
-    def __init__(self, outbound: Outbound, watch: Watch) -> None:
+    def __init__(self, outbound: Outbound, watch: Watch, seats: JudgeSeats) -> None:
         self._outbound = outbound
         self._watch = watch
-        self._seats = JudgeSeats()
+        self._seats = seats
         self._known: dict[int, tuple[float, Setting]] = {}
 
     def get(self, collection_id: int) -> Setting:

@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.rollouts.models import Collection
 
 _DONE = Q(total__lte=F("completed") + F("failed") + F("cancelled"))
-_TOKENS_SPENT = Q(max_tokens__lte=F("input_tokens") + F("output_tokens"))
+_TOKENS_SPENT = Q(max_tokens__lte=F("input_tokens") + F("output_tokens") + F("judge_tokens"))
 _MONEY_SPENT = Q(max_cost__lte=F("cost"))
 
 
@@ -43,10 +43,8 @@ def pause_overdue() -> list[int]:
 
 def spent_limit(collection: Collection) -> Collection.PauseReason | None:
     """The limit that this collection has reached, if any."""
-    if (
-        collection.max_tokens is not None
-        and collection.input_tokens + collection.output_tokens >= collection.max_tokens
-    ):
+    tokens = collection.input_tokens + collection.output_tokens + collection.judge_tokens
+    if collection.max_tokens is not None and tokens >= collection.max_tokens:
         return Collection.PauseReason.MAX_TOKENS
     if collection.max_cost is not None and collection.cost >= collection.max_cost:
         return Collection.PauseReason.MAX_COST

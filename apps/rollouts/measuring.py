@@ -7,6 +7,7 @@ from django.db import connection
 from django.db.models import Avg, Count, F, Max, Min, Q, QuerySet, Sum
 from django.db.models.functions import Floor
 
+from apps.gym.judging.judge import CONTRADICTION
 from apps.gym.metrics import (
     SOLVED,
     Group,
@@ -40,7 +41,8 @@ class CollectionMetrics:
     """Rewards count where there is one: a failed rollout has none and is no zero. Durations are seconds.
 
     `confidence` is the 95 % interval of the mean reward; `pass_at_k` is keyed by k = 1, 2, 4, …; `groups` by never,
-    sometimes, always solved; `tokens` by input and output. Every figure that cannot be known yet is None.
+    sometimes, always solved; `tokens` by input and output; `judge` is None where none was asked. Every figure that
+    cannot be known yet is None.
     """
 
     rollouts: int
@@ -61,9 +63,23 @@ class CollectionMetrics:
     errors: dict[str, int]
     components: dict[str, float]
     tokens: dict[str, int]
+    judge: "JudgeFigures | None"
     mean_turns: float | None
     mean_tool_calls: float | None
     mean_duration: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeFigures:
+    """What a judge did for a collection. `failed` rollouts have no reward because of it, those among them whose judge
+    contradicted itself are `contradicted`. `agreement` is how often both orders were answered alike, of all
+    comparisons that both were answered in; None where nothing was compared."""
+
+    calls: int
+    tokens: int
+    failed: int
+    contradicted: int
+    agreement: float | None
 
 
 def measure_collection(collection: Collection) -> CollectionMetrics:
@@ -73,7 +89,15 @@ def measure_collection(collection: Collection) -> CollectionMetrics:
     rewarded = rollouts.rewarded()
     sums = rewarded.aggregate(count=Count("id"), mean=Avg("reward"), low=Min("reward"), high=Max("reward"))
     work = completed.aggregate(turns=Avg("turns"), tool_calls=Avg("tool_calls"), duration=Avg("duration"))
-    tokens = rollouts.aggregate(input=Sum("input_tokens", default=0), output=Sum("output_tokens", default=0))
+    judge_failed = Q(error_kind="judge_error")
+    used = rollouts.aggregate(
+        input=Sum("input_tokens", default=0),
+        output=Sum("output_tokens", default=0),
+        calls=Sum("judge_calls", default=0),
+        judge_tokens=Sum("judge_tokens", default=0),
+        failed=Count("id", filter=judge_failed),
+        contradicted=Count("id", filter=judge_failed & Q(error_message__contains=CONTRADICTION)),
+    )
     average = sums["mean"]
     groups = _reward_groups(rewarded)
     shapes = Counter((group.size, group.solved) for group in groups)
@@ -97,10 +121,26 @@ def measure_collection(collection: Collection) -> CollectionMetrics:
         stop_reasons=_count_by(completed, "stop_reason"),
         errors=_count_by(rollouts.filter(status=Rollout.Status.FAILED), "error_kind"),
         components=_component_means(collection),
-        tokens={"input": tokens["input"], "output": tokens["output"]},
+        tokens={"input": used["input"], "output": used["output"]},
+        judge=_judge_figures(collection, used, rewarded=sums["count"]),
         mean_turns=work["turns"],
         mean_tool_calls=work["tool_calls"],
         mean_duration=work["duration"],
+    )
+
+
+def _judge_figures(collection: Collection, used: dict[str, int], *, rewarded: int) -> JudgeFigures | None:
+    judge = collection.snapshot.get("environment", {}).get("judge")
+    if not judge and not used["calls"] and not used["failed"]:
+        return None
+    compared = rewarded + used["contradicted"]
+    asks_both = bool(judge) and judge["settings"].get("question", "score") != "score"
+    return JudgeFigures(
+        calls=used["calls"],
+        tokens=used["judge_tokens"],
+        failed=used["failed"],
+        contradicted=used["contradicted"],
+        agreement=rewarded / compared if asks_both and compared else None,
     )
 
 

@@ -69,13 +69,13 @@ class Collection(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Tokens of all its rollouts, after which it is paused; empty: no limit",
+        help_text="Tokens of all its rollouts and their judge, after which it is paused; empty: no limit",
     )
     max_cost = models.FloatField(
         null=True,
         blank=True,
         validators=[MinValueValidator(0)],
-        help_text="USD by the prices of its policy model, after which it is paused; empty: no limit",
+        help_text="USD by the prices of its models, after which it is paused; empty: no limit",
     )
     snapshot = models.JSONField(default=dict, help_text="The resolved agent, policy model and environment as planned")
     idempotency_key = models.CharField(max_length=128, null=True, blank=True, unique=True)
@@ -91,7 +91,8 @@ class Collection(models.Model):
     reward_sum = models.FloatField(default=0.0)
     input_tokens = models.BigIntegerField(default=0)
     output_tokens = models.BigIntegerField(default=0)
-    cost = models.FloatField(default=0.0, help_text="USD of every attempt that ended")
+    judge_tokens = models.BigIntegerField(default=0, help_text="Read and written by its judge model")
+    cost = models.FloatField(default=0.0, help_text="USD of every attempt that ended, its judge included")
 
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="collections"
@@ -249,7 +250,9 @@ class Rollout(models.Model):
     tool_errors = models.PositiveIntegerField(default=0)
     input_tokens = models.PositiveIntegerField(default=0)
     output_tokens = models.PositiveIntegerField(default=0)
-    cost = models.FloatField(default=0.0, help_text="USD by the prices of its policy model")
+    judge_calls = models.PositiveIntegerField(default=0, help_text="Questions to its judge model")
+    judge_tokens = models.PositiveIntegerField(default=0, help_text="Read and written by its judge model")
+    cost = models.FloatField(default=0.0, help_text="USD by the prices of its policy model and its judge")
     duration = models.FloatField(default=0.0, help_text="Seconds of the attempt that ended")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)

@@ -39,6 +39,8 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     tool_errors: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    judge_calls: int = 0
+    judge_tokens: int = 0
     cost: float = 0.0
     model_version: str = ""
     failed: int = 0
@@ -62,7 +64,8 @@ _SET = """
     status = v.status, reward = v.reward, components = v.components, stop_reason = v.stop_reason,
     error_kind = v.error_kind, error_message = v.error_message, turns = v.turns, tool_calls = v.tool_calls,
     tool_errors = v.tool_errors, input_tokens = v.input_tokens, output_tokens = v.output_tokens,
-    cost = v.cost, model_version = v.model_version, failures = rollouts_rollout.failures + v.failed,
+    judge_calls = v.judge_calls, judge_tokens = v.judge_tokens, cost = v.cost, model_version = v.model_version,
+    failures = rollouts_rollout.failures + v.failed,
     duration = v.duration,
     finished_at = CASE WHEN v.status = 'queued' THEN NULL ELSE {now} END, lease = NULL
 """
@@ -73,6 +76,7 @@ _SQLITE_END = f"""
             value->>'error_kind' AS error_kind, value->>'error_message' AS error_message, value->>'turns' AS turns,
             value->>'tool_calls' AS tool_calls, value->>'tool_errors' AS tool_errors,
             value->>'input_tokens' AS input_tokens, value->>'output_tokens' AS output_tokens,
+            value->>'judge_calls' AS judge_calls, value->>'judge_tokens' AS judge_tokens,
             value->>'cost' AS cost, value->>'model_version' AS model_version,
             value->>'failed' AS failed, value->>'duration' AS duration
         FROM json_each(%s)
@@ -85,7 +89,8 @@ _POSTGRES_END = f"""
     UPDATE rollouts_rollout SET {_SET.format(now="%s::timestamptz")} FROM jsonb_to_recordset(%s::jsonb) AS v(
         id bigint, lease bigint, attempt int, status text, reward double precision, components jsonb, stop_reason text,
         error_kind text, error_message text, turns int, tool_calls int, tool_errors int, input_tokens int,
-        output_tokens int, cost double precision, model_version text, failed int, duration double precision
+        output_tokens int, judge_calls int, judge_tokens int, cost double precision, model_version text, failed int,
+        duration double precision
     )
     WHERE rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
         AND rollouts_rollout.attempt = v.attempt AND rollouts_rollout.status = 'running'
@@ -154,6 +159,7 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
         total["retried" if end.status == "queued" else end.status] += 1
         total["input_tokens"] += end.input_tokens
         total["output_tokens"] += end.output_tokens
+        total["judge_tokens"] += end.judge_tokens
         total["cost"] += end.cost
         if end.reward is not None:
             total["rewarded"] += 1

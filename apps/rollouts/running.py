@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from apps.gym.agent import Attempt, Harness
-from apps.gym.errors import EnvironmentFault, GymError, TimedOut
+from apps.gym.errors import EnvironmentFault, GymError, JudgeError, TimedOut
 from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.items import TaskRow
 from apps.gym.policy.protocol import Policy
@@ -49,7 +49,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
-        self.judge_input_tokens = self.judge_output_tokens = 0
+        self.judge_calls = self.judge_input_tokens = self.judge_output_tokens = 0
         self.model_version = ""
         self.verification: Verification | None = None
 
@@ -65,6 +65,7 @@ class Tally:
         elif isinstance(event, Verification):
             self.verification = event
         elif isinstance(event, JudgeCall):
+            self.judge_calls += 1
             self.judge_input_tokens += event.usage.get("input_tokens", 0)
             self.judge_output_tokens += event.usage.get("output_tokens", 0)
 
@@ -165,6 +166,8 @@ def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, *
         tool_errors=_count(tally.tool_errors),
         input_tokens=_count(tally.input_tokens),
         output_tokens=_count(tally.output_tokens),
+        judge_calls=_count(tally.judge_calls),
+        judge_tokens=_count(tally.judge_input_tokens + tally.judge_output_tokens),
         cost=tally.cost(setting),
         model_version=tally.model_version,
         duration=duration,
@@ -182,6 +185,8 @@ def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int) -> End
         status=Rollout.Status.QUEUED.value,
         input_tokens=_count(tally.input_tokens),
         output_tokens=_count(tally.output_tokens),
+        judge_calls=_count(tally.judge_calls),
+        judge_tokens=_count(tally.judge_input_tokens + tally.judge_output_tokens),
         cost=tally.cost(setting),
         model_version=tally.model_version,
         failed=counts_for,
@@ -210,6 +215,6 @@ def cancelled_end(claim: Claim) -> End:
 
 def failed_to_start(claim: Claim, problem: Exception) -> End:
     """The end of a rollout that could not be started, or that broke in a way `run_rollout` does not know."""
-    return _end(
-        claim, Tally(), None, 0.0, error_kind="environment_error", error_message=f"{type(problem).__name__}: {problem}"
-    )
+    # A judge's key that cannot be read is the judge's failure, as one that it refuses would be.
+    kind = problem.kind if isinstance(problem, JudgeError) else "environment_error"
+    return _end(claim, Tally(), None, 0.0, error_kind=kind, error_message=f"{type(problem).__name__}: {problem}")

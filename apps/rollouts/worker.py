@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -43,6 +44,7 @@ from apps.rollouts.looking import look_around
 from apps.rollouts.metering import Meters
 from apps.rollouts.outbox import Outbox
 from apps.rollouts.running import Setting, cancelled_end, failed_to_start, run_rollout
+from apps.rollouts.seating import JudgeSeats
 from apps.rollouts.sharing import InUse
 from apps.rollouts.stalls import StallWatch
 
@@ -81,6 +83,8 @@ class RolloutWorker(ChannelsWorker):
         self.chores = settings.WORKER_CHORES if chores else []
         self.lease = 0
         self._leave_at = math.inf
+        self._attempting: Counter[int] = Counter()  # rollouts by policy model
+        self._judge_seats = JudgeSeats()
         self._running: dict[asyncio.Task[None], tuple[Claim, Setting]] = {}
         self._rung = asyncio.Event()
         self._stopping = False
@@ -111,7 +115,7 @@ class RolloutWorker(ChannelsWorker):
         """Work until stopped, then drain. Returns with the lease given up and every result stored."""
         calm_collector()
         self._outbound = open_outbound()
-        self._settings = Settings(self._outbound, self._watch_call)
+        self._settings = Settings(self._outbound, self._watch_call, self._judge_seats)
         self._outbox = Outbox(in_database=self._in_database, changed=self._changed.update)
         await self._obtain_identity(reap_leases)
         stalls = StallWatch()
@@ -154,13 +158,13 @@ class RolloutWorker(ChannelsWorker):
         free = self.seats - len(self._running)
         if free <= 0 or not self.lease or self._is_behind():
             return 0
-        lease, turns = self.lease, self._breakers.take_turns()
+        lease, turns, in_use = self.lease, self._breakers.take_turns(), self._in_use()
         try:
             fetched = await self._in_database(
                 fetch_work,
                 lease=lease,
                 seats=free,
-                in_use=self._in_use(),
+                in_use=in_use,
                 turns=turns,
                 started=self._started,
                 settings_in_use=self._settings,
@@ -168,6 +172,7 @@ class RolloutWorker(ChannelsWorker):
         except BaseException:
             self._breakers.return_turns(turns)
             raise
+        self._judge_seats.learn(in_use.judge_rooms, self._attempting)
         if lease != self.lease:
             return 0  # The lease was lost meanwhile, and these rows with it: their next owner runs them.
         for claim, row, setting in fetched:
@@ -176,6 +181,7 @@ class RolloutWorker(ChannelsWorker):
                 continue
             task = asyncio.create_task(self._run(claim, row, setting))
             self._running[task] = (claim, setting)
+            self._attempting[setting.policy_model_id] += 1
             task.add_done_callback(self._seat_freed)
         if fetched:
             self._meters.count("claims")
@@ -188,10 +194,19 @@ class RolloutWorker(ChannelsWorker):
         return bool(self._outbox.trouble) or self._outbox.backlog > MAX_BACKLOG or self._outbox.is_full
 
     def _in_use(self) -> InUse:
-        return InUse(list(self._running.values()), lease=self.lease, live=self._live, group=self.group)
+        return InUse(
+            list(self._running.values()),
+            lease=self.lease,
+            live=self._live,
+            group=self.group,
+            asked=self._judge_seats.taken(),
+        )
 
     def _seat_freed(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
+        ended = self._running.pop(task, None)
+        if ended is not None:
+            self._attempting[ended[1].policy_model_id] -= 1
+            self._judge_seats.learn({}, self._attempting)
         # Wake when a worthwhile batch is free, or nothing is left to wait for; else the poll does it. A quarter of few
         # seats is worthwhile: to wait for all of them leaves them empty between short rollouts.
         if not self._running or self.seats - len(self._running) >= min(MAX_CLAIM, self.seats // 4):

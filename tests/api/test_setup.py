@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from django.db.models import ProtectedError
 
 from apps.accounts.models import AuditEntry, Role
 from apps.environments.models import Environment
@@ -213,3 +214,50 @@ def test_openai_needs_no_base_url(engineer):
     given = {"slug": "gpt", "name": "GPT", "provider": "openai", "wire": "responses", "model_name": "gpt-5"}
     answer = send(engineer, "POST", "policy-models/", given)
     assert (answer.status_code, answer.json()["base_url"]) == (201, "https://api.openai.com/v1")
+
+
+JUDGED = {"slug": "essays", "name": "Essays", "adapter": "builtin", "builtin": "judged"}
+
+
+def test_a_judge_is_one_of_the_policy_models_with_a_rubric_and_settings(engineer):
+    judge = make_policy_model(slug="critic")
+    settings = {"question": "compare", "worth": {"tie": 0.25}, "tries": 5}
+    given = {**JUDGED, "judge_model": "critic", "judge_rubric": "Is {answer} kind?", "judge_settings": settings}
+    made = send(engineer, "POST", "environments/", given)
+    assert made.status_code == 201
+    shown = engineer.get("/api/v1/environments/essays/").json()
+    assert [shown[name] for name in ("judge_model", "judge_rubric", "judge_settings")] == [
+        "critic",
+        "Is {answer} kind?",
+        settings,
+    ]
+    assert Environment.objects.get(slug="essays").judge_model == judge
+    # Another built-in asks no judge: a row never says two things.
+    moved = send(engineer, "PATCH", "environments/essays/", {"builtin": "exact_match"}).json()
+    assert [moved[name] for name in ("judge_model", "judge_rubric", "judge_settings")] == [None, "", {}]
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"judge_model": None}, "/judge_model"),
+        ({"judge_model": "nobody"}, "/judge_model"),
+        ({"judge_settings": {"question": "rank"}}, "/judge_settings"),
+        ({"judge_settings": {"tries": 0}}, "/judge_settings"),
+        ({"judge_settings": {"scale": {"low": 5, "high": 1}}}, "/judge_settings"),
+        ({"judge_settings": {"sampling": {"text": {}}}}, "/judge_settings"),
+        ({"judge_settings": []}, "/judge_settings"),
+    ],
+)
+def test_a_judge_that_cannot_be_asked_is_refused_where_it_is_wrong(engineer, change, pointer):
+    make_policy_model(slug="critic")
+    refused = send(engineer, "POST", "environments/", {**JUDGED, "judge_model": "critic", **change})
+    assert (refused.status_code, pointers(refused)) == (400, [pointer])
+    assert not Environment.objects.filter(slug="essays").exists()
+
+
+def test_a_model_that_judges_can_not_be_deleted_from_under_its_environment():
+    judge = make_policy_model(slug="critic")
+    make_environment(builtin="judged", judge_model=judge)
+    with pytest.raises(ProtectedError):
+        judge.delete()

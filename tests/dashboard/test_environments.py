@@ -3,7 +3,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.environments.models import Environment
-from tests.factories import make_dataset, make_environment, make_row
+from tests.factories import make_dataset, make_environment, make_policy_model, make_row
 
 HTMX = {"HX-Request": "true"}
 GIVEN = {
@@ -108,3 +108,50 @@ def test_hostile_text_stays_text(pages: Client):
         page = pages.get(address).text
         assert "<script>alert" not in page
         assert '" onfocus="' not in page
+
+
+JUDGED = {
+    **GIVEN,
+    "name": "Essays",
+    "slug": "essays",
+    "adapter": "builtin",
+    "builtin": "judged",
+    "base_url": "",
+    "judge_question": "compare",
+    "judge_reads": "answer",
+    "judge_rubric": "Is {answer} kind?",
+    "judge_settings": '{"worth": {"tie": 0.25}}',
+}
+
+
+def test_a_judge_is_chosen_in_the_form_and_its_settings_are_shown(pages: Client):
+    judge = make_policy_model(name="Critic", concurrency=7)
+    reply = pages.post(reverse("dashboard:environment_create"), {**JUDGED, "judge_model": judge.pk})
+    assert reply.status_code == 302
+    saved = Environment.objects.get(slug="essays")
+    assert saved.judge_model == judge
+    assert saved.judge_settings == {"question": "compare", "reads": "answer", "worth": {"tie": 0.25}}
+    page = pages.get("/environments/essays/").text
+    for part in ("Critic", "0.25 if they are even", "asked in both orders", "Is {answer} kind?", "7 questions"):
+        assert part in page
+    form = pages.get("/environments/essays/edit/").context["form"]
+    assert (form["judge_question"].value(), form["judge_settings"].value()) == (
+        "compare",
+        '{\n  "worth": {\n    "tie": 0.25\n  }\n}',
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"judge_model": ""}, "judge_model"),
+        ({"judge_reads": "trace"}, "judge_settings"),
+        ({"judge_settings": '{"tries": "many"}'}, "judge_settings"),
+        ({"judge_settings": "["}, "judge_settings"),
+    ],
+)
+def test_a_judge_that_cannot_be_asked_is_named_beside_its_field(pages: Client, change: dict[str, str], field: str):
+    given = {**JUDGED, "judge_model": make_policy_model().pk, **change}
+    reply = pages.post(reverse("dashboard:environment_create"), given, headers=HTMX)
+    assert reply.status_code == 422
+    assert list(reply.context["form"].errors) == [field]

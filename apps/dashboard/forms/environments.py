@@ -8,15 +8,33 @@ from apps.dashboard.forms.fields import JSONTextField, count_from_one, slug_fiel
 from apps.environments.models import Environment
 from apps.gym.builtin.registry import BUILTINS
 
+_SPELLED_OUT = ("question", "reads")
+"""What of a judge's settings has a field of its own."""
+
 
 class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
     slug = slug_field("environment")
+    judge_question = forms.ChoiceField(
+        label="What it is asked",
+        required=False,
+        choices=[
+            ("score", "score: how good is the attempt?"),
+            ("compare", "compare: is its answer better than the expected one?"),
+            ("equal", "equal: does its answer say the same as the expected one?"),
+        ],
+        help_text="Comparisons are asked in both orders; a judge that contradicts itself gives no reward.",
+    )
+    judge_reads = forms.ChoiceField(
+        label="What it reads",
+        required=False,
+        choices=[("answer", "the final answer"), ("trace", "the whole trace, without reasoning")],
+    )
     judge_settings = JSONTextField(
         kind=dict,
-        label="How it is asked",
+        label="Further settings",
         help_text=(
-            'Such as {"scale": {"low": 1, "high": 5}, "reads": "trace", "tries": 3} or '
-            '{"scale": {"verdicts": {"correct": 1, "wrong": 0}}}; empty: the final answer, from 0 to 10.'
+            'Such as {"scale": {"low": 1, "high": 5}}, {"scale": {"verdicts": {"correct": 1, "wrong": 0}}}, '
+            '{"worth": {"win": 1, "tie": 0.5, "loss": 0}} or {"tries": 5}; empty: a score from 0 to 10, 3 tries.'
         ),
     )
 
@@ -60,8 +78,22 @@ class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             label="Built-in environment", required=False, choices=names, initial=self.instance.builtin
         )
         count_from_one(self, "max_tries", "concurrency")
+        given = dict(self.instance.judge_settings)
+        for name in _SPELLED_OUT:
+            self.initial[f"judge_{name}"] = given.pop(name, None)
+        self.initial["judge_settings"] = given
         for name in ("builtin", "base_url", "judge_model"):
             # Optional for the database, required by one adapter: the page must not call them optional.
             self.fields[name].conditional = True  # type: ignore[attr-defined]
         if self.instance.pk:
             del self.fields["slug"]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        given = dict(cleaned.get("judge_settings") or {})
+        for name in _SPELLED_OUT:
+            chosen = cleaned.get(f"judge_{name}")
+            if chosen:
+                given[name] = chosen
+        cleaned["judge_settings"] = given
+        return cleaned

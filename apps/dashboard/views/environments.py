@@ -16,7 +16,7 @@ from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.items import Tool
-from apps.gym.judging.judge import DEFAULT_RUBRIC
+from apps.gym.judging.rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.settings import read_settings
 from apps.tasks.models import Task
 
@@ -48,13 +48,14 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     environment = get_object_or_404(Environment.objects.select_related("judge_model"), slug=slug)
     if targets_breaker(request):
         return answer_breaker(request, environment)
+    judge = read_settings(environment.judge_settings) if environment.judge_model else None
     context = {
         **breaker_context(environment),
         "environment": environment,
         "tools": _tools(environment),
         "builtin": BUILTINS.get(environment.builtin),
-        "judge": read_settings(environment.judge_settings) if environment.judge_model else None,
-        "default_rubric": DEFAULT_RUBRIC,
+        "judge": judge,
+        "default_rubric": DEFAULT_RUBRICS[judge.question] if judge else "",
         "datasets": environment.datasets.all(),
         "collections": environment.collections.all()[:_SHOWN_COLLECTIONS],
     }

@@ -6,17 +6,15 @@ from apps.gym.builtin.protocol import unknown_tool
 from apps.gym.errors import VerifierError
 from apps.gym.items import Item, TaskRow, Tool
 from apps.gym.judging.judge import Hearing
+from apps.gym.judging.scoring import judge_attempt
 from apps.gym.rewards import Reward
-from apps.gym.verifiers.llm_judge import LLMJudge
-
-_JUDGE = LLMJudge()
 
 
 class Judged:
     name: ClassVar[str] = "judged"
     description: ClassVar[str] = (
         "No tools. A judge model scores the final answer, or the whole trace, by the environment's rubric or the row's "
-        "own; the row's reference_answer or expected_answer is shown to it where there is one."
+        "own, or compares it with the row's reference_answer or expected_answer."
     )
     tools: ClassVar[list[Tool]] = []
     needs: ClassVar[frozenset[str]] = frozenset()
@@ -37,4 +35,4 @@ class Judged:
         raise VerifierError("only a judge model can score this environment's attempts")
 
     async def judge(self, response: dict[str, Any], hearing: Hearing) -> Reward:
-        return await _JUDGE.ask(self.row, response, hearing)
+        return await judge_attempt(self.row, response, hearing)

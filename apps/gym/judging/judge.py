@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Literal, TypeVar
 
@@ -12,18 +12,21 @@ import msgspec
 from apps.gym.errors import GymError, JudgeError
 from apps.gym.events import JudgeCall
 from apps.gym.items import Item, assistant_text
-from apps.gym.judging.prompts import ask_again, ask_comparison, ask_score, shorten
+from apps.gym.judging.prompts import ask_again, ask_verdict, shorten
 from apps.gym.judging.reading import read_verdict
+from apps.gym.judging.rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.scale import Verdict, VerdictUnreadable, read_choice, read_explanation, verdict_schema
 from apps.gym.judging.settings import JudgeSettings
 from apps.gym.policy.protocol import VERDICT_SCHEMA, Ask, Policy, Reply
 
-DEFAULT_RUBRIC = "Is the answer correct, complete and to the point?"
+CONTRADICTION = "contradicts itself"
+"""In the message of a JudgeError by which both orders were answered, and differently."""
 
 Winner = Literal["a", "b", "tie"]
 _GIVEN: dict[str, Winner] = {"first": "a", "second": "b", "tie": "tie"}
 _SWAPPED: dict[str, Winner] = {"first": "b", "second": "a", "tie": "tie"}
-_PLACES = list(_GIVEN)
+_WINNER = verdict_schema("winner", {"type": "string", "enum": list(_GIVEN), "description": "the better answer"})
+_EQUAL = verdict_schema("equal", {"type": "boolean", "description": "whether they are equal by the rubric"})
 Found = TypeVar("Found", bound=msgspec.Struct)
 
 
@@ -47,7 +50,7 @@ class Judge:
     ) -> None:
         self.policy = policy
         self.name = name
-        self.rubric = rubric or DEFAULT_RUBRIC
+        self.rubric = rubric
         self.settings = settings or JudgeSettings()
         self.sampling = {**(sampling or {}), "temperature": 0, **self.settings.sampling}
         self.seats: AbstractAsyncContextManager[Any] = seats or nullcontext()
@@ -58,11 +61,31 @@ class Judge:
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of two attempts is better, asked in both orders. `consistent` is False where the orders disagree: a tie."""
+    """Which of two answers is better: asked in both orders, answered alike."""
 
     winner: Winner
-    consistent: bool
     explanation: str = ""
+
+
+class Equality(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether two answers say the same: asked in both orders, answered alike."""
+
+    equal: bool
+    explanation: str = ""
+
+
+class _Preference(msgspec.Struct, frozen=True):
+    place: str
+    explanation: str
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """A question to a judge with all that answers it."""
+
+    name: str
+    prompt: list[Item]
+    schema: dict[str, Any]
+    mark: str
 
 
 class Hearing:
@@ -76,70 +99,62 @@ class Hearing:
         self._session = session
         self._began = time.perf_counter()
 
-    async def score(self, *, task: str, attempt: str, reference: str = "", rubric: str = "") -> Verdict:
-        """The judge's verdict on one attempt, by `rubric` or else the judge's own. Raises JudgeError."""
-        scale, limit = self.settings.scale, self.settings.max_characters
-        prompt = ask_score(
-            task=shorten(task, limit),
-            attempt=shorten(attempt, limit),
-            reference=shorten(reference, limit),
-            rubric=rubric or self._judge.rubric,
-            schema=scale.schema(),
-            mark=_draw_mark(),
-        )
-        return await self._decide("score", prompt, scale.schema(), scale.read, lambda verdict: verdict.said)
+    def rubric(self, own: str = "") -> str:
+        """A row's own rubric, else the judge's, else the one for its question."""
+        return own or self._judge.rubric or DEFAULT_RUBRICS[self.settings.question]
 
-    async def compare(self, *, task: str, a: str, b: str, reference: str = "", rubric: str = "") -> Comparison:
+    async def score(self, *, rubric: str, **sections: str) -> Verdict:
+        """The judge's verdict on one attempt. Raises JudgeError."""
+        scale = self.settings.scale
+        asked = self._compose("score", "score", rubric, sections, scale.schema())
+        return await self._decide(asked, scale.read, lambda verdict: verdict.said)
+
+    async def compare(self, *, rubric: str, a: str, b: str, **sections: str) -> Comparison:
         """Which of two is better. A judge that prefers a place to an answer contradicts itself when they are swapped,
-        and that is a tie. Raises JudgeError."""
-        given, swapped = await _both(
-            self._prefer("compare", task=task, first=a, second=b, reference=reference, rubric=rubric),
-            self._prefer("compare, swapped", task=task, first=b, second=a, reference=reference, rubric=rubric),
-        )
-        found, again = _GIVEN[given.place], _SWAPPED[swapped.place]
-        if found == again:
-            return Comparison(winner=found, consistent=True, explanation=given.explanation)
-        told = (
-            f"inconsistent: {_say(found)} in the given order, {_say(again)} when swapped\n\n"
-            f"given: {given.explanation}\n\nswapped: {swapped.explanation}"
-        )
-        return Comparison(winner="tie", consistent=False, explanation=told)
+        which is a JudgeError as any other."""
+        in_order = self._compose("compare", "compare", rubric, {**sections, "first": a, "second": b}, _WINNER)
+        given = await self._decide(in_order, _read_preference, lambda preference: preference.place)
+        in_turn = self._compose("compare", "compare, swapped", rubric, {**sections, "first": b, "second": a}, _WINNER)
+        swapped = await self._decide(in_turn, _read_preference, lambda preference: preference.place)
+        winner, again = _GIVEN[given.place], _SWAPPED[swapped.place]
+        if winner != again:
+            raise self._contradiction(_say_winner(winner), _say_winner(again))
+        return Comparison(winner=winner, explanation=given.explanation)
 
-    async def _prefer(
-        self, question: str, *, task: str, first: str, second: str, reference: str, rubric: str
-    ) -> "_Preference":
+    async def equal(self, *, rubric: str, a: str, b: str, **sections: str) -> Equality:
+        """Whether two answers say the same; both orders must agree. Raises JudgeError."""
+        in_order = self._compose("equal", "equal", rubric, {**sections, "first": a, "second": b}, _EQUAL)
+        given = await self._decide(in_order, _read_equality, lambda equality: equality.equal)
+        in_turn = self._compose("equal", "equal, swapped", rubric, {**sections, "first": b, "second": a}, _EQUAL)
+        swapped = await self._decide(in_turn, _read_equality, lambda equality: equality.equal)
+        if given.equal != swapped.equal:
+            raise self._contradiction(_say_equal(given.equal), _say_equal(swapped.equal))
+        return given
+
+    def _compose(
+        self, question: str, name: str, rubric: str, sections: dict[str, str], schema: dict[str, Any]
+    ) -> _Asked:
+        mark = secrets.token_hex(4)
         limit = self.settings.max_characters
-        schema = verdict_schema("winner", {"type": "string", "enum": _PLACES, "description": "the better attempt"})
-        prompt = ask_comparison(
-            task=shorten(task, limit),
-            first=shorten(first, limit),
-            second=shorten(second, limit),
-            reference=shorten(reference, limit),
-            rubric=rubric or self._judge.rubric,
-            schema=schema,
-            mark=_draw_mark(),
+        shown = {section: shorten(text, limit) for section, text in sections.items()}
+        return _Asked(
+            name, ask_verdict(question, rubric=rubric, sections=shown, schema=schema, mark=mark), schema, mark
         )
-        return await self._decide(question, prompt, schema, _read_preference, lambda preference: preference.place)
 
     async def _decide(
-        self,
-        question: str,
-        prompt: list[Item],
-        schema: dict[str, Any],
-        read: Callable[[dict[str, Any]], Found],
-        said: Callable[[Found], object],
+        self, asked: _Asked, read: Callable[[dict[str, Any]], Found], said: Callable[[Found], object]
     ) -> Found:
         """Ask until an answer can be read, telling the judge what was wrong with the last one."""
         seen: list[Item] = []
-        added = prompt
+        added = asked.prompt
         for tries in range(1, self.settings.tries + 1):
             seen = [*seen, *added]
             # Another seed: at temperature 0 the same question has the same answer.
-            sampling = self._sampling(schema, tries)
-            call = JudgeCall(judge=self._judge.name, question=question, prompt=added, tries=tries, sampling=sampling)
+            sampling = self._sampling(asked.schema, tries)
+            call = JudgeCall(judge=self._judge.name, question=asked.name, prompt=added, tries=tries, sampling=sampling)
             reply = await self._ask(call, seen)
             try:
-                found = read_verdict(assistant_text(reply.items), read, said)
+                found = read_verdict(assistant_text(reply.items), asked.mark, read, said)
             except VerdictUnreadable as why:
                 call.problem = str(why)
             else:
@@ -171,12 +186,15 @@ class Hearing:
                     )
             except TimeoutError:
                 call.problem = f"no answer within {judge.call_timeout:g} s"
-                raise JudgeError(f"The judge {judge.name} gave {call.problem}.").lasting() from None
+                raise JudgeError(f"The judge {judge.name} gave {call.problem}.") from None
             except GymError as error:
                 call.problem = str(error)
                 failure = JudgeError(f"The judge {judge.name} failed: {error}")
                 failure.passing = error.passing
                 raise failure from error
+            except asyncio.CancelledError:
+                call.problem = "the attempt ended before it answered"
+                raise
             finally:
                 call.duration = time.perf_counter() - began
         call.items, call.model, call.version = reply.items, reply.model, reply.version
@@ -184,33 +202,40 @@ class Hearing:
         if reply.finish_reason in ("context_length", "content_filter"):
             call.problem = f"it was stopped by {reply.finish_reason}"
             raise JudgeError(f"The judge {judge.name} gave no verdict: {call.problem}.").lasting()
+        refusal = _find_refusal(reply.items)
+        if refusal:
+            call.problem = f"it refused: {refusal}"
+            raise JudgeError(f"The judge {judge.name} gave no verdict: {call.problem}").lasting()
         return reply
 
-
-class _Preference(msgspec.Struct, frozen=True):
-    place: str
-    explanation: str
+    def _contradiction(self, given: str, swapped: str) -> JudgeError:
+        self.calls[-1].problem = f"{CONTRADICTION}: {given} in one order, {swapped} in the other"
+        return JudgeError(f"The judge {self._judge.name} {self.calls[-1].problem}").lasting()
 
 
 def _read_preference(answer: dict[str, Any]) -> _Preference:
     if "winner" not in answer:
         raise VerdictUnreadable("the object has no `winner`")
-    return _Preference(read_choice(answer["winner"], _PLACES), read_explanation(answer))
+    return _Preference(read_choice(answer["winner"], list(_GIVEN)), read_explanation(answer))
 
 
-async def _both(given: Awaitable[Found], swapped: Awaitable[Found]) -> tuple[Found, Found]:
-    """Both answers, asked at once. Where one fails the other is awaited all the same: its tokens are spent."""
-    found, again = await asyncio.gather(given, swapped, return_exceptions=True)
-    if isinstance(found, BaseException):
-        raise found
-    if isinstance(again, BaseException):
-        raise again
-    return found, again
+def _read_equality(answer: dict[str, Any]) -> Equality:
+    if "equal" not in answer:
+        raise VerdictUnreadable("the object has no `equal`")
+    if not isinstance(answer["equal"], bool):
+        raise VerdictUnreadable("`equal` must be true or false")
+    return Equality(equal=answer["equal"], explanation=read_explanation(answer))
 
 
-def _say(winner: Winner) -> str:
-    return "a tie" if winner == "tie" else f"{winner} is better"
+def _find_refusal(items: list[Item]) -> str:
+    """What a provider marked as a refusal: its words are never read as a verdict."""
+    parts = (part for item in items if isinstance(item.get("content"), list) for part in item["content"])
+    return next((str(part["refusal"]) for part in parts if isinstance(part, dict) and part.get("refusal")), "")
 
 
-def _draw_mark() -> str:
-    return secrets.token_hex(8)
+def _say_winner(winner: Winner) -> str:
+    return {"a": "the answer is better", "b": "the expected answer is better", "tie": "they are even"}[winner]
+
+
+def _say_equal(equal: bool) -> str:
+    return "equal" if equal else "different"

@@ -1,4 +1,4 @@
-"""Find the verdict in what a judge wrote: a JSON object, alone, fenced, or amid text."""
+"""Find the verdict in what a judge wrote: a JSON object with the mark it was given, alone, fenced, or amid text."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -13,20 +13,27 @@ _MAX_OBJECTS = 64
 Found = TypeVar("Found")
 
 
-def read_verdict(text: str, read: Callable[[dict[str, Any]], Found], said: Callable[[Found], object]) -> Found:
-    """What `read` makes of the objects in the text. Raises VerdictUnreadable: for none, and for several that differ.
+def read_verdict(
+    text: str, mark: str, read: Callable[[dict[str, Any]], Found], said: Callable[[Found], object]
+) -> Found:
+    """What `read` makes of the objects with the mark. Raises VerdictUnreadable: for none, and for several that differ.
 
-    `said` is what two verdicts must have in common to be one.
+    An object without the mark is what the judge quotes of what it read. `said` is what two verdicts must have in
+    common to be one.
     """
     found: list[Found] = []
-    problem = "there is no JSON object in the answer"
+    problem, unmarked = "", False
     for answer in _objects(text[-MAX_READ:].rpartition("</think>")[2]):
+        if answer.get("mark") != mark:
+            unmarked = True
+            continue
         try:
             found.append(read(answer))
         except VerdictUnreadable as why:
             problem = str(why)
     if not found:
-        raise VerdictUnreadable(problem)
+        no_mark = "no JSON object in the answer has the `mark` that you were given"
+        raise VerdictUnreadable(problem or (no_mark if unmarked else "there is no JSON object in the answer"))
     if any(said(other) != said(found[-1]) for other in found):
         raise VerdictUnreadable("the answer gives more than one verdict, and they differ")
     return found[-1]

@@ -68,11 +68,14 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def verdict_schema(key: str, kind: dict[str, Any]) -> dict[str, Any]:
-    """The explanation comes first: a model that writes it before its verdict has thought before it judges."""
+    """The explanation comes before the verdict: a model that writes in this order has thought before it judges.
+
+    The mark's value is no part of it: a server that compiles schemas compiles this one once.
+    """
     return {
         "type": "object",
-        "properties": {"explanation": {"type": "string"}, key: kind},
-        "required": ["explanation", key],
+        "properties": {"mark": {"type": "string"}, "explanation": {"type": "string"}, key: kind},
+        "required": ["mark", "explanation", key],
         "additionalProperties": False,
     }
 

@@ -1,14 +1,27 @@
 """A judge model that answers with the given texts, in order, and repeats the last; it keeps what it was asked."""
 
 import json
+import re
 
+from apps.gym.items import text_of
 from apps.gym.judging.judge import Judge
 from apps.gym.judging.settings import read_settings
 from apps.gym.policy.protocol import Reply
 
+MARK = "MARK"
+"""Stands in an answer for the mark that the judge was given."""
+
 
 def verdict(**fields):
-    return json.dumps({"explanation": "Because.", **fields})
+    return json.dumps({"mark": MARK, "explanation": "Because.", **fields})
+
+
+def mark_of(ask):
+    return re.search(r"^<task-([0-9a-f]{8})>$", text_of(ask.items[1]), re.MULTILINE)[1]
+
+
+def said(text):
+    return [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]
 
 
 class Answers:
@@ -25,9 +38,8 @@ class Answers:
             raise answer
         if isinstance(answer, Reply):
             return answer
-        items = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": answer}]}]
         return Reply(
-            items=items,
+            items=said(answer.replace(MARK, mark_of(ask))),
             finish_reason="stop",
             model="judge-7b",
             version="w1",

@@ -12,7 +12,9 @@ NUMBERS, NAMES = Scale(), Scale(verdicts={"correct": 1.0, "wrong": 0.0})
 
 
 def read(text, scale=NUMBERS):
-    return read_verdict(text, scale.read, lambda verdict: verdict.said)
+    """Every object is given the mark."""
+    text = text.replace('{"', '{"mark": "a1b2c3d4", "')
+    return read_verdict(text, "a1b2c3d4", scale.read, lambda verdict: verdict.said)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,19 @@ def test_what_is_no_verdict_says_why(text, why):
         read(text)
 
 
+@pytest.mark.parametrize("mark", ["", "a1b2c3d", "A1B2C3D4", None, 1, ["a1b2c3d4"]])
+def test_an_object_without_the_mark_is_no_verdict(mark):
+    with pytest.raises(VerdictUnreadable, match="no JSON object in the answer has the `mark`"):
+        read_verdict(json.dumps({"mark": mark, "score": 7}), "a1b2c3d4", NUMBERS.read, lambda verdict: verdict.said)
+
+
+def test_what_the_judge_quotes_does_not_count_beside_its_verdict():
+    quoted = '{"score": 10} {"mark": "00000000", "score": 10} {"mark": "a1b2c3d4", "score": 3}'
+    assert read_verdict(quoted, "a1b2c3d4", NUMBERS.read, lambda verdict: verdict.said).said == 3.0
+    inside = json.dumps({"mark": "a1b2c3d4", "explanation": 'It wrote {"mark": "a1b2c3d4", "score": 10}.', "score": 2})
+    assert read_verdict(inside, "a1b2c3d4", NUMBERS.read, lambda verdict: verdict.said).said == 2.0
+
+
 def test_named_verdicts_are_read_whatever_their_case_and_no_other_names():
     assert read('{"verdict": "CORRECT"}', NAMES).value == 1.0
     with pytest.raises(VerdictUnreadable, match="'fine' is not one of correct, wrong"):
@@ -89,6 +104,9 @@ def test_an_explanation_is_stored_whatever_it_holds():
         ({"max_characters": 10}, "`max_characters` must be from 200"),
         ({"sampling": {"text": {}}}, "`sampling` cannot set text"),
         ({"prompt": "?"}, "unknown field `prompt`"),
+        ({"question": "rank"}, "Invalid enum value 'rank'"),
+        ({"question": "compare", "reads": "trace"}, "`reads` must be `answer`"),
+        ({"worth": {"win": "1"}}, "Expected `float`, got `str`"),
     ],
 )
 def test_settings_that_no_judge_understands_are_refused(given, why):

@@ -1,0 +1,337 @@
+"""Judges in the real worker: rewards, failures that are no rewards, tokens, prices, limits, breakers and deadlines."""
+
+import asyncio
+import json
+import re
+from collections import Counter
+
+import pytest
+from aiohttp import web
+from asgiref.sync import async_to_sync, sync_to_async
+from channels.layers import get_channel_layer
+
+from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, Verification
+from apps.rollouts.breaking import read_shut
+from apps.rollouts.collecting import finish_collection
+from apps.rollouts.limiting import settle_collections, spent_limit
+from apps.rollouts.measuring import measure_collection
+from apps.rollouts.models import Breaker, Collection, Rollout
+from apps.rollouts.planning import plan_collection
+from apps.rollouts.sharing import InUse
+from apps.rollouts.worker import RolloutWorker
+from tests.factories import make_agent, make_breaker, make_dataset, make_environment, make_policy_model, make_row
+from tests.rollouts.work import serve_chat
+
+pytestmark = pytest.mark.usefixtures("migrated")
+
+
+@pytest.fixture(autouse=True)
+def quick_engine(settings):
+    settings.WORKER_CHORES = []
+    settings.OUTBOUND_ALLOW = ["127.0.0.1"]
+
+
+def plan(judge=None, rows=None, environment=None, model=None, **fields):
+    """Questions whose answers the scripted model knows, to be scored by a scripted judge unless another is given."""
+    rows = rows or [make_row(f"What is {n} * 3?", str(n * 3)) for n in range(4)]
+    judge = judge or make_policy_model(mistake_rate=0.0)
+    given = environment or {}
+    judged = make_environment(builtin="judged", judge_model=judge, **given)
+    return plan_collection(
+        dataset=make_dataset(rows, environment=judged),
+        agent=make_agent(),
+        policy_model=model or make_policy_model(mistake_rate=0.0),
+        **{"repeats": 2, **fields},
+    )
+
+
+def finish(collection, seats=None):
+    return async_to_sync(finish_collection)(collection, progress=lambda _: None, seats=seats)
+
+
+def reply(content):
+    message = {"role": "assistant", "content": content}
+    return {
+        "id": "r",
+        "model": "judge-7b",
+        "choices": [{"message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+    }
+
+
+class HttpJudge:
+    """A Chat Completions model on loopback that judges by `decide(the user's text)`, which gives a verdict's fields."""
+
+    def __init__(self, decide):
+        self.decide = decide
+        self.asked = []
+        self.busy = self.most = 0
+
+    async def answer(self, request):
+        asked = await request.json()
+        self.asked.append(asked)
+        user = asked["messages"][1]["content"]
+        mark = re.search(r"<task-([0-9a-f]{8})>", user)[1]
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        try:
+            decided = self.decide(user)
+            if asyncio.iscoroutine(decided):
+                decided = await decided
+        finally:
+            self.busy -= 1
+        if isinstance(decided, web.Response):
+            return decided
+        if isinstance(decided, str):
+            return web.json_response(reply(decided))
+        return web.json_response(reply(json.dumps({"mark": mark, "explanation": "I looked.", **decided})))
+
+
+def judge_over_http(decide, *, seats=None, judge_fields=None, **fields):
+    """A finished collection whose judge answers over a real socket, and that judge."""
+
+    async def collect():
+        judge = HttpJudge(decide)
+        runner, port = await serve_chat(judge.answer)
+        model = await sync_to_async(make_policy_model)(
+            **{
+                "provider": "compatible",
+                "base_url": f"http://127.0.0.1:{port}/v1",
+                "model_name": "judge-7b",
+                "max_tries": 1,
+                "concurrency": 4,
+                **(judge_fields or {}),
+            }
+        )
+        planned = await sync_to_async(plan)(judge=model, **fields)
+        async with asyncio.timeout(60):
+            collection = await finish_collection(planned, progress=lambda _: None, seats=seats)
+        await runner.cleanup()
+        return collection, judge
+
+    return async_to_sync(collect)()
+
+
+def failures():
+    return set(Rollout.objects.values_list("status", "error_kind", "reward", "error_message"))
+
+
+def test_the_scripted_judge_rewards_what_holds_the_expected_answer_and_its_calls_are_in_the_trace():
+    rows = [make_row("What is 2 * 3?", "6"), make_row("What is 2 * 3?", "7")]
+    collection = finish(plan(rows=rows))
+    assert (collection.completed, collection.failed) == (4, 0)
+    assert list(Rollout.objects.order_by("task__index").values_list("reward", flat=True)) == [1.0, 1.0, 0.0, 0.0]
+    for rollout in Rollout.objects.all():
+        trace = rollout.trace()
+        call, verification = trace[-2:]
+        assert isinstance(call, JudgeCall)
+        assert isinstance(verification, Verification)
+        assert (call.question, call.tries, call.problem) == ("score", 1, "")
+        assert call.verdict["value"] == rollout.reward == verification.reward
+        assert rollout.components == {"judge": rollout.reward}
+        assert rollout.turns == sum(isinstance(event, ModelCall) for event in trace) == 1
+        assert (rollout.judge_calls, rollout.judge_tokens) == (
+            1,
+            sum(map(call.usage.get, ("input_tokens", "output_tokens"))),
+        )
+    spent = sum(Rollout.objects.values_list("judge_tokens", flat=True))
+    assert collection.judge_tokens == spent > 0
+    figures = measure_collection(collection).judge
+    assert (figures.calls, figures.tokens, figures.failed, figures.agreement) == (4, spent, 0, None)
+
+
+def test_a_real_judge_is_asked_over_http_with_a_schema_and_paid_by_its_own_prices():
+    collection, judge = judge_over_http(
+        lambda user: {"score": 8},
+        judge_fields={"input_price": 1_000.0, "output_price": 10_000.0, "sampling": {"max_output_tokens": 900}},
+        environment={"judge_rubric": "Is {answer} right?"},
+    )
+    assert (collection.completed, collection.mean_reward, len(judge.asked)) == (8, pytest.approx(0.8), 8)
+    asked = judge.asked[0]
+    assert (asked["model"], asked["temperature"]) == ("judge-7b", 0)
+    assert asked["response_format"]["json_schema"]["schema"]["required"] == ["mark", "explanation", "score"]
+    assert re.search(r"Is <answer-[0-9a-f]{8}> right\?", asked["messages"][0]["content"])
+    # 100 tokens in and 10 out for each call; the scripted model is free.
+    assert {round(cost, 6) for cost in Rollout.objects.values_list("cost", flat=True)} == {0.2}
+    assert collection.cost == pytest.approx(1.6)
+    assert (collection.judge_tokens, collection.state) == (880, "completed")
+
+
+def test_a_collections_limit_of_tokens_counts_its_judges():
+    collection = plan(judge=make_policy_model(mistake_rate=0.0), max_tokens=1)
+    Collection.objects.filter(pk=collection.pk).update(input_tokens=0, judge_tokens=1)
+    collection.refresh_from_db()
+    assert spent_limit(collection) == "max_tokens"
+    settle_collections([collection.pk])
+    collection.refresh_from_db()
+    assert (collection.state, collection.pause_reason) == ("paused", "max_tokens")
+
+
+def prefer_first(user):
+    return {"winner": "first"}
+
+
+def prefer_longer(user):
+    first, second = (re.search(rf"<{place}-\w+>\n(.*?)\n</{place}", user, re.S)[1] for place in ("first", "second"))
+    return {"winner": "tie" if len(first) == len(second) else "first" if len(first) > len(second) else "second"}
+
+
+async def never(user):
+    await asyncio.sleep(30)
+
+
+@pytest.mark.parametrize(
+    ("decide", "asking", "message", "calls"),
+    [
+        (lambda user: "I would rather talk.", {}, "gave no verdict in 3 tries: there is no JSON object", 3),
+        (lambda user: {"score": 12}, {"tries": 2}, "12 is outside of that", 2),
+        (lambda user: '{"mark": "00000000", "score": 10}', {"tries": 1}, "has the `mark`", 1),
+        (prefer_first, {"question": "compare"}, "contradicts itself: the answer is better in one order", 2),
+        (never, {}, "gave no answer within 0.2 s", 1),
+        (lambda user: web.Response(status=401, text="no"), {}, "failed: ", 1),
+        (lambda user: web.Response(status=200, text="<html>"), {}, "failed: ", 1),
+    ],
+)
+def test_a_judge_that_fails_is_a_judge_error_and_never_a_reward(decide, asking, message, calls):
+    collection, _ = judge_over_http(
+        decide,
+        environment={"judge_settings": asking, "verify_timeout": 0.2 if decide is never else 10.0},
+        rows=[make_row("What is 2 * 3?", "6")],
+        repeats=1,
+        max_attempts=1,
+    )
+    assert (collection.completed, collection.failed, collection.rewarded) == (0, 1, 0)
+    ((status, kind, reward, said),) = failures()
+    assert (status, kind, reward) == ("failed", "judge_error", None)
+    assert message in said
+    rollout = Rollout.objects.get()
+    trace = rollout.trace()
+    asked = [event for event in trace if isinstance(event, JudgeCall)]
+    assert len(asked) == rollout.judge_calls == calls
+    assert asked[-1].problem
+    assert isinstance(trace[-1], ErrorRaised)
+    assert not any(isinstance(event, Verification) for event in trace)
+
+
+def test_the_swap_check_finds_out_who_follows_the_place():
+    rows = [make_row(f"What is {n} * 3?", "?" * n) for n in range(1, 9)]
+    given = {"environment": {"judge_settings": {"question": "compare"}}, "rows": rows, "repeats": 1}
+    honest, judge = judge_over_http(prefer_longer, **given)
+    biased, _ = judge_over_http(prefer_first, **given)
+    assert (honest.completed, honest.failed, len(judge.asked)) == (8, 0, 16)
+    figures = [measure_collection(collection).judge for collection in (honest, biased)]
+    assert [(each.calls, each.failed, each.contradicted, each.agreement) for each in figures] == [
+        (16, 0, 0, 1.0),
+        (16, 8, 8, 0.0),
+    ]
+
+
+def test_the_judge_is_asked_no_more_often_at_once_than_its_concurrency_says():
+    async def slowly(user):
+        await asyncio.sleep(0.02)
+        return {"score": 5}
+
+    collection, judge = judge_over_http(slowly, judge_fields={"concurrency": 2}, repeats=6)
+    assert (collection.completed, judge.most) == (24, 2)
+
+
+def test_a_judge_that_is_away_holds_back_what_it_would_score(monkeypatch, settings):
+    """Its breaker opens and rollouts wait; once it is well all have their rewards."""
+    settings.BREAKER_FAILURES = 3
+    monkeypatch.setattr("apps.rollouts.breaking.FIRST_COOLDOWN", 0.3)
+    broken = True
+
+    def decide(user):
+        return web.Response(status=503, text="loading") if broken else {"score": 10}
+
+    async def collect():
+        nonlocal broken
+        judge = HttpJudge(decide)
+        runner, port = await serve_chat(judge.answer)
+        model = await sync_to_async(make_policy_model)(
+            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", max_tries=1
+        )
+        planned = await sync_to_async(plan)(judge=model, repeats=10, max_attempts=2)
+        worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=8)
+        working = asyncio.create_task(worker.handle())
+        async with asyncio.timeout(40):
+            while not await Breaker.objects.filter(policy_model=model).exclude(state="closed").aexists():
+                await asyncio.sleep(0.02)
+            broken = False
+            while not (await Collection.objects.aget(pk=planned.pk)).is_finished:
+                await asyncio.sleep(0.05)
+        worker.stop()
+        await working
+        await runner.cleanup()
+        return await Collection.objects.aget(pk=planned.pk)
+
+    collection = async_to_sync(collect)()
+    assert (collection.completed, collection.failed, collection.mean_reward) == (40, 0, 1.0)
+    assert collection.retried >= 3
+    assert Breaker.objects.get().state == "closed"
+
+
+def test_a_judge_that_is_shut_leaves_no_slots_of_what_it_judges():
+    collection = plan()
+    judge = collection.environment.judge_model
+    free = InUse([], lease=1, live=[(1, "")])
+    slots = free.slots(8, {})
+    assert slots.environments[collection.environment_id] == collection.environment.concurrency
+    assert free.judge_rooms == {judge.pk: judge.concurrency}
+    make_breaker(policy_model=judge)
+    assert InUse([], lease=1, live=[(1, "")]).slots(8, read_shut()).environments == {collection.environment_id: 0}
+
+
+def test_workers_share_a_judges_room_and_one_without_a_part_leaves_its_rollouts_to_the_others():
+    collection = plan(judge=make_policy_model(concurrency=3))
+    rooms, left = [], []
+    for lease in (1, 2, 3, 4):
+        in_use = InUse([], lease=lease, live=[(one, "") for one in (1, 2, 3, 4)])
+        left.append(in_use.slots(8, {}).environments[collection.environment_id] > 0)
+        rooms += in_use.judge_rooms.values()
+    assert (rooms, left) == ([1, 1, 1, 0], [True, True, True, False])
+
+
+def test_questions_take_the_room_of_rollouts_that_the_judge_attempts_itself():
+    judge = make_policy_model(concurrency=10)
+    plan(judge=judge, model=judge)
+    slots = InUse([], lease=1, live=[(1, "")], asked=Counter({judge.pk: 4})).slots(64, {})
+    assert slots.models[judge.pk] == 6
+
+
+def test_a_rollout_whose_time_ends_while_it_is_judged_tells_what_the_judge_was_asked():
+    collection, _ = judge_over_http(
+        never, rows=[make_row()], repeats=1, max_attempts=1, rollout_timeout=0.5, environment={"verify_timeout": 20.0}
+    )
+    rollout = Rollout.objects.get()
+    assert (rollout.status, rollout.error_kind, rollout.reward) == ("failed", "timed_out", None)
+    (asked,) = [event for event in rollout.trace() if isinstance(event, JudgeCall)]
+    assert asked.problem == "the attempt ended before it answered"
+    assert (collection.failed, rollout.judge_calls) == (1, 1)
+
+
+def test_a_judge_whose_key_cannot_be_read_is_a_judge_error():
+    judge = make_policy_model(
+        provider="compatible", base_url="http://127.0.0.1:9/v1", model_name="x", api_key_encrypted="garbage"
+    )
+    collection = finish(plan(judge=judge, rows=[make_row()], repeats=1))
+    ((status, kind, reward, said),) = failures()
+    assert (status, kind, reward, collection.failed) == ("failed", "judge_error", None, 1)
+    assert "cannot be connected" in said
+
+
+def test_an_environment_that_lost_its_judge_says_so():
+    collection = plan(rows=[make_row()], repeats=1)
+    environment = collection.environment
+    environment.judge_model = None
+    environment.save()
+    finish(collection)
+    ((status, kind, reward, said),) = failures()
+    assert (status, kind, reward) == ("failed", "judge_error", None)
+    assert said.endswith("no judge model is set for this environment")
+
+
+def test_a_model_may_judge_its_own_attempts():
+    model = make_policy_model(mistake_rate=0.0, concurrency=1)
+    collection = finish(plan(judge=model, model=model))
+    assert (collection.completed, collection.mean_reward) == (8, 1.0)
