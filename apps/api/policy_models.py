@@ -3,7 +3,8 @@
 from typing import Any
 
 import django_filters
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
@@ -13,10 +14,13 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.breakers import BreakerField
 from apps.api.declared import DeclaredFields
+from apps.api.problems import QueryProblem
 from apps.api.viewsets import SLUG, TableViewSet, assign
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.probing import probe_policy_model
 from apps.policies.saving import save_policy_model
+from apps.rollouts.models import Collection
+from apps.rollouts.tracking import track_versions
 
 
 class CheckSerializer(serializers.Serializer[Any]):
@@ -102,6 +106,23 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
         read_only_fields = ["api_key_hint", "health", "health_message", "health_checked_at"]
 
 
+class VersionRewardSerializer(serializers.Serializer[Any]):
+    version = serializers.CharField(allow_blank=True, help_text="Empty: none was said when these rollouts began.")
+    rollouts = serializers.IntegerField(help_text="Completed with a reward.")
+    tasks = serializers.IntegerField()
+    solved = serializers.IntegerField(help_text="Of the rollouts, those with full marks.")
+    mean_reward = serializers.FloatField()
+    confidence = serializers.ListField(
+        child=serializers.FloatField(),
+        min_length=2,
+        max_length=2,
+        allow_null=True,
+        help_text="95 % interval of the mean, clustered by task; null for fewer than two tasks.",
+    )
+    first_at = serializers.DateTimeField(allow_null=True)
+    last_at = serializers.DateTimeField(allow_null=True)
+
+
 class PolicyModelFilter(django_filters.FilterSet):
     provider = django_filters.ChoiceFilter(choices=Provider.choices)
     health = django_filters.ChoiceFilter(choices=Health.choices)
@@ -124,7 +145,9 @@ class PolicyModelViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
         "update": Permission.MODELS,
         "partial_update": Permission.MODELS,
         "check": Permission.MODELS,
+        "versions": Permission.READ,
     }
+    query_parameters = {"versions": frozenset({"collection"})}
 
     def perform_create(self, serializer: serializers.BaseSerializer[PolicyModel]) -> None:
         self._save(serializer, PolicyModel())
@@ -138,8 +161,33 @@ class PolicyModelViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
         assign(policy_model, fields)
         serializer.instance = save_policy_model(policy_model=policy_model, api_key=api_key, user=self.person)
 
+    @extend_schema(
+        responses=VersionRewardSerializer(many=True),
+        parameters=[
+            OpenApiParameter("collection", OpenApiTypes.INT, description="Only the rollouts of this collection.")
+        ],
+    )
+    @action(detail=True, pagination_class=None, filter_backends=[])
+    def versions(self, request: Request, slug: str) -> Response:
+        """Reward by version, in the order in which the versions were first seen."""
+        policy_model = self.get_object()
+        rewards = track_versions(policy_model=policy_model, collection=_read_collection(request, policy_model))
+        return Response(VersionRewardSerializer(rewards, many=True).data)
+
     @extend_schema(request=None, responses=PolicyModelSerializer)
     @action(detail=True, methods=["post"])
     def check(self, request: Request, slug: str) -> Response:
         """Ask the endpoint now, and have it call a tool; `health` and `health_checks` say what came of it."""
         return Response(self.get_serializer(probe_policy_model(policy_model=self.get_object())).data)
+
+
+def _read_collection(request: Request, policy_model: PolicyModel) -> Collection | None:
+    given = request.query_params.get("collection")
+    if given is None:
+        return None
+    is_key = given.isascii() and given.isdigit() and len(given) <= 18
+    found = Collection.objects.filter(policy_model=policy_model, pk=given).first() if is_key else None
+    if found is None:
+        message = f"The model {policy_model.slug} has no such collection."
+        raise QueryProblem([{"pointer": "?collection", "code": "invalid", "message": message}])
+    return found

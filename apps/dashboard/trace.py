@@ -318,6 +318,8 @@ def _judge_blocks(event: JudgeCall) -> Iterator[Block]:
 def _reply_facts(event: ModelCall | JudgeCall) -> Iterator[Fact]:
     if event.model:
         yield "model", event.model
+    if event.version:
+        yield "version", event.version
     if event.finish_reason:
         yield "finish", event.finish_reason
     for label, count in (

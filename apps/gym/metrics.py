@@ -66,7 +66,12 @@ def clustered_standard_error(groups: Iterable[Group], average: float) -> float |
         squares += (group.reward_sum - group.size * average) ** 2
         size += group.size
         count += 1
-    return math.sqrt(squares) / size if count > 1 else None
+    return standard_error_from(squares, size, count)
+
+
+def standard_error_from(squares: float, size: int, groups: int) -> float | None:
+    """The same from sums: squared deviations of each group's sum of rewards, attempts, groups."""
+    return math.sqrt(max(squares, 0.0)) / size if groups > 1 else None
 
 
 def confidence_interval(average: float, standard_error: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from apps.gym.policy.chat_turns import Reasoning
 from apps.gym.policy.dialect import Dialect
 from apps.gym.policy.http import PATHS, HttpPolicy, is_strict
 from apps.gym.policy.http import Wire as Wires
-from apps.gym.policy.protocol import Policy
+from apps.gym.policy.protocol import Policy, Weights
 from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.policy.sending import PlainSender, Sender
 from apps.policies.models import PolicyModel, Provider, Wire
@@ -32,10 +32,16 @@ def stored_key(policy_model: PolicyModel) -> str:
     return decrypt_secret(policy_model.api_key_encrypted) if policy_model.api_key_encrypted else ""
 
 
-def connect_policy(policy_model: PolicyModel, outbound: Outbound, observe: Observer = ignore) -> Policy:
-    """Raises SecretUnreadable or KeyMissing (both PolicyErrors) where there is no key that can be used."""
+def connect_policy(
+    policy_model: PolicyModel, outbound: Outbound, observe: Observer = ignore, weights: Weights | None = None
+) -> Policy:
+    """A client for it; its replies tell the version of `weights`, where given, else the model's version of now.
+
+    Raises SecretUnreadable or KeyMissing (both PolicyErrors) where there is no key that can be used.
+    """
+    weights = weights or Weights(policy_model.version)
     if policy_model.is_scripted:
-        return ScriptedPolicy(mistake_rate=policy_model.mistake_rate)
+        return ScriptedPolicy(mistake_rate=policy_model.mistake_rate, weights=weights)
     key = stored_key(policy_model)
     wire: Wires = "responses" if policy_model.wire == Wire.RESPONSES else "chat"
     return HttpPolicy(
@@ -44,7 +50,7 @@ def connect_policy(policy_model: PolicyModel, outbound: Outbound, observe: Obser
         wire=wire,
         dialect=_read_dialect(policy_model, wire),
         secrets=[key],
-        version=policy_model.version,
+        weights=weights,
         max_tries=policy_model.max_tries,
         observe=observe,
     )

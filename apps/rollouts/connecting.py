@@ -10,6 +10,7 @@ from apps.gym.agent import Harness
 from apps.gym.observing import Outcome
 from apps.gym.outbound import Outbound
 from apps.policies.connecting import connect_policy
+from apps.policies.versioning import WeightsInUse
 from apps.rollouts.breaking import Endpoint
 from apps.rollouts.models import Collection
 from apps.rollouts.running import Setting
@@ -27,7 +28,9 @@ class Watch(Protocol):
     def __call__(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None: ...
 
 
-def connect_setting(collection: Collection, outbound: Outbound, watch: Watch, seats: JudgeSeats) -> Setting:
+def connect_setting(
+    collection: Collection, outbound: Outbound, watch: Watch, seats: JudgeSeats, weights: WeightsInUse
+) -> Setting:
     """The harness, sampling and verifier are those of the plan: rewards of one collection must compare. The endpoints,
     keys, prices, limits and judges are those of now."""
     planned = {**collection.snapshot["agent"], "sampling": collection.snapshot["sampling"]}
@@ -50,7 +53,7 @@ def connect_setting(collection: Collection, outbound: Outbound, watch: Watch, se
     return Setting(
         policy_model_id=model.pk,
         environment_id=environment.pk,
-        policy=connect_policy(model, outbound, observe=observe_model),
+        policy=connect_policy(model, outbound, observe=observe_model, weights=weights.of(model)),
         server=connect_environment(environment, outbound, observe=observe_environment, judge=judge),
         harness=msgspec.convert(planned, Harness),
         rollout_timeout=collection.rollout_timeout,
@@ -70,6 +73,7 @@ class Settings:
         self._outbound = outbound
         self._watch = watch
         self._seats = seats
+        self._weights = WeightsInUse()
         self._known: dict[int, tuple[float, Setting]] = {}
 
     def get(self, collection_id: int) -> Setting:
@@ -77,9 +81,15 @@ class Settings:
         known = self._known.get(collection_id)
         if known is None or time.monotonic() - known[0] > FRESH_SECONDS:
             rows = Collection.objects.select_related("policy_model", "environment__judge_model", "agent")
-            setting = connect_setting(rows.get(pk=collection_id), self._outbound, self._watch, self._seats)
+            setting = connect_setting(
+                rows.get(pk=collection_id), self._outbound, self._watch, self._seats, self._weights
+            )
             known = (time.monotonic(), setting)
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             self._known[collection_id] = known
         return known[1]
+
+    def follow_versions(self) -> None:
+        """Tell running rollouts which version of its model answers them now."""
+        self._weights.follow_versions()

@@ -296,6 +296,8 @@ class RolloutWorker(ChannelsWorker):
         except BaseException:
             self._breakers.return_turns(turns)
             raise
+        if self._running:
+            await self._in_database(self._settings.follow_versions)
         self._live = seen.live
         self._breakers.learn(seen.shut)
         self._changed.update(seen.paused)

@@ -261,3 +261,29 @@ def test_a_model_that_judges_can_not_be_deleted_from_under_its_environment():
     make_environment(builtin="judged", judge_model=judge)
     with pytest.raises(ProtectedError):
         judge.delete()
+
+
+def test_reward_by_version_of_all_collections_or_of_one(viewer):
+    model = make_policy_model(slug="qwen")
+    one, other = make_collection(policy_model=model), make_collection(policy_model=model)
+    rollouts = [
+        make_rollout(one, model_version="step-1", reward=0.5),
+        make_rollout(other, model_version="step-2", reward=1.0),
+    ]
+    common = {"rollouts": 1, "tasks": 1, "confidence": None}
+    moments = [rollout.finished_at.isoformat().replace("+00:00", "Z") for rollout in rollouts]
+    expected = [
+        {"version": version, **common, "solved": solved, "mean_reward": mean, "first_at": at, "last_at": at}
+        for version, solved, mean, at in [("step-1", 0, 0.5, moments[0]), ("step-2", 1, 1.0, moments[1])]
+    ]
+    url = "/api/v1/policy-models/qwen/versions/"
+    assert viewer.get(url).json() == expected
+    assert viewer.get(f"{url}?collection={other.pk}").json() == expected[1:]
+
+
+@pytest.mark.parametrize("given", ["x", "999999", "-1", "9" * 30, "foreign"])
+def test_a_collection_of_another_model_says_nothing_of_this_ones_versions(viewer, given):
+    make_policy_model(slug="qwen")
+    asked = make_collection().pk if given == "foreign" else given
+    answer = viewer.get(f"/api/v1/policy-models/qwen/versions/?collection={asked}")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "?collection")

@@ -115,4 +115,4 @@ def test_a_model_says_how_it_speaks():
     assert isinstance(policy, HttpPolicy)
     finished = policy._dialect.finish({"max_completion_tokens": 8})
     assert finished == {"max_tokens": 8, "chat_template_kwargs": {"enable_thinking": False}}
-    assert (policy._dialect.reasoning, policy._version) == ("text", "step-100")
+    assert (policy._dialect.reasoning, policy.weights.version) == ("text", "step-100")

@@ -33,7 +33,7 @@ GROUPS = (
     Group("Endpoint", (("base_url",), ("model_name", "wire"), ("api_key",), ("forget_key",))),
     Group("Azure", (("api_version",), ("key_is_token",)), (Provider.AZURE.value,)),
     Group("Several servers", (("more_base_urls",),), _OWN_SERVERS),
-    Group("Version", (("version",),)),
+    Group("Version", (("version",),), _ALL),
     Group("Script", (("mistake_rate",),), (Provider.SCRIPTED.value,)),
     Group("Sampling and limits", (("sampling",), ("concurrency", "worker_group")), _ALL),
     Group("Reasoning", (("reasoning",),)),

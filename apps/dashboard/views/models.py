@@ -1,5 +1,7 @@
 """Policy models: the endpoints that attempt tasks."""
 
+from typing import Any
+
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db.models import Count
@@ -8,15 +10,19 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.answering import answer, answer_form, answer_health, go, posted
+from apps.dashboard.answering import answer, answer_form, answer_health, go, posted, wants_fragment
 from apps.dashboard.breakers import answer_breaker, breaker_context, targets_breaker
 from apps.dashboard.forms.fields import add_errors, add_found
 from apps.dashboard.forms.models import PolicyModelForm
+from apps.dashboard.forms.versions import VersionFilterForm
+from apps.dashboard.versions_chart import draw_versions
 from apps.policies.models import PolicyModel
 from apps.policies.probing import probe_policy_model
 from apps.policies.saving import find_errors, save_policy_model
+from apps.rollouts.tracking import track_versions
 
 _SHOWN_COLLECTIONS = 10
+_SHOWN_VERSIONS = 60
 
 
 @allow(GET=Permission.READ)
@@ -32,7 +38,16 @@ def model_detail(request: HttpRequest, slug: str) -> HttpResponse:
         return answer_breaker(request, policy_model)
     collections = policy_model.collections.select_related("dataset")[:_SHOWN_COLLECTIONS]
     context = {"policy_model": policy_model, "collections": collections, **breaker_context(policy_model)}
+    if not wants_fragment(request):
+        context |= _versions(request, policy_model)
     return answer(request, "models/detail.html", context, part="facts")
+
+
+def _versions(request: HttpRequest, policy_model: PolicyModel) -> dict[str, Any]:
+    chosen = VersionFilterForm(request.GET, policy_model=policy_model)
+    rewards = track_versions(policy_model=policy_model, collection=chosen.chosen())
+    chart = draw_versions(rewards[-_SHOWN_VERSIONS:], first=max(0, len(rewards) - _SHOWN_VERSIONS) + 1)
+    return {"version_filter": chosen, "chart": chart, "version_count": len(rewards)}
 
 
 def _edit(request: HttpRequest, policy_model: PolicyModel) -> HttpResponse:

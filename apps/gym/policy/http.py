@@ -14,7 +14,7 @@ from apps.gym.policy.chat import chat_request
 from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.policy.chat_stream import EVENT_STREAM, join_chat_stream
 from apps.gym.policy.dialect import PLAIN, Dialect
-from apps.gym.policy.protocol import Ask, Reply
+from apps.gym.policy.protocol import Ask, Reply, Weights
 from apps.gym.policy.responses import ReplyFailed, read_responses_reply, responses_request
 from apps.gym.policy.sending import PlainSender, Sender
 from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
@@ -41,9 +41,9 @@ _STRICT_HOSTS = ("openai.com", "openai.azure.com")
 class HttpPolicy:
     """One endpoint over one wire. Retries 408, 429, 5xx, transport errors, timeouts and malformed replies, in bounds.
 
-    `secrets` are what no message may quote; `version` names the weights behind it, for every reply to tell. Where the
-    dialect asks for tokens, replies hold token ids and logprobs, over Chat Completions only: the Responses API has no
-    place for the ids.
+    `secrets` are what no message may quote; every reply tells the version that `weights` had when it was asked for.
+    Where the dialect asks for tokens, replies hold token ids and logprobs, over Chat Completions only: the Responses
+    API has no place for the ids.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class HttpPolicy:
         wire: Wire,
         dialect: Dialect = PLAIN,
         secrets: Iterable[str] = (),
-        version: str = "",
+        weights: Weights | None = None,
         max_tries: int = 4,
         pauses: Pauses | None = None,
         observe: Observer = ignore,
@@ -68,7 +68,7 @@ class HttpPolicy:
             if self._is_chat
             else read_responses_reply
         )
-        self._version = version
+        self.weights = weights or Weights()
         self._secrets = list(secrets)
         self._observe = observe
         self._max_tries = max_tries
@@ -118,17 +118,18 @@ class HttpPolicy:
     async def ask(self, ask: Ask) -> Reply:
         request = chat_request if self._is_chat else responses_request
         packed = self.sender.pack(request(ask, model_name=self._model_name, dialect=self._dialect))
-        tries = 0
+        tries, version = 0, ""
 
         async def send() -> Reply:
-            nonlocal tries
+            nonlocal tries, version
             tries += 1
+            version = self.weights.version
             return await self._try_once(packed, ask.session, tries)
 
         reply, retries = await call_with_retries(
             send, max_tries=self._max_tries, deadline=ask.deadline, pauses=self._pauses
         )
-        reply.retries, reply.version = retries, self._version
+        reply.retries, reply.version = retries, version
         return reply
 
     async def _try_once(self, packed: Any, session: str, tries: int) -> Reply:

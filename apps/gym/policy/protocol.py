@@ -11,6 +11,16 @@ VERDICT_SCHEMA = "verdict"
 """Names the structured output of an ask for a judge's verdict; a policy that plays by rule knows by it what to play."""
 
 
+class Weights:
+    """What answers behind an endpoint: a checkpoint, weights, an adapter. Whoever learns of another says so here, and
+    the next call tells it."""
+
+    __slots__ = ("__weakref__", "version")
+
+    def __init__(self, version: str = "") -> None:
+        self.version = version
+
+
 class Ask(msgspec.Struct, kw_only=True):
     """One request. `sampling` holds Responses-style keys: temperature, top_p, max_output_tokens, seed, tool_choice, …
 

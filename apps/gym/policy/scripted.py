@@ -16,7 +16,7 @@ import msgspec
 import orjson
 
 from apps.gym.items import Item, Tool, item_type, text_of
-from apps.gym.policy.protocol import Ask, Reply
+from apps.gym.policy.protocol import Ask, Reply, Weights
 from apps.gym.policy.scripted_judge import is_asked_to_judge, judge_by_rule
 from apps.gym.policy.solving import answer_question, combine, compute, find_expressions, number_text
 
@@ -32,8 +32,9 @@ WITHOUT_TOOL = ("wrong_answer", "no_box")
 class ScriptedPolicy:
     """`mistake_rate` is the share of attempts, 0.0–1.0, with one mistake."""
 
-    def __init__(self, *, mistake_rate: float = 0.0) -> None:
+    def __init__(self, *, mistake_rate: float = 0.0, weights: Weights | None = None) -> None:
         self.mistake_rate = mistake_rate
+        self.weights = weights or Weights()
 
     async def ask(self, ask: Ask) -> Reply:
         view = _View.of(ask)
@@ -59,6 +60,7 @@ class ScriptedPolicy:
             },
             model=MODEL_NAME,
             response_id=f"resp_{view.mark}_{view.turn}",
+            version=self.weights.version,
         )
 
 

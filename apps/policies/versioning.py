@@ -1,0 +1,42 @@
+"""Which weights answer behind a model in use: told to the calls of running rollouts as soon as somebody changes it."""
+
+from weakref import WeakValueDictionary
+
+from apps.gym.items import dump_json
+from apps.gym.policy.protocol import Weights
+from apps.policies.models import PolicyModel
+
+_Endpoint = tuple[int, str]
+
+
+class WeightsInUse:
+    """One Weights for each endpoint of a model that is in use, shared by everything that calls it.
+
+    A new version of a model whose requests stay the same means that the weights behind them were changed: whoever is
+    under way meets them too. A model that now calls another server or another name (such as that of an adapter) leaves
+    those under way with what they call, and with its version.
+    """
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[_Endpoint, Weights] = WeakValueDictionary()
+
+    def of(self, policy_model: PolicyModel) -> Weights:
+        weights = self._known.setdefault(_endpoint_of(policy_model), Weights(policy_model.version))
+        weights.version = policy_model.version
+        return weights
+
+    def follow_versions(self) -> None:
+        """Read the versions of the models in use."""
+        in_use = {pk for pk, _ in list(self._known)}
+        if not in_use:
+            return
+        needed = ("provider", "base_url", "more_base_urls", "model_name", "extra_body", "version")
+        for row in PolicyModel.objects.filter(pk__in=in_use).only(*needed):
+            weights = self._known.get(_endpoint_of(row))
+            if weights is not None:
+                weights.version = row.version
+
+
+def _endpoint_of(policy_model: PolicyModel) -> _Endpoint:
+    asked = [policy_model.provider, policy_model.base_urls, policy_model.model_name, policy_model.extra_body]
+    return policy_model.pk, dump_json(asked)

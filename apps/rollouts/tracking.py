@@ -1,0 +1,78 @@
+"""Track the rewards of a policy model from version to version: one aggregate query, however many rollouts there are."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import connection
+
+from apps.gym.metrics import SOLVED, confidence_interval, standard_error_from
+from apps.policies.models import PolicyModel
+from apps.rollouts.models import Collection, Rollout
+
+# Deviations are taken from each version's own mean before they are squared: the one-pass formula loses its digits
+# where rewards are large and close.
+_VERSIONS = """
+    WITH task_groups AS (
+        SELECT rollouts_rollout.model_version AS version, rollouts_rollout.task_id AS task, COUNT(*) AS size,
+            SUM(rollouts_rollout.reward) AS total,
+            SUM(CASE WHEN rollouts_rollout.reward >= {solved} THEN 1 ELSE 0 END) AS solved,
+            MIN(rollouts_rollout.id) AS earliest, MAX(rollouts_rollout.id) AS latest
+        FROM rollouts_rollout
+        JOIN rollouts_collection ON rollouts_collection.id = rollouts_rollout.collection_id
+        WHERE rollouts_collection.policy_model_id = %s AND {chosen}
+            rollouts_rollout.status = 'completed' AND rollouts_rollout.reward IS NOT NULL
+        GROUP BY rollouts_rollout.model_version, rollouts_rollout.task_id
+    ), means AS (
+        SELECT version, SUM(total) / CAST(SUM(size) AS double precision) AS mean FROM task_groups GROUP BY version
+    )
+    SELECT task_groups.version, CAST(SUM(size) AS bigint), COUNT(*), CAST(SUM(solved) AS bigint), MIN(mean),
+        SUM((total - size * mean) * (total - size * mean)), MIN(earliest), MAX(latest)
+    FROM task_groups JOIN means ON means.version = task_groups.version
+    GROUP BY task_groups.version ORDER BY MIN(earliest)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionReward:
+    """What the rollouts that began with one version were worth. `version` is empty where none was said.
+
+    `confidence` is the 95 % interval of the mean, clustered by task; None for fewer than two tasks. `solved` of the
+    `rollouts` have full marks. `first_at` and `last_at` are when the earliest and latest of them ended.
+    """
+
+    version: str
+    rollouts: int
+    tasks: int
+    solved: int
+    mean_reward: float
+    confidence: tuple[float, float] | None
+    first_at: datetime | None
+    last_at: datetime | None
+
+
+def track_versions(*, policy_model: PolicyModel, collection: Collection | None = None) -> list[VersionReward]:
+    """The versions in the order in which they were first seen; only those of one collection where it is given."""
+    chosen = "rollouts_collection.id = %s AND" if collection else ""
+    with connection.cursor() as cursor:
+        given = [policy_model.pk, *([collection.pk] if collection else [])]
+        cursor.execute(_VERSIONS.format(solved=SOLVED, chosen=chosen), given)
+        found = cursor.fetchall()
+    ends = {row[6] for row in found} | {row[7] for row in found}
+    times = dict(Rollout.objects.filter(pk__in=ends).values_list("pk", "finished_at"))
+    return [_version(row, times) for row in found]
+
+
+def _version(row: tuple[Any, ...], times: dict[int, datetime | None]) -> VersionReward:
+    version, rollouts, tasks, solved, mean, squares, earliest, latest = row
+    error = standard_error_from(squares, rollouts, tasks)
+    return VersionReward(
+        version=version,
+        rollouts=rollouts,
+        tasks=tasks,
+        solved=solved,
+        mean_reward=mean,
+        confidence=None if error is None else confidence_interval(mean, error),
+        first_at=times.get(earliest),
+        last_at=times.get(latest),
+    )

@@ -1,0 +1,55 @@
+"""Calls under way hear of new weights behind their endpoint, and keep their version when the model moves away."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.policies.models import PolicyModel
+from apps.policies.versioning import WeightsInUse
+from tests.factories import make_policy_model
+
+pytestmark = pytest.mark.django_db
+
+
+def make_model(**fields):
+    given = {"provider": "vllm", "base_url": "https://a.example/v1", "model_name": "qwen", "version": "step-1"}
+    return make_policy_model(**{**given, **fields})
+
+
+def test_new_weights_behind_the_same_endpoint_reach_what_is_under_way():
+    model, in_use = make_model(), WeightsInUse()
+    weights = in_use.of(model)
+    PolicyModel.objects.filter(pk=model.pk).update(version="step-2")
+    in_use.follow_versions()
+    assert weights.version == "step-2"
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        {"base_url": "https://b.example/v1"},
+        {"model_name": "qwen-lora-2"},
+        {"more_base_urls": ["https://b.example/v1"]},
+        {"extra_body": {"lora": "2"}},
+    ],
+)
+def test_what_goes_on_calling_the_old_endpoint_keeps_the_old_version(move):
+    model, in_use = make_model(), WeightsInUse()
+    under_way = in_use.of(model)
+    PolicyModel.objects.filter(pk=model.pk).update(version="step-2", **move)
+    in_use.follow_versions()
+    fresh = in_use.of(PolicyModel.objects.get(pk=model.pk))
+    assert (under_way.version, fresh.version) == ("step-1", "step-2")
+    PolicyModel.objects.filter(pk=model.pk).update(version="step-3")
+    in_use.follow_versions()
+    assert (under_way.version, fresh.version) == ("step-1", "step-3")
+
+
+def test_all_that_call_one_endpoint_share_its_version_and_what_ended_is_forgotten():
+    model, in_use = make_model(), WeightsInUse()
+    first, second = in_use.of(model), in_use.of(PolicyModel.objects.get(pk=model.pk))
+    assert first is second
+    del first, second
+    with CaptureQueriesContext(connection) as queries:
+        in_use.follow_versions()
+    assert len(queries) == 0
