@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
+from django.db import connection
 
 from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, Verification
 from apps.rollouts.breaking import read_shut
@@ -17,6 +18,7 @@ from apps.rollouts.limiting import settle_collections, spent_limit
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Breaker, Collection, Rollout
 from apps.rollouts.planning import plan_collection
+from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
 from apps.rollouts.sharing import InUse
 from apps.rollouts.worker import RolloutWorker
 from tests.factories import make_agent, make_breaker, make_dataset, make_environment, make_policy_model, make_row
@@ -297,6 +299,48 @@ def test_questions_take_the_room_of_rollouts_that_the_judge_attempts_itself():
     plan(judge=judge, model=judge)
     slots = InUse([], lease=1, live=[(1, "")], asked=Counter({judge.pk: 4})).slots(64, {})
     assert slots.models[judge.pk] == 6
+
+
+def test_what_a_judge_failed_at_is_verified_again_and_nothing_else():
+    """The judge follows the place for short answers; mended, it is asked again for those alone."""
+    mended = False
+
+    def decide(user):
+        return prefer_longer(user) if mended or "long question" in user else prefer_first(user)
+
+    rows = [make_row(f"What is {n} * 3?{' A long question.' * (n % 2)}", "?") for n in range(6)]
+
+    async def collect():
+        nonlocal mended
+        judge = HttpJudge(decide)
+        runner, port = await serve_chat(judge.answer)
+        model = await sync_to_async(make_policy_model)(
+            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", max_tries=1
+        )
+        compares = {"judge_settings": {"question": "compare"}}
+        planned = await sync_to_async(plan)(judge=model, rows=rows, environment=compares, repeats=1)
+        collection = await finish_collection(planned, progress=lambda _: None)
+        before, asked, mended = (collection.completed, collection.failed), len(judge.asked), True
+        queued = await sync_to_async(queue_reverification)(collection=collection, filters={"judge_failures": True})
+        done = await asyncio.to_thread(_finish_apart, queued)
+        await runner.cleanup()
+        return before, done, len(judge.asked) - asked
+
+    before, done, asked = async_to_sync(collect)()
+    assert before == (3, 3)
+    assert (done.total, done.verified, done.changed, done.applied, asked) == (3, 3, 3, 3, 6)
+    collection = Collection.objects.get()
+    assert (collection.completed, collection.failed, collection.rewarded) == (6, 0, 6)
+    assert measure_collection(collection).judge.agreement == 1.0
+
+
+def _finish_apart(queued):
+    """In a thread of its own, as a worker does its chores."""
+    try:
+        ready = finish_reverification(reverification=queued)
+        return finish_reverification(reverification=apply_reverification(reverification=ready))
+    finally:
+        connection.close()
 
 
 def test_a_rollout_whose_time_ends_while_it_is_judged_tells_what_the_judge_was_asked():
