@@ -50,6 +50,21 @@ def mean_pass_at_k(shapes: Mapping[tuple[int, int], int]) -> dict[int, float]:
     return averages
 
 
+def mean_average_of_k(shapes: Mapping[tuple[int, float], int]) -> dict[int, float]:
+    """The mean reward of k attempts, averaged over groups, for k = 1, 2, 4, …; `shapes` counts groups by (size, mean).
+
+    The average of k attempts drawn from a group is its mean, whatever k: what differs is which groups are large enough.
+    """
+    largest = max((size for size, _ in shapes), default=0)
+    averages: dict[int, float] = {}
+    k = 1
+    while k <= largest:
+        eligible = {shape: count for shape, count in shapes.items() if shape[0] >= k}
+        averages[k] = sum(mean * count for (_, mean), count in eligible.items()) / sum(eligible.values())
+        k *= 2
+    return averages
+
+
 def sample_std(size: int, squared_deviations: float) -> float | None:
     """With n − 1, from the sum of squared deviations from the mean; None for fewer than two values."""
     return math.sqrt(max(squared_deviations, 0.0) / (size - 1)) if size > 1 else None

@@ -254,6 +254,13 @@ class Rollout(models.Model):
     judge_tokens = models.PositiveIntegerField(default=0, help_text="Read and written by its judge model")
     cost = models.FloatField(default=0.0, help_text="USD by the prices of its policy model and its judge")
     duration = models.FloatField(default=0.0, help_text="Seconds of the attempt that ended")
+    model_time = models.FloatField(
+        default=0.0, help_text="Seconds of it in calls of the policy model, retries included"
+    )
+    tool_time = models.FloatField(default=0.0, help_text="Seconds in tool calls; side by side, they add up to more")
+    verify_time = models.FloatField(default=0.0, help_text="Seconds of verification, judges included")
+    tools = models.JSONField(default=dict, blank=True, help_text="By name of the tool: calls, errors, seconds")
+    answer = models.CharField(max_length=200, blank=True, help_text="What the attempt answered, made comparable")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 

@@ -45,6 +45,11 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     model_version: str = ""
     failed: int = 0
     duration: float = 0.0
+    model_time: float = 0.0
+    tool_time: float = 0.0
+    verify_time: float = 0.0
+    tools: dict[str, tuple[int, int, float]] = {}
+    answer: str = ""
 
 
 def unstorable_end(end: End, problem: Exception) -> End:
@@ -60,42 +65,45 @@ def unstorable_end(end: End, problem: Exception) -> End:
     )
 
 
-_SET = """
-    status = v.status, reward = v.reward, components = v.components, stop_reason = v.stop_reason,
-    error_kind = v.error_kind, error_message = v.error_message, turns = v.turns, tool_calls = v.tool_calls,
-    tool_errors = v.tool_errors, input_tokens = v.input_tokens, output_tokens = v.output_tokens,
-    judge_calls = v.judge_calls, judge_tokens = v.judge_tokens, cost = v.cost, model_version = v.model_version,
-    failures = rollouts_rollout.failures + v.failed,
-    duration = v.duration,
-    finished_at = CASE WHEN v.status = 'queued' THEN NULL ELSE {now} END, lease = NULL
+_COLUMNS = {
+    "status": "text",
+    "reward": "double precision",
+    "components": "jsonb",
+    "stop_reason": "text",
+    "error_kind": "text",
+    "error_message": "text",
+    "turns": "int",
+    "tool_calls": "int",
+    "tool_errors": "int",
+    "input_tokens": "int",
+    "output_tokens": "int",
+    "judge_calls": "int",
+    "judge_tokens": "int",
+    "cost": "double precision",
+    "model_version": "text",
+    "duration": "double precision",
+    "model_time": "double precision",
+    "tool_time": "double precision",
+    "verify_time": "double precision",
+    "tools": "jsonb",
+    "answer": "text",
+}
+"""Those of the rollout that an end sets, each from its field of the same name, with PostgreSQL's type."""
+_FENCE = {"id": "bigint", "lease": "bigint", "attempt": "int", "failed": "int"}
+_END = """
+    UPDATE rollouts_rollout SET {columns}, failures = rollouts_rollout.failures + v.failed,
+        finished_at = CASE WHEN v.status = 'queued' THEN NULL ELSE {now} END, lease = NULL
+    FROM {source}
+    WHERE rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
+        AND rollouts_rollout.attempt = v.attempt AND rollouts_rollout.status = 'running'
+    RETURNING rollouts_rollout.id, rollouts_rollout.attempt
 """
-_SQLITE_END = f"""
-    UPDATE rollouts_rollout SET {_SET.format(now="%s")} FROM (
-        SELECT value->>'id' AS id, value->>'lease' AS lease, value->>'attempt' AS attempt, value->>'status' AS status,
-            value->>'reward' AS reward, value->>'components' AS components, value->>'stop_reason' AS stop_reason,
-            value->>'error_kind' AS error_kind, value->>'error_message' AS error_message, value->>'turns' AS turns,
-            value->>'tool_calls' AS tool_calls, value->>'tool_errors' AS tool_errors,
-            value->>'input_tokens' AS input_tokens, value->>'output_tokens' AS output_tokens,
-            value->>'judge_calls' AS judge_calls, value->>'judge_tokens' AS judge_tokens,
-            value->>'cost' AS cost, value->>'model_version' AS model_version,
-            value->>'failed' AS failed, value->>'duration' AS duration
-        FROM json_each(%s)
-    ) v
-    WHERE rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
-        AND rollouts_rollout.attempt = v.attempt AND rollouts_rollout.status = 'running'
-    RETURNING rollouts_rollout.id, rollouts_rollout.attempt
-"""  # noqa: S608 (no value is formatted in)
-_POSTGRES_END = f"""
-    UPDATE rollouts_rollout SET {_SET.format(now="%s::timestamptz")} FROM jsonb_to_recordset(%s::jsonb) AS v(
-        id bigint, lease bigint, attempt int, status text, reward double precision, components jsonb, stop_reason text,
-        error_kind text, error_message text, turns int, tool_calls int, tool_errors int, input_tokens int,
-        output_tokens int, judge_calls int, judge_tokens int, cost double precision, model_version text, failed int,
-        duration double precision
-    )
-    WHERE rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
-        AND rollouts_rollout.attempt = v.attempt AND rollouts_rollout.status = 'running'
-    RETURNING rollouts_rollout.id, rollouts_rollout.attempt
-"""  # noqa: S608 (no value is formatted in)
+_SET = ", ".join(f"{name} = v.{name}" for name in _COLUMNS)
+_READ = ", ".join(f"value->>'{name}' AS {name}" for name in (*_FENCE, *_COLUMNS))
+_TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_FENCE, **_COLUMNS}.items())
+# No value is formatted in: these are the names above.
+_SQLITE_END = _END.format(columns=_SET, now="%s", source=f"(SELECT {_READ} FROM json_each(%s)) v")  # noqa: S608
+_POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
 _EVENT_TYPES = ["int8", "int2", "int4", "varchar", "text", "bytea"]
 _EVENT_COLUMNS = "rollout_id, attempt, seq, kind, payload, tokens"
 _EVENT_PLACES = "(%s, %s, %s, %s, %s, %s)"

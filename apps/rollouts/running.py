@@ -10,9 +10,10 @@ import msgspec
 from apps.gym.agent import Attempt, Harness
 from apps.gym.errors import EnvironmentFault, GymError, JudgeError, TimedOut
 from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
-from apps.gym.items import TaskRow
+from apps.gym.items import Item, TaskRow
 from apps.gym.policy.protocol import Policy
 from apps.gym.resources.protocol import ResourceServer
+from apps.gym.voting import comparable_answer
 from apps.rollouts.claiming import Claim
 from apps.rollouts.models import Rollout
 from apps.rollouts.recording import End
@@ -22,6 +23,10 @@ logger = logging.getLogger(__name__)
 MAX_MESSAGE = 2_000
 """Characters of an error message kept on the row; the trace has all of it."""
 MAX_COUNT = 2**31 - 1
+MAX_TOOLS = 64
+"""Tools whose calls are counted apart in one rollout."""
+MAX_TOOL_NAME = 100
+OTHER_TOOLS = "(others)"
 
 
 class Setting(msgspec.Struct, kw_only=True):
@@ -50,24 +55,39 @@ class Tally:
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
         self.judge_calls = self.judge_input_tokens = self.judge_output_tokens = 0
+        self.model_time = self.tool_time = 0.0
         self.model_version = ""
         self.verification: Verification | None = None
+        self.tools: dict[str, tuple[int, int, float]] = {}
+        self.said: list[Item] = []
 
     def add(self, event: TraceUnion) -> None:
         if isinstance(event, ModelCall):
             self.turns += 1
+            self.model_time += event.duration
+            self.said = event.items
             self.model_version = self.model_version or event.version
             self.input_tokens += event.usage.get("input_tokens", 0)
             self.output_tokens += event.usage.get("output_tokens", 0)
         elif isinstance(event, ToolResult):
             self.tool_calls += 1
             self.tool_errors += bool(event.error)
+            self.tool_time += event.duration
+            self._count_tool(event)
         elif isinstance(event, Verification):
             self.verification = event
         elif isinstance(event, JudgeCall):
             self.judge_calls += 1
             self.judge_input_tokens += event.usage.get("input_tokens", 0)
             self.judge_output_tokens += event.usage.get("output_tokens", 0)
+
+    def _count_tool(self, event: ToolResult) -> None:
+        name = _storable(event.name)[:MAX_TOOL_NAME]
+        if name not in self.tools and len(self.tools) == MAX_TOOLS:
+            # Models invent names without end.
+            name = OTHER_TOOLS
+        calls, errors, seconds = self.tools.get(name, (0, 0, 0.0))
+        self.tools[name] = (calls + 1, errors + bool(event.error), seconds + event.duration)
 
     def cost(self, setting: "Setting | None") -> float:
         """USD, by the prices of now; a judge costs by its own."""
@@ -155,6 +175,8 @@ def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, *
             "reward": verified.reward,
             "components": {_storable(name): value for name, value in verified.components.items()},
             "stop_reason": verified.stop_reason,
+            "verify_time": verified.duration,
+            "answer": _storable(comparable_answer(tally.said, verified.details)),
         }
     return End(
         id=claim.rollout_id,
@@ -171,6 +193,9 @@ def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, *
         cost=tally.cost(setting),
         model_version=tally.model_version,
         duration=duration,
+        model_time=tally.model_time,
+        tool_time=tally.tool_time,
+        tools=tally.tools,
         **outcome,
     )
 

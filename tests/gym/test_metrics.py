@@ -13,6 +13,7 @@ from apps.gym.metrics import (
     clustered_standard_error,
     confidence_interval,
     histogram_edges,
+    mean_average_of_k,
     mean_pass_at_k,
     pass_at_k,
     sample_std,
@@ -87,3 +88,11 @@ def test_bars_without_rewards_are_there_with_zero():
         {"low": 0.0, "high": 0.5, "count": 0},
         {"low": 0.5, "high": 1.0, "count": 3},
     ]
+
+
+@given(st.lists(st.floats(-1, 2), min_size=1, max_size=7), st.data())
+def test_the_average_of_k_is_that_of_every_draw(rewards, data):
+    k = 2 ** data.draw(st.integers(0, len(rewards).bit_length() - 1))
+    mean = sum(rewards) / len(rewards)
+    draws = [sum(draw) / k for draw in combinations(rewards, k)]
+    assert mean_average_of_k({(len(rewards), mean): 1})[k] == pytest.approx(sum(draws) / len(draws), abs=1e-9)
