@@ -191,6 +191,11 @@ CONTENT_SECURITY_POLICY = {
 # Bodies: Daphne spools them to disk (gymweb/serving.py); these bound what may arrive.
 MAX_BODY_BYTES = env.int("GYMWEB_MAX_BODY_BYTES", default=2 * 1024**3)
 MAX_LINE_BYTES = env.int("GYMWEB_MAX_LINE_BYTES", default=8 * 1024**2)
+MAX_UPLOAD_ROWS = env.int("GYMWEB_MAX_UPLOAD_ROWS", default=5_000_000)
+MAX_UNPACKED_BYTES = env.int("GYMWEB_MAX_UNPACKED_BYTES", default=16 * 1024**3)
+MAX_UNPACK_RATIO = env.int("GYMWEB_MAX_UNPACK_RATIO", default=200)
+PARQUET_MEMORY_BYTES = env.int("GYMWEB_PARQUET_MEMORY_BYTES", default=64 * 1024**2)
+KEEP_REJECTED_DAYS = env.int("GYMWEB_KEEP_REJECTED_DAYS", default=30)
 MAX_SPOOLED_BYTES = env.int("GYMWEB_MAX_SPOOLED_BYTES", default=4 * MAX_BODY_BYTES)
 MIN_FREE_BYTES = env.int("GYMWEB_MIN_FREE_BYTES", default=1024**3)
 # The only routes whose bodies may be larger than DATA_UPLOAD_MAX_MEMORY_SIZE.
@@ -221,7 +226,9 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
 WORKER_CHORES = [
     "apps.rollouts.planning.sweep_plans",
     "apps.rollouts.controlling.sweep_cancelled",
-    "apps.tasks.uploading.sweep_uploads",
+    "apps.tasks.uploading.load_queued_upload",
+    "apps.tasks.sweeping.sweep_uploads",
+    "apps.tasks.measuring.measure_next_version",
     "apps.rollouts.reverifying.continue_reverification",
     "apps.exports.exporting.write_queued_export",
 ]

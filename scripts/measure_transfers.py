@@ -79,8 +79,8 @@ def prepare(var: Path) -> tuple[str, str]:
     from apps.accounts.keys import create_api_key
     from apps.accounts.models import Role, User
     from apps.environments.models import Environment
-    from apps.tasks.loading import rejects_file
     from apps.tasks.models import Upload
+    from apps.tasks.rejecting import rejects_file
     from apps.tasks.uploading import create_dataset
 
     user = User.objects.create_user(username="measure", role=Role.ENGINEER)
@@ -156,7 +156,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=os.environ.get("GYMWEB_MEASURE_DIR")) as folder:
         var = Path(folder)
         key, download = prepare(var)
-        path = "/api/v1/datasets/measured/uploads/"
+        path = "/api/v1/datasets/measured/uploads/?wait=true"
         # Chunks count towards a limit that is low enough to reach it soon.
         limit = str((blocks + 64) * MB)
         settings = {"DJANGO_SETTINGS_MODULE": "gymweb.settings", "GYMWEB_MAX_BODY_BYTES": limit}

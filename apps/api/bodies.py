@@ -31,25 +31,28 @@ class UntouchedParser(BaseParser):
         return {}
 
 
-class NdjsonParser(UntouchedParser):
-    media_type = "application/x-ndjson"
+def _untouched(media_type: str) -> type[BaseParser]:
+    return type("FileParser", (UntouchedParser,), {"media_type": media_type})
 
 
-class JsonlParser(UntouchedParser):
-    media_type = "application/jsonl"
-
-
-class BytesParser(UntouchedParser):
-    media_type = "application/octet-stream"
-
-
-RAW_PARSERS: list[type[BaseParser]] = [NdjsonParser, JsonlParser, BytesParser]
+RAW_TYPES = (
+    "application/x-ndjson",
+    "application/jsonl",
+    "application/json",
+    "text/csv",
+    "text/tab-separated-values",
+    "application/vnd.apache.parquet",
+    "application/gzip",
+    "application/zstd",
+    "application/octet-stream",
+)
+"""What a body may say that it is; what it is, its content tells."""
+RAW_PARSERS: list[type[BaseParser]] = [_untouched(media_type) for media_type in RAW_TYPES]
 FILE_PARSERS: list[type[BaseParser]] = [MultiPartParser, *RAW_PARSERS]
-RAW_TYPES = {parser.media_type for parser in RAW_PARSERS}
 
 
 def open_body(request: Request, *, filename: str) -> tuple[Any, str]:
-    """The file of a request and its name: the part `file` of a form, or the body itself."""
+    """The file of a request and its name: the part `file` of a form, or the body itself, whose type may name it."""
     _refuse_large(request, settings.MAX_BODY_BYTES, "GYMWEB_MAX_BODY_BYTES")
     media_type = _media_type(request)
     if media_type == MultiPartParser.media_type:
@@ -59,7 +62,10 @@ def open_body(request: Request, *, filename: str) -> tuple[Any, str]:
         return files["file"], files["file"].name
     if media_type not in RAW_TYPES:
         raise UnsupportedMediaType(request.content_type)
-    return raw_stream(request), filename
+    return raw_stream(request), filename or f"rows{_ENDINGS.get(media_type, '')}"
+
+
+_ENDINGS = {"text/csv": ".csv", "text/tab-separated-values": ".tsv", "application/vnd.apache.parquet": ".parquet"}
 
 
 def open_part(request: Request) -> HttpRequest:

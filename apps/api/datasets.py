@@ -4,6 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 import django_filters
+import orjson
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -14,15 +15,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.bodies import FILE_PARSERS, open_body
+from apps.api.bodies import FILE_PARSERS, RAW_TYPES, open_body
 from apps.api.declared import DeclaredFields
 from apps.api.filters import SlugFilter
 from apps.api.problems import QueryProblem
-from apps.api.uploads import UploadSerializer, answer_upload
+from apps.api.uploads import WAIT, ChoicesSerializer, UploadSerializer, answer_upload, wants_to_wait
 from apps.api.viewsets import SLUG, TableViewSet
 from apps.environments.models import Environment
+from apps.tasks.choosing import ChoiceRefused, Choices
 from apps.tasks.models import Dataset, DatasetVersion, Upload
-from apps.tasks.uploading import create_dataset, start_parts, upload_file
+from apps.tasks.receiving import start_parts, store_file
+from apps.tasks.uploading import create_dataset, upload_file
 
 
 class VersionSerializer(serializers.ModelSerializer[DatasetVersion]):
@@ -40,9 +43,76 @@ class DatasetSerializer(DeclaredFields, serializers.ModelSerializer[Dataset]):
         fields = ["id", "slug", "name", "description", "environment", "versions", "created_at"]
 
 
-class PartsSerializer(DeclaredFields, serializers.Serializer[Any]):
+class PartsSerializer(ChoicesSerializer):
     filename = serializers.CharField(max_length=255, default="rows.jsonl")
-    on_error = serializers.ChoiceField(choices=Upload.OnError.choices, default=Upload.OnError.REJECT)
+    check_only = serializers.BooleanField(default=False, help_text="Count and check, store nothing until a commit.")
+    draft = serializers.BooleanField(default=False, help_text="Wait for a mapping when all parts are there.")
+
+
+CHOICES = {
+    "on_error": OpenApiParameter("on_error", str, enum=Upload.OnError.values, default=Upload.OnError.REJECT.value),
+    "mode": OpenApiParameter("mode", str, enum=Upload.Mode.values, default=Upload.Mode.REPLACE.value),
+    "on_duplicate": OpenApiParameter(
+        "on_duplicate",
+        str,
+        enum=Upload.OnDuplicate.values,
+        description="Of rows with one id, or equal ones without; by default `keep`, in an upsert `reject`.",
+    ),
+    "mapping": OpenApiParameter(
+        "mapping", str, description="The slug of a saved column mapping, or a mapping as JSON; else found by itself."
+    ),
+    "split": OpenApiParameter("split", str, description="The split of all rows that name none themselves."),
+    "split_ratios": OpenApiParameter(
+        "split_ratios", str, description="Shares of several splits: `train:0.9,validation:0.1`."
+    ),
+    "split_seed": OpenApiParameter("split_seed", int, default=0),
+    "note": OpenApiParameter("note", str, description="Stays with the new version."),
+    "check_only": OpenApiParameter(
+        "check_only", bool, default=False, description="Count and check, store nothing until a commit."
+    ),
+}
+
+
+def read_choices(request: Request) -> Choices:
+    """How to load a file, from the address."""
+    given: dict[str, Any] = {name: request.query_params[name] for name in CHOICES if name in request.query_params}
+    if given.get("mapping", "").lstrip().startswith("{"):
+        try:
+            given["mapping"] = orjson.loads(given["mapping"])
+        except orjson.JSONDecodeError as error:
+            raise _refuse("mapping", f"This is not JSON: {error}.") from None
+    if "split_ratios" in given:
+        given["split_ratios"] = _ratios(given["split_ratios"])
+    if "split_seed" in given:
+        text = given["split_seed"]
+        if not text.isascii() or not text.isdigit() or len(text) > 19:
+            raise _refuse("split_seed", "Give a whole number.")
+        given["split_seed"] = int(text)
+    given["check_only"] = _flag(request, "check_only")
+    try:
+        choices = Choices(**given)
+        choices.as_fields()
+    except ChoiceRefused as error:
+        raise _refuse(error.argument, error.message) from None
+    return choices
+
+
+def _ratios(text: str) -> dict[str, float]:
+    shares = {}
+    for pair in text.split(","):
+        name, _, share = pair.partition(":")
+        try:
+            shares[name.strip()] = float(share)
+        except ValueError:
+            raise _refuse("split_ratios", "Write train:0.9,validation:0.1.") from None
+    return shares
+
+
+def _flag(request: Request, name: str) -> bool:
+    value = request.query_params.get(name, "false").lower()
+    if value not in {"true", "false", "1", "0"}:
+        raise _refuse(name, "Give true or false.")
+    return value in {"true", "1"}
 
 
 class DatasetFilter(django_filters.FilterSet):
@@ -68,7 +138,9 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Table
         "upload": Permission.UPLOAD,
         "upload_in_parts": Permission.UPLOAD,
     }
-    query_parameters = {"upload": frozenset({"on_error", "environment", "filename"})}
+    query_parameters = {
+        "upload": frozenset({"environment", "filename", "wait", "draft", *CHOICES}),
+    }
     page_actions = frozenset({"list", "uploads"})
 
     def perform_create(self, serializer: serializers.BaseSerializer[Dataset]) -> None:
@@ -84,29 +156,29 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Table
     @extend_schema(
         request={
             "multipart/form-data": {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}},
-            "application/x-ndjson": OpenApiTypes.BINARY,
-            "application/jsonl": OpenApiTypes.BINARY,
-            "application/octet-stream": OpenApiTypes.BINARY,
+            **dict.fromkeys(RAW_TYPES, OpenApiTypes.BINARY),
         },
-        responses={201: UploadSerializer},
+        responses={202: UploadSerializer, 201: UploadSerializer},
         parameters=[
-            OpenApiParameter("on_error", str, enum=Upload.OnError.values, default=Upload.OnError.REJECT.value),
             OpenApiParameter("environment", str, description="Makes the dataset, if there is none, for this one."),
             OpenApiParameter("filename", str, description="The file's name, where the body is the file itself."),
+            WAIT,
+            *CHOICES.values(),
         ],
     )
     @uploads.mapping.post
     def upload(self, request: Request, slug: str) -> Response:
-        """Upload a file: as the form field `file`, or as the body itself, which is read as it arrives."""
-        on_error = request.query_params.get("on_error", Upload.OnError.REJECT)
-        if on_error not in Upload.OnError.values:
-            raise _refuse("on_error", f"Choose one of: {', '.join(Upload.OnError.values)}.")
-        # Before a dataset is made: a body that cannot be read must not leave one behind.
-        stream, filename = open_body(request, filename=request.query_params.get("filename", "rows.jsonl"))
+        """Upload a file: as the form field `file`, or as the body itself. A worker loads it, unless you `wait`."""
+        choices = read_choices(request)
+        wait, draft = wants_to_wait(request), _flag(request, "draft")
+        # Before a dataset is made: a choice or a body that cannot be read must not leave one behind.
+        choices.as_fields()
+        stream, filename = open_body(request, filename=request.query_params.get("filename", ""))
+        given: dict[str, Any] = {"stream": stream, "filename": filename, "choices": choices, "user": self.person}
         dataset = self._dataset_for_upload(slug)
-        return answer_upload(
-            upload_file(dataset=dataset, stream=stream, filename=filename, on_error=on_error, user=self.person)
-        )
+        if wait:
+            return answer_upload(upload_file(dataset=dataset, **given))
+        return answer_upload(store_file(dataset=dataset, draft=draft, **given))
 
     @extend_schema(request=PartsSerializer, responses={201: UploadSerializer})
     @action(detail=True, methods=["post"], url_path="uploads/parts")
@@ -115,7 +187,11 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Table
         dataset = self.get_object()
         wanted = PartsSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
-        upload = start_parts(dataset=dataset, **wanted.validated_data, user=self.person)
+        given = dict(wanted.validated_data)
+        filename, draft = given.pop("filename"), given.pop("draft")
+        upload = start_parts(
+            dataset=dataset, filename=filename, choices=Choices(**given), draft=draft, user=self.person
+        )
         return Response(UploadSerializer(upload).data, status=HTTPStatus.CREATED)
 
     def _dataset_for_upload(self, slug: str) -> Dataset:

@@ -27,7 +27,9 @@ from apps.reviews.commenting import CommentRefused
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.planning import NothingToCollect, PlanConflict
 from apps.rollouts.reverifying import CannotApply, ReverifyRefused
-from apps.tasks.uploading import NotReceiving, PartTooLarge, WrongOffset
+from apps.tasks.choosing import ChoiceRefused
+from apps.tasks.receiving import DatasetIsBeingDeleted, DiskNearlyFull, NotReceiving, PartTooLarge, WrongOffset
+from apps.tasks.uploading import NotWaiting
 
 PROBLEM_TYPE = "application/problem+json"
 WHOLE_BODY = {"non_field_errors", NON_FIELD_ERRORS}
@@ -149,6 +151,12 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     TokensUnreadable: lambda error: Problem(HTTPStatus.CONFLICT, "tokens-unreadable", str(error)),
     WrongOffset: lambda error: Problem(HTTPStatus.CONFLICT, "wrong-offset", str(error), expected=error.expected),
     NotReceiving: lambda error: Problem(HTTPStatus.CONFLICT, "not-receiving", str(error)),
+    NotWaiting: lambda error: Problem(HTTPStatus.CONFLICT, "not-waiting", str(error)),
+    DatasetIsBeingDeleted: lambda error: Problem(HTTPStatus.CONFLICT, "being-deleted", str(error)),
+    DiskNearlyFull: lambda error: Problem(HTTPStatus.INSUFFICIENT_STORAGE, "disk-full", str(error)),
+    ChoiceRefused: lambda error: _invalid(
+        [{"pointer": f"/{error.argument}", "code": "invalid", "message": error.message}]
+    ),
     PartTooLarge: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
     SuspiciousOperation: lambda error: Problem(HTTPStatus.BAD_REQUEST, "bad-request", "This cannot be read."),
     # Such as a zero byte inside a JSON value, which PostgreSQL cannot store.

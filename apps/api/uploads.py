@@ -16,16 +16,22 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.bodies import RAW_PARSERS, open_part
+from apps.api.declared import DeclaredFields
 from apps.api.filters import SlugFilter
 from apps.api.problems import Problem, QueryProblem
 from apps.api.viewsets import TableViewSet
 from apps.exports.downloading import stream_file
+from apps.tasks.choosing import MAX_SEED, Choices
 from apps.tasks.models import Upload
-from apps.tasks.uploading import append_part, finish_parts, rejected_path
+from apps.tasks.previewing import preview_upload
+from apps.tasks.receiving import append_part, finish_parts
+from apps.tasks.rejecting import rejected_path
+from apps.tasks.uploading import discard_upload, load_now, queue_upload
 
 
 class LineErrorSerializer(serializers.Serializer[Any]):
-    line = serializers.IntegerField()
+    line = serializers.IntegerField(help_text="The line, or the row of a file without lines, from 1.")
+    pointer = serializers.CharField(help_text="The place in the row (RFC 6901); empty for the row as a whole.")
     code = serializers.CharField()
     message = serializers.CharField()
 
@@ -44,31 +50,113 @@ class UploadSerializer(serializers.ModelSerializer[Upload]):
             "version",
             "state",
             "on_error",
+            "mode",
+            "on_duplicate",
+            "mapping",
+            "split",
+            "split_ratios",
+            "split_seed",
+            "note",
+            "check_only",
             "filename",
+            "format",
+            "packing",
+            "shape",
             "received_bytes",
+            "read_bytes",
             "lines",
             "accepted",
             "rejected",
+            "counts",
             "errors",
+            "over_limit",
             "message",
             "created_at",
         ]
 
 
+WAIT = OpenApiParameter(
+    "wait", bool, description="Load before the answer (201) instead of leaving it to a worker (202).", default=False
+)
+
+
 def answer_upload(upload: Upload) -> Response:
-    """201 with the upload, or a problem that lists the first bad lines."""
-    if upload.state == Upload.State.READY:
+    """202 for what a worker will load, 201 for what is loaded, else a problem that lists the first bad lines."""
+    if upload.state in {Upload.State.READY, Upload.State.CHECKED}:
         return Response(UploadSerializer(upload).data, status=HTTPStatus.CREATED)
+    if upload.state in {Upload.State.QUEUED, Upload.State.DRAFT, Upload.State.LOADING}:
+        address = {"Location": f"/api/v1/uploads/{upload.pk}/"}
+        return Response(UploadSerializer(upload).data, status=HTTPStatus.ACCEPTED, headers=address)
+    limit = {"limit": upload.over_limit} if upload.over_limit else {}
     raise Problem(
-        HTTPStatus.BAD_REQUEST,
-        "rejected-file",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE if upload.over_limit else HTTPStatus.BAD_REQUEST,
+        "too-large" if upload.over_limit else "rejected-file",
         upload.message or "The file was rejected.",
         errors=upload.errors,
         upload=upload.pk,
         state=upload.state,
         accepted=upload.accepted,
         rejected=upload.rejected,
+        **limit,
     )
+
+
+def wants_to_wait(request: Request) -> bool:
+    value = request.query_params.get("wait", "false").lower()
+    if value not in {"true", "false", "1", "0"}:
+        message = "Give true or false."
+        raise QueryProblem([{"pointer": "?wait", "code": "invalid", "message": message}])
+    return value in {"true", "1"}
+
+
+class MappingField(serializers.JSONField):
+    """A mapping, or the slug of a saved one."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if data is not None and not isinstance(data, dict | str):
+            raise serializers.ValidationError("Give an object, or the slug of a saved mapping.")
+        return data
+
+
+class ChoicesSerializer(DeclaredFields, serializers.Serializer[Any]):
+    """How a file shall be loaded. What is left out stays as the upload has it."""
+
+    on_error = serializers.ChoiceField(choices=Upload.OnError.choices, required=False)
+    mode = serializers.ChoiceField(choices=Upload.Mode.choices, required=False)
+    on_duplicate = serializers.ChoiceField(choices=Upload.OnDuplicate.choices, required=False)
+    mapping = MappingField(required=False, allow_null=True, help_text="A mapping, or the slug of a saved one.")
+    split = serializers.CharField(required=False, allow_blank=True, max_length=64)
+    split_ratios = serializers.DictField(child=serializers.FloatField(), required=False)
+    split_seed = serializers.IntegerField(required=False, min_value=0, max_value=MAX_SEED)
+    note = serializers.CharField(required=False, allow_blank=True, max_length=200)
+
+    def choices(self, **given: Any) -> Choices:
+        return Choices(**{**given, **self.validated_data})
+
+
+def choices_of(upload: Upload) -> dict[str, Any]:
+    names = ("on_error", "mode", "on_duplicate", "mapping", "split", "split_ratios", "split_seed", "note")
+    return {name: getattr(upload, name) for name in names}
+
+
+class PreviewRowSerializer(serializers.Serializer[Any]):
+    line = serializers.IntegerField()
+    row = serializers.DictField(allow_null=True, help_text="The task's row; null where it was refused.")
+    external_id = serializers.CharField()
+    prompt = serializers.CharField()
+    split = serializers.CharField()
+    tags = serializers.ListField(child=serializers.CharField())
+    error = LineErrorSerializer(allow_null=True)
+
+
+class PreviewSerializer(serializers.Serializer[Any]):
+    format = serializers.CharField()
+    packing = serializers.CharField()
+    shape = serializers.CharField()
+    mapping = serializers.DictField(allow_null=True)
+    columns = serializers.ListField(child=serializers.DictField())
+    rows = PreviewRowSerializer(many=True)
+    problem = serializers.CharField(help_text="Why the file cannot be read (any further), or nothing.")
 
 
 class UploadFilter(django_filters.FilterSet):
@@ -90,9 +178,13 @@ class UploadViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "retrieve": Permission.READ,
         "parts": Permission.UPLOAD,
         "finish": Permission.UPLOAD,
+        "check": Permission.UPLOAD,
+        "commit": Permission.UPLOAD,
+        "preview": Permission.READ,
         "rejected": Permission.READ,
+        "destroy": Permission.UPLOAD,
     }
-    query_parameters = {"parts": frozenset({"offset"})}
+    query_parameters = {"parts": frozenset({"offset"}), "finish": frozenset({"wait"}), "commit": frozenset({"wait"})}
 
     @extend_schema(
         request={"application/octet-stream": OpenApiTypes.BINARY},
@@ -110,11 +202,47 @@ class UploadViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         upload = append_part(upload=upload, offset=int(offset), stream=open_part(request))
         return Response(UploadSerializer(upload).data)
 
-    @extend_schema(request=None, responses={201: UploadSerializer})
+    @extend_schema(request=None, responses={202: UploadSerializer, 201: UploadSerializer}, parameters=[WAIT])
     @action(detail=True, methods=["post"])
     def finish(self, request: Request, pk: str) -> Response:
-        """Load what the parts make."""
-        return answer_upload(finish_parts(upload=self.get_object()))
+        """All parts are there: load what they make."""
+        wait = wants_to_wait(request)
+        upload = finish_parts(upload=self.get_object())
+        return answer_upload(load_now(upload=upload) if wait else upload)
+
+    @extend_schema(request=ChoicesSerializer, responses={202: UploadSerializer})
+    @action(detail=True, methods=["post"])
+    def check(self, request: Request, pk: str) -> Response:
+        """Read all of a file that waits for its mapping, or was checked before; count and store nothing."""
+        return answer_upload(self._queue(request, check_only=True))
+
+    @extend_schema(
+        request=ChoicesSerializer, responses={202: UploadSerializer, 201: UploadSerializer}, parameters=[WAIT]
+    )
+    @action(detail=True, methods=["post"])
+    def commit(self, request: Request, pk: str) -> Response:
+        """Load a file that waits for its mapping or was checked."""
+        wait = wants_to_wait(request)
+        upload = self._queue(request, check_only=False)
+        return answer_upload(load_now(upload=upload) if wait else upload)
+
+    def _queue(self, request: Request, *, check_only: bool) -> Upload:
+        upload = self.get_object()
+        wanted = ChoicesSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        return queue_upload(upload=upload, choices=wanted.choices(**choices_of(upload), check_only=check_only))
+
+    @extend_schema(responses=PreviewSerializer)
+    @action(detail=True)
+    def preview(self, request: Request, pk: str) -> Response:
+        """The first rows of a file that is not loaded yet, as the tasks that its mapping makes of them."""
+        return Response(PreviewSerializer(preview_upload(upload=self.get_object())).data)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Forget a file that nobody loaded."""
+        discard_upload(upload=self.get_object(), user=self.person)
+        return Response(status=HTTPStatus.NO_CONTENT)
 
     @extend_schema(responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY})
     @action(detail=True)

@@ -1,20 +1,22 @@
 """Task files: one line of JSONL becomes a task, or an error that names the place and what would be right."""
 
-from collections.abc import Callable, Iterator
+import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from json import JSONDecodeError
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import orjson
 
-from apps.gym.items import TaskRow, input_items, item_type, text_of
+from apps.gym.items import TaskRow, dump_json, input_items, item_type, text_of
+from apps.gym.taskfiles.limits import MAX_DEPTH
 
-MAX_DEPTH = 100
 EXCERPT_CHARS = 200
-READ_BYTES = 256 * 1024
-KEPT_OF_LONG_LINE = 2048
+MARK_CHARS = 64
+MAX_TAGS = 32
 ID_KEYS = ("id", "uuid", "task_id", "_ng_task_index")
 
 PARAMS = "responses_create_params"
@@ -27,22 +29,34 @@ PARAM_KEYS = frozenset(_NAMES.split())
 
 
 class RowRefused(Exception):
-    """A line that is no task: `code` is stable and short, the text is for people and holds a JSON pointer."""
+    """A line that is no task: `code` is stable and short, `pointer` (RFC 6901) is the place in the row where there is
+    one, and `message`, for people, begins with it."""
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, code: str, message: str, *, pointer: str = "") -> None:
         self.code = code
-        self.message = message
+        self.message = f"{pointer} {message}" if pointer else message
+        self.pointer = pointer
+        super().__init__(self.message)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedTask:
-    """A task as it is stored. `row_json` is the line as it came but for stripped nulls; `fields` are its keys."""
+    """A task as it is stored. `row_json` is the line as it came but for stripped nulls; `row` is the same, parsed."""
 
     row_json: str
+    row: TaskRow
     external_id: str
     prompt_excerpt: str
-    fields: frozenset[str]
+    split: str
+    tags: tuple[str, ...]
+
+
+def read_row(line: bytes) -> tuple[str, TaskRow]:
+    """The text of one line and the object in it, or RowRefused."""
+    text = _decode(line).strip()
+    row = _load(text)
+    _check_keys(text, row)
+    return text, row
 
 
 def parse_line(line: bytes) -> ParsedTask:
@@ -50,8 +64,26 @@ def parse_line(line: bytes) -> ParsedTask:
 
     The text is kept rather than written anew, so that key order, big integers and the form of numbers survive.
     """
-    text = _decode(line).strip()
-    row = _load(text)
+    return check_task(*read_row(line))
+
+
+def parse_changed(line: bytes, change: Callable[[TaskRow], TaskRow]) -> ParsedTask:
+    """The task that the row of one line is changed into, or RowRefused."""
+    text, row = read_row(line)
+    if _LONG_NUMBER.search(text):
+        # A number that orjson gives as a float: Python's own parser keeps all its digits.
+        row = json.loads(text)
+        changed = change(row)
+        return check_task(json.dumps(changed, ensure_ascii=False), changed)
+    changed = change(row)
+    return check_task(dump_json(changed), changed)
+
+
+_LONG_NUMBER = re.compile(r"\d{19}")
+
+
+def check_task(text: str, row: TaskRow) -> ParsedTask:
+    """The row as a task, or RowRefused."""
     params = _params(row)
     if any(value is None for value in params.values()):
         text = _without_null_params(text)
@@ -60,9 +92,14 @@ def parse_line(line: bytes) -> ParsedTask:
         if check := _CHECKS.get(key):
             check(value, f"/{PARAMS}/{key}")
     if "input" not in params:
-        raise RowRefused("missing", f"/{PARAMS}/input is missing: the prompt, as text or as a list of items")
+        raise RowRefused("missing", "is missing: the prompt, as text or as a list of items", pointer=f"/{PARAMS}/input")
     return ParsedTask(
-        row_json=text, external_id=external_id(row), prompt_excerpt=prompt_excerpt(row), fields=frozenset(row)
+        row_json=text,
+        row=row,
+        external_id=external_id(row),
+        prompt_excerpt=prompt_excerpt(row),
+        split=_split(row.get("split")),
+        tags=_tags(row.get("tags")),
     )
 
 
@@ -81,6 +118,17 @@ def external_id(row: TaskRow) -> str:
         if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
             return _plain(str(value), EXCERPT_CHARS)
     return ""
+
+
+def _split(value: object) -> str:
+    return _plain(value, MARK_CHARS) if isinstance(value, str) else ""
+
+
+def _tags(value: object) -> tuple[str, ...]:
+    """A list of short texts is meant as tags; anything else of that name is the verifier's."""
+    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+        return ()
+    return tuple(dict.fromkeys(tag for one in value[:MAX_TAGS] if (tag := _plain(one, MARK_CHARS))))
 
 
 def _plain(text: str, limit: int) -> str:
@@ -102,6 +150,9 @@ def _load(text: str) -> TaskRow:
     except JSONDecodeError as error:
         if "recursion" in error.msg.lower() or "depth" in error.msg.lower():
             raise RowRefused("too_deep", f"nested deeper than {MAX_DEPTH} levels") from None
+        if "infinity" in error.msg or _NOT_FINITE.match(text, error.pos):
+            message = f"a number that is not finite, or beyond 1.8e308 (column {error.colno})"
+            raise RowRefused("not_finite", message) from None
         raise RowRefused("not_json", f"not JSON: {error.msg} (column {error.colno})") from None
     if not isinstance(row, dict):
         raise RowRefused("wrong_type", f"the line holds {_kind(row)}, not a JSON object")
@@ -109,6 +160,39 @@ def _load(text: str) -> TaskRow:
     if text.count("{") + text.count("[") > MAX_DEPTH:
         _check_depth(row)
     return row
+
+
+_NOT_FINITE = re.compile(r"-?(NaN|Infinity)")
+_KEY = re.compile(r'"\s*:')
+
+
+def _check_keys(text: str, row: TaskRow) -> None:
+    """A name twice in one object: one of the two values would be lost without a word."""
+    # Every name is followed by a colon, and so are some quotes inside texts: only where there are more of these than
+    # names is it worth parsing again.
+    if len(_KEY.findall(text)) > _count_keys(row):
+        json.loads(text, object_pairs_hook=_refuse_repeated)
+
+
+def _count_keys(row: TaskRow) -> int:
+    count = 0
+    waiting: list[Any] = [row]
+    while waiting:
+        holder = waiting.pop()
+        if isinstance(holder, dict):
+            count += len(holder)
+            holder = holder.values()
+        waiting += [value for value in holder if isinstance(value, dict | list)]
+    return count
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = dict(pairs)
+    if len(names) < len(pairs):
+        seen: set[str] = set()
+        name = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise RowRefused("duplicate_key", f"the name {name[:80]!r} stands twice in one object")
+    return names
 
 
 def _check_depth(row: TaskRow) -> None:
@@ -125,7 +209,7 @@ def _params(row: TaskRow) -> dict[str, Any]:
     if PARAMS not in row:
         close = get_close_matches(PARAMS, row, n=1)
         hint = f" (did you mean {PARAMS} where it says {close[0]}?)" if close else ""
-        raise RowRefused("missing", f"/{PARAMS} is missing: the object that holds the prompt{hint}")
+        raise RowRefused("missing", f"is missing: the object that holds the prompt{hint}", pointer=f"/{PARAMS}")
     params = row[PARAMS]
     if not isinstance(params, dict):
         raise _wrong(f"/{PARAMS}", "an object", params)
@@ -135,7 +219,8 @@ def _params(row: TaskRow) -> dict[str, Any]:
             hint = f"did you mean {close[0]}? " if close else ""
             allowed = ", ".join(sorted(PARAM_KEYS))
             shown = key[:80].replace("~", "~0").replace("/", "~1")
-            raise RowRefused("unknown_key", f"/{PARAMS}/{shown} is not a known key: {hint}allowed are {allowed}")
+            message = f"is not a known key: {hint}allowed are {allowed}"
+            raise RowRefused("unknown_key", message, pointer=f"/{PARAMS}/{shown}")
     return params
 
 
@@ -158,23 +243,23 @@ def _kind(value: object) -> str:
 
 
 def _wrong(pointer: str, wanted: str, value: object) -> RowRefused:
-    return RowRefused("wrong_type", f"{pointer} must be {wanted}, not {_kind(value)}")
+    return RowRefused("wrong_type", f"must be {wanted}, not {_kind(value)}", pointer=pointer)
 
 
 def _check_input(value: object, pointer: str) -> None:
     if isinstance(value, str):
         if not value.strip():
-            raise RowRefused("empty", f"{pointer} is empty: a task needs a prompt")
+            raise RowRefused("empty", "is empty: a task needs a prompt", pointer=pointer)
         return
     if not isinstance(value, list):
         raise _wrong(pointer, "text or a list of items", value)
     if not value:
-        raise RowRefused("empty", f"{pointer} is an empty list: a task needs a prompt")
+        raise RowRefused("empty", "is an empty list: a task needs a prompt", pointer=pointer)
     for index, item in enumerate(value):
         if not isinstance(item, dict):
             raise _wrong(f"{pointer}/{index}", "an object with role or type", item)
         if not isinstance(item.get("type"), str) and not isinstance(item.get("role"), str):
-            raise RowRefused("missing", f"{pointer}/{index} has neither role nor type")
+            raise RowRefused("missing", "has neither role nor type", pointer=f"{pointer}/{index}")
 
 
 def _check_tools(value: object, pointer: str) -> None:
@@ -185,11 +270,12 @@ def _check_tools(value: object, pointer: str) -> None:
         if not isinstance(tool, dict):
             raise _wrong(at, "an object", tool)
         if isinstance(tool.get("function"), dict):
-            raise RowRefused("wrong_shape", f"{at}/function: a tool is flat here, with name and parameters beside type")
+            message = "must not be there: a tool is flat here, with name and parameters beside type"
+            raise RowRefused("wrong_shape", message, pointer=f"{at}/function")
         if tool.get("type", "function") != "function":
-            raise RowRefused("wrong_type", f"{at}/type must be function")
+            raise RowRefused("wrong_type", "must be function", pointer=f"{at}/type")
         if not isinstance(tool.get("name"), str) or not tool["name"]:
-            raise RowRefused("missing", f"{at}/name must be the tool's name")
+            raise RowRefused("missing", "must be the tool's name", pointer=f"{at}/name")
 
 
 def _check_metadata(value: object, pointer: str) -> None:
@@ -210,7 +296,7 @@ def _of(wanted: str, *types: type) -> Callable[[object, str], None]:
 
 def _check_stream(value: object, pointer: str) -> None:
     if value is not False:
-        raise RowRefused("wrong_type", f"{pointer} can only be false: replies are recorded whole")
+        raise RowRefused("wrong_type", "can only be false: replies are recorded whole", pointer=pointer)
 
 
 _text, _number = _of("text", str), _of("a number", int, float)
@@ -230,61 +316,3 @@ _CHECKS: dict[str, Callable[[object, str], None]] = {
     "parallel_tool_calls": _truth,
     "tool_choice": _of("text or an object", str, dict),
 }
-
-
-class Readable(Protocol):
-    """What uploads come as: open files, spooled request bodies, standard input."""
-
-    def read(self, size: int = ..., /) -> bytes: ...
-
-
-@dataclass(frozen=True, slots=True)
-class TooLong:
-    """Stands for a line over the limit: its size, and its start for the list of refused lines."""
-
-    size: int
-    head: bytes
-
-
-class LineReader:
-    """The lines of a binary stream that are not blank, with their numbers from 1.
-
-    Holds at most one line of `max_line_bytes` and one block of 256 KB: of a longer line only the start is kept.
-    """
-
-    def __init__(self, stream: Readable, *, max_line_bytes: int) -> None:
-        self._stream = stream
-        self._limit = max_line_bytes
-        self._held: list[bytes] = []
-        self._size = 0
-        self._number = 0
-        self.bytes_read = 0
-
-    def __iter__(self) -> Iterator[tuple[int, bytes | TooLong]]:
-        while block := self._stream.read(READ_BYTES):
-            self.bytes_read += len(block)
-            *whole, rest = block.split(b"\n")
-            for piece in whole:
-                self._hold(piece)
-                yield from self._line()
-            self._hold(rest)
-        yield from self._line()
-
-    def _hold(self, piece: bytes) -> None:
-        was_too_long = self._size > self._limit
-        self._size += len(piece)
-        if self._size <= self._limit:
-            self._held.append(piece)
-        elif not was_too_long:
-            self._held = [b"".join([*self._held, piece])[:KEPT_OF_LONG_LINE]]
-
-    def _line(self) -> Iterator[tuple[int, bytes | TooLong]]:
-        line, size = b"".join(self._held), self._size
-        self._held, self._size = [], 0
-        self._number += 1
-        if self._number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
-        if size > self._limit:
-            yield self._number, TooLong(size=size, head=line[:KEPT_OF_LONG_LINE])
-        elif line := line.strip():
-            yield self._number, line

@@ -36,7 +36,9 @@ from apps.gym.rolloutfile import (
     read_object,
 )
 from apps.gym.storable import clean_line
-from apps.gym.taskfile import READ_BYTES, LineReader, RowRefused, TooLong, parse_line
+from apps.gym.taskfile import RowRefused, parse_line
+from apps.gym.taskfiles.limits import READ_BYTES, BadRow
+from apps.gym.taskfiles.lines import LineReader
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.announcing import announce_collection
 from apps.rollouts.models import Collection, Rollout, TraceEvent
@@ -336,8 +338,8 @@ class _Reading:
             self.errors.append(BadLine(file, number, refusal.code, refusal.message))
 
 
-def _too_long(line: TooLong) -> RowRefused:
-    return RowRefused("too_long", f"{line.size:,} bytes in one line: the limit is {settings.MAX_LINE_BYTES:,}")
+def _too_long(line: BadRow) -> RowRefused:
+    return RowRefused(line.code, line.message)
 
 
 def _hash(value: object) -> str:

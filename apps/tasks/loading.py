@@ -1,41 +1,55 @@
-"""Lines become the tasks of a version that stays invisible until all of them are in."""
+"""Rows of a file become the tasks of a version that stays invisible until all of them are in."""
 
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO
+from typing import Any
 
-import orjson
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from apps.environments.models import Adapter, Environment
 from apps.gym import leaving
 from apps.gym.builtin.registry import BUILTINS
+from apps.gym.dataset_metrics import DatasetMetrics
 from apps.gym.resources.verified import ROW_FIELD
-from apps.gym.taskfile import LineReader, ParsedTask, Readable, RowRefused, TooLong, parse_line
+from apps.gym.taskfile import ParsedTask, RowRefused, parse_changed, parse_line, read_row
+from apps.gym.taskfiles.limits import BadRow, Limits, Readable
+from apps.gym.taskfiles.mapping import Mapping, apply_mapping, read_mapping, write_mapping
+from apps.gym.taskfiles.reading import OpenFile, open_rows
+from apps.gym.taskfiles.shapes import find_shape
 from apps.gym.verifiers.registry import find_problems, read_verifier
-from apps.tasks.models import Dataset, DatasetVersion, Task, Upload
+from apps.tasks.matching import Base, Seen, hash_text, key_of
+from apps.tasks.models import Dataset, DatasetVersion, Task, Upload, join_tags
+from apps.tasks.rejecting import Rejects
+from apps.tasks.splitting import choose_split
+from apps.tasks.upserting import copy_rest, measure_rows
 
 CHUNK_ROWS = 2000
 CHUNK_BYTES = 8 * 1024**2
-ERRORS_ON_ROW = 100
-KEPT_TEXT_BYTES = 2048
+SAMPLE_ROWS = 50
+SAMPLE_BYTES = 8 * 1024**2
 SIGN_OF_LIFE_SECONDS = 2.0
 
 
 class UploadTakenAway(Exception):
-    """The upload is no longer loading: it was given up as quiet while it still worked."""
+    """The upload is no longer loading here: it was given up as quiet while it still worked."""
 
 
-def rejects_file(upload: Upload) -> Path:
-    return Path(settings.UPLOADS_DIR) / f"{upload.pk}.rejected.jsonl"
+def upload_limits() -> Limits:
+    return Limits(
+        line_bytes=settings.MAX_LINE_BYTES,
+        rows=settings.MAX_UPLOAD_ROWS,
+        unpacked_bytes=settings.MAX_UNPACKED_BYTES,
+        ratio=settings.MAX_UNPACK_RATIO,
+        parquet_bytes=settings.PARQUET_MEMORY_BYTES,
+        folder=settings.FILE_UPLOAD_TEMP_DIR,
+    )
 
 
 def start_version(dataset: Dataset) -> DatasetVersion:
@@ -72,125 +86,251 @@ def fields_needed(environment: Environment) -> frozenset[str]:
 
 def check_own_verifier(task: ParsedTask) -> None:
     """Raises RowRefused for a task that brings a verifier of its own which cannot be one."""
-    if ROW_FIELD not in task.fields:
+    if ROW_FIELD not in task.row:
         return
-    for pointer, problem in find_problems(orjson.loads(task.row_json)[ROW_FIELD]):
-        raise RowRefused("bad_verifier", f"/{ROW_FIELD}{pointer} {problem}")
+    for pointer, problem in find_problems(task.row[ROW_FIELD]):
+        raise RowRefused("bad_verifier", problem, pointer=f"/{ROW_FIELD}{pointer}")
 
 
-class Rejects:
-    """The refused lines: the first hundred for the row, all of them in a file that exists once there is one."""
+def owned(upload: Upload) -> QuerySet[Upload]:
+    """The upload's row, as long as this attempt is the one that loads it."""
+    return Upload.objects.filter(pk=upload.pk, state=Upload.State.LOADING, attempt=upload.attempt)
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: BinaryIO | None = None
-        self.count = 0
-        self.first: list[dict[str, object]] = []
 
-    def __enter__(self) -> "Rejects":
-        return self
+@dataclass(slots=True)
+class _Candidate:
+    """A row that is a task, before it is known what it is to the version before."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._file:
-            self._file.close()
-
-    def add(self, *, line: int, code: str, message: str, text: bytes) -> None:
-        self.count += 1
-        entry = {"line": line, "code": code, "message": message}
-        if len(self.first) < ERRORS_ON_ROW:
-            self.first.append(entry)
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("wb")
-        cut = text[:KEPT_TEXT_BYTES].decode(errors="replace")
-        self._file.write(orjson.dumps({**entry, "text": cut}, option=orjson.OPT_APPEND_NEWLINE))
+    line: int
+    task: ParsedTask
+    row_hash: str
+    key: str
 
 
 class Loader:
-    """One pass over the lines of an upload. Holds one chunk: ≤ 2,000 rows or about 8 MB."""
+    """One pass over the rows of an upload. Holds one chunk: ≤ 2,000 rows or about 8 MB.
 
-    def __init__(self, *, upload: Upload, version: DatasetVersion, stream: Readable, rejects: Rejects) -> None:
-        self._upload = upload
-        self._version = version
-        self._lines = LineReader(stream, max_line_bytes=settings.MAX_LINE_BYTES)
-        self.rejects = rejects
+    Without a version it only checks and counts.
+    """
+
+    def __init__(
+        self,
+        *,
+        upload: Upload,
+        version: DatasetVersion | None,
+        base: DatasetVersion | None,
+        stream: Readable,
+        rejects: Rejects,
+        seen: Seen,
+    ) -> None:
+        self._upload, self._version, self._base_version = upload, version, base
+        self._upserts = upload.mode == Upload.Mode.UPSERT
+        self._file: OpenFile = open_rows(stream, filename=upload.filename, limits=upload_limits())
+        self.rejects, self._seen = rejects, seen
         self._keep_good = upload.on_error == Upload.OnError.SKIP
+        self._base = Base(base)
+        self._first_new = base.task_count if base else 0
         self._hash = hashlib.sha256()
-        self._chunk: list[Task] = []
+        self.content_hash = ""
+        self.metrics = DatasetMetrics()
+        self._chunk: list[_Candidate] = []
         self._chunk_bytes = 0
         self._last_sign = time.monotonic()
         self._needs = fields_needed(upload.dataset.environment)
         self._verifies_here = upload.dataset.environment.verifies_here
         self.lacking: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.lines = 0
         self.accepted = 0
 
     @property
-    def content_hash(self) -> str:
-        return self._hash.hexdigest()
+    def is_refused(self) -> bool:
+        """Whether nothing will be stored, since a row was refused: the others are only checked."""
+        return bool(self.rejects.count) and not self._keep_good
 
     def load(self) -> None:
-        for task in self._good_tasks():
-            self._hold(task)
+        """Raises FileRefused where the file cannot be read to its end, UploadTakenAway where another loads it now."""
+        for candidate in self._candidates():
+            self._chunk.append(candidate)
+            self._chunk_bytes += len(candidate.task.row_json)
             if len(self._chunk) >= CHUNK_ROWS or self._chunk_bytes >= CHUNK_BYTES:
-                self._write()
-        self._write()
+                self._settle()
+        self._settle()
+        self.counts["removed"] = self._count_removed()
+        if self._upserts and self._base_version and self._version and not self.is_refused and self.accepted:
+            copy_rest(base=self._base_version, version=self._version, after_chunk=self._breathe)
+            self.content_hash, self.metrics = measure_rows(version=self._version, after_chunk=self._breathe)
+        else:
+            self.content_hash = self._hash.hexdigest()
 
-    def _good_tasks(self) -> Iterator[ParsedTask]:
-        for number, line in self._lines:
+    @property
+    def task_count(self) -> int:
+        """Of the new version."""
+        return self._first_new + self.counts["new"] if self._upserts else self.accepted
+
+    # -- rows out of the file --------------------------------------------------------------------------------------
+
+    def _candidates(self) -> Iterator[_Candidate]:
+        rows = iter(self._file.rows)
+        sample = self._sample(rows)
+        parse = self._parser([row for _, row in sample])
+        for number, line in _chain(sample, rows):
             self.lines += 1
             if time.monotonic() - self._last_sign > SIGN_OF_LIFE_SECONDS:
-                self.report()
-            if isinstance(line, TooLong):
-                message = f"{line.size:,} bytes in one line: the limit is {settings.MAX_LINE_BYTES:,}"
-                self.rejects.add(line=number, code="too_long", message=message, text=line.head)
+                self._breathe()
+            if isinstance(line, BadRow):
+                self.rejects.add(line=number, code=line.code, message=line.message, text=line.head)
                 continue
             try:
-                task = parse_line(line)
+                task = parse(line)
                 if self._verifies_here:
                     check_own_verifier(task)
-                yield task
             except RowRefused as error:
-                self.rejects.add(line=number, code=error.code, message=error.message, text=line)
+                self._refuse(number, error, line)
+                continue
+            row_hash = hash_text(task.row_json.encode())
+            yield _Candidate(number, task, row_hash, key_of(task.external_id, row_hash))
 
-    def _hold(self, task: ParsedTask) -> None:
-        if self.rejects.count and not self._keep_good:
-            # The file is refused already: the other lines are only checked.
-            self._chunk.clear()
-            return
+    def _refuse(self, number: int, error: RowRefused, text: bytes) -> None:
+        self.rejects.add(line=number, code=error.code, message=error.message, text=text, pointer=error.pointer)
+
+    def _sample(self, rows: Iterator[tuple[int, bytes | BadRow]]) -> list[tuple[int, bytes | BadRow]]:
+        """The first rows, which tell what the others are."""
+        sample, size = [], 0
+        for number, row in rows:
+            sample.append((number, row))
+            size += len(row) if isinstance(row, bytes) else 0
+            if len(sample) >= SAMPLE_ROWS or size >= SAMPLE_BYTES:
+                break
+        return sample
+
+    def _parser(self, sample: list[bytes | BadRow]) -> Callable[[bytes], ParsedTask]:
+        mapping: Mapping | None
+        if self._upload.mapping:
+            shape, mapping = self._upload.shape, read_mapping(self._upload.mapping)
+        else:
+            shape, mapping = find_shape(parsed_sample(sample))
+        found = {
+            "format": self._file.format,
+            "packing": self._file.packing,
+            "shape": shape,
+            "mapping": write_mapping(mapping) if mapping else None,
+        }
+        for name, value in found.items():
+            setattr(self._upload, name, value)
+        owned(self._upload).update(**found)
+        if mapping is None:
+            return parse_line
+        chosen = mapping
+        return lambda line: parse_changed(line, lambda row: apply_mapping(chosen, row))
+
+    # -- tasks into the version ------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        known = self._base.find({candidate.key for candidate in self._chunk})
+        tasks = []
+        for candidate in self._chunk:
+            first_line = self._seen.first_line(candidate.key, candidate.line)
+            if first_line is not None and not self._take_duplicate(candidate, first_line):
+                continue
+            before = known.get(candidate.key)
+            if self._upserts and before and before.count > 1:
+                message = "the version before has several tasks of this id: none of them can be replaced"
+                self._refuse(candidate.line, RowRefused("ambiguous_id", message), candidate.task.row_json.encode())
+                continue
+            change = "new" if before is None else "unchanged" if before.row_hash == candidate.row_hash else "updated"
+            index = self.accepted
+            if self._upserts:
+                index = before.index if before else self._first_new + self.counts["new"]
+            if first_line is None:
+                self.counts[change] += 1
+            fields = self._accept(candidate)
+            if self._version and not (self._upserts and change == "unchanged"):
+                tasks.append(
+                    Task(dataset_id=self._upload.dataset_id, version_id=self._version.pk, index=index, **fields)
+                )
+        self._chunk, self._chunk_bytes = [], 0
+        if tasks and not self.is_refused:
+            Task.objects.bulk_create(tasks)
+        self._breathe()
+
+    def _take_duplicate(self, candidate: _Candidate, first_line: int) -> bool:
+        self.counts["duplicate"] += 1
+        if self._upload.on_duplicate == Upload.OnDuplicate.REJECT:
+            what = f"the id {candidate.task.external_id}" if candidate.task.external_id else "the same row"
+            error = RowRefused("duplicate", f"{what} stands in line {first_line:,} already")
+            self._refuse(candidate.line, error, candidate.task.row_json.encode())
+        return self._upload.on_duplicate == Upload.OnDuplicate.KEEP
+
+    def _accept(self, candidate: _Candidate) -> dict[str, Any]:
+        """Count the row, and what is stored of it."""
+        task = candidate.task
         text = task.row_json.encode()
         self._hash.update(text)
         self._hash.update(b"\n")
-        self._chunk_bytes += len(text)
-        self._chunk.append(
-            Task(
-                dataset_id=self._version.dataset_id,
-                version_id=self._version.pk,
-                index=self.accepted,
-                external_id=task.external_id,
-                prompt_excerpt=task.prompt_excerpt,
-                row_json=task.row_json,
-            )
-        )
+        split = task.split or self._upload.split
+        if not split and self._upload.split_ratios:
+            ratios, seed = self._upload.split_ratios, self._upload.split_seed
+            split = choose_split(key=candidate.key, ratios=ratios, seed=seed)
+        self.metrics.add(task.row, size=len(text), split=split, tags=task.tags)
         self.accepted += 1
-        if not (self._verifies_here and ROW_FIELD in task.fields):
-            self.lacking.update(self._needs - task.fields)
+        if not (self._verifies_here and ROW_FIELD in task.row):
+            self.lacking.update(self._needs - task.row.keys())
+        return {
+            "external_id": task.external_id,
+            "prompt_excerpt": task.prompt_excerpt,
+            "row_json": task.row_json,
+            "row_hash": candidate.row_hash,
+            "key": candidate.key,
+            "split": split,
+            "tags_text": join_tags(task.tags),
+        }
 
-    def _write(self) -> None:
-        if self._chunk:
-            Task.objects.bulk_create(self._chunk)
-        self._chunk, self._chunk_bytes = [], 0
+    def _count_removed(self) -> int:
+        if self._upserts or self._base_version is None:
+            return 0
+        return max(0, self._base_version.task_count - self.counts["updated"] - self.counts["unchanged"])
+
+    # -- signs of life -----------------------------------------------------------------------------------------------
+
+    def _breathe(self) -> None:
+        leaving.check()
         self.report()
 
     def report(self) -> None:
         """Write the progress down; a sign of life that also finds out whether the upload is still ours."""
         self._last_sign = time.monotonic()
-        ours = Upload.objects.filter(pk=self._upload.pk, state=Upload.State.LOADING).update(
+        ours = owned(self._upload).update(
             lines=self.lines,
             accepted=self.accepted,
             rejected=self.rejects.count,
-            received_bytes=self._lines.bytes_read,
+            read_bytes=self._file.bytes_read,
+            counts=dict(self.counts),
             touched_at=timezone.now(),
         )
         if not ours:
             raise UploadTakenAway(f"{self._upload} was given up while it was still loading")
+
+    @property
+    def bytes_read(self) -> int:
+        return self._file.bytes_read
+
+
+def _chain(
+    first: list[tuple[int, bytes | BadRow]], rest: Iterator[tuple[int, bytes | BadRow]]
+) -> Iterator[tuple[int, bytes | BadRow]]:
+    yield from first
+    first.clear()
+    yield from rest
+
+
+def parsed_sample(sample: list[bytes | BadRow]) -> list[dict[str, object]]:
+    """The rows of a sample that can be read at all."""
+    rows = []
+    for line in sample:
+        if isinstance(line, bytes):
+            try:
+                rows.append(read_row(line)[1])
+            except RowRefused:
+                continue
+    return rows

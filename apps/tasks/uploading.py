@@ -1,39 +1,33 @@
-"""Upload a task file: whole or in parts, into a new version of its dataset that appears complete or not at all."""
+"""Upload a task file: a worker reads what was received into a new version of its dataset, which appears complete or not
+at all."""
 
-import fcntl
-from datetime import timedelta
-from pathlib import Path
-from typing import IO
+import logging
 
-from django.conf import settings
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
+from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.environments.models import Environment
-from apps.gym.storable import clean_line
-from apps.gym.taskfile import Readable
-from apps.tasks.loading import Loader, Rejects, delete_version, rejects_file, start_version
+from apps.gym import leaving
+from apps.gym.taskfiles.limits import FileRefused, Readable
+from apps.tasks.choosing import Choices
+from apps.tasks.loading import Loader, UploadTakenAway, delete_version, owned, start_version
+from apps.tasks.matching import Seen
+from apps.tasks.measuring import measure_version
 from apps.tasks.models import Dataset, DatasetVersion, Upload
+from apps.tasks.receiving import create_upload, discard_files, parts_file
+from apps.tasks.rejecting import Rejects, rejects_file
 
-QUIET_LOADING = timedelta(minutes=10)
-QUIET_RECEIVING = timedelta(hours=24)
+logger = logging.getLogger(__name__)
 
-
-class NotReceiving(Exception):
-    """A part for an upload that takes no more parts."""
-
-
-class WrongOffset(Exception):
-    """A part that does not begin where the last one ended; `expected` says where that is."""
-
-    def __init__(self, expected: int) -> None:
-        super().__init__(f"the next part of this upload begins at byte {expected:,}")
-        self.expected = expected
+MAX_ATTEMPTS = 3
+_BROKE_OFF = "Loading broke off; the log says why. Upload the file again."
 
 
-class PartTooLarge(Exception):
-    """A part, or the file that the parts make, is over its limit."""
+class NotWaiting(Exception):
+    """The upload is in no state in which this can be asked of it."""
 
 
 def create_dataset(
@@ -46,142 +40,161 @@ def create_dataset(
 
 
 def upload_file(
-    *, dataset: Dataset, stream: Readable, filename: str, on_error: str = "reject", user: User | None = None
+    *,
+    dataset: Dataset,
+    stream: Readable,
+    filename: str,
+    choices: Choices | None = None,
+    user: User | None = None,
 ) -> Upload:
-    """Read the stream to its end and load it. Bad content does not raise: see the upload's state and errors."""
-    upload = _create(dataset=dataset, filename=filename, on_error=on_error, user=user, state=Upload.State.LOADING)
+    """Read the stream to its end and load it, here and now. Bad content does not raise: see the upload's state and
+    errors."""
+    upload = create_upload(
+        dataset=dataset, filename=filename, choices=choices or Choices(), user=user, state=Upload.State.LOADING
+    )
     return _load(upload, stream)
 
 
-def start_parts(*, dataset: Dataset, filename: str, on_error: str = "reject", user: User | None = None) -> Upload:
-    return _create(dataset=dataset, filename=filename, on_error=on_error, user=user, state=Upload.State.RECEIVING)
+def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
+    """Let a worker load a file that is waiting, by these choices; with `check_only` it only counts and checks.
 
-
-def append_part(*, upload: Upload, offset: int, stream: Readable) -> Upload:
-    """Append one part of ≤ settings.UPLOAD_PART_BYTES. Sending the last part once more changes nothing."""
-    part = stream.read(settings.UPLOAD_PART_BYTES + 1)
-    if len(part) > settings.UPLOAD_PART_BYTES:
-        raise PartTooLarge(f"a part has at most {settings.UPLOAD_PART_BYTES:,} bytes")
-    if offset + len(part) > settings.MAX_BODY_BYTES:
-        raise PartTooLarge(f"a file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES)")
-    with _open_parts(upload) as file:
-        # The row says how much was received: what a crash left behind that in the file is written over.
-        upload.refresh_from_db()
-        if upload.state != Upload.State.RECEIVING:
-            raise NotReceiving(f"this upload is {upload.get_state_display()}")
-        if offset != upload.received_bytes:
-            file.seek(offset)
-            if offset + len(part) == upload.received_bytes and file.read(len(part)) == part:
-                return upload
-            raise WrongOffset(upload.received_bytes)
-        file.seek(offset)
-        file.truncate()
-        file.write(part)
-        file.flush()
-        upload.received_bytes = offset + len(part)
-        upload.save(update_fields=["received_bytes", "touched_at"])
+    From a draft, or from an earlier check. Raises NotWaiting and ChoiceRefused.
+    """
+    waiting = Upload.objects.filter(pk=upload.pk, state__in=[Upload.State.DRAFT, Upload.State.CHECKED])
+    changed = waiting.update(
+        state=Upload.State.QUEUED,
+        attempt=0,
+        errors=[],
+        message="",
+        counts={},
+        lines=0,
+        accepted=0,
+        rejected=0,
+        read_bytes=0,
+        touched_at=timezone.now(),
+        **choices.as_fields(),
+    )
+    upload.refresh_from_db()
+    if not changed:
+        raise NotWaiting(f"this upload is {upload.get_state_display()}")
     return upload
 
 
-def finish_parts(*, upload: Upload) -> Upload:
-    """Load what the parts made; of two calls at once one loads and the other is refused."""
-    claimed = Upload.objects.filter(pk=upload.pk, state=Upload.State.RECEIVING).update(
-        state=Upload.State.LOADING, touched_at=timezone.now()
-    )
-    upload.refresh_from_db()
-    if not claimed:
-        raise NotReceiving(f"this upload is {upload.get_state_display()}")
+def discard_upload(*, upload: Upload, user: User | None = None) -> None:
+    """Forget a file that nobody loaded, with what was received of it. Raises NotWaiting."""
+    kept = [Upload.State.QUEUED, Upload.State.LOADING, Upload.State.READY]
+    with transaction.atomic():
+        gone, _ = Upload.objects.filter(pk=upload.pk).exclude(state__in=kept).delete()
+        if gone:
+            record(user=user, action="upload.discard", target=upload)
+    if not gone:
+        upload.refresh_from_db()
+        raise NotWaiting(f"this upload is {upload.get_state_display()}")
+    discard_files(upload)
+
+
+def load_now(*, upload: Upload) -> Upload:
+    """Load a waiting file here, whether or not a worker would; the upload as it is then."""
+    claimed = _claim(upload.pk)
+    if claimed is None:
+        upload.refresh_from_db()
+        return upload
+    return _load_received(claimed)
+
+
+def load_queued_upload() -> bool:
+    """Worker chore: load one waiting file; says whether there was one."""
+    waiting = Upload.objects.filter(state=Upload.State.QUEUED).order_by("id").values_list("pk", flat=True).first()
+    if waiting is None:
+        return False
+    upload = _claim(waiting)
+    if upload is not None:
+        try:
+            _load_received(upload)
+        except leaving.Leaving:
+            logger.info("upload %s is left to another worker", upload.pk)
+        except UploadTakenAway:
+            logger.warning("upload %s was taken over while attempt %s loaded it", upload.pk, upload.attempt)
+        except Exception:
+            # The row says that it failed; the log keeps the traceback.
+            logger.exception("upload %s failed", upload.pk)
+    return True
+
+
+def _claim(upload_id: int) -> Upload | None:
+    with transaction.atomic():
+        claim = {"state": Upload.State.LOADING, "attempt": F("attempt") + 1, "touched_at": timezone.now()}
+        if not Upload.objects.filter(pk=upload_id, state=Upload.State.QUEUED).update(**claim):
+            return None
+        return Upload.objects.select_related("dataset__environment").get(pk=upload_id)
+
+
+def _load_received(upload: Upload) -> Upload:
+    path = parts_file(upload)
     try:
-        with _open_parts(upload) as file:
-            file.truncate(upload.received_bytes)
-            file.seek(0)
-            return _load(upload, file)
-    finally:
-        _parts_file(upload).unlink(missing_ok=True)
-
-
-def rejected_path(upload: Upload) -> Path | None:
-    """The JSONL file of all refused lines, if there are any."""
-    path = rejects_file(upload)
-    return path if path.exists() else None
-
-
-def sweep_uploads() -> bool:
-    """Give up one upload that went quiet, with all it left behind. Says whether there was one."""
-    now = timezone.now()
-    quiet = Upload.objects.filter(state=Upload.State.LOADING, touched_at__lt=now - QUIET_LOADING)
-    forgotten = Upload.objects.filter(state=Upload.State.RECEIVING, touched_at__lt=now - QUIET_RECEIVING)
-    for candidates in (quiet, forgotten):
-        upload = candidates.order_by("id").first()
-        # The same condition again in the update: who changes the row owns the sweep, and a sign of life wins.
-        if upload and candidates.filter(pk=upload.pk).update(
-            state=Upload.State.FAILED, message="Given up: it stopped before its end. Upload the file again."
-        ):
-            _discard(upload)
-            return True
-    # What a sweep or a clean-up that died itself has left.
-    left = DatasetVersion.objects.filter(state=DatasetVersion.State.LOADING)
-    orphan = left.exclude(uploads__state=Upload.State.LOADING).filter(created_at__lt=now - QUIET_LOADING).first()
-    if orphan:
-        delete_version(orphan)
-    return orphan is not None
-
-
-def _create(*, dataset: Dataset, filename: str, on_error: str, user: User | None, state: Upload.State) -> Upload:
-    name = clean_line(Path(filename.replace("\\", "/")).name[-255:], 255)
-    return Upload.objects.create(
-        dataset=dataset, filename=name, on_error=Upload.OnError(on_error), created_by=user, state=state
-    )
-
-
-def _parts_file(upload: Upload) -> Path:
-    return Path(settings.UPLOADS_DIR) / f"{upload.pk}.parts"
-
-
-def _open_parts(upload: Upload) -> IO[bytes]:
-    """The file of the parts, locked until it is closed."""
-    path = _parts_file(upload)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    file = path.open("r+b")
-    fcntl.flock(file, fcntl.LOCK_EX)
-    return file
-
-
-def _discard(upload: Upload) -> None:
-    _parts_file(upload).unlink(missing_ok=True)
-    if upload.version:
-        delete_version(upload.version)
+        with path.open("rb") as file:
+            loaded = _load(upload, file)
+    except FileNotFoundError:
+        message = "The received file is gone: web process and worker must share GYMWEB_VAR."
+        owned(upload).update(state=Upload.State.FAILED, message=message)
+        upload.refresh_from_db()
+        return upload
+    except leaving.Leaving:
+        # At once, and not as an attempt that was lost: the next worker need not wait until the row has gone quiet.
+        Upload.objects.filter(pk=upload.pk, attempt=upload.attempt).filter(state=Upload.State.LOADING).update(
+            state=Upload.State.QUEUED, attempt=F("attempt") - 1, version=None
+        )
+        raise
+    if loaded.state != Upload.State.CHECKED:
+        path.unlink(missing_ok=True)
+    return loaded
 
 
 def _load(upload: Upload, stream: Readable) -> Upload:
-    version = start_version(upload.dataset)
-    upload.version = version
-    upload.save(update_fields=["version", "touched_at"])
+    version: DatasetVersion | None = None
     try:
-        with Rejects(rejects_file(upload)) as rejects:
-            loader = Loader(upload=upload, version=version, stream=stream, rejects=rejects)
-            loader.load()
-        reason = _reason(upload, loader, rejects)
-        if reason:
-            _reject(upload, version, rejects, reason)
-        else:
-            _publish(upload, version, loader)
-    except BaseException:
+        base = upload.dataset.latest_version()
+        if base and base.metrics is None:
+            measure_version(version=base)
+        if not upload.check_only:
+            version = start_version(upload.dataset)
+            if not owned(upload).update(version=version):
+                raise UploadTakenAway(f"{upload} was given up before it began")
+        with Rejects(rejects_file(upload)) as rejects, Seen() as seen:
+            try:
+                loader = Loader(upload=upload, version=version, base=base, stream=stream, rejects=rejects, seen=seen)
+                loader.load()
+            except FileRefused as refused:
+                _refuse(upload, version, rejects, refused)
+            else:
+                _end(upload, version, base, loader)
+    except BaseException as broken:
         # Whatever broke, a full disk or a lost database: half a version must not stay. A sweep repeats what fails here.
-        Upload.objects.filter(pk=upload.pk, state=Upload.State.LOADING).update(
-            state=Upload.State.FAILED, message="Loading broke off; the log says why. Upload the file again."
-        )
-        delete_version(version)
+        if not isinstance(broken, leaving.Leaving):
+            owned(upload).update(state=Upload.State.FAILED, message=_BROKE_OFF)
+        if version is not None:
+            delete_version(version)
         raise
     upload.refresh_from_db()
     return upload
 
 
-def _reason(upload: Upload, loader: Loader, rejects: Rejects) -> str:
+def _end(upload: Upload, version: DatasetVersion | None, base: DatasetVersion | None, loader: Loader) -> None:
+    if version is None and loader.lines:
+        loader.report()
+        _finish(upload, Upload.State.CHECKED, loader, message=_lacking(upload, loader))
+    elif reason := _reason(upload, loader):
+        _reject(upload, version, loader.rejects, reason)
+    else:
+        assert version is not None
+        _publish(upload, version, base, loader)
+
+
+def _reason(upload: Upload, loader: Loader) -> str:
     """Why the file is refused as a whole, or nothing."""
+    rejects = loader.rejects
     if not loader.lines:
-        rejects.first.append({"line": 1, "code": "empty_file", "message": "the file holds no rows"})
+        rejects.first.append({"line": 1, "pointer": "", "code": "empty_file", "message": "the file holds no rows"})
         return "The file holds no rows."
     if rejects.count and (upload.on_error == Upload.OnError.REJECT or not loader.accepted):
         first = rejects.first[0]
@@ -191,30 +204,61 @@ def _reason(upload: Upload, loader: Loader, rejects: Rejects) -> str:
     return ""
 
 
-def _reject(upload: Upload, version: DatasetVersion, rejects: Rejects, reason: str) -> None:
-    delete_version(version)
-    Upload.objects.filter(pk=upload.pk, state=Upload.State.LOADING).update(
+def _refuse(upload: Upload, version: DatasetVersion | None, rejects: Rejects, refused: FileRefused) -> None:
+    """The file could not be read to its end."""
+    entry = {"line": refused.line, "pointer": "", "code": refused.code, "message": refused.message}
+    rejects.first.insert(0, entry)
+    del rejects.first[100:]
+    reason = f"{refused.message[:1].upper()}{refused.message[1:]}. Nothing was stored."
+    _reject(upload, version, rejects, reason, over_limit=refused.limit)
+
+
+def _reject(
+    upload: Upload, version: DatasetVersion | None, rejects: Rejects, reason: str, *, over_limit: str = ""
+) -> None:
+    if version is not None:
+        delete_version(version)
+    owned(upload).update(
         state=Upload.State.REJECTED,
         version=None,
         accepted=0,
         rejected=rejects.count,
         errors=rejects.first,
+        over_limit=over_limit[:64],
         message=reason[:500],
         touched_at=timezone.now(),
     )
 
 
 @transaction.atomic
-def _publish(upload: Upload, version: DatasetVersion, loader: Loader) -> None:
+def _publish(upload: Upload, version: DatasetVersion, base: DatasetVersion | None, loader: Loader) -> None:
     loader.report()
+    counts = {name: loader.counts[name] for name in ("new", "updated", "unchanged", "removed")}
+    if upload.mode == Upload.Mode.UPSERT and base is not None:
+        counts["unchanged"] = base.task_count - counts["updated"]
     DatasetVersion.objects.filter(pk=version.pk).update(
-        state=DatasetVersion.State.READY, task_count=loader.accepted, content_hash=loader.content_hash
+        state=DatasetVersion.State.READY,
+        task_count=loader.task_count,
+        content_hash=loader.content_hash,
+        note=upload.note,
+        base=base,
+        changes=counts,
+        metrics=loader.metrics.figures(),
     )
-    upload.state = Upload.State.READY
+    _finish(upload, Upload.State.READY, loader, message=_lacking(upload, loader))
+
+
+def _finish(upload: Upload, state: Upload.State, loader: Loader, *, message: str) -> None:
+    fields = {"state": state, "errors": loader.rejects.first, "message": message[:500], "touched_at": timezone.now()}
+    if not upload.received_bytes:
+        fields["received_bytes"] = loader.bytes_read
+    if not owned(upload).update(**fields):
+        raise UploadTakenAway(f"{upload} was given up at its end")
+
+
+def _lacking(upload: Upload, loader: Loader) -> str:
     # Loaded all the same: the dataset may be meant for another environment, or for people to judge.
-    upload.message = " ".join(
+    return " ".join(
         f"No {field} in {number:,} of {loader.accepted:,} tasks: {upload.dataset.environment} cannot verify those."
         for field, number in sorted(loader.lacking.items())
     )
-    upload.errors = loader.rejects.first
-    upload.save(update_fields=["state", "errors", "message", "touched_at"])

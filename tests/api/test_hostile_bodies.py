@@ -82,6 +82,8 @@ def test_the_name_of_an_uploaded_file_is_made_storable(engineer):
     )
     assert answer.json()["filename"] == "rows.jsonl"
     answer = engineer.post(
-        f"/api/v1/datasets/{dataset.slug}/uploads/?filename=a%00b.jsonl", b"{}", content_type="application/x-ndjson"
+        f"/api/v1/datasets/{dataset.slug}/uploads/?wait=true&filename=a%00b.jsonl",
+        b"{}",
+        content_type="application/x-ndjson",
     )
     assert Upload.objects.get(pk=answer.json()["upload"]).filename == "a b.jsonl"

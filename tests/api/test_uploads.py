@@ -25,6 +25,8 @@ def dataset():
 
 
 def upload(client, data=GOOD, query="", content_type="application/x-ndjson", slug="sums"):
+    """Loaded before the answer."""
+    query = f"{query}&wait=true" if query else "?wait=true"
     return client.post(f"/api/v1/datasets/{slug}/uploads/{query}", data, content_type=content_type)
 
 
@@ -49,7 +51,7 @@ def test_a_body_that_is_the_file_is_loaded(engineer, dataset, content_type):
 
 def test_a_form_with_the_file_is_loaded(engineer, dataset):
     form = {"file": SimpleUploadedFile("sums.jsonl", GOOD)}
-    answer = engineer.post("/api/v1/datasets/sums/uploads/", form)
+    answer = engineer.post("/api/v1/datasets/sums/uploads/?wait=true", form)
     assert (answer.status_code, answer.json()["filename"], answer.json()["accepted"]) == (201, "sums.jsonl", 3)
     listed = engineer.get("/api/v1/datasets/sums/uploads/").json()["results"]
     assert [one["id"] for one in listed] == [answer.json()["id"]]
@@ -70,7 +72,10 @@ def test_a_signed_in_browser_needs_its_csrf_token_and_can_stream_too(dataset, se
     browser.get("/api/docs/")
     token = browser.cookies["csrftoken"].value
     answer = browser.post(
-        "/api/v1/datasets/sums/uploads/", GOOD, content_type="application/x-ndjson", headers={"X-CSRFToken": token}
+        "/api/v1/datasets/sums/uploads/?wait=true",
+        GOOD,
+        content_type="application/x-ndjson",
+        headers={"X-CSRFToken": token},
     )
     assert answer.status_code == 201
 
@@ -80,7 +85,7 @@ def test_one_bad_line_rejects_the_file_and_is_named(engineer, dataset):
     problem = answer.json()
     assert (answer.status_code, problem["type"]) == (400, "urn:gymweb:problem:rejected-file")
     assert [error["line"] for error in problem["errors"]] == [4]
-    assert set(problem["errors"][0]) == {"line", "code", "message"}
+    assert set(problem["errors"][0]) == {"line", "pointer", "code", "message"}
     assert (problem["state"], problem["accepted"], problem["rejected"]) == ("rejected", 0, 1)
     assert Task.objects.count() == 0
     assert engineer.get(f"/api/v1/uploads/{problem['upload']}/").json()["state"] == "rejected"
@@ -91,7 +96,7 @@ def test_skipping_loads_the_good_lines_and_offers_the_bad_ones(dataset):
     client.force_login(make_user(Role.ENGINEER))
 
     async def go():
-        url = "/api/v1/datasets/sums/uploads/?on_error=skip"
+        url = "/api/v1/datasets/sums/uploads/?on_error=skip&wait=true"
         answer = await client.post(url, BROKEN, content_type="application/x-ndjson")
         rejected = await client.get(f"/api/v1/uploads/{answer.json()['id']}/rejected/")
         return answer, b"".join([chunk async for chunk in rejected.streaming_content])
@@ -118,7 +123,7 @@ def test_a_wrong_parameter_stores_nothing(engineer, query, pointer):
 
 def test_a_body_of_another_type_is_refused(engineer):
     environment = make_environment()
-    answer = upload(engineer, content_type="application/json", query=f"?environment={environment.slug}")
+    answer = upload(engineer, content_type="text/html", query=f"?environment={environment.slug}")
     assert (answer.status_code, answer.json()["type"]) == (415, "urn:gymweb:problem:unsupported-media-type")
     assert not Dataset.objects.exists()
 
@@ -158,7 +163,7 @@ def test_a_large_file_comes_in_parts(engineer, dataset):
     wrong = put_part(engineer, upload_id, 50, GOOD[100:])
     assert (wrong.status_code, wrong.json()["expected"]) == (409, 100)
     assert put_part(engineer, upload_id, 100, GOOD[100:]).json()["received_bytes"] == len(GOOD)
-    done = engineer.post(f"/api/v1/uploads/{upload_id}/finish/")
+    done = engineer.post(f"/api/v1/uploads/{upload_id}/finish/?wait=true")
     assert (done.status_code, done.json()["state"], done.json()["accepted"]) == (201, "ready", 3)
     again = engineer.post(f"/api/v1/uploads/{upload_id}/finish/")
     assert (again.status_code, again.json()["type"]) == (409, "urn:gymweb:problem:not-receiving")

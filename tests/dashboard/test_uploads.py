@@ -7,6 +7,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from apps.tasks.models import Dataset, Upload
+from apps.tasks.uploading import load_queued_upload
 from tests.factories import make_dataset, make_environment, make_row
 
 GOOD = json.dumps(make_row())
@@ -20,6 +21,12 @@ def _uploads_dir(settings, tmp_path: Path) -> None:
 @pytest.fixture
 def empty(db: None) -> Iterator[Dataset]:
     yield Dataset.objects.create(slug="empty", name="Empty", environment=make_environment())
+
+
+def loaded() -> Upload:
+    """What a worker makes of it."""
+    assert load_queued_upload()
+    return Upload.objects.get()
 
 
 def _file(text: str) -> SimpleUploadedFile:
@@ -37,7 +44,8 @@ def test_the_page_asks_for_nothing_before_it_was_sent(pages: Client, empty: Data
 def test_a_file_becomes_a_version(pages: Client, empty: Dataset):
     reply = pages.post("/datasets/empty/upload/", {"file": _file(f"{GOOD}\n{GOOD}\n"), "on_error": "reject"})
     upload = Upload.objects.get()
-    assert (reply.status_code, reply["Location"]) == (302, f"/uploads/{upload.pk}/")
+    assert (reply.status_code, reply["Location"], upload.state) == (302, f"/uploads/{upload.pk}/", "queued")
+    upload = loaded()
     assert (upload.state, upload.accepted, upload.filename) == ("ready", 2, "rows.jsonl")
     assert upload.created_by is not None
     assert upload.created_by.username == "erika"
@@ -46,6 +54,7 @@ def test_a_file_becomes_a_version(pages: Client, empty: Dataset):
 
 def test_pasted_rows_become_a_version(pages: Client, empty: Dataset):
     pages.post("/datasets/empty/upload/", {"rows": GOOD, "on_error": "reject"})
+    loaded()
     assert Dataset.objects.get().latest_version().task_count == 1
 
 
@@ -69,7 +78,7 @@ def test_a_form_that_cannot_be_read_says_why(pages: Client, empty: Dataset, sent
 
 def test_an_empty_file_is_refused_in_the_words_of_the_api(pages: Client, empty: Dataset):
     reply = pages.post("/datasets/empty/upload/", {"file": _file(""), "on_error": "reject"})
-    upload = Upload.objects.get()
+    upload = loaded()
     assert (upload.state, upload.message) == ("rejected", "The file holds no rows.")
     page = pages.get(reply["Location"]).text
     assert "The file holds no rows." in page
@@ -79,7 +88,7 @@ def test_an_empty_file_is_refused_in_the_words_of_the_api(pages: Client, empty: 
 def test_bad_lines_are_a_table_with_numbers_and_can_be_had_as_a_file(pages: Client, empty: Dataset):
     rows = f'{GOOD}\n{{"broken\n{{"expected_answer": "<script>alert(1)</script>"}}\n'
     pages.post("/datasets/empty/upload/", {"file": _file(rows), "on_error": "reject"})
-    upload = Upload.objects.get()
+    upload = loaded()
     page = pages.get(f"/uploads/{upload.pk}/")
     assert [error["line"] for error in upload.errors] == [2, 3]
     assert '<td class="num">2</td>' in page.text
@@ -94,7 +103,7 @@ def test_bad_lines_are_a_table_with_numbers_and_can_be_had_as_a_file(pages: Clie
 
 def test_the_good_lines_are_loaded_when_asked_for(pages: Client, empty: Dataset):
     pages.post("/datasets/empty/upload/", {"rows": f"{GOOD}\nnonsense", "on_error": "skip"})
-    upload = Upload.objects.get()
+    upload = loaded()
     assert (upload.state, upload.accepted, upload.rejected) == ("ready", 1, 1)
     page = pages.get(f"/uploads/{upload.pk}/").text
     assert "Version 1 is ready." in page
@@ -103,6 +112,7 @@ def test_the_good_lines_are_loaded_when_asked_for(pages: Client, empty: Dataset)
 
 def test_an_upload_without_bad_lines_has_no_file_of_them(pages: Client, empty: Dataset):
     pages.post("/datasets/empty/upload/", {"rows": GOOD, "on_error": "reject"})
+    loaded()
     assert pages.get(f"/uploads/{Upload.objects.get().pk}/rejected/").status_code == 404
 
 
@@ -139,5 +149,6 @@ def test_the_addresses_that_the_script_sends_parts_to_exist(pages: Client, empty
     astray = pages.put(f"{upload}parts/?offset=5", b"x" * 9, content_type="application/octet-stream")
     assert astray.status_code == 409
     assert pages.get(upload).json()["received_bytes"] == len(GOOD)
-    assert pages.post(f"{upload}finish/").status_code == 201
+    assert pages.post(f"{upload}finish/").status_code == 202
+    loaded()
     assert "Version 1 is ready." in pages.get(f"/uploads/{begun.json()['id']}/").text

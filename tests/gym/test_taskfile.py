@@ -7,7 +7,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from apps.gym.taskfile import LineReader, RowRefused, TooLong, parse_line
+from apps.gym.taskfile import RowRefused, parse_line
+from apps.gym.taskfiles.limits import BadRow
+from apps.gym.taskfiles.lines import LineReader
 
 SHARED = Path(os.environ.get("GYMWEB_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 EXAMPLES = sorted((SHARED / "data" / "nemo_gym").glob("*.example.jsonl"))
@@ -23,7 +25,7 @@ def refusal(line: bytes) -> tuple[str, str]:
     return refused.value.code, refused.value.message
 
 
-def read(content: bytes, limit: int = 100) -> list[tuple[int, bytes | TooLong]]:
+def read(content: bytes, limit: int = 100) -> list[tuple[int, bytes | BadRow]]:
     return list(LineReader(io.BytesIO(content), max_line_bytes=limit))
 
 
@@ -85,7 +87,8 @@ def test_nulls_that_the_format_forbids_are_stripped_and_nothing_else_changes():
         (
             line_of({"input": "q", "tools": [{"type": "function", "function": {"name": "add"}}]}),
             "wrong_shape",
-            "/responses_create_params/tools/0/function: a tool is flat here, with name and parameters beside type",
+            "/responses_create_params/tools/0/function must not be there: a tool is flat here, with name and parameters "
+            "beside type",
         ),
         (
             line_of({"input": "q", "tools": [{"type": "function"}]}),
@@ -124,10 +127,10 @@ def test_broken_json_is_refused_with_its_column():
     assert message.endswith("(column 14)")
 
 
-@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e400"])
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e400", b"1" + b"0" * 400])
 def test_a_number_that_json_does_not_have_is_refused(number):
-    code, _ = refusal(b'{"responses_create_params": {"input": "q"}, "x": ' + number + b"}")
-    assert code == "not_json"
+    code, message = refusal(b'{"responses_create_params": {"input": "q"}, "x": ' + number + b"}")
+    assert (code, message[:45]) == ("not_finite", "a number that is not finite, or beyond 1.8e30")
 
 
 def test_an_unknown_parameter_is_refused_with_a_guess_and_the_allowed_ones():
@@ -146,8 +149,21 @@ def test_depth_is_bounded(levels, refused):
         assert parse_line(line).prompt_excerpt == "q"
 
 
-def test_duplicate_keys_are_fine():
-    assert parse_line(b'{"responses_create_params": {"input": "a", "input": "b"}}').prompt_excerpt == "b"
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (b'{"responses_create_params": {"input": "a", "input": "b"}}', "input"),
+        (b'{"x": 1, "responses_create_params": {"input": "a"}, "\\u0078" : 2}', "x"),
+        (b'{"responses_create_params": {"input": "a"}, "y": [[{"k": 1, "k": {}}]], "z": "\\":"}', "k"),
+    ],
+)
+def test_a_name_that_stands_twice_in_one_object_is_refused(line, name):
+    assert refusal(line) == ("duplicate_key", f"the name {name!r} stands twice in one object")
+
+
+def test_json_within_texts_is_no_repeated_name():
+    line = b'{"responses_create_params": {"input": "{\\"a\\": 1, \\"a\\": 2}"}, "a": 1}'
+    assert parse_line(line).row["a"] == 1
 
 
 def test_the_excerpt_is_the_start_of_the_last_user_message():
@@ -179,7 +195,7 @@ def test_an_empty_stream_has_no_lines():
 
 def test_a_line_over_the_limit_is_named_and_reading_goes_on_behind_it():
     assert read(b"a" * 101 + b"\nnext\n" + b"b" * 100) == [
-        (1, TooLong(size=101, head=b"a" * 101)),
+        (1, BadRow("too_long", "101 bytes in one line: the limit is 100 (GYMWEB_MAX_LINE_BYTES)", b"a" * 101)),
         (2, b"next"),
         (3, b"b" * 100),
     ]
@@ -196,8 +212,8 @@ def test_a_line_far_over_the_limit_is_never_held():
     reader = LineReader(Endless(), max_line_bytes=1024 * 1024)
     (first, cut), (second, line) = reader
     assert (first, second, line) == (1, 2, b"ok")
-    assert isinstance(cut, TooLong)
-    assert (cut.size, len(cut.head)) == (199 * 256 * 1024, 2048)
+    assert isinstance(cut, BadRow)
+    assert (cut.message.split(" ")[0], len(cut.head)) == (f"{199 * 256 * 1024:,}", 2048)
 
 
 @pytest.mark.skipif(not EXAMPLES, reason="the shared example files are not here")

@@ -13,19 +13,12 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.tasks import loading
+from apps.tasks.choosing import Choices
 from apps.tasks.models import DatasetVersion, Task, Upload
-from apps.tasks.uploading import (
-    NotReceiving,
-    PartTooLarge,
-    WrongOffset,
-    append_part,
-    create_dataset,
-    finish_parts,
-    rejected_path,
-    start_parts,
-    sweep_uploads,
-    upload_file,
-)
+from apps.tasks.receiving import NotReceiving, PartTooLarge, WrongOffset, append_part, finish_parts, start_parts
+from apps.tasks.rejecting import rejected_path
+from apps.tasks.sweeping import sweep_uploads
+from apps.tasks.uploading import create_dataset, load_now, upload_file
 from tests.factories import make_environment, make_row
 
 pytestmark = pytest.mark.django_db
@@ -44,7 +37,7 @@ def jsonl(*rows: object) -> bytes:
 
 
 def load(dataset, content: bytes, **fields) -> Upload:
-    return upload_file(dataset=dataset, stream=io.BytesIO(content), filename="tasks.jsonl", **fields)
+    return upload_file(dataset=dataset, stream=io.BytesIO(content), filename="tasks.jsonl", choices=Choices(**fields))
 
 
 def stored() -> tuple[int, int]:
@@ -75,23 +68,30 @@ def test_a_second_upload_makes_a_second_version_and_leaves_the_first(dataset):
 
 
 @pytest.mark.parametrize(
-    ("bad", "line", "code", "message"),
+    ("bad", "line", "pointer", "code", "message"),
     [
-        (b'{"responses_create_params": {"input"', 2, "not_json", "not JSON: unexpected end of data (column 37)"),
-        (b'{"question": 1}', 2, "missing", "/responses_create_params is missing: the object that holds the prompt"),
-        (b'{"caf\xe9": 1}', 2, "not_utf8", "byte 6 (0xe9) is not UTF-8"),
+        (b'{"responses_create_params": {"input"', 2, "", "not_json", "not JSON: unexpected end of data (column 37)"),
+        (
+            b'{"question": 1}',
+            2,
+            "/responses_create_params",
+            "missing",
+            "/responses_create_params is missing: the object that holds the prompt",
+        ),
+        (b'{"caf\xe9": 1}', 2, "", "not_utf8", "byte 6 (0xe9) is not UTF-8"),
         (
             b'{"x": "' + b"y" * 50 * 1024**2 + b'"}',
             2,
+            "",
             "too_long",
-            "52,428,809 bytes in one line: the limit is 8,388,608",
+            "52,428,809 bytes in one line: the limit is 8,388,608 (GYMWEB_MAX_LINE_BYTES)",
         ),
     ],
     ids=["broken", "wrong shape", "not UTF-8", "50 MB"],
 )
-def test_one_bad_line_refuses_the_file_by_name_and_stores_nothing(dataset, bad, line, code, message):
+def test_one_bad_line_refuses_the_file_by_name_and_stores_nothing(dataset, bad, line, pointer, code, message):
     upload = load(dataset, jsonl(make_row("good"), bad, make_row("good too")))
-    entry = {"line": line, "code": code, "message": message}
+    entry = {"line": line, "pointer": pointer, "code": code, "message": message}
     assert (upload.state, upload.lines, upload.accepted, upload.rejected) == ("rejected", 3, 0, 1)
     assert upload.errors == [entry]
     assert upload.message == f"1 of 3 lines was refused, so nothing was stored. Line 2: {message}"
@@ -105,7 +105,7 @@ def test_one_bad_line_refuses_the_file_by_name_and_stores_nothing(dataset, bad, 
 def test_a_file_without_rows_is_an_error(dataset, content, on_error):
     upload = load(dataset, content, on_error=on_error)
     assert (upload.state, upload.message) == ("rejected", "The file holds no rows.")
-    assert upload.errors == [{"line": 1, "code": "empty_file", "message": "the file holds no rows"}]
+    assert upload.errors == [{"line": 1, "pointer": "", "code": "empty_file", "message": "the file holds no rows"}]
     assert stored() == (0, 0)
 
 
@@ -207,10 +207,10 @@ def test_a_half_version_that_nobody_owns_is_swept(dataset):
 
 def test_parts_make_a_file(dataset):
     content = jsonl(make_row("one"), make_row("two"))
-    upload = start_parts(dataset=dataset, filename="C:\\folder\\tasks.jsonl", on_error="reject")
+    upload = start_parts(dataset=dataset, filename="C:\\folder\\tasks.jsonl")
     append_part(upload=upload, offset=0, stream=io.BytesIO(content[:50]))
     append_part(upload=upload, offset=50, stream=io.BytesIO(content[50:]))
-    upload = finish_parts(upload=upload)
+    upload = load_now(upload=finish_parts(upload=upload))
     assert (upload.state, upload.accepted, upload.filename) == ("ready", 2, "tasks.jsonl")
     with pytest.raises(NotReceiving, match="this upload is ready"):
         finish_parts(upload=upload)
@@ -228,7 +228,7 @@ def test_the_last_part_can_be_sent_again_and_any_other_offset_is_refused(dataset
             append_part(upload=upload, offset=offset, stream=io.BytesIO(part))
         assert refused.value.expected == 20
     append_part(upload=upload, offset=20, stream=io.BytesIO(content[20:]))
-    assert finish_parts(upload=upload).accepted == 1
+    assert load_now(upload=finish_parts(upload=upload)).accepted == 1
 
 
 def test_what_a_crash_left_behind_the_received_bytes_is_no_part_of_the_file(dataset, uploads_dir):
@@ -237,7 +237,7 @@ def test_what_a_crash_left_behind_the_received_bytes_is_no_part_of_the_file(data
     append_part(upload=upload, offset=0, stream=io.BytesIO(content))
     with (uploads_dir / f"{upload.pk}.parts").open("ab") as file:
         file.write(b"half a part")
-    assert finish_parts(upload=upload).accepted == 1
+    assert load_now(upload=finish_parts(upload=upload)).accepted == 1
     assert list(uploads_dir.iterdir()) == []
 
 

@@ -41,7 +41,7 @@ def walk(rows: bytes, *, wire: str, model_port: int, weather_port: int) -> Colle
         content_type="application/json",
     )
     assert made.status_code == 201, made.content
-    upload = api.post("/api/v1/datasets/weather/uploads/", rows, content_type="application/x-ndjson")
+    upload = api.post("/api/v1/datasets/weather/uploads/?wait=true", rows, content_type="application/x-ndjson")
     assert (upload.status_code, upload.json()["rejected"]) == (201, 0), upload.content
     plan = {"dataset": "weather", "agent": "default", "policy_model": model.slug, "repeats": REPEATS}
     planned = api.post("/api/v1/collections/", plan, content_type="application/json")

@@ -11,8 +11,10 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.datasets import UploadForm
 from apps.exports.downloading import stream_file
+from apps.tasks.choosing import Choices
 from apps.tasks.models import Dataset, Upload
-from apps.tasks.uploading import rejected_path, upload_file
+from apps.tasks.receiving import store_file
+from apps.tasks.rejecting import rejected_path
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
@@ -23,8 +25,12 @@ def dataset_upload(request: HttpRequest, slug: str) -> HttpResponse:
     if form.is_valid():
         stream, filename = form.content()
         on_error = form.cleaned_data["on_error"]
-        upload = upload_file(
-            dataset=dataset, stream=stream, filename=filename, on_error=on_error, user=cast(User, request.user)
+        upload = store_file(
+            dataset=dataset,
+            stream=stream,
+            filename=filename,
+            choices=Choices(on_error=on_error),
+            user=cast(User, request.user),
         )
         return go(request, "dashboard:upload_detail", upload.pk)
     context = {"form": form, "dataset": dataset, "part_bytes": settings.UPLOAD_PART_BYTES}
@@ -34,7 +40,7 @@ def dataset_upload(request: HttpRequest, slug: str) -> HttpResponse:
 @allow(GET=Permission.READ)
 def upload_detail(request: HttpRequest, pk: int) -> HttpResponse:
     upload = get_object_or_404(Upload.objects.select_related("dataset", "version", "created_by"), pk=pk)
-    going_on = upload.state in {Upload.State.RECEIVING, Upload.State.LOADING}
+    going_on = upload.state in Upload.GOING_ON
     context = {"upload": upload, "going_on": going_on, "has_rejected": rejected_path(upload) is not None}
     return answer(request, "uploads/detail.html", context, part="result")
 

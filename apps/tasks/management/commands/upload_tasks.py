@@ -1,4 +1,4 @@
-"""`manage.py upload_tasks FILE --dataset SLUG --environment SLUG`: a new dataset version from a JSONL file."""
+"""`manage.py upload_tasks FILE --dataset SLUG --environment SLUG`: a new dataset version from a file."""
 
 import sys
 from argparse import ArgumentParser
@@ -6,43 +6,92 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
+import orjson
 from django.core.management.base import BaseCommand, CommandError
+from tqdm import tqdm
 
+from apps.tasks.choosing import ChoiceRefused, Choices
 from apps.tasks.management.datasets import named_dataset
 from apps.tasks.models import Upload
-from apps.tasks.uploading import rejected_path, upload_file
+from apps.tasks.rejecting import rejected_path
+from apps.tasks.uploading import upload_file
 
 
 class Command(BaseCommand):
-    help = "Upload a JSONL file of tasks (NeMo Gym row format) as a new version of a dataset."
+    help = "Upload a file of tasks (JSONL, JSON, CSV, TSV, Parquet; also .gz, .zst) as a new version of a dataset."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", help="the JSONL file, or - for standard input")
+        parser.add_argument("file", help="the file, or - for standard input")
         parser.add_argument("--dataset", required=True, help="slug; the dataset is created where it does not exist")
         parser.add_argument("--environment", help="slug; needed for a new dataset")
         parser.add_argument("--name", default="", help="name of a new dataset (default: its slug)")
         parser.add_argument("--on-error", choices=Upload.OnError.values, default=Upload.OnError.REJECT)
+        parser.add_argument("--mode", choices=Upload.Mode.values, default=Upload.Mode.REPLACE)
+        parser.add_argument("--on-duplicate", choices=Upload.OnDuplicate.values, default="")
+        parser.add_argument("--mapping", help="slug of a saved column mapping, or a JSON file that holds one")
+        parser.add_argument("--split", default="", help="the split of all rows that name none themselves")
+        parser.add_argument("--split-ratios", default="", help="shares of several splits: train:0.9,validation:0.1")
+        parser.add_argument("--split-seed", type=int, default=0)
+        parser.add_argument("--note", default="", help="stays with the new version")
+        parser.add_argument("--check", action="store_true", help="count and check only, store nothing")
 
     def handle(self, *, file: str, dataset: str, environment: str | None, **options: Any) -> None:
-        with _open(file) as stream:
-            upload = upload_file(
-                dataset=named_dataset(slug=dataset, name=options["name"], environment=environment),
-                stream=stream,
-                filename="stdin" if file == "-" else file,
-                on_error=options["on_error"],
-            )
+        choices = _choices(options)
+        with _open(file) as stream, _progress(stream, file) as counted:
+            try:
+                upload = upload_file(
+                    dataset=named_dataset(slug=dataset, name=options["name"], environment=environment),
+                    stream=counted,
+                    filename="stdin" if file == "-" else file,
+                    choices=choices,
+                )
+            except ChoiceRefused as wrong:
+                raise CommandError(f"--{wrong.argument.replace('_', '-')}: {wrong.message}") from None
         for error in upload.errors:
             self.stderr.write(f"line {error['line']}: {error['message']}")
         if upload.rejected > len(upload.errors):
             self.stderr.write(f"… and {upload.rejected - len(upload.errors):,} more lines")
         if path := rejected_path(upload):
             self.stderr.write(f"All refused lines: {path}")
-        if upload.state != Upload.State.READY:
+        if upload.state not in {Upload.State.READY, Upload.State.CHECKED}:
             raise CommandError(upload.message)
-        refused = f", {upload.rejected:,} lines refused" if upload.rejected else ""
-        self.stdout.write(f"{upload.version}: {upload.accepted:,} tasks{refused}")
+        self.stdout.write(_summary(upload))
         if upload.message:
             self.stderr.write(upload.message)
+
+
+def _summary(upload: Upload) -> str:
+    refused = f", {upload.rejected:,} lines refused" if upload.rejected else ""
+    if upload.state == Upload.State.CHECKED:
+        counts = ", ".join(f"{number:,} {name}" for name, number in upload.counts.items() if number)
+        return f"checked, nothing stored: {upload.accepted:,} tasks{refused} ({counts or 'none'})"
+    assert upload.version is not None
+    return f"{upload.version}: {upload.version.task_count:,} tasks{refused}"
+
+
+def _choices(options: dict[str, Any]) -> Choices:
+    names = ("on_error", "mode", "on_duplicate", "split", "split_seed", "note")
+    given = {name: options[name] for name in names}
+    ratios = {}
+    for pair in filter(None, options["split_ratios"].split(",")):
+        name, _, share = pair.partition(":")
+        try:
+            ratios[name.strip()] = float(share)
+        except ValueError:
+            raise CommandError("--split-ratios: write train:0.9,validation:0.1") from None
+    return Choices(**given, mapping=_mapping(options["mapping"]), split_ratios=ratios, check_only=options["check"])
+
+
+def _mapping(given: str | None) -> dict[str, Any] | str | None:
+    if given is None or not given.endswith(".json"):
+        return given
+    try:
+        found = orjson.loads(Path(given).read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise CommandError(f"--mapping: {given} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise CommandError(f"--mapping: {given} holds no JSON object")
+    return found
 
 
 def _open(file: str) -> AbstractContextManager[IO[bytes]]:
@@ -52,3 +101,10 @@ def _open(file: str) -> AbstractContextManager[IO[bytes]]:
         return Path(file).open("rb")
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _progress(stream: IO[bytes], file: str) -> AbstractContextManager[Any]:
+    """The stream with a bar on a terminal; a program that reads our output sees none."""
+    if file == "-" or not sys.stderr.isatty() or file.endswith(".parquet"):
+        return nullcontext(stream)
+    return tqdm.wrapattr(stream, "read", total=Path(file).stat().st_size, unit="B", unit_scale=True)

@@ -1,0 +1,51 @@
+"""What a file may cost. Every limit has a name that a refusal tells, so that an operator knows what to raise."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+READ_BYTES = 256 * 1024
+MAX_DEPTH = 100
+RATIO_COUNTS_FROM = 64 * 1024**2
+"""Files that unpack to less than this may be packed as well as they like."""
+MAX_ZSTD_WINDOW = 64 * 1024**2
+KEPT_OF_LONG_ROW = 2048
+
+
+class Readable(Protocol):
+    """What uploads come as: open files, spooled request bodies, standard input."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes, rows, and the ratio of unpacked to packed bytes. The defaults are those of the settings."""
+
+    line_bytes: int = 8 * 1024**2
+    rows: int = 5_000_000
+    unpacked_bytes: int = 16 * 1024**3
+    ratio: int = 200
+    parquet_bytes: int = 64 * 1024**2
+    folder: str | None = None
+    """Where a packed Parquet file is unpacked to; None for the system's own folder."""
+
+
+class FileRefused(Exception):
+    """The file as a whole cannot be read (any further): `code` is stable, `limit` names what it is over, if it is."""
+
+    def __init__(self, code: str, message: str, *, line: int = 1, limit: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message, self.line, self.limit = code, message, line, limit
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """Stands for a row that could not even be taken out of its file: why, and its start."""
+
+    code: str
+    message: str
+    head: bytes
+
+
+def too_long(size: int, limit: int, what: str = "line") -> str:
+    return f"{size:,} bytes in one {what}: the limit is {limit:,} (GYMWEB_MAX_LINE_BYTES)"

@@ -1,0 +1,85 @@
+"""How a file shall be loaded: what people and programs may choose, checked before anything is stored."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from apps.gym.storable import clean_line, find_unstorable
+from apps.gym.taskfiles.mapping import MappingRefused, read_mapping, write_mapping
+from apps.tasks.models import ColumnMapping, Upload
+from apps.tasks.splitting import find_ratio_problem
+
+MAX_SEED = 2**63 - 1
+
+
+class ChoiceRefused(Exception):
+    """A choice that cannot be; `argument` names it."""
+
+    def __init__(self, argument: str, message: str) -> None:
+        super().__init__(message)
+        self.argument, self.message = argument, message
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """`mapping` is a mapping or the slug of a saved one; None finds one by the file's first rows."""
+
+    on_error: str = Upload.OnError.REJECT
+    mode: str = Upload.Mode.REPLACE
+    on_duplicate: str = ""
+    mapping: dict[str, Any] | str | None = None
+    split: str = ""
+    split_ratios: dict[str, float] = field(default_factory=dict)
+    split_seed: int = 0
+    note: str = ""
+    check_only: bool = False
+
+    def as_fields(self) -> dict[str, Any]:
+        """The columns of an Upload. Raises ChoiceRefused."""
+        _check_choice("on_error", self.on_error, Upload.OnError.values)
+        _check_choice("mode", self.mode, Upload.Mode.values)
+        upserts = self.mode == Upload.Mode.UPSERT
+        on_duplicate = self.on_duplicate or (Upload.OnDuplicate.REJECT if upserts else Upload.OnDuplicate.KEEP)
+        _check_choice("on_duplicate", on_duplicate, Upload.OnDuplicate.values)
+        if upserts and on_duplicate == Upload.OnDuplicate.KEEP:
+            raise ChoiceRefused("on_duplicate", "Two rows of one id cannot both replace the same task: skip or reject.")
+        if problem := find_ratio_problem(self.split_ratios):
+            raise ChoiceRefused("split_ratios", problem)
+        if not 0 <= self.split_seed <= MAX_SEED:
+            raise ChoiceRefused("split_seed", f"Give a whole number from 0 to {MAX_SEED}.")
+        if self.split and self.split_ratios:
+            raise ChoiceRefused("split", "Give one split for all rows or shares of several, not both.")
+        if len(self.split) > 64:
+            raise ChoiceRefused("split", "The name of a split has at most 64 characters.")
+        return {
+            "on_error": self.on_error,
+            "mode": self.mode,
+            "on_duplicate": on_duplicate,
+            "mapping": _mapping(self.mapping),
+            "split": clean_line(self.split.strip(), 64),
+            "split_ratios": self.split_ratios,
+            "split_seed": self.split_seed,
+            "note": clean_line(self.note.strip(), 200),
+            "check_only": self.check_only,
+        }
+
+
+def _check_choice(argument: str, value: str, known: list[str]) -> None:
+    if value not in known:
+        raise ChoiceRefused(argument, f"Choose one of: {', '.join(known)}.")
+
+
+def _mapping(given: dict[str, Any] | str | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        saved = ColumnMapping.objects.filter(slug=given).first()
+        if saved is None:
+            known = ", ".join(ColumnMapping.objects.values_list("slug", flat=True)[:20]) or "none"
+            raise ChoiceRefused("mapping", f"There is no saved mapping {given}. Known: {known}.")
+        given = saved.mapping
+    if find_unstorable(given) is not None:
+        raise ChoiceRefused("mapping", "A name or template holds a zero byte or half a surrogate pair.")
+    try:
+        return write_mapping(read_mapping(given))
+    except MappingRefused as error:
+        raise ChoiceRefused("mapping" + error.pointer.rstrip("/"), error.message) from None

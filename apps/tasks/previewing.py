@@ -1,0 +1,135 @@
+"""The first rows of a file as the tasks they would become: what a mapping is made by."""
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from apps.gym.items import dump_json
+from apps.gym.taskfile import ParsedTask, RowRefused, check_task, parse_line, read_row
+from apps.gym.taskfiles.limits import BadRow, FileRefused
+from apps.gym.taskfiles.mapping import Mapping, apply_mapping, read_mapping, write_mapping
+from apps.gym.taskfiles.reading import open_rows
+from apps.gym.taskfiles.shapes import find_shape
+from apps.tasks.loading import parsed_sample, upload_limits
+from apps.tasks.models import Upload
+from apps.tasks.receiving import parts_file
+
+PREVIEWED_ROWS = 50
+PREVIEWED_BYTES = 8 * 1024**2
+MAX_COLUMNS = 200
+SHOWN_CHARS = 200
+
+
+@dataclass
+class PreviewRow:
+    line: int
+    row: dict[str, Any] | None = None
+    external_id: str = ""
+    prompt: str = ""
+    split: str = ""
+    tags: list[str] = field(default_factory=list)
+    error: dict[str, Any] | None = None
+
+
+@dataclass
+class Column:
+    """A path that the file's rows have, with what stands there first."""
+
+    path: str
+    example: str
+    rows: int
+
+
+@dataclass
+class Preview:
+    format: str = ""
+    packing: str = ""
+    shape: str = "unknown"
+    mapping: dict[str, Any] | None = None
+    columns: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[PreviewRow] = field(default_factory=list)
+    problem: str = ""
+
+
+def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> Preview:
+    """What the upload's own mapping, the given one, or the one that its rows suggest makes of the first of them.
+
+    Raises MappingRefused.
+    """
+    preview = Preview()
+    try:
+        with parts_file(upload).open("rb") as stream:
+            lines = _read(stream, upload, preview)
+    except FileNotFoundError:
+        preview.problem = "The file is not here (any more)."
+        return preview
+    sample = parsed_sample([row for _, row in lines])
+    preview.shape, found = find_shape(sample)
+    given = mapping or upload.mapping
+    chosen = read_mapping(given) if given else found
+    preview.mapping = write_mapping(chosen) if chosen else None
+    preview.columns = [vars(column) for column in find_columns(sample)]
+    preview.rows = [_preview_row(number, row, chosen) for number, row in lines]
+    return preview
+
+
+def _read(stream: Any, upload: Upload, preview: Preview) -> list[tuple[int, bytes | BadRow]]:
+    lines: list[tuple[int, bytes | BadRow]] = []
+    size = 0
+    try:
+        file = open_rows(stream, filename=upload.filename, limits=upload_limits())
+        preview.format, preview.packing = file.format, file.packing
+        for number, row in islice(file.rows, PREVIEWED_ROWS):
+            lines.append((number, row))
+            size += len(row) if isinstance(row, bytes) else 0
+            if size > PREVIEWED_BYTES:
+                break
+    except FileRefused as refused:
+        preview.problem = refused.message
+    return lines
+
+
+def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None) -> PreviewRow:
+    if isinstance(line, BadRow):
+        return PreviewRow(number, error=_error(number, line.code, line.message))
+    try:
+        task = _parse(line, mapping)
+    except RowRefused as error:
+        return PreviewRow(number, error=_error(number, error.code, error.message, error.pointer))
+    return PreviewRow(
+        number, row=task.row, external_id=task.external_id, prompt=task.prompt_excerpt, split=task.split,
+        tags=list(task.tags),
+    )  # fmt: skip
+
+
+def _parse(line: bytes, mapping: Mapping | None) -> ParsedTask:
+    if mapping is None:
+        return parse_line(line)
+    row = apply_mapping(mapping, read_row(line)[1])
+    return check_task(dump_json(row), row)
+
+
+def _error(line: int, code: str, message: str, pointer: str = "") -> dict[str, Any]:
+    return {"line": line, "pointer": pointer, "code": code, "message": message}
+
+
+def find_columns(rows: list[dict[str, Any]]) -> list[Column]:
+    """Top-level columns and those one level below, in the order of the rows."""
+    columns: dict[str, Column] = {}
+    for row in rows:
+        for name, value in row.items():
+            _note(columns, name, value)
+            if isinstance(value, dict):
+                for inner, one in value.items():
+                    _note(columns, f"{name}.{inner}", one)
+    return list(columns.values())
+
+
+def _note(columns: dict[str, Column], path: str, value: Any) -> None:
+    if value is None:
+        return
+    if path in columns:
+        columns[path].rows += 1
+    elif len(columns) < MAX_COLUMNS:
+        text = value if isinstance(value, str) else dump_json(value)
+        columns[path] = Column(path, " ".join(text[: 4 * SHOWN_CHARS].split())[:SHOWN_CHARS], 1)

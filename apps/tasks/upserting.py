@@ -1,0 +1,62 @@
+"""The rows of the version before that a file leaves as they are become part of the new version."""
+
+import hashlib
+from collections.abc import Callable
+
+import orjson
+from django.db import connections, transaction
+from django.db.models import Max, Sum
+from django.db.models.functions import Length
+
+from apps.gym.dataset_metrics import DatasetMetrics
+from apps.tasks.models import DatasetVersion, Task
+
+COPIED_ROWS = 2000
+COPIED_BYTES = 8 * 1024**2
+
+_COLUMNS = ["external_id", "prompt_excerpt", "row_json", "row_hash", "key", "split", "tags_text", "is_retired"]
+
+
+def copy_rest(*, base: DatasetVersion, version: DatasetVersion, after_chunk: Callable[[], None]) -> None:
+    """Copy the tasks of the base whose places in the version are still empty, in short transactions."""
+    last = base.tasks.aggregate(last=Max("index"))["last"]
+    step = _step(base)
+    connection = connections[Task.objects.db]
+    names = ", ".join(connection.ops.quote_name(name) for name in _COLUMNS)
+    table, place = connection.ops.quote_name(Task._meta.db_table), connection.ops.quote_name("index")
+    # Names only: every value is a parameter.
+    statement = f"""
+        INSERT INTO {table} (dataset_id, version_id, {place}, {names})
+        SELECT dataset_id, %s, {place}, {names} FROM {table} old
+        WHERE old.version_id = %s AND old.{place} >= %s AND old.{place} < %s
+        AND NOT EXISTS (SELECT 1 FROM {table} new WHERE new.version_id = %s AND new.{place} = old.{place})
+    """  # noqa: S608
+    for start in range(0, (last if last is not None else -1) + 1, step):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(statement, [version.pk, base.pk, start, start + step, version.pk])
+        after_chunk()
+
+
+def _step(base: DatasetVersion) -> int:
+    """How many rows are about 8 MB."""
+    first = base.tasks.filter(index__lt=COPIED_ROWS).annotate(size=Length("row_json"))
+    size = first.aggregate(size=Sum("size"))["size"] or 0
+    return max(1, min(COPIED_ROWS, COPIED_ROWS * COPIED_BYTES // max(1, size)))
+
+
+def measure_rows(*, version: DatasetVersion, after_chunk: Callable[[], None]) -> tuple[str, DatasetMetrics]:
+    """The content hash and the metrics of all rows of a version, in their order."""
+    digest, metrics = hashlib.sha256(), DatasetMetrics()
+    last = -1
+    columns = ("index", "row_json", "split", "tags_text")
+    while True:
+        # A chunk a query: a cursor that stays open would hold up SQLite's write-ahead log.
+        chunk = list(version.tasks.filter(index__gt=last).order_by("index").values_list(*columns)[:200])
+        if not chunk:
+            return digest.hexdigest(), metrics
+        for index, row_json, split, tags in chunk:
+            last, text = index, row_json.encode()
+            digest.update(text)
+            digest.update(b"\n")
+            metrics.add(orjson.loads(text), size=len(text), split=split, tags=tuple(filter(None, tags.split("\n"))))
+        after_chunk()
