@@ -270,7 +270,7 @@ def _check_tools(value: object, pointer: str) -> None:
         if not isinstance(tool, dict):
             raise _wrong(at, "an object", tool)
         if isinstance(tool.get("function"), dict):
-            message = "must not be there: a tool is flat here, with name and parameters beside type"
+            message = "must not be there: tools are flat here, all beside type"
             raise RowRefused("wrong_shape", message, pointer=f"{at}/function")
         if tool.get("type", "function") != "function":
             raise RowRefused("wrong_type", "must be function", pointer=f"{at}/type")
