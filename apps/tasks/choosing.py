@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from apps.gym.mappings.columns import MappingRefused, read_mapping, write_mapping
 from apps.gym.storable import clean_line, find_unstorable
-from apps.gym.taskfiles.mapping import MappingRefused, read_mapping, write_mapping
 from apps.tasks.models import ColumnMapping, Upload
 from apps.tasks.splitting import find_ratio_problem
 

@@ -17,12 +17,12 @@ from apps.environments.models import Adapter, Environment
 from apps.gym import leaving
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.dataset_metrics import DatasetMetrics
+from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
+from apps.gym.mappings.shapes import find_shape
 from apps.gym.resources.verified import ROW_FIELD
 from apps.gym.taskfile import ParsedTask, RowRefused, parse_changed, parse_line, read_row
 from apps.gym.taskfiles.limits import BadRow, Limits, Readable
-from apps.gym.taskfiles.mapping import Mapping, apply_mapping, read_mapping, write_mapping
 from apps.gym.taskfiles.reading import OpenFile, open_rows
-from apps.gym.taskfiles.shapes import find_shape
 from apps.gym.verifiers.registry import find_problems, read_verifier
 from apps.tasks.matching import Base, Seen, hash_text, key_of
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload, join_tags

@@ -5,11 +5,11 @@ from itertools import islice
 from typing import Any
 
 from apps.gym.items import dump_json
+from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
+from apps.gym.mappings.shapes import find_shape
 from apps.gym.taskfile import ParsedTask, RowRefused, check_task, parse_line, read_row
 from apps.gym.taskfiles.limits import BadRow, FileRefused
-from apps.gym.taskfiles.mapping import Mapping, apply_mapping, read_mapping, write_mapping
 from apps.gym.taskfiles.reading import open_rows
-from apps.gym.taskfiles.shapes import find_shape
 from apps.tasks.loading import parsed_sample, upload_limits
 from apps.tasks.models import Upload
 from apps.tasks.receiving import parts_file

@@ -6,7 +6,7 @@ from string import Formatter
 from typing import Any
 
 from apps.gym.items import dump_json
-from apps.gym.taskfiles.paths import MISSING, look_up, pointer_of
+from apps.gym.mappings.paths import MISSING, look_up, pointer_of
 
 
 class TemplateRefused(Exception):

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from apps.gym.mappings.columns import Mapping
 from apps.gym.taskfile import PARAMS
-from apps.gym.taskfiles.mapping import Mapping
 
 PROMPT_NAMES = ("prompt", "question", "problem", "instruction", "query", "input", "task")
 ANSWER_NAMES = (
