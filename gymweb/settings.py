@@ -9,6 +9,8 @@ from pathlib import Path
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+from gymweb.commands import read_commands
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text())["project"]["version"]
 env = environ.Env()
@@ -211,6 +213,13 @@ EXPORTS_DIR = VAR_DIR / "exports"
 # Outbound calls reach public addresses only, plus what the operator lists here: hosts, host:port, or networks.
 OUTBOUND_ALLOW = env.list("GYMWEB_OUTBOUND_ALLOW", default=[])
 
+# MCP servers that run as processes of a worker: by name, since an engineer chooses among them and writes none.
+MCP_COMMANDS = read_commands(env("GYMWEB_MCP_COMMANDS", default=""))
+MCP_PROCESSES = env.int("GYMWEB_MCP_PROCESSES", default=32)
+
+# How often any worker asks each environment's server whether it is well.
+PROBE_SECONDS = env.float("GYMWEB_PROBE_SECONDS", default=60.0)
+
 # The engine.
 WORKER_SEATS = env.int("GYMWEB_WORKER_SEATS", default=256)
 WORKER_LEASE_SECONDS = env.float("GYMWEB_WORKER_LEASE_SECONDS", default=30.0)
@@ -224,6 +233,7 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
 # Long work of the rooms, done in threads of any worker: each name is a function that does one piece and says whether
 # it found any. Named here, since the engine must not import the rooms above it.
 WORKER_CHORES = [
+    "apps.environments.probing.probe_due_environments",
     "apps.rollouts.planning.sweep_plans",
     "apps.rollouts.controlling.sweep_cancelled",
     "apps.tasks.uploading.load_queued_upload",

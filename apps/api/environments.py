@@ -45,6 +45,7 @@ class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environm
             "adapter",
             "builtin",
             "base_url",
+            "command",
             "verifies",
             "verifier",
             "call_timeout",
@@ -59,11 +60,14 @@ class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environm
             "health",
             "health_message",
             "health_checked_at",
+            "unwell_since",
+            "probe_due_at",
+            "survey",
             "breaker",
             "created_at",
             "updated_at",
         ]
-        read_only_fields = ["health", "health_message", "health_checked_at"]
+        read_only_fields = ["health", "health_message", "health_checked_at", "unwell_since", "probe_due_at", "survey"]
 
 
 class EnvironmentFilter(django_filters.FilterSet):

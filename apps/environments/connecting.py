@@ -3,6 +3,8 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from django.conf import settings
+
 from apps.environments.models import Adapter, Environment
 from apps.gym.errors import EnvironmentFault, JudgeError, PolicyError
 from apps.gym.judging.judge import Judge
@@ -12,6 +14,8 @@ from apps.gym.outbound import Outbound
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.resources.mcp import McpServer
+from apps.gym.resources.mcp_client import Command
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.resources.surveying import read_survey
 from apps.gym.resources.verified import ToollessServer, VerifiedServer
@@ -60,6 +64,18 @@ def _connect_server(
             max_tries=environment.max_tries,
             verifies=environment.verifies,
         )
+    if environment.adapter in (Adapter.MCP, Adapter.MCP_PROCESS):
+        return McpServer(
+            outbound,
+            name=environment.slug,
+            url=environment.base_url,
+            command=_find_command(environment) if environment.adapter == Adapter.MCP_PROCESS else None,
+            call_timeout=environment.call_timeout,
+            connect_timeout=environment.connect_timeout,
+            observe=observe,
+            max_tries=environment.max_tries,
+            verifies=environment.verifies,
+        )
     return HttpResourceServer(
         outbound,
         name=environment.slug,
@@ -72,6 +88,14 @@ def _connect_server(
         verifies=environment.verifies,
         survey=read_survey(environment.survey),
     )
+
+
+def _find_command(environment: Environment) -> Command:
+    command = settings.MCP_COMMANDS.get(environment.command)
+    if command is None:
+        told = f"GYMWEB_MCP_COMMANDS of this worker has no command named {environment.command!r}"
+        raise EnvironmentFault(f"{environment.slug}: {told}").lasting()
+    return Command(command["command"], command["environment"])
 
 
 def connect_judge(
@@ -88,7 +112,7 @@ def connect_judge(
     if model is None:
         return None
     try:
-        settings = read_settings(environment.judge_settings)
+        asked = read_settings(environment.judge_settings)
     except ValueError as error:
         raise JudgeError(f"{environment.slug}: the judge's settings: {error}").lasting() from None
     try:
@@ -99,7 +123,7 @@ def connect_judge(
         policy,
         name=model.slug,
         rubric=environment.judge_rubric,
-        settings=settings,
+        settings=asked,
         sampling=model.sampling,
         seats=seats,
         call_timeout=environment.verify_timeout,

@@ -10,7 +10,14 @@ class Adapter(models.TextChoices):
     BUILTIN = "builtin", "Built-in, in process"
     HTTP = "http", "Resource server over HTTP"
     GYMNASIUM = "gymnasium", "Gymnasium server over HTTP"
+    MCP = "mcp", "MCP server over HTTP"
+    MCP_PROCESS = "mcp_process", "MCP server as a process"
     DECLARED = "declared", "Declared: no server, a configured verifier"
+
+
+OVER_HTTP = [Adapter.HTTP, Adapter.GYMNASIUM, Adapter.MCP]
+IN_PROCESS = [Adapter.BUILTIN, Adapter.DECLARED]
+"""Nothing to ask: these are healthy as long as we are."""
 
 
 class Environment(models.Model):
@@ -21,7 +28,16 @@ class Environment(models.Model):
     description = models.TextField(blank=True)
     adapter = models.CharField(max_length=16, choices=Adapter.choices, default=Adapter.HTTP)
     builtin = models.CharField(max_length=64, blank=True, help_text="Built-in adapter: which environment")
-    base_url = models.CharField(max_length=500, blank=True, help_text="Servers over HTTP: e.g. http://127.0.0.1:8001")
+    base_url = models.CharField(
+        max_length=500,
+        blank=True,
+        help_text="Servers over HTTP: e.g. http://127.0.0.1:8001; of an MCP server the whole address, e.g. …/mcp",
+    )
+    command = models.SlugField(
+        max_length=64,
+        blank=True,
+        help_text="MCP servers as a process: which of the commands in GYMWEB_MCP_COMMANDS each attempt starts",
+    )
     verifies = models.BooleanField(
         default=True, help_text="Off: rollouts complete without a reward, for people to judge"
     )
@@ -79,6 +95,9 @@ class Environment(models.Model):
     health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     health_message = models.CharField(max_length=500, blank=True, editable=False)
     health_checked_at = models.DateTimeField(null=True, editable=False)
+    unwell_since = models.DateTimeField(
+        null=True, editable=False, help_text="When a health check first found its server unwell; empty while it is well"
+    )
     survey = models.JSONField(
         default=dict, editable=False, help_text="What the last health check found there: tools and routes"
     )
@@ -93,10 +112,11 @@ class Environment(models.Model):
         constraints = [
             models.CheckConstraint(
                 condition=(models.Q(adapter=Adapter.BUILTIN) & ~models.Q(builtin=""))
-                | (models.Q(adapter__in=[Adapter.HTTP, Adapter.GYMNASIUM]) & ~models.Q(base_url=""))
+                | (models.Q(adapter__in=OVER_HTTP) & ~models.Q(base_url=""))
+                | (models.Q(adapter=Adapter.MCP_PROCESS, base_url="") & ~models.Q(command=""))
                 | models.Q(adapter=Adapter.DECLARED, builtin="", base_url=""),
                 name="environment_has_a_server",
-                violation_error_message="Name a built-in environment, or give the base URL of a resource server.",
+                violation_error_message="Name a built-in environment or a command, or give the base URL of a server.",
             ),
         ]
         indexes = [models.Index(fields=["probe_due_at"], name="environment_probes")]
@@ -105,13 +125,23 @@ class Environment(models.Model):
         return self.name
 
     @property
-    def is_built_in(self) -> bool:
-        return self.adapter == Adapter.BUILTIN
+    def has_server(self) -> bool:
+        """Whether there is a server that can be well or not."""
+        return self.adapter not in IN_PROCESS
+
+    @property
+    def is_over_http(self) -> bool:
+        return self.adapter in OVER_HTTP
+
+    @property
+    def server(self) -> str:
+        """Which server it is, in one word for tables and the audit log."""
+        return self.base_url or self.command or self.builtin
 
     @property
     def verifies_here(self) -> bool:
         """Whether a configured verifier, its own or that of each task's row, gives the rewards."""
-        return bool(self.verifier) or self.adapter == Adapter.DECLARED
+        return bool(self.verifier) or self.adapter in (Adapter.DECLARED, Adapter.MCP, Adapter.MCP_PROCESS)
 
     def describe_judge(self) -> dict[str, Any] | None:
         """Who judges and how, for what is kept of a plan; None without a judge."""

@@ -3,9 +3,10 @@
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils import timezone
 
 from apps.accounts.auditing import record
-from apps.environments.models import Adapter, Environment
+from apps.environments.models import OVER_HTTP, Adapter, Environment
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.judging.settings import read_settings
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
@@ -33,13 +34,15 @@ def save_environment(*, environment: Environment, user: object) -> Environment:
         if stored is None or _server_of(stored) != _server_of(environment):
             environment.health, environment.health_message = Health.UNKNOWN, ""
             environment.health_checked_at, environment.survey = None, {}
+            environment.unwell_since = None
+            environment.probe_due_at = timezone.now() if environment.has_server else None
         environment.save()
         record(
             user=user,
             action="environment.create" if stored is None else "environment.change",
             target=environment.slug,
             adapter=environment.adapter,
-            server=environment.base_url or environment.builtin,
+            server=environment.server,
             verifies=environment.verifies,
             verifier=environment.verifier.get("type", ""),
             judge=environment.judge_model.slug if environment.judge_model else "",
@@ -49,8 +52,10 @@ def save_environment(*, environment: Environment, user: object) -> Environment:
 
 def _tidy(environment: Environment) -> None:
     environment.base_url = environment.base_url.strip().rstrip("/")
-    if environment.adapter in (Adapter.BUILTIN, Adapter.DECLARED):
+    if environment.adapter not in OVER_HTTP:
         environment.base_url = ""
+    if environment.adapter != Adapter.MCP_PROCESS:
+        environment.command = ""
     if environment.adapter != Adapter.BUILTIN:
         environment.builtin = ""
     if environment.verifier is None:
@@ -67,12 +72,26 @@ def _check_server(environment: Environment) -> None:
         return
     if environment.adapter == Adapter.DECLARED:
         return
+    if environment.adapter == Adapter.MCP_PROCESS:
+        _check_command(environment)
+        return
     if "?" in environment.base_url or "#" in environment.base_url:
         raise ValidationError({"base_url": "Give scheme, host, port and path only: the routes are put behind them."})
     try:
         OutboundPolicy(settings.OUTBOUND_ALLOW).check_url(environment.base_url)
     except OutboundRefused as error:
         raise ValidationError({"base_url": str(error)}) from None
+
+
+def _check_command(environment: Environment) -> None:
+    """Only what the operator named may run on this machine."""
+    if environment.command not in settings.MCP_COMMANDS:
+        names = ", ".join(sorted(settings.MCP_COMMANDS)) or "none"
+        told = f"There is no command of that name in GYMWEB_MCP_COMMANDS; there are: {names}."
+        raise ValidationError({"command": told})
+    if environment.concurrency > settings.MCP_PROCESSES:
+        told = f"Each attempt starts a process: at most {settings.MCP_PROCESSES} at once (GYMWEB_MCP_PROCESSES)."
+        raise ValidationError({"concurrency": told})
 
 
 def _check_verifier(environment: Environment) -> None:
@@ -104,8 +123,8 @@ def _check_judge(environment: Environment) -> None:
         raise ValidationError({"judge_settings": f"{error}."}) from None
 
 
-def _server_of(environment: Environment) -> tuple[str, str, str]:
-    return environment.adapter, environment.builtin, environment.base_url
+def _server_of(environment: Environment) -> tuple[str, str]:
+    return environment.adapter, environment.server
 
 
 def _lock_stored(environment: Environment) -> Environment | None:

@@ -7,7 +7,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.environments.models import Environment
-from apps.policies.models import PolicyModel
+from apps.environments.probing import is_held_back
+from apps.policies.models import Health, PolicyModel
 from apps.rollouts.leasing import live_workers
 from apps.rollouts.models import Breaker, Collection
 
@@ -25,6 +26,11 @@ class Hold:
 
     breaker: Breaker
     now: datetime
+
+    @property
+    def key(self) -> str:
+        """Tells one hold from another while it lasts."""
+        return f"breaker {self.breaker.pk}"
 
     @property
     def endpoint(self) -> str:
@@ -52,20 +58,58 @@ class Hold:
         return f"{self.endpoint}: {self.failures}; {self.next_try}"
 
 
+@dataclass(frozen=True, slots=True)
+class Unwell:
+    """An environment whose server does not answer its health checks."""
+
+    environment: Environment
+    now: datetime
+
+    @property
+    def key(self) -> str:
+        return f"unwell {self.environment.pk}"
+
+    @property
+    def endpoint(self) -> str:
+        return f"environment {self.environment}"
+
+    @property
+    def failures(self) -> str:
+        return f"its server is unwell: {self.environment.health_message or 'no message'}"
+
+    @property
+    def next_try(self) -> str:
+        due = self.environment.probe_due_at
+        seconds = (due - self.now).total_seconds() if due else 0.0
+        return f"next health check in {seconds:.0f} s" if seconds >= 0.5 else "the next health check is due"
+
+    def __str__(self) -> str:
+        return f"{self.endpoint}: {self.failures}; {self.next_try}"
+
+
 def find_hold(endpoint: PolicyModel | Environment) -> Hold | None:
     """Of one endpoint; None while its breaker is closed."""
     mine = Q(policy_model=endpoint) if isinstance(endpoint, PolicyModel) else Q(environment=endpoint)
     return next(iter(_find(mine)), None)
 
 
-def find_holds(collection: Collection) -> list[Hold]:
-    """The breakers, open or half open, of what this collection uses, its judge included; none once it has ended."""
+def find_holds(collection: Collection) -> list[Hold | Unwell]:
+    """The breakers, open or half open, of what this collection uses, its judge included, and its environment where its
+    server is unwell; none once it has ended."""
     if collection.is_finished:
         return []
     models = [collection.policy_model_id]
     if collection.environment.judge_model_id is not None:
         models.append(collection.environment.judge_model_id)
-    return _find(Q(policy_model__in=models) | Q(environment=collection.environment_id))
+    return [*_find_unwell(collection), *_find(Q(policy_model__in=models) | Q(environment=collection.environment_id))]
+
+
+def _find_unwell(collection: Collection) -> list[Unwell]:
+    now = timezone.now()
+    environments = Environment.objects.filter(pk=collection.environment_id, health=Health.UNHEALTHY)
+    return [
+        Unwell(one, now) for one in environments if is_held_back(one.adapter, one.health, one.health_checked_at, now)
+    ]
 
 
 def _find(which: Q) -> list[Hold]:

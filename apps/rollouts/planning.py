@@ -240,6 +240,7 @@ def take_snapshot(
             "adapter": environment.adapter,
             "builtin": environment.builtin,
             "base_url": environment.base_url,
+            "command": environment.command,
             "verifies": environment.verifies,
             "verifier": environment.verifier,
             "judge": environment.describe_judge(),

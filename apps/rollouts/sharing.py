@@ -3,6 +3,9 @@
 from collections import Counter
 from typing import NamedTuple
 
+from django.utils import timezone
+
+from apps.environments.probing import is_held_back
 from apps.rollouts.breaking import Endpoint, Shut, take_trial
 from apps.rollouts.claiming import Claim, Slots
 from apps.rollouts.models import Collection
@@ -53,16 +56,21 @@ class InUse:
     def slots(self, seats: int, shut: dict[Endpoint, Shut]) -> Slots:
         """What is left of every limit; limits are global, so a worker takes its share of them.
 
-        An endpoint whose breaker is open has no slots, but for one where this worker wins the right to try it.
+        An endpoint whose breaker is open has no slots, but for one where this worker wins the right to try it. An
+        environment whose server was found unwell has none until it is found well.
         """
         models, environments, collections = Limits(), Limits(), Limits()
         judged: dict[int, set[int]] = {}
+        unwell: set[int] = set()
+        now = timezone.now()
         for row in Collection.objects.filter(state=Collection.State.RUNNING).values_list(*_LIMITS).order_by():
             pk, concurrency, model, of_model, model_group, environment, of_environment, environment_group = row[:8]
             group = model_group or environment_group
             models.add(model, of_model, group)
             environments.add(environment, of_environment, group)
-            judge, of_judge = row[8:]
+            judge, of_judge, adapter, health, checked_at = row[8:]
+            if is_held_back(adapter, health, checked_at, now):
+                unwell.add(environment)
             if judge is not None:
                 models.add(judge, of_judge, group)
                 judged.setdefault(judge, set()).add(environment)
@@ -75,6 +83,7 @@ class InUse:
             if room == 0:
                 # What this worker has no part in judging, it leaves to those that have.
                 environments_left.update(dict.fromkeys(environments_left.keys() & environment_pks, 0))
+        environments_left.update(dict.fromkeys(unwell & environments_left.keys(), 0))
         self._hold_back(shut, judged, models_left, environments_left)
         return Slots(
             seats,
@@ -130,6 +139,9 @@ _LIMITS = (
     "environment__worker_group",
     "environment__judge_model_id",
     "environment__judge_model__concurrency",
+    "environment__adapter",
+    "environment__health",
+    "environment__health_checked_at",
 )
 
 

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from django.utils.module_loading import import_string
 
+from apps.environments.probing import worker_group
 from apps.gym import leaving
 from apps.gym.errors import GymError
 from apps.gym.events import TraceUnion
@@ -91,7 +92,7 @@ class RolloutWorker(ChannelsWorker):
         self._changed: set[int] = set()
         self._database = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-database")
         self._leaving = threading.Event()
-        self._chores = ThreadPoolExecutor(1, "rollouts-chores", initializer=leaving.obey, initargs=(self._leaving,))
+        self._chores = ThreadPoolExecutor(1, "rollouts-chores", initializer=self._begin_chores)
         self._live: list[tuple[int, str]] = []
         self._strays: set[int] = set()
         self._started: set[int] = set()
@@ -315,6 +316,11 @@ class RolloutWorker(ChannelsWorker):
         if lease:
             known = {claim.rollout_id for claim, _ in self._running.values()} | self._outbox.waiting_ids()
             self._strays = await self._in_database(release_unknown, worker_id=lease, known=known, suspects=self._strays)
+
+    def _begin_chores(self) -> None:
+        """In the thread of the chores, before the first of them."""
+        leaving.obey(self._leaving)
+        worker_group.set(self.group)
 
     async def _do_chores(self) -> None:
         """Long work of the rooms, one piece at a time in a thread of its own."""

@@ -76,7 +76,7 @@ def test_an_unknown_built_in_is_refused_with_the_names_there_are():
 
 @pytest.mark.parametrize("adapter", ["builtin", "http"])
 def test_an_environment_without_a_server_is_refused(adapter):
-    with pytest.raises(ValidationError, match="Name a built-in environment, or give the base URL"):
+    with pytest.raises(ValidationError, match="Name a built-in environment or a command, or give the base URL"):
         save_environment(environment=http_environment(adapter=adapter, builtin="", base_url=""), user=None)
 
 
@@ -109,3 +109,43 @@ def test_an_environment_that_was_deleted_meanwhile_is_not_created_again():
     with pytest.raises(EnvironmentChanged, match="was deleted in the meantime"):
         save_environment(environment=environment, user=None)
     assert not Environment.objects.filter(slug=environment.slug).exists()
+
+
+def mcp_environment(**fields):
+    return Environment(
+        **{"slug": "lab", "name": "Lab", "adapter": "mcp_process", "command": "files", "concurrency": 4, **fields}
+    )
+
+
+def test_an_mcp_server_as_a_process_is_one_that_the_operator_named(settings):
+    settings.MCP_COMMANDS = {"files": {"command": ["mcp-files"], "environment": {}}}
+    saved = save_environment(environment=mcp_environment(base_url="https://left.example.org"), user=None)
+    saved.refresh_from_db()
+    assert (saved.command, saved.base_url, saved.server) == ("files", "", "files")
+    with pytest.raises(ValidationError) as caught:
+        save_environment(environment=mcp_environment(slug="shell", command="bash"), user=None)
+    assert caught.value.message_dict == {
+        "command": ["There is no command of that name in GYMWEB_MCP_COMMANDS; there are: files."]
+    }
+
+
+def test_a_process_for_each_attempt_bounds_how_many_run_at_once(settings):
+    settings.MCP_COMMANDS, settings.MCP_PROCESSES = {"files": {"command": ["mcp-files"], "environment": {}}}, 8
+    with pytest.raises(ValidationError) as caught:
+        save_environment(environment=mcp_environment(concurrency=9), user=None)
+    assert caught.value.message_dict == {
+        "concurrency": ["Each attempt starts a process: at most 8 at once (GYMWEB_MCP_PROCESSES)."]
+    }
+
+
+def test_a_command_is_forgotten_when_another_adapter_is_chosen(settings):
+    settings.MCP_COMMANDS = {"files": {"command": ["mcp-files"], "environment": {}}}
+    saved = save_environment(environment=mcp_environment(), user=None)
+    saved.adapter, saved.base_url = "mcp", "https://lab.example.org/mcp"
+    assert save_environment(environment=saved, user=None).command == ""
+
+
+def test_the_guard_holds_for_mcp_over_http_too(settings):
+    settings.OUTBOUND_ALLOW = []
+    with pytest.raises(ValidationError, match="GYMWEB_OUTBOUND_ALLOW"):
+        save_environment(environment=http_environment(adapter="mcp", base_url="http://10.0.0.1/mcp"), user=None)

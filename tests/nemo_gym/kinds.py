@@ -55,6 +55,28 @@ SINGLE_TOOL_CALL = Kind(
 )
 
 
+def _note_city(arguments: dict[str, Any], state: State) -> Any:
+    state.setdefault("cities", []).append(arguments["city"])
+    return {"weather": f"The weather in {arguments['city']} is sunny and 72 F."}
+
+
+def _verify_weather(row: dict[str, Any], output: Output, state: State) -> dict[str, Any]:
+    """By what the session saw, and by the names in the trace: they must be those of its tools."""
+    city = row["verifier_metadata"]["expected_city"]
+    seen = city in state.get("cities", [])
+    named = {name for name, _ in calls(output)} == {"get_weather"}
+    return {"reward": float(seen and named and "72 F" in texts(output)), "tool_call_seen": seen}
+
+
+MCP_WEATHER = Kind(
+    "example_mcp_weather",
+    verify=_verify_weather,
+    tools={"get_weather": Tool(_note_city, {"city": str}, description="Get a weather report.")},
+    needs=("verifier_metadata",),
+    over_mcp=True,
+)
+
+
 def _seed_counter(row: dict[str, Any], state: State) -> None:
     state["counter"] = row.get("initial_count", 0)
 

@@ -45,6 +45,7 @@ PARAMETERS = frozenset(
         "stream",
     ]
 )
+TOKEN = "X-NeMo-Gym-Session-Token"
 RESPONSE = ("id", "created_at", "model", "object", "output", "parallel_tool_calls", "tool_choice", "tools")
 
 
@@ -78,6 +79,7 @@ class Kind:
     seed: Callable[[Row, dict[str, Any]], None] = lambda row, state: None
     anything: Callable[[str, dict[str, Any], dict[str, Any]], Any] | None = None  # a catch-all route
     needs_session: bool = False
+    over_mcp: bool = False  # its tools are exposed over MCP too, as `expose_tools_over_mcp` does
     reset: Callable[[Row, dict[str, Any]], tuple[str | None, Row]] | None = None
     step: Callable[[Row, list[dict[str, Any]], dict[str, Any]], tuple[str | None, float, bool, bool, Row]] | None = None
 
@@ -90,6 +92,7 @@ class Server:
         self.cookie = f"{kind.name.title().replace('_', '')}Server___{kind.name}"
         self.sessions: dict[str, dict[str, Any]] = {}
         self.seen: list[tuple[str, Row]] = []
+        self.spoken: list[str] = []  # over MCP
         self.stale = 0
         self.base_url = ""
         self._key = secrets.token_bytes(16)
@@ -106,6 +109,7 @@ class Server:
         else:
             app.router.add_post("/seed_session", self._seed)
             app.router.add_post("/verify", self._verify)
+            app.router.add_route("*", "/mcp", self._mcp)
             app.router.add_post("/{tool}", self._tool)
         return app
 
@@ -195,11 +199,7 @@ class Server:
             paths["/{path}"] = {"post": {"summary": "Any tool"}}
         schemas = {}
         for name, tool in self.kind.tools.items():
-            schemas[name] = {
-                "type": "object",
-                "properties": {key: {"type": _TYPES[kind], "title": key} for key, kind in tool.required.items()},
-                "required": list(tool.required),
-            }
+            schemas[name] = _schema(tool)
             schema = {"$ref": f"#/components/schemas/{name}"}
             content = {"application/json": {"schema": schema}}
             paths[f"/{name}"] = {"post": {"description": tool.description, "requestBody": {"content": content}}}
@@ -210,7 +210,50 @@ class Server:
         state: dict[str, Any] = {}
         self.kind.seed(row, state)
         self.sessions[request["session"]] = state
-        return web.json_response({})
+        if not self.kind.over_mcp:
+            return web.json_response({})
+        headers = {TOKEN: self._sign(request["session"])}
+        told = {"server_name": self.kind.name, "url_path": "/mcp", "transport": "http", "headers": headers}
+        return web.json_response({"mcp": told})
+
+    async def _mcp(self, request: web.Request) -> web.StreamResponse:
+        """MCP of the version with sessions, as event streams: one message a stream."""
+        session = self._read(request.headers.get(TOKEN))
+        if session is None or not self.kind.over_mcp:
+            raise Refused(401, "no session token")
+        self.spoken.append(request.method)
+        if request.method != "POST":
+            return web.json_response({}, status=200 if request.method == "DELETE" else 405)
+        asked = await request.json()
+        self.spoken.append(asked["method"])
+        first = asked["method"] == "initialize"
+        if not first and request.headers.get("Mcp-Session-Id") != "s-1":
+            error = {"code": -32600, "message": "Bad Request: Missing session ID"}
+            return web.json_response({"jsonrpc": "2.0", "id": None, "error": error}, status=400)
+        if "id" not in asked:
+            return web.Response(status=202)
+        result = self._answer_mcp(asked["method"], asked.get("params") or {}, self.sessions.setdefault(session, {}))
+        message = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        reply = web.Response(text=f"event: message\ndata: {message}\n\n", content_type="text/event-stream")
+        if first:
+            reply.headers["Mcp-Session-Id"] = "s-1"
+        return reply
+
+    def _answer_mcp(self, method: str, params: Row, state: dict[str, Any]) -> Row:
+        if method == "initialize":
+            server = {"name": self.kind.name, "version": "1"}
+            return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": server}
+        if method == "tools/list":
+            tools = self.kind.tools.items()
+            shown = [
+                {"name": name, "description": tool.description, "inputSchema": _schema(tool)} for name, tool in tools
+            ]
+            return {"tools": shown}
+        assert method == "tools/call", method
+        tool, arguments = self.kind.tools[params["name"]], params.get("arguments") or {}
+        missing = [key for key in tool.required if key not in arguments]
+        text = f"Field required: {missing[0]}" if missing else json.dumps(tool.call(arguments, state))
+        return {"content": [{"type": "text", "text": text}], "isError": bool(missing)}
 
     async def _tool(self, request: web.Request) -> web.Response:
         name = request.match_info["tool"]
@@ -269,6 +312,11 @@ class Server:
 
 
 _TYPES: dict[type, str] = {str: "string", int: "integer", list: "array", bool: "boolean"}
+
+
+def _schema(tool: Tool) -> Row:
+    properties = {key: {"type": _TYPES[kind], "title": key} for key, kind in tool.required.items()}
+    return {"type": "object", "properties": properties, "required": list(tool.required)}
 
 
 def _missing(name: str, given: Row) -> Refused:

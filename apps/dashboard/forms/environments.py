@@ -3,6 +3,7 @@
 from typing import Any
 
 from django import forms
+from django.conf import settings
 
 from apps.dashboard.forms.fields import JSONTextField, count_from_one, slug_field
 from apps.environments.models import Environment
@@ -47,6 +48,7 @@ class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             "adapter",
             "builtin",
             "base_url",
+            "command",
             "verifies",
             "call_timeout",
             "connect_timeout",
@@ -77,12 +79,20 @@ class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
         self.fields["builtin"] = forms.ChoiceField(
             label="Built-in environment", required=False, choices=names, initial=self.instance.builtin
         )
+        commands = [("", "–"), *((name, name) for name in sorted(settings.MCP_COMMANDS))]
+        self.fields["command"] = forms.ChoiceField(
+            label="Command",
+            required=False,
+            choices=commands,
+            initial=self.instance.command,
+            help_text="Each attempt starts one of its own. The operator names the commands in GYMWEB_MCP_COMMANDS.",
+        )
         count_from_one(self, "max_tries", "concurrency")
         given = dict(self.instance.judge_settings)
         for name in _SPELLED_OUT:
             self.initial[f"judge_{name}"] = given.pop(name, None)
         self.initial["judge_settings"] = given
-        for name in ("builtin", "base_url", "judge_model"):
+        for name in ("builtin", "base_url", "command", "judge_model"):
             # Optional for the database, required by one adapter: the page must not call them optional.
             self.fields[name].conditional = True  # type: ignore[attr-defined]
         if self.instance.pk:

@@ -33,9 +33,10 @@ def environment_list(request: HttpRequest) -> HttpResponse:
 
 
 def _tools(environment: Environment) -> list[Tool]:
-    """The built-in's own tools, then those that the newest tasks declare, each name once."""
+    """The environment's own tools, then those that the newest tasks declare, each name once."""
     builtin = BUILTINS.get(environment.builtin)
-    found: dict[str, Tool] = {tool["name"]: tool for tool in (builtin.tools if builtin else [])}
+    own = builtin.tools if builtin else environment.survey.get("tools", [])
+    found: dict[str, Tool] = {tool["name"]: tool for tool in own}
     tasks = Task.objects.ready().filter(dataset__environment=environment).order_by("-pk")[:_TASKS_READ_FOR_TOOLS]
     for task in tasks:
         for tool in task.row["responses_create_params"].get("tools") or []:

@@ -9,6 +9,7 @@ from apps.gym.items import Item, TaskRow, Tool, dump_json
 from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound, OutboundReply
 from apps.gym.resources.calling import MAX_REPLY, Caller, ReplyTooLarge, describe, is_success, may_pass, read_object
+from apps.gym.resources.mcp_client import McpConnection, open_over_http
 from apps.gym.resources.openapi import GYMNASIUM_ROUTES, PROTOCOL_ROUTES
 from apps.gym.resources.protocol import Probe, ReverifyMode, ToolOutput
 from apps.gym.resources.scoring import encode_body, read_reward
@@ -26,7 +27,7 @@ CLOSE_SECONDS = 5.0
 class HttpSession:
     """One attempt at a resource server: the newest value of each of its cookies goes with every call."""
 
-    __slots__ = ("_closes", "_cookies", "_row", "_server", "_tool_names", "_tools")
+    __slots__ = ("_closes", "_cookies", "_exposed", "_mcp", "_row", "_server", "_tool_names", "_tools")
 
     def __init__(self, server: "HttpResourceServer", row: TaskRow) -> None:
         self._server = server
@@ -35,23 +36,38 @@ class HttpSession:
         self._tools: list[Tool] | None = None
         self._tool_names: frozenset[str] | None = None
         self._closes = False
+        self._exposed: dict[str, Any] = {}
+        self._mcp: McpConnection | None = None
 
     async def seed(self) -> None:
         reply = await self._post("seed_session", encode_body(self._row), self._server.call_timeout, patient=True)
         if not is_success(reply):
             problem = EnvironmentFault(f"{self._server.name}: POST /seed_session answered {describe(reply)}")
             raise problem if may_pass(reply) else problem.lasting()
-        self._closes = read_object(reply).get("supports_explicit_close") is True
+        given = read_object(reply)
+        self._closes = given.get("supports_explicit_close") is True
+        exposed = given.get("mcp")
+        self._exposed = exposed if isinstance(exposed, dict) else {}
 
     async def list_tools(self) -> list[Tool]:
-        """Those that the server names, unless the row has a list of its own: an empty one means none."""
+        """Those that the server names, unless the row has a list of its own: an empty one means none.
+
+        A server that exposes them over MCP names them there, and takes their calls there.
+        """
         if self._tools is None:
-            declares = isinstance(self._row["responses_create_params"].get("tools"), list)
-            self._tools = [] if declares else await self._server.list_tools()
+            if isinstance(self._row["responses_create_params"].get("tools"), list):
+                self._tools = []
+            elif self._exposed:
+                self._mcp = await self._server.open_mcp(self._exposed)
+                self._tools = await self._mcp.list_tools()
+            else:
+                self._tools = await self._server.list_tools()
             self._tool_names = None
         return self._tools
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
+        if self._mcp is not None:
+            return await self._mcp.call_tool(name, arguments)
         if not self._is_tool(name):
             text = dump_json({"error": f"there is no tool named {name[:100]!r}"})
             return ToolOutput(text=text, error="unknown_tool")
@@ -92,6 +108,8 @@ class HttpSession:
 
     async def close(self) -> None:
         """Say so where the server wants to hear it; others forget a session by themselves."""
+        if self._mcp is not None:
+            await self._mcp.close()
         if not (self._closes or self._server.closes):
             return
         try:
@@ -180,6 +198,28 @@ class HttpResourceServer:
             if self._survey is None:
                 self._survey = await survey_server(self.caller)
         return self._survey.tools
+
+    async def open_mcp(self, exposed: dict[str, Any]) -> McpConnection:
+        """The session's tools over MCP, where the reply to /seed_session says. Raises EnvironmentFault, TimedOut."""
+        headers, path = exposed.get("headers"), exposed.get("url_path", "/mcp")
+        told = headers if isinstance(headers, dict) else {}
+        if not isinstance(path, str) or not path.startswith("/"):
+            raise EnvironmentFault(f"{self.name}: the reply of /seed_session names no path of MCP: {path!r}").lasting()
+        connection = McpConnection(
+            lambda trouble: open_over_http(
+                self.caller.outbound,
+                self.caller.base_url + path,
+                trouble,
+                headers={str(name): str(value) for name, value in told.items()},
+                call_timeout=self.call_timeout,
+                connect_timeout=self.caller.connect_timeout,
+            ),
+            name=self.name,
+            call_timeout=self.call_timeout,
+            open_timeout=self.call_timeout + self.caller.connect_timeout,
+        )
+        await connection.open()
+        return connection
 
     async def probe(self) -> Probe:
         return await probe_server(self.caller, gymnasium=False)

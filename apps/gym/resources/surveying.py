@@ -88,6 +88,8 @@ async def _find_fault(caller: Caller, root: OutboundReply, survey: Survey, *, gy
         return ""
     if is_success(root):
         return ""
+    if root.status >= 500:
+        return f"GET / answered {describe(root)}"
     # Some servers have neither a page at "/" nor a schema. Where the first route of an attempt exists, asking it with
     # the wrong method says so, and changes nothing.
     first = "/reset" if gymnasium else "/seed_session"

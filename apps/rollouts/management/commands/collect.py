@@ -16,7 +16,7 @@ from tqdm import tqdm
 from apps.agents.models import Agent
 from apps.policies.models import PolicyModel
 from apps.rollouts.collecting import finish_collection
-from apps.rollouts.holding import Hold, explain_pause
+from apps.rollouts.holding import Hold, Unwell, explain_pause
 from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection, Rollout
@@ -86,16 +86,17 @@ class Command(BaseCommand):
 def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet: bool = False) -> Collection:
     """Wait for the collection, with a progress bar on standard error unless quiet.
 
-    What holds it back is said there in either case, once each time an endpoint's breaker opens.
+    What holds it back is said there in either case, once each time an endpoint's breaker opens or its server is found
+    unwell.
     """
-    told: set[int] = set()
+    told: set[str] = set()
 
-    def tell(holds: list[Hold]) -> None:
+    def tell(holds: list[Hold | Unwell]) -> None:
         for hold in holds:
-            if hold.breaker.pk not in told:
+            if hold.key not in told:
                 tqdm.write(f"Held back by {hold}. Its rollouts wait in the queue.", file=sys.stderr)
         told.clear()
-        told.update(hold.breaker.pk for hold in holds)
+        told.update(hold.key for hold in holds)
 
     with tqdm(total=collection.total, unit="rollout", disable=quiet) as bar:
 

@@ -1,0 +1,33 @@
+"""GYMWEB_MCP_COMMANDS: what an operator writes, and what is refused at the start."""
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from gymweb.commands import read_commands
+
+
+def test_a_command_is_a_text_or_words_and_may_have_an_environment():
+    text = '{"files": "mcp-files \'/my data\'", "notes": {"command": ["mcp-notes"], "environment": {"KEY": "1"}}}'
+    assert read_commands(text) == {
+        "files": {"command": ["mcp-files", "/my data"], "environment": {}},
+        "notes": {"command": ["mcp-notes"], "environment": {"KEY": "1"}},
+    }
+    assert read_commands("  ") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("mcp-files", "is not JSON"),
+        ('["mcp-files"]', "is an object"),
+        ('{"a b": "x"}', "is no name"),
+        ('{"a": ""}', "a text or a list of words"),
+        ('{"a": []}', "a text or a list of words"),
+        ('{"a": ["x", 1]}', "a text or a list of words"),
+        ('{"a": {"command": "x", "environment": {"K": 1}}}', "of texts"),
+        ('{"a": {"command": "x", "shell": true}}', "of texts"),
+    ],
+)
+def test_what_is_no_command_stops_the_program_and_names_the_setting(text, told):
+    with pytest.raises(ImproperlyConfigured, match=f"GYMWEB_MCP_COMMANDS.*{told}"):
+        read_commands(text)
