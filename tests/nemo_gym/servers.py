@@ -45,6 +45,7 @@ PARAMETERS = frozenset(
         "stream",
     ]
 )
+SESSION: web.RequestKey[str] = web.RequestKey("session", str)
 TOKEN = "X-NeMo-Gym-Session-Token"
 RESPONSE = ("id", "created_at", "model", "object", "output", "parallel_tool_calls", "tool_choice", "tools")
 
@@ -119,7 +120,7 @@ class Server:
         session = self._read(given) or secrets.token_hex(8)
         if given is not None and self._newest.get(session) != given:
             self.stale += 1
-        request["session"], request["known"] = session, given is not None
+        request[SESSION] = session
         try:
             reply = await handler(request)
         except Refused as refused:
@@ -209,10 +210,10 @@ class Server:
         row = await self._body(request)
         state: dict[str, Any] = {}
         self.kind.seed(row, state)
-        self.sessions[request["session"]] = state
+        self.sessions[request[SESSION]] = state
         if not self.kind.over_mcp:
             return web.json_response({})
-        headers = {TOKEN: self._sign(request["session"])}
+        headers = {TOKEN: self._sign(request[SESSION])}
         told = {"server_name": self.kind.name, "url_path": "/mcp", "transport": "http", "headers": headers}
         return web.json_response({"mcp": told})
 
@@ -258,10 +259,10 @@ class Server:
     async def _tool(self, request: web.Request) -> web.Response:
         name = request.match_info["tool"]
         arguments = await self._body(request)
-        state = self.sessions.get(request["session"])
+        state = self.sessions.get(request[SESSION])
         if self.kind.needs_session and state is None:
             raise Refused(400, "Session not initialized. Please call seed_session first.")
-        state = self.sessions.setdefault(request["session"], {})
+        state = self.sessions.setdefault(request[SESSION], {})
         if self.kind.anything:
             return web.json_response(self.kind.anything(name, arguments, state))
         tool = self.kind.tools.get(name)
@@ -279,7 +280,7 @@ class Server:
         self._check_row(body)
         output = self._check_response(body)
         assert self.kind.verify is not None
-        verdict = self.kind.verify(body, output, self.sessions.get(request["session"], {}))
+        verdict = self.kind.verify(body, output, self.sessions.get(request[SESSION], {}))
         both = sorted(set(verdict) & set(body))
         if set(both) - set(self.kind.declares):
             raise TypeError(f"got multiple values for keyword argument {both[0]!r}")
@@ -291,7 +292,7 @@ class Server:
         row = await self._body(request)
         self._check_row(row)
         assert self.kind.reset is not None
-        state = self.sessions[request["session"]] = {}
+        state = self.sessions[request[SESSION]] = {}
         observation, info = self.kind.reset(row, state)
         return web.json_response({"observation": observation, "info": info})
 
@@ -300,14 +301,14 @@ class Server:
         self._check_row(body)
         output = self._check_response(body)
         assert self.kind.step is not None
-        state = self.sessions[request["session"]]
+        state = self.sessions[request[SESSION]]
         observation, reward, terminated, truncated, info = self.kind.step(body, output, state)
         told = {"observation": observation, "reward": reward, "terminated": terminated, "truncated": truncated}
         return web.json_response({**told, "info": info})
 
     async def _close(self, request: web.Request) -> web.Response:
         await self._body(request)
-        self.sessions.pop(request["session"], None)
+        self.sessions.pop(request[SESSION], None)
         return web.json_response({})
 
 

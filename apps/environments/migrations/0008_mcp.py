@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('environments', '0006_verifiers'),
+        ('environments', '0007_judge_help'),
         ('policies', '0005_health_checks'),
     ]
 
