@@ -83,7 +83,7 @@ class Environment(models.Model):
     judge_rubric = models.TextField(
         blank=True,
         help_text=(
-            "What the judge looks for; a task's row may bring its own `rubric`. {task}, {expected_answer}, {answer} "
+            "What the judge looks for; a task's row may bring its own. {task}, {expected_answer}, {answer} "
             "and {trace} name what it is given to read"
         ),
     )

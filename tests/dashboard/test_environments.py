@@ -134,7 +134,10 @@ def test_a_judge_is_chosen_in_the_form_and_its_settings_are_shown(pages: Client)
     page = pages.get("/environments/essays/").text
     for part in ("Critic", "0.25 if they are even", "asked in both orders", "Is {answer} kind?", "7 questions"):
         assert part in page
-    form = pages.get("/environments/essays/edit/").context["form"]
+    assert "A judge model scores the final answer" in page
+    edit = pages.get("/environments/essays/edit/")
+    assert "{expected_answer} is the row&#x27;s reference_answer or expected_answer" in edit.text
+    form = edit.context["form"]
     assert (form["judge_question"].value(), form["judge_settings"].value()) == (
         "compare",
         '{\n  "worth": {\n    "tie": 0.25\n  }\n}',

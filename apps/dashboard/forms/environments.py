@@ -8,9 +8,17 @@ from django.conf import settings
 from apps.dashboard.forms.fields import JSONTextField, count_from_one, slug_field
 from apps.environments.models import Environment
 from apps.gym.builtin.registry import BUILTINS
+from apps.gym.judging.rubrics import PLACEHOLDERS
 
 _SPELLED_OUT = ("question", "reads")
 """What of a judge's settings has a field of its own."""
+
+
+_RUBRIC_HELP = (
+    "What the judge looks for; empty: a rubric of its question; a task's row may bring its own. Placeholders: "
+    + "; ".join(f"{{{name}}} is {meaning}" for name, meaning in PLACEHOLDERS.items())
+    + "."
+)
 
 
 class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
@@ -92,7 +100,8 @@ class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
         for name in _SPELLED_OUT:
             self.initial[f"judge_{name}"] = given.pop(name, None)
         self.initial["judge_settings"] = given
-        for name in ("builtin", "base_url", "command", "judge_model"):
+        self.fields["judge_rubric"].help_text = _RUBRIC_HELP
+        for name in ("builtin", "base_url", "command", "judge_model", "judge_question", "judge_reads"):
             # Optional for the database, required by one adapter: the page must not call them optional.
             self.fields[name].conditional = True  # type: ignore[attr-defined]
         if self.instance.pk:

@@ -49,12 +49,13 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     environment = get_object_or_404(Environment.objects.select_related("judge_model"), slug=slug)
     if targets_breaker(request):
         return answer_breaker(request, environment)
+    builtin = BUILTINS.get(environment.builtin)
     judge = read_settings(environment.judge_settings) if environment.judge_model else None
     context = {
         **breaker_context(environment),
         "environment": environment,
         "tools": _tools(environment),
-        "builtin": BUILTINS.get(environment.builtin),
+        "does": builtin.description if builtin else "",
         "judge": judge,
         "default_rubric": DEFAULT_RUBRICS[judge.question] if judge else "",
         "datasets": environment.datasets.all(),

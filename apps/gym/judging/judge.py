@@ -98,6 +98,8 @@ class Hearing:
         self._seed = seed
         self._session = session
         self._began = time.perf_counter()
+        # One question at a time for an attempt, so that a model that judges its own is never asked beyond its limit.
+        self._turn = asyncio.Lock()
 
     def rubric(self, own: str = "") -> str:
         """A row's own rubric, else the judge's, else the one for its question."""
@@ -174,7 +176,7 @@ class Hearing:
     async def _ask(self, call: JudgeCall, items: list[Item]) -> Reply:
         """One call, which is kept whatever comes of it. Waiting for a seat does not count as the judge's time."""
         judge = self._judge
-        async with judge.seats:
+        async with self._turn, judge.seats:
             self.calls.append(call)
             began = time.perf_counter()
             call.at = began - self._began

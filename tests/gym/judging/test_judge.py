@@ -249,6 +249,25 @@ def test_a_judge_is_asked_no_more_often_at_once_than_it_has_seats():
     assert most == 2
 
 
+def test_an_attempt_asks_one_question_at_a_time_however_many_parts_its_verifier_has():
+    busy, most = 0, 0
+
+    async def slowly(ask):
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        await asyncio.sleep(0.001)
+        busy -= 1
+        return Reply(items=said(verdict(score=5).replace(MARK, mark_of(ask))), finish_reason="stop")
+
+    async def judge_parts():
+        hearing = make_judge(Answers(slowly)).hear(seed=1)
+        await asyncio.gather(*(hearing.score(rubric=str(part), **ASKED) for part in range(5)))
+        return len(hearing.calls)
+
+    assert (asyncio.run(judge_parts()), most) == (5, 1)
+
+
 # ── comparisons ──
 
 
