@@ -22,6 +22,32 @@ class JudgeFiguresSerializer(serializers.Serializer[Any]):
     )
 
 
+class ComponentSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    count = serializers.IntegerField(help_text="Completed rollouts that have it.")
+    mean = serializers.FloatField()
+    std = serializers.FloatField(allow_null=True)
+    median = serializers.FloatField()
+    confidence = serializers.ListField(
+        child=serializers.FloatField(), allow_null=True, help_text="95 % interval of the mean, clustered by task."
+    )
+
+
+class ToolSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    rollouts = serializers.IntegerField(help_text="Completed rollouts that called it.")
+    calls = serializers.IntegerField()
+    errors = serializers.IntegerField()  # type: ignore[assignment]
+    mean_duration = serializers.FloatField(help_text="Seconds a call.")
+
+
+class LengthBarSerializer(serializers.Serializer[Any]):
+    low = serializers.IntegerField(help_text="Fewest output tokens in this bar.")
+    high = serializers.IntegerField()
+    count = serializers.IntegerField()
+    mean_reward = serializers.FloatField()
+
+
 class MetricsSerializer(serializers.Serializer[Any]):
     rollouts = serializers.IntegerField()
     completed = serializers.IntegerField()
@@ -29,8 +55,20 @@ class MetricsSerializer(serializers.Serializer[Any]):
     rewarded = serializers.IntegerField(help_text="Completed with a reward; a failed rollout has none.")
     mean_reward = serializers.FloatField(allow_null=True)
     std = serializers.FloatField(allow_null=True)
+    median = serializers.FloatField(allow_null=True)
+    min_reward = serializers.FloatField(allow_null=True)
+    max_reward = serializers.FloatField(allow_null=True)
+    confidence = serializers.ListField(
+        child=serializers.FloatField(), allow_null=True, help_text="95 % interval of the mean, clustered by task."
+    )
     pass_at_1 = serializers.FloatField(allow_null=True)
     pass_at_k = serializers.DictField(child=serializers.FloatField(), help_text="By k: 1, 2, 4, …")
+    average_of_k = serializers.DictField(
+        child=serializers.FloatField(), help_text="Mean reward of k attempts, over the tasks that have as many."
+    )
+    majority_at_k = serializers.DictField(
+        child=serializers.FloatField(), help_text="How often the answer that most of k attempts give is right."
+    )
     groups = serializers.DictField(
         child=serializers.IntegerField(), help_text="Tasks solved never, sometimes, and always."
     )
@@ -38,7 +76,15 @@ class MetricsSerializer(serializers.Serializer[Any]):
     stop_reasons = serializers.DictField(child=serializers.IntegerField())
     errors = serializers.DictField(child=serializers.IntegerField(), help_text="Failed rollouts by kind.")  # type: ignore[assignment]
     components = serializers.DictField(child=serializers.FloatField(), help_text="Mean of each reward component.")
+    component_figures = ComponentSerializer(many=True)
+    tools = ToolSerializer(many=True, help_text="Calls by tool in completed rollouts.")
     tokens = serializers.DictField(child=serializers.IntegerField())
+    cost = serializers.FloatField(help_text="USD of the attempts that ended last.")
     judge = JudgeFiguresSerializer(allow_null=True, help_text="Null where no judge model scores.")
     mean_turns = serializers.FloatField(allow_null=True)
     mean_duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
+    mean_tool_calls = serializers.FloatField(allow_null=True)
+    latency = serializers.DictField(
+        child=serializers.FloatField(), help_text="Mean seconds a completed rollout spent in model, tools and verify."
+    )
+    by_length = LengthBarSerializer(many=True, help_text="Reward by output tokens.")

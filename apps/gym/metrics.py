@@ -50,17 +50,17 @@ def mean_pass_at_k(shapes: Mapping[tuple[int, int], int]) -> dict[int, float]:
     return averages
 
 
-def mean_average_of_k(shapes: Mapping[tuple[int, float], int]) -> dict[int, float]:
-    """The mean reward of k attempts, averaged over groups, for k = 1, 2, 4, …; `shapes` counts groups by (size, mean).
+def mean_average_of_k(means: Mapping[int, tuple[int, float]]) -> dict[int, float]:
+    """The mean reward of k attempts, averaged over groups, for k = 1, 2, 4, …
 
-    The average of k attempts drawn from a group is its mean, whatever k: what differs is which groups are large enough.
+    `means` has, by the size of a group, how many groups there are and the sum of their mean rewards. The average of k
+    attempts drawn from a group is its mean, whatever k: what differs is which groups are large enough.
     """
-    largest = max((size for size, _ in shapes), default=0)
     averages: dict[int, float] = {}
     k = 1
-    while k <= largest:
-        eligible = {shape: count for shape, count in shapes.items() if shape[0] >= k}
-        averages[k] = sum(mean * count for (_, mean), count in eligible.items()) / sum(eligible.values())
+    while k <= max(means, default=0):
+        eligible = [found for size, found in means.items() if size >= k]
+        averages[k] = math.fsum(total for _, total in eligible) / sum(groups for groups, _ in eligible)
         k *= 2
     return averages
 

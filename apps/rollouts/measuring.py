@@ -1,37 +1,86 @@
 """The figures of a collection, from a handful of aggregate queries: no rollout is loaded to measure it."""
 
+import math
+import statistics
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import Avg, Count, F, Max, Min, Q, QuerySet, Sum
+from django.db.models import Avg, Count, F, Max, Min, Q, Sum
 from django.db.models.functions import Floor
 
 from apps.gym.judging.judge import CONTRADICTION
 from apps.gym.metrics import (
-    SOLVED,
-    Group,
     bin_counts,
-    clustered_standard_error,
     confidence_interval,
     histogram_edges,
+    mean_average_of_k,
     mean_pass_at_k,
     sample_std,
     solve_buckets,
+    standard_error_from,
 )
+from apps.gym.voting import mean_majority_at_k
+from apps.rollouts.grouping import read_shapes, read_votes
 from apps.rollouts.models import Collection, Rollout
 
-_COMPONENT_MEANS = {
+LENGTH_BARS = 12
+
+_PARTS = {
     "sqlite": """
-        SELECT part.key, AVG(part.value) FROM rollouts_rollout, json_each(rollouts_rollout.components) AS part
+        SELECT part.key AS name, part.value AS value, task_id
+        FROM rollouts_rollout, json_each(rollouts_rollout.components) AS part
         WHERE rollouts_rollout.collection_id = %s AND rollouts_rollout.status = 'completed'
-        GROUP BY part.key ORDER BY part.key
     """,
     "postgresql": """
-        SELECT part.key, AVG(part.value::float8)
+        SELECT part.key AS name, part.value::float8 AS value, task_id
         FROM rollouts_rollout, jsonb_each_text(rollouts_rollout.components) AS part
         WHERE rollouts_rollout.collection_id = %s AND rollouts_rollout.status = 'completed'
-        GROUP BY part.key ORDER BY part.key
+    """,
+}
+# Deviations are taken from the mean before they are squared, for attempts and for the sums of groups.
+_COMPONENTS = {
+    vendor: f"""
+        WITH parts AS ({parts}),
+        means AS (SELECT name, AVG(value) AS mean FROM parts GROUP BY name),
+        groups AS (
+            SELECT parts.name, COUNT(*) AS size, MIN(mean) AS mean, SUM(value - mean) AS deviation,
+                SUM((value - mean) * (value - mean)) AS squares
+            FROM parts JOIN means ON means.name = parts.name GROUP BY parts.name, task_id
+        )
+        SELECT name, CAST(SUM(size) AS bigint), COUNT(*), MIN(mean), SUM(squares), SUM(deviation * deviation)
+        FROM groups GROUP BY name ORDER BY name
+    """  # noqa: S608 (constants alone are formatted in)
+    for vendor, parts in _PARTS.items()
+}
+_COMPONENT_MEDIANS = {
+    "sqlite": f"""
+        SELECT name, AVG(value) FROM (
+            SELECT name, value, ROW_NUMBER() OVER (PARTITION BY name ORDER BY value) AS place,
+                COUNT(*) OVER (PARTITION BY name) AS size
+            FROM ({_PARTS["sqlite"]}) parts
+        ) placed WHERE place IN ((size + 1) / 2, (size + 2) / 2) GROUP BY name
+    """,  # noqa: S608
+    "postgresql": f"""
+        SELECT name, percentile_cont(0.5) WITHIN GROUP (ORDER BY value)
+        FROM ({_PARTS["postgresql"]}) parts GROUP BY name
+    """,  # noqa: S608
+}
+_TOOLS = {
+    "sqlite": """
+        SELECT part.key, COUNT(*), SUM(part.value->>0), SUM(part.value->>1), SUM(part.value->>2)
+        FROM rollouts_rollout, json_each(rollouts_rollout.tools) AS part
+        WHERE rollouts_rollout.collection_id = %s AND rollouts_rollout.status = 'completed'
+        GROUP BY part.key ORDER BY 3 DESC, 1
+    """,
+    "postgresql": """
+        SELECT part.key, COUNT(*), SUM((part.value->>0)::bigint)::bigint, SUM((part.value->>1)::bigint)::bigint,
+            SUM((part.value->>2)::float8)
+        FROM rollouts_rollout, jsonb_each(rollouts_rollout.tools) AS part
+        WHERE rollouts_rollout.collection_id = %s AND rollouts_rollout.status = 'completed'
+        GROUP BY part.key ORDER BY 3 DESC, 1
     """,
 }
 
@@ -43,6 +92,11 @@ class CollectionMetrics:
     `confidence` is the 95 % interval of the mean reward; `pass_at_k` is keyed by k = 1, 2, 4, …; `groups` by never,
     sometimes, always solved; `tokens` by input and output; `judge` is None where none was asked. Every figure that
     cannot be known yet is None.
+
+    `average_of_k` and `majority_at_k` are keyed like `pass_at_k` (apps.gym.metrics, apps.gym.voting). `components` has
+    the mean of each reward component, `component_figures` the rest of what is known of it. `latency` is the mean of a
+    completed rollout's seconds by phase: model, tools, verify. `by_length` are bars of the output tokens with the mean
+    reward in each.
     """
 
     rollouts: int
@@ -52,21 +106,29 @@ class CollectionMetrics:
     rewarded: int
     mean_reward: float | None
     std: float | None
+    median: float | None
     confidence: tuple[float, float] | None
     min_reward: float | None
     max_reward: float | None
     pass_at_1: float | None
     pass_at_k: dict[int, float]
+    average_of_k: dict[int, float]
+    majority_at_k: dict[int, float]
     groups: dict[str, int]
     histogram: list[dict[str, float | int]]
     stop_reasons: dict[str, int]
     errors: dict[str, int]
     components: dict[str, float]
+    component_figures: list["ComponentFigures"]
+    tools: list["ToolFigures"]
     tokens: dict[str, int]
+    cost: float
     judge: "JudgeFigures | None"
     mean_turns: float | None
     mean_tool_calls: float | None
     mean_duration: float | None
+    latency: dict[str, float]
+    by_length: list["LengthBar"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,100 +144,232 @@ class JudgeFigures:
     agreement: float | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ComponentFigures:
+    """A named component of the reward over all completed rollouts that have it. `confidence` as for the reward."""
+
+    name: str
+    count: int
+    mean: float
+    std: float | None
+    median: float
+    confidence: tuple[float, float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolFigures:
+    """The calls of one tool over all completed rollouts; `mean_duration` is seconds a call."""
+
+    name: str
+    rollouts: int
+    calls: int
+    errors: int
+    mean_duration: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthBar:
+    """Rewarded rollouts whose output tokens are in [low, high]."""
+
+    low: int
+    high: int
+    count: int
+    mean_reward: float
+
+
 def measure_collection(collection: Collection) -> CollectionMetrics:
-    rollouts = Rollout.objects.filter(collection=collection).order_by()
-    statuses = _count_by(rollouts, "status")
-    completed = rollouts.completed()
-    rewarded = rollouts.rewarded()
-    sums = rewarded.aggregate(count=Count("id"), mean=Avg("reward"), low=Min("reward"), high=Max("reward"))
-    work = completed.aggregate(turns=Avg("turns"), tool_calls=Avg("tool_calls"), duration=Avg("duration"))
-    judge_failed = Q(error_kind="judge_error")
-    used = rollouts.aggregate(
-        input=Sum("input_tokens", default=0),
-        output=Sum("output_tokens", default=0),
-        calls=Sum("judge_calls", default=0),
-        judge_tokens=Sum("judge_tokens", default=0),
-        failed=Count("id", filter=judge_failed),
-        contradicted=Count("id", filter=judge_failed & Q(error_message__contains=CONTRADICTION)),
-    )
-    average = sums["mean"]
-    groups = _reward_groups(rewarded)
-    shapes = Counter((group.size, group.solved) for group in groups)
-    passes = mean_pass_at_k(shapes)
-    error = None if average is None else clustered_standard_error(groups, average)
+    outcomes = _read_outcomes(collection)
+    statuses = _count_by(outcomes, "status")
+    completed = [row for row in outcomes if row["status"] == Rollout.Status.COMPLETED]
+    failed = [row for row in outcomes if row["status"] == Rollout.Status.FAILED]
+    spread = _read_spread(collection, outcomes)
+    shapes = read_shapes(collection.pk, spread.mean)
+    passes = mean_pass_at_k(shapes.solved)
+    error = None if spread.mean is None else standard_error_from(shapes.squares, spread.size, shapes.groups)
+    mean = _mean_over(completed)
+    components = _read_components(collection)
     return CollectionMetrics(
         rollouts=sum(statuses.values()),
         completed=statuses.get(Rollout.Status.COMPLETED, 0),
         failed=statuses.get(Rollout.Status.FAILED, 0),
         cancelled=statuses.get(Rollout.Status.CANCELLED, 0),
-        rewarded=sums["count"],
-        mean_reward=average,
-        std=None if average is None else _spread(rewarded, sums["count"], average),
-        confidence=None if average is None or error is None else confidence_interval(average, error),
-        min_reward=sums["low"],
-        max_reward=sums["high"],
+        rewarded=spread.size,
+        mean_reward=spread.mean,
+        std=spread.std,
+        median=spread.median,
+        confidence=None if spread.mean is None or error is None else confidence_interval(spread.mean, error),
+        min_reward=spread.low,
+        max_reward=spread.high,
         pass_at_1=passes.get(1),
         pass_at_k=passes,
-        groups=solve_buckets(shapes),
-        histogram=[] if average is None else _histogram(rewarded, sums["low"], sums["high"]),
+        average_of_k=mean_average_of_k(shapes.means),
+        majority_at_k=mean_majority_at_k(read_votes(collection.pk)),
+        groups=solve_buckets(shapes.solved),
+        histogram=_histogram(collection, spread),
         stop_reasons=_count_by(completed, "stop_reason"),
-        errors=_count_by(rollouts.filter(status=Rollout.Status.FAILED), "error_kind"),
-        components=_component_means(collection),
-        tokens={"input": used["input"], "output": used["output"]},
-        judge=_judge_figures(collection, used, rewarded=sums["count"]),
-        mean_turns=work["turns"],
-        mean_tool_calls=work["tool_calls"],
-        mean_duration=work["duration"],
+        errors=_count_by(failed, "error_kind"),
+        components={each.name: each.mean for each in components},
+        component_figures=components,
+        tools=_read_tools(collection),
+        tokens={"input": _sum(outcomes, "input_sum"), "output": _sum(outcomes, "output_sum")},
+        cost=math.fsum(row["cost_sum"] for row in outcomes),
+        judge=_judge_figures(collection, outcomes, rewarded=spread.size),
+        mean_turns=mean("turns_sum"),
+        mean_tool_calls=mean("tool_calls_sum"),
+        mean_duration=mean("duration_sum"),
+        latency={phase: mean(f"{phase}_sum") or 0.0 for phase in ("model", "tools", "verify")} if completed else {},
+        by_length=_read_lengths(collection),
     )
 
 
-def _judge_figures(collection: Collection, used: dict[str, int], *, rewarded: int) -> JudgeFigures | None:
+def _read_outcomes(collection: Collection) -> list[dict[str, Any]]:
+    """One row for each way in which rollouts ended, with the sums of what they used: one pass over the collection."""
+    rollouts = Rollout.objects.filter(collection=collection).order_by()
+    rows: Iterable[Any] = rollouts.values("status", "stop_reason", "error_kind").annotate(
+        count=Count("id"),
+        rewarded=Count("reward"),
+        reward_sum=Sum("reward"),
+        low=Min("reward"),
+        high=Max("reward"),
+        input_sum=Sum("input_tokens"),
+        output_sum=Sum("output_tokens"),
+        cost_sum=Sum("cost"),
+        judge_calls_sum=Sum("judge_calls"),
+        judge_tokens_sum=Sum("judge_tokens"),
+        turns_sum=Sum("turns"),
+        tool_calls_sum=Sum("tool_calls"),
+        duration_sum=Sum("duration"),
+        model_sum=Sum("model_time"),
+        tools_sum=Sum("tool_time"),
+        verify_sum=Sum("verify_time"),
+        contradicted=Count("id", filter=Q(error_kind="judge_error", error_message__contains=CONTRADICTION)),
+    )
+    return list(rows)
+
+
+class _Spread(NamedTuple):
+    size: int
+    mean: float | None = None
+    std: float | None = None
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def _read_spread(collection: Collection, outcomes: list[dict[str, Any]]) -> _Spread:
+    """The second moment in a second pass: the one-pass formula loses its digits where rewards are large and close."""
+    count = _sum(outcomes, "rewarded")
+    if not count:
+        return _Spread(0)
+    having = [row for row in outcomes if row["rewarded"]]
+    mean = math.fsum(row["reward_sum"] for row in having) / count
+    rewarded = Rollout.objects.filter(collection=collection).rewarded().order_by()
+    deviation = F("reward") - mean
+    squares = rewarded.aggregate(total=Sum(deviation * deviation, default=0.0))["total"]
+    middle = rewarded.order_by("reward").values_list("reward", flat=True)[(count - 1) // 2 : count // 2 + 1]
+    return _Spread(
+        count,
+        mean,
+        sample_std(count, squares),
+        statistics.mean(reward for reward in middle if reward is not None),
+        min(row["low"] for row in having),
+        max(row["high"] for row in having),
+    )
+
+
+def _mean_over(completed: list[dict[str, Any]]) -> Callable[[str], float | None]:
+    count = _sum(completed, "count")
+    return lambda field: math.fsum(row[field] for row in completed) / count if count else None
+
+
+def _sum(outcomes: list[dict[str, Any]], field: str) -> int:
+    return int(sum(row[field] or 0 for row in outcomes))
+
+
+def _count_by(outcomes: list[dict[str, Any]], field: str) -> dict[str, int]:
+    """The most frequent first."""
+    counts: Counter[str] = Counter()
+    for row in sorted(outcomes, key=lambda row: str(row[field])):
+        counts[row[field]] += row["count"]
+    return dict(counts.most_common())
+
+
+def _judge_figures(collection: Collection, outcomes: list[dict[str, Any]], *, rewarded: int) -> JudgeFigures | None:
     judge = collection.snapshot.get("environment", {}).get("judge")
-    if not judge and not used["calls"] and not used["failed"]:
+    calls, failed = (
+        _sum(outcomes, "judge_calls_sum"),
+        _sum([row for row in outcomes if row["error_kind"] == "judge_error"], "count"),
+    )
+    if not judge and not calls and not failed:
         return None
-    compared = rewarded + used["contradicted"]
+    contradicted = _sum(outcomes, "contradicted")
+    compared = rewarded + contradicted
     asks_both = bool(judge) and judge["settings"].get("question", "score") != "score"
     return JudgeFigures(
-        calls=used["calls"],
-        tokens=used["judge_tokens"],
-        failed=used["failed"],
-        contradicted=used["contradicted"],
+        calls=calls,
+        tokens=_sum(outcomes, "judge_tokens_sum"),
+        failed=failed,
+        contradicted=contradicted,
         agreement=rewarded / compared if asks_both and compared else None,
     )
 
 
-def _count_by(rollouts: QuerySet[Rollout], field: str) -> dict[str, int]:
-    return dict(rollouts.values_list(field).annotate(count=Count("id")).order_by("-count", field))
-
-
-def _reward_groups(rewarded: QuerySet[Rollout]) -> list[Group]:
-    """One row a task; small tuples, since a collection may hold a hundred thousand tasks."""
-    rows = (
-        rewarded.values("task_id")
-        .annotate(size=Count("id"), solved=Count("id", filter=Q(reward__gte=SOLVED)), total=Sum("reward"))
-        .values_list("size", "solved", "total")
-    )
-    return [Group(*row) for row in rows.iterator(chunk_size=2000)]
-
-
-def _spread(rewarded: QuerySet[Rollout], count: int, average: float) -> float | None:
-    """In a second pass over the rewards: the one-pass formula loses its digits where rewards are large and close."""
-    deviation = F("reward") - average
-    return sample_std(count, rewarded.aggregate(total=Sum(deviation * deviation, default=0.0))["total"])
-
-
-def _histogram(rewarded: QuerySet[Rollout], low: float, high: float) -> list[dict[str, float | int]]:
-    edges = histogram_edges(low, high)
+def _histogram(collection: Collection, spread: _Spread) -> list[dict[str, float | int]]:
+    if spread.low is None or spread.high is None:
+        return []
+    edges = histogram_edges(spread.low, spread.high)
     width = (edges[-1] - edges[0]) / (len(edges) - 1)
     # The tolerance keeps a reward that is an edge in the bar above it: 0.3 / 0.1 is 2.9999999999999996.
     place = Floor((F("reward") - edges[0]) / width + 1e-9)
     counts: Counter[int] = Counter()
+    rewarded = Rollout.objects.filter(collection=collection).rewarded().order_by()
     for index, count in rewarded.values_list(place).annotate(count=Count("id")):
         counts[min(int(index), len(edges) - 2)] += count
     return bin_counts(edges, counts)
 
 
-def _component_means(collection: Collection) -> dict[str, float]:
+def _read_lengths(collection: Collection) -> list[LengthBar]:
+    """The rewarded rollouts in bars of equal width by output tokens; bars that hold none are left out."""
+    rewarded = Rollout.objects.filter(collection=collection).rewarded().order_by()
+    longest = rewarded.aggregate(longest=Max("output_tokens"))["longest"]
+    if not longest:
+        return []
+    place = F("output_tokens") * LENGTH_BARS / (longest + 1)
+    rows = rewarded.values_list(place).annotate(
+        low=Min("output_tokens"), high=Max("output_tokens"), count=Count("id"), mean=Avg("reward")
+    )
+    bars = [LengthBar(low=low, high=high, count=count, mean_reward=mean) for _, low, high, count, mean in rows]
+    return sorted(bars, key=lambda bar: bar.low)
+
+
+def _read_components(collection: Collection) -> list[ComponentFigures]:
+    medians = dict(_rows(_COMPONENT_MEDIANS, collection))
+    return [
+        ComponentFigures(
+            name=name,
+            count=count,
+            mean=mean,
+            std=sample_std(count, squares),
+            median=medians[name],
+            confidence=(
+                None
+                if (error := standard_error_from(clustered, count, groups)) is None
+                else confidence_interval(mean, error)
+            ),
+        )
+        for name, count, groups, mean, squares, clustered in _rows(_COMPONENTS, collection)
+    ]
+
+
+def _read_tools(collection: Collection) -> list[ToolFigures]:
+    """The most called first."""
+    return [
+        ToolFigures(name=name, rollouts=rollouts, calls=calls, errors=errors, mean_duration=seconds / calls)
+        for name, rollouts, calls, errors, seconds in _rows(_TOOLS, collection)
+    ]
+
+
+def _rows(queries: dict[str, str], collection: Collection) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(_COMPONENT_MEANS[connection.vendor], [collection.pk])
-        return {str(name): float(average) for name, average in cursor.fetchall()}
+        cursor.execute(queries[connection.vendor], [collection.pk])
+        return list(cursor.fetchall())

@@ -95,4 +95,4 @@ def test_the_average_of_k_is_that_of_every_draw(rewards, data):
     k = 2 ** data.draw(st.integers(0, len(rewards).bit_length() - 1))
     mean = sum(rewards) / len(rewards)
     draws = [sum(draw) / k for draw in combinations(rewards, k)]
-    assert mean_average_of_k({(len(rewards), mean): 1})[k] == pytest.approx(sum(draws) / len(draws), abs=1e-9)
+    assert mean_average_of_k({len(rewards): (1, mean)})[k] == pytest.approx(sum(draws) / len(draws), abs=1e-9)

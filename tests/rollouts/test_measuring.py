@@ -67,6 +67,54 @@ def test_work_is_summed_over_all_and_averaged_over_the_completed(measured):
     assert measured.mean_duration == pytest.approx(0.8)
 
 
+def test_reward_and_components_have_a_spread(measured):
+    assert measured.median == 1.0
+    correct, form = measured.component_figures
+    assert (correct.name, correct.count, correct.mean, correct.median) == ("correct", 4, 0.75, 1.0)
+    assert correct.std == pytest.approx(0.5)
+    # Two tasks: their sums are 2 of 2 and 1 of 2, each a half away from what the mean expects.
+    assert correct.confidence == pytest.approx((0.75 - 1.95996 * 0.5**0.5 / 4, 0.75 + 1.95996 * 0.5**0.5 / 4), abs=1e-4)
+    assert (form.count, form.std, form.confidence) == (1, None, None)
+
+
+def test_groups_average_and_vote():
+    collection = make_collection(dataset=make_dataset([make_row(str(n)) for n in range(2)]))
+    first, second = collection.version.tasks.order_by("index")
+    for answer, reward in (("4", 1.0), ("4", 1.0), ("5", 0.0), ("", 0.0)):
+        make_rollout(collection, task=first, answer=answer, reward=reward, trace=[])
+    make_rollout(collection, task=second, answer="x", reward=0.5, trace=[])
+    found = measure_collection(collection)
+    assert found.average_of_k == {1: pytest.approx(0.5), 2: pytest.approx(0.5), 4: pytest.approx(0.5)}
+    # Of the six pairs of the first task, one is (4, 4), two (4, 5), two (4, none), one (5, none).
+    assert found.majority_at_k == {1: pytest.approx(0.25), 2: pytest.approx((1 + 2 * 0.5 + 2) / 6), 4: 1.0}
+
+
+def test_tools_phases_and_lengths_are_told_of_completed_rollouts():
+    collection = make_collection()
+    work = {"trace": [], "model_time": 2.0, "tool_time": 1.0, "verify_time": 0.5}
+    make_rollout(collection, tools={"look": [2, 1, 0.5], "say": [1, 0, 0.1]}, output_tokens=10, **work)
+    make_rollout(collection, tools={"look": [1, 0, 0.1]}, output_tokens=1200, reward=0.0, **work)
+    make_rollout(
+        collection,
+        tools={"look": [9, 9, 9]},
+        status="failed",
+        error_kind="timed_out",
+        reward=None,
+        stop_reason="",
+        **work,
+    )
+    found = measure_collection(collection)
+    look, say = found.tools
+    assert (look.name, look.rollouts, look.calls, look.errors) == ("look", 2, 3, 1)
+    assert look.mean_duration == pytest.approx(0.2)
+    assert (say.name, say.calls) == ("say", 1)
+    assert found.latency == {"model": 2.0, "tools": 1.0, "verify": 0.5}
+    assert [(bar.low, bar.high, bar.count, bar.mean_reward) for bar in found.by_length] == [
+        (10, 10, 1, 1.0),
+        (1200, 1200, 1, 0.0),
+    ]
+
+
 def test_an_empty_collection_measures_as_unknown_not_as_zero():
     measured = measure_collection(make_collection())
     assert (measured.rollouts, measured.rewarded, measured.pass_at_k, measured.histogram) == (0, 0, {}, [])
