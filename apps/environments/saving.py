@@ -117,6 +117,10 @@ def _rows_may_ask(environment: Environment) -> bool:
 def _check_judge(environment: Environment) -> None:
     if environment.verifies and _asks_judge(environment) and environment.judge_model is None:
         raise ValidationError({"judge_model": "A judge model gives this environment's rewards: name one."})
+    group = environment.judge_model.worker_group if environment.judge_model else ""
+    if group and group != environment.worker_group:
+        told = f"Only workers of the group {group} may use it: give this environment the same worker group."
+        raise ValidationError({"judge_model": told})
     try:
         read_settings(environment.judge_settings)
     except ValueError as error:

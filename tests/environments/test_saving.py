@@ -6,7 +6,7 @@ from apps.accounts.models import AuditEntry
 from apps.environments.models import Environment
 from apps.environments.saving import EnvironmentChanged, save_environment
 from apps.policies.models import Health
-from tests.factories import make_environment, make_user
+from tests.factories import make_environment, make_policy_model, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -149,3 +149,14 @@ def test_the_guard_holds_for_mcp_over_http_too(settings):
     settings.OUTBOUND_ALLOW = []
     with pytest.raises(ValidationError, match="GYMWEB_OUTBOUND_ALLOW"):
         save_environment(environment=http_environment(adapter="mcp", base_url="http://10.0.0.1/mcp"), user=None)
+
+
+def test_a_judge_of_a_worker_group_wants_an_environment_of_that_group():
+    judge = make_policy_model(worker_group="gpu")
+    given = {"slug": "essays", "name": "Essays", "adapter": "builtin", "builtin": "judged", "judge_model": judge}
+    with pytest.raises(ValidationError) as caught:
+        save_environment(environment=Environment(**given), user=None)
+    assert caught.value.message_dict == {
+        "judge_model": ["Only workers of the group gpu may use it: give this environment the same worker group."]
+    }
+    assert save_environment(environment=Environment(**given, worker_group="gpu"), user=None).judge_model == judge
