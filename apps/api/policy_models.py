@@ -3,6 +3,7 @@
 from typing import Any
 
 import django_filters
+import orjson
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -15,10 +16,13 @@ from apps.accounts.permissions import Permission
 from apps.api.breakers import BreakerField
 from apps.api.declared import DeclaredFields
 from apps.api.problems import QueryProblem
+from apps.api.rollouts import TraceEventSerializer
 from apps.api.viewsets import SLUG, TableViewSet, assign
+from apps.gym.events import encode_event, event_kind
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.probing import probe_policy_model
 from apps.policies.saving import save_policy_model
+from apps.policies.trying import MAX_CHARACTERS, try_model
 from apps.rollouts.models import Collection
 from apps.rollouts.tracking import track_versions
 
@@ -106,6 +110,31 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
         read_only_fields = ["api_key_hint", "health", "health_message", "health_checked_at"]
 
 
+class TrySerializer(DeclaredFields, serializers.Serializer[Any]):
+    prompt = serializers.CharField(max_length=MAX_CHARACTERS, trim_whitespace=False)
+    system = serializers.CharField(
+        max_length=MAX_CHARACTERS, trim_whitespace=False, required=False, allow_blank=True, default=""
+    )
+    tools = serializers.ListField(
+        child=serializers.DictField(),
+        required=False,
+        default=list,
+        help_text="Function tools, flat or as Chat Completions nests them. None of them is run.",
+    )
+    sampling = serializers.DictField(required=False, default=dict, help_text="Over the model's own defaults.")
+
+
+class CapturedTokensSerializer(serializers.Serializer[Any]):
+    prompt = serializers.IntegerField()
+    generated = serializers.IntegerField()
+
+
+class TrialSerializer(serializers.Serializer[Any]):
+    events = TraceEventSerializer(many=True, help_text="A prompt, then a model call or an error.")
+    captured_tokens = CapturedTokensSerializer(allow_null=True)
+    cost = serializers.FloatField(help_text="USD by the model's prices.")
+
+
 class VersionRewardSerializer(serializers.Serializer[Any]):
     version = serializers.CharField(allow_blank=True, help_text="Empty: none was said when these rollouts began.")
     rollouts = serializers.IntegerField(help_text="Completed with a reward.")
@@ -146,6 +175,7 @@ class PolicyModelViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
         "partial_update": Permission.MODELS,
         "check": Permission.MODELS,
         "versions": Permission.READ,
+        "try_it": Permission.MODELS,
     }
     query_parameters = {"versions": frozenset({"collection"})}
 
@@ -173,6 +203,20 @@ class PolicyModelViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
         policy_model = self.get_object()
         rewards = track_versions(policy_model=policy_model, collection=_read_collection(request, policy_model))
         return Response(VersionRewardSerializer(rewards, many=True).data)
+
+    @extend_schema(request=TrySerializer, responses=TrialSerializer)
+    @action(detail=True, methods=["post"], url_path="try")
+    def try_it(self, request: Request, slug: str) -> Response:
+        """Send one prompt now and read the reply as a trace; it is not stored. Waits a minute at most."""
+        policy_model = self.get_object()
+        asked = TrySerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        trial = try_model(policy_model=policy_model, user=self.person, **asked.validated_data)
+        events = [
+            {"seq": seq, "kind": event_kind(event), "event": orjson.loads(encode_event(event))}
+            for seq, event in enumerate(trial.events)
+        ]
+        return Response({"events": events, "captured_tokens": trial.captured, "cost": trial.cost})
 
     @extend_schema(request=None, responses=PolicyModelSerializer)
     @action(detail=True, methods=["post"])

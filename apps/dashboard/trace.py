@@ -22,6 +22,9 @@ from apps.gym.events import (
     TraceUnion,
     Verification,
     decode_event,
+    encode_event,
+    event_kind,
+    event_tokens,
 )
 from apps.gym.items import Item, item_type, text_of
 from apps.gym.segments import Break, TokenFigures, check_prefixes
@@ -159,6 +162,13 @@ def build_trace(rows: Iterable[tuple[int, str, str, bytes | None]]) -> Trace:
     cards = tuple(card for index, read in enumerate(reads) if (card := _card(index, read, pairing)) is not None)
     last = reads[-1].seq if reads else -1
     return Trace(cards=cards, event_count=len(reads), seconds=_seconds(reads), last_seq=last, capture=_capture(reads))
+
+
+def show_events(events: Iterable[TraceUnion]) -> Trace:
+    """The cards of events that are not stored."""
+    return build_trace(
+        (seq, event_kind(event), encode_event(event), event_tokens(event)) for seq, event in enumerate(events)
+    )
 
 
 def pretty(value: object) -> str:

@@ -34,6 +34,7 @@ urlpatterns: list[URLPattern] = [
     path("models/<slug:slug>/", models.model_detail, name="model_detail"),
     path("models/<slug:slug>/edit/", models.model_edit, name="model_edit"),
     path("models/<slug:slug>/check/", models.model_check, name="model_check"),
+    path("models/<slug:slug>/try/", models.model_try, name="model_try"),
     path("agents/", agents.agent_list, name="agent_list"),
     path("agents/new/", agents.agent_create, name="agent_create"),
     path("agents/<slug:slug>/", agents.agent_detail, name="agent_detail"),

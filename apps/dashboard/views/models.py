@@ -14,11 +14,14 @@ from apps.dashboard.answering import answer, answer_form, answer_health, go, pos
 from apps.dashboard.breakers import answer_breaker, breaker_context, targets_breaker
 from apps.dashboard.forms.fields import add_errors, add_found
 from apps.dashboard.forms.models import PolicyModelForm
+from apps.dashboard.forms.trying import TryForm
 from apps.dashboard.forms.versions import VersionFilterForm
+from apps.dashboard.trace import show_events
 from apps.dashboard.versions_chart import draw_versions
 from apps.policies.models import PolicyModel
 from apps.policies.probing import probe_policy_model
 from apps.policies.saving import find_errors, save_policy_model
+from apps.policies.trying import try_model
 from apps.rollouts.tracking import track_versions
 
 _SHOWN_COLLECTIONS = 10
@@ -82,3 +85,19 @@ def model_edit(request: HttpRequest, slug: str) -> HttpResponse:
 def model_check(request: HttpRequest, slug: str) -> HttpResponse:
     checked = probe_policy_model(policy_model=get_object_or_404(PolicyModel, slug=slug))
     return answer_health(request, checked, "dashboard:model_detail")
+
+
+@allow(GET=Permission.MODELS, POST=Permission.MODELS)
+def model_try(request: HttpRequest, slug: str) -> HttpResponse:
+    policy_model = get_object_or_404(PolicyModel, slug=slug)
+    form = TryForm(posted(request))
+    context: dict[str, Any] = {"form": form, "policy_model": policy_model}
+    if form.is_valid():
+        try:
+            trial = try_model(policy_model=policy_model, user=request.user, **form.cleaned_data)
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            context |= {"trial": trial, "trace": show_events(trial.events)}
+            return answer(request, "models/try.html", context, part="form")
+    return answer_form(request, "models/try.html", context)

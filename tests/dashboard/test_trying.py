@@ -1,0 +1,63 @@
+"""The page to try a model: one prompt, one reply, read as a trace."""
+
+import pytest
+
+from tests.dashboard.pages import squeezed
+from tests.factories import make_policy_model
+
+URL = "/models/rules/try/"
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture(autouse=True)
+def model(db):
+    return make_policy_model(slug="rules", name="Rules", mistake_rate=0.0)
+
+
+def test_the_page_offers_a_tool_to_begin_with_and_works_without_a_script(pages):
+    page = pages.get(URL).text
+    assert "&quot;name&quot;: &quot;calculator&quot;" in page
+    assert "The reply appears here." in page
+    assert f'href="{URL}"' in pages.get("/models/rules/").text
+    page = squeezed(pages.post(URL, {"prompt": "What is 2 + 2?", "tools": "", "sampling": ""}).text)
+    assert "<title>Try Rules" in page
+    assert 'class="event model_call" id="e1"' in page
+    assert "What is 2 + 2?" in page
+    assert "style=" not in page
+
+
+def test_a_call_of_a_tool_is_shown_as_one_that_was_not_run(pages):
+    tools = '[{"name": "calculator", "parameters": {"type": "object", "properties": {"expression": {}}}}]'
+    page = squeezed(pages.post(URL, {"prompt": "What is 21 * 3?", "tools": tools}, headers=HTMX).text)
+    assert "<title>" not in page
+    assert "Call <code>calculator</code>" in page
+    assert "Not run: this is one reply." in page
+
+
+def test_all_that_is_wrong_is_said_beside_its_field_and_what_was_typed_stays(pages):
+    given = {"prompt": "1?", "system": "Be brief.", "tools": '[{"name": "a b"}]', "sampling": '{"temperature": 9}'}
+    reply = pages.post(URL, given, headers=HTMX)
+    assert reply.status_code == 422
+    assert {name: list(errors) for name, errors in reply.context["form"].errors.items()} == {
+        "tools": ["/0/name must be 1 to 64 letters, digits, _ or -, not 'a b'."],
+        "sampling": ["temperature must be a number from 0 to 2, not 9."],
+    }
+    assert "Be brief." in reply.text
+    assert "[{&quot;name&quot;: &quot;a b&quot;}]" in reply.text
+    assert pages.post(URL, {"prompt": ""}).context["form"].errors["prompt"] == ["This field is required."]
+    not_json = pages.post(URL, {"prompt": "1?", "tools": "[}"}).context["form"].errors["tools"]
+    assert not_json == ["This is not JSON: Expecting value (line 1, column 2)."]
+
+
+def test_an_error_of_the_endpoint_is_read_in_place_of_the_reply(pages, model):
+    model.provider, model.base_url, model.model_name = "compatible", "http://10.0.0.1/v1", "m"
+    model.save()
+    page = squeezed(pages.post(URL, {"prompt": "<b>1?</b>"}).text)
+    assert 'class="event error"' in page
+    assert "10.0.0.1:80 is not a public address" in page
+    assert "&lt;b&gt;1?&lt;/b&gt;" in page
+
+
+def test_a_viewer_is_offered_no_trial(viewer_pages):
+    assert URL not in viewer_pages.get("/models/rules/").text
+    assert viewer_pages.get(URL).status_code == 403
