@@ -158,7 +158,8 @@ class Hearing:
             try:
                 found = read_verdict(assistant_text(reply.items), asked.mark, read, said)
             except VerdictUnreadable as why:
-                call.problem = str(why)
+                is_cut = reply.finish_reason == "max_output_tokens"
+                call.problem = f"the answer was cut at its token limit, and {why}" if is_cut else str(why)
             else:
                 call.verdict = msgspec.to_builtins(found)
                 return found

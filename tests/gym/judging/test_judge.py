@@ -124,6 +124,15 @@ def test_a_judge_that_never_gives_a_verdict_fails_after_its_tries():
     assert str(error) == "The judge judge gave no verdict in 2 tries: there is no JSON object in the answer"
 
 
+def test_an_answer_that_was_cut_says_so_to_the_judge_and_the_reader():
+    cut = Reply(items=said('{"mark": "'), finish_reason="max_output_tokens")
+    answers = Answers(cut, verdict(score=7))
+    found, calls = score(make_judge(answers))
+    problem = "the answer was cut at its token limit, and there is no JSON object in the answer"
+    assert (found.value, calls[0].problem) == (0.7, problem)
+    assert problem in text_of(answers.asks[1].items[-1])
+
+
 def test_a_judge_that_is_refused_fails_for_good():
     error, calls = failure(make_judge(Answers(PolicyError("401: bad key").lasting())))
     assert (error.kind, error.passing) == ("judge_error", False)
