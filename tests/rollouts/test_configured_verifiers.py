@@ -9,7 +9,10 @@ from django.core.exceptions import ValidationError
 
 from apps.environments.models import Adapter, Environment
 from apps.environments.saving import save_environment
+from apps.gym.agent import Attempt, Harness
 from apps.gym.errors import VerifierError
+from apps.gym.items import message
+from apps.gym.policy.protocol import Reply
 from apps.gym.resources.verified import ToollessServer, VerifiedServer
 from apps.gym.verifiers.processes import shared_pool
 from apps.policies.models import Provider
@@ -18,7 +21,6 @@ from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Rollout
 from apps.rollouts.planning import plan_collection
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_row, make_user
-from tests.gym.verifiers.replies import response
 
 pytestmark = pytest.mark.usefixtures("migrated")
 
@@ -29,7 +31,7 @@ BOTH = {
         {"name": "form", "verifier": {"type": "regex", "wanted": [r"^Answer: \d+$"]}},
     ],
 }
-HANGS = {"type": "regex", "wanted": ["^(a|a)+$"], "time_limit": 0.5}
+HANGS = {"type": "math", "expected": "7", "time_limit": 3}
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +90,11 @@ def test_the_plan_keeps_its_verifier_when_the_environment_gets_another():
 
 
 def test_a_verifier_that_hangs_is_a_verifier_error_and_never_a_reward():
-    rows = [make_row("What is 2 * 3?", "6", verifier={**HANGS, "wanted": [r"(?s)^(?:.|\w|\s)+#$"]})]
+    rows = [
+        make_row(
+            "What is 2 * 3?", "6", verifier={"type": "regex", "wanted": [r"(?s)^(?:.|\w|\s)+#$"], "time_limit": 0.5}
+        )
+    ]
     collection = finish(plan(declared(), rows))
     rollout = Rollout.objects.get()
     assert (collection.completed, collection.failed) == (0, 1)
@@ -151,38 +157,63 @@ def test_a_verifier_with_a_judge_wants_a_judge_model_and_keeps_it():
     assert declared(slug="plain", judge_model=model).judge_model is None
 
 
-def test_a_thousand_loops_go_on_beside_verifiers_that_hang():
-    """Loops are delayed as long with hanging verifiers as without: the longest turn of the event loop is compared."""
+class Answers:
+    """Answers each attempt after three turns, with a short wait before each, as a model would."""
 
-    async def beat(loops: int, hanging: int) -> tuple[float, int]:
-        server = VerifiedServer(ToollessServer(name="lab"), verifier={"type": "exact_match"})
-        ended = 0
+    async def ask(self, ask):
+        began = time.perf_counter()
+        await asyncio.sleep(0.05)
+        self.latest.append(time.perf_counter() - began - 0.05)
+        if sum(item.get("role") == "assistant" for item in ask.items) < 2:
+            call = {"type": "function_call", "call_id": "c", "name": "note", "arguments": "{}"}
+            return Reply(items=[message("assistant", "I note that."), call], finish_reason="tool_calls")
+        return Reply(items=[message("assistant", self.answer)], finish_reason="stop")
 
-        async def loop() -> None:
-            nonlocal ended
-            for _ in range(20):
-                session = await server.seed_session({"expected_answer": "42"}, seed=1)
-                reward = await session.verify(response("It is \\boxed{42}"))
-                assert reward.value == 1.0
-                await asyncio.sleep(0.02)
-            ended += 1
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+        self.latest: list[float] = []
 
-        async def hang() -> None:
-            session = await server.seed_session({"verifier": HANGS}, seed=1)
-            with pytest.raises(VerifierError, match="stopped after"):
-                await session.verify(response("a" * 60 + "b"))
 
-        stuck = [asyncio.ensure_future(hang()) for _ in range(hanging)]
-        working = [asyncio.ensure_future(loop()) for _ in range(loops)]
-        longest, before = 0.0, time.perf_counter()
-        while not all(task.done() for task in working):
-            await asyncio.sleep(0.005)
-            now = time.perf_counter()
-            longest, before = max(longest, now - before), now
-        await asyncio.gather(*working, *stuck)
-        return longest, ended
+def test_a_thousand_loops_go_on_beside_symbolic_mathematics_that_hangs():
+    """1,000 agent loops alone, then beside attempts whose verifier hangs: they wait as long for the event loop."""
+    server = VerifiedServer(ToollessServer(name="lab"), verifier={"type": "exact_match"})
+    question = {"responses_create_params": {"input": "?"}, "expected_answer": "42"}
 
-    alone, ended_alone = asyncio.run(beat(1_000, 0))
-    beside, ended_beside = asyncio.run(beat(1_000, 2 * shared_pool().size))
-    assert (ended_alone, ended_beside) == (1_000, 1_000)
-    assert beside < max(0.5, 4 * alone)
+    async def attempt(row, policy):
+        began = time.perf_counter()
+        run = Attempt(
+            row=row,
+            server=server,
+            policy=policy,
+            harness=Harness(),
+            seed=1,
+            elapsed=lambda: time.perf_counter() - began,
+        )
+        async for event in run.events():
+            last = event
+        return last
+
+    async def run_loops(hanging: int):
+        policy, endless = Answers(r"It is \boxed{42}"), Answers(r"\boxed{9^{9^{9^{9}}}}")
+        stuck = [asyncio.ensure_future(attempt({**question, "verifier": HANGS}, endless)) for _ in range(hanging)]
+        await asyncio.sleep(0.5 if hanging else 0)
+        ends = await asyncio.gather(*(attempt(question, policy) for _ in range(1_000)))
+        still_stuck = sum(not task.done() for task in stuck)
+        problems = await asyncio.gather(*stuck, return_exceptions=True)
+        late = sorted(policy.latest)
+        return [end.reward for end in ends], problems, still_stuck, late[len(late) // 2], late[int(len(late) * 0.99)]
+
+    rewards, _, _, alone, alone_99 = asyncio.run(run_loops(0))
+    assert rewards == [1.0] * 1_000
+    hanging = shared_pool().size
+    rewards, problems, still_stuck, beside, beside_99 = asyncio.run(run_loops(hanging))
+    print(f"late by, alone: median {alone * 1e3:.1f} ms, p99 {alone_99 * 1e3:.1f} ms; ", end="")
+    print(f"beside {hanging} that hang: median {beside * 1e3:.1f} ms, p99 {beside_99 * 1e3:.1f} ms")
+    assert rewards == [1.0] * 1_000
+    assert still_stuck == hanging
+    assert [(problem.kind, "stopped after 3 s" in str(problem)) for problem in problems] == [
+        ("verifier_error", True)
+    ] * hanging
+    # A loop that was held up would wait for the whole of the three seconds.
+    assert beside < alone + 0.3
+    assert beside_99 < alone_99 + 0.5

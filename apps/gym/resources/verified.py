@@ -6,7 +6,7 @@ from apps.gym.errors import VerifierError
 from apps.gym.events import JudgeCall
 from apps.gym.items import Item, TaskRow, Tool, dump_json
 from apps.gym.judging.judge import Hearing, Judge
-from apps.gym.resources.protocol import Probe, ResourceServer, Session, Step, Stepped, ToolOutput
+from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Session, Step, Stepped, ToolOutput
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.protocol import Verifier
 from apps.gym.verifiers.reading import VerifierMisconfigured
@@ -105,6 +105,10 @@ class VerifiedServer:
 
     async def probe(self) -> Probe:
         return await self._inner.probe()
+
+    async def reverify_mode(self) -> ReverifyMode:
+        """Whatever the server keeps of an attempt: what verifies here reads the trace alone."""
+        return "stateless"
 
     def _choose(self, row: TaskRow) -> Verifier:
         given = row.get(ROW_FIELD)

@@ -5,6 +5,7 @@ Started by apps.gym.verifiers.processes as `python -m apps.gym.verifiers.child D
 
 import contextlib
 import json
+import os
 import resource
 import signal
 import socket
@@ -54,8 +55,12 @@ def _encode(answer: dict[str, Any]) -> bytes:
 
 
 def main() -> None:
+    # Agent loops go first where both want the processor.
+    os.nice(5)
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Nothing that runs here has a reason to write a file.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with contextlib.suppress(ConnectionError), socket.socket(fileno=int(sys.argv[1])) as channel:
         serve(channel)

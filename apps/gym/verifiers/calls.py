@@ -1,0 +1,80 @@
+"""The tool calls of an attempt, and those that a task expects."""
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from apps.gym.items import TaskRow, function_calls
+from apps.gym.verifiers.answering import refuse
+
+
+class Call(NamedTuple):
+    """`arguments` is None where they are no JSON object."""
+
+    name: str
+    arguments: dict[str, Any] | None
+
+    def shown(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in (self.arguments or {}).items())
+        return f"{self.name}({given if self.arguments is not None else 'no JSON object'})"
+
+
+def calls_made(response: dict[str, Any]) -> list[Call]:
+    items = [item for item in response.get("output") or [] if isinstance(item, dict)]
+    return [Call(str(item.get("name", "")), _arguments(item.get("arguments"))) for item in function_calls(items)]
+
+
+def calls_expected(row: TaskRow, field: str) -> list[Call]:
+    """From a list of `{"name", "arguments"}`, or one of them; arguments as an object or as its JSON.
+
+    Raises VerifierError where the row has no such thing.
+    """
+    given = row.get(field)
+    if given is None:
+        raise refuse(f"the task row has no `{field}`, which this verifier needs")
+    listed = given if isinstance(given, list) else [given]
+    found = []
+    for index, one in enumerate(listed):
+        name = one.get("name") if isinstance(one, dict) else None
+        arguments = _arguments(one.get("arguments")) if isinstance(one, dict) else None
+        if not isinstance(name, str) or not name or arguments is None:
+            wanted = '{"name": …, "arguments": {…}}'
+            raise refuse(f"the task row's `{field}` must hold {wanted}: number {index + 1} does not")
+        found.append(Call(name, arguments))
+    return found
+
+
+def same(one: object, other: object, *, relaxed: bool = False) -> bool:
+    """JSON equality: 1 is 1.0, true is not 1. Relaxed, texts differ in neither case nor outer white space, and numbers
+    may be written as texts."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other or (relaxed and str(one).lower() == str(other).strip().lower())
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = one.keys() == other.keys()
+        return keys and all(same(value, other[key], relaxed=relaxed) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(same(a, b, relaxed=relaxed) for a, b in zip(one, other, strict=True))
+    if one == other:
+        return True
+    if not relaxed or isinstance(one, dict | list) or isinstance(other, dict | list):
+        return False
+    return _plain(one) == _plain(other)
+
+
+def _plain(value: object) -> object:
+    text = "null" if value is None else str(value).strip().lower()
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _arguments(given: object) -> dict[str, Any] | None:
+    if isinstance(given, str):
+        if not given.strip():
+            return {}
+        try:
+            given = orjson.loads(given)
+        except orjson.JSONDecodeError:
+            return None
+    return {} if given is None else given if isinstance(given, dict) else None

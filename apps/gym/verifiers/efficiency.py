@@ -1,0 +1,77 @@
+"""Efficiency: how much of a budget of steps, tool calls and tokens an attempt left unused."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta
+
+from apps.gym.items import TaskRow, function_calls, item_type
+from apps.gym.rewards import Reward
+from apps.gym.verifiers.protocol import Problem, Verifier
+
+_Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+
+class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
+    """The mean of max(0, 1 − over ÷ slack) for each budget that is given, where over = max(0, used − budget).
+
+    The slack is the budget itself times `tolerance`: with 1.0 an attempt that uses twice the budget has 0.0, and with
+    0.0 one that is over it at all. Steps are replies of the model; tokens are those that all calls read and wrote.
+
+    It says nothing of the answer: put it into a hybrid, beside a verifier of the answer that is `required`.
+
+    Range: 0.0 to 1.0. Components: `steps`, `tool_calls`, `tokens`, `output_tokens`, those that are given.
+    """
+
+    title: ClassVar[str] = "Efficiency against a budget"
+    steps: Annotated[_Count, Meta(title="Steps")] | None = None
+    tool_calls: Annotated[_Count, Meta(title="Tool calls")] | None = None
+    tokens: Annotated[_Count, Meta(title="Tokens read and written")] | None = None
+    output_tokens: Annotated[_Count, Meta(title="Tokens written")] | None = None
+    tolerance: Annotated[
+        float, Meta(ge=0, le=100, title="Tolerance", description="How far over, as a part of the budget, gives 0.0")
+    ] = 1.0
+
+    @property
+    def budgets(self) -> dict[str, int]:
+        given = {name: getattr(self, name) for name in ("steps", "tool_calls", "tokens", "output_tokens")}
+        return {name: budget for name, budget in given.items() if budget is not None}
+
+    def find_problems(self) -> Iterator[Problem]:
+        if not self.budgets:
+            yield "", "has no budget: give steps, tool_calls, tokens or output_tokens"
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        used = _use(response)
+        parts = {name: self._score(used[name], budget) for name, budget in self.budgets.items()}
+        told = ", ".join(f"{used[name]:,} of {most:,} {name.replace('_', ' ')}" for name, most in self.budgets.items())
+        return Reward(
+            value=sum(parts.values()) / len(parts), components=parts, explanation=told, details={"used": used}
+        )
+
+    def _score(self, used: int, budget: int) -> float:
+        over = max(0, used - budget)
+        slack = budget * self.tolerance
+        return 1.0 if not over else max(0.0, 1.0 - over / slack) if slack else 0.0
+
+
+def _use(response: dict[str, Any]) -> dict[str, int]:
+    output = [item for item in response.get("output") or [] if isinstance(item, dict)]
+    usage = response.get("usage") or {}
+    written = int(usage.get("output_tokens") or 0)
+    return {
+        "steps": _count_steps(output),
+        "tool_calls": len(function_calls(output)),
+        "tokens": int(usage.get("input_tokens") or 0) + written,
+        "output_tokens": written,
+    }
+
+
+def _count_steps(output: list[dict[str, Any]]) -> int:
+    """Runs of what the model wrote, between what it was given: outputs of tools and observations."""
+    steps, writing = 0, False
+    for item in output:
+        given = item_type(item) == "function_call_output" or item.get("role") in ("user", "system", "developer")
+        steps += not given and not writing
+        writing = not given
+    return steps

@@ -1,0 +1,116 @@
+"""Final state: what the environment holds in the end is what the task expects."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+import orjson
+from msgspec import Meta
+
+from apps.gym.items import Item, TaskRow, assistant_text, dump_json
+from apps.gym.rewards import Reward
+from apps.gym.verifiers.answering import refuse
+from apps.gym.verifiers.answers import excerpt
+from apps.gym.verifiers.calls import same
+from apps.gym.verifiers.finding_json import find_json
+from apps.gym.verifiers.protocol import Problem, Verifier
+
+_ABSENT = object()
+
+
+class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
+    """The part of the expected state that the final state has.
+
+    The state is the last output of the named tool that is JSON; without a tool, the JSON that the last message gives.
+    `score` all: 1.0 when all is as expected, else 0.0. fraction: values as expected ÷ expected values, counted at the
+    ends of objects. Objects are compared key by key: other keys may be there, unless `exact`. Lists are compared whole,
+    in their order unless that does not matter. No state at all is 0.0.
+
+    Range: 0.0 to 1.0. Component: `final_state`.
+    """
+
+    title: ClassVar[str] = "Final state"
+    tool: Annotated[
+        str,
+        Meta(title="Tool that tells the state", max_length=256, description="Left out: the JSON of the last message"),
+    ] = ""
+    expected_field: Annotated[str, Meta(title="Field of the expected state", min_length=1)] = "expected_state"
+    score: Annotated[Literal["all", "fraction"], Meta(title="Score")] = "all"
+    exact: Annotated[bool, Meta(title="No other keys")] = False
+    any_order: Annotated[bool, Meta(title="Lists in any order")] = False
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({self.expected_field})
+
+    def find_problems(self) -> Iterator[Problem]:
+        if self.exact and self.score == "fraction":
+            yield "/exact", "is a matter of all or nothing: leave it out, or set `score` to all"
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        if self.expected_field not in row:
+            raise refuse(f"the task row has no `{self.expected_field}`, which this verifier needs")
+        expected, state = row[self.expected_field], self._state(response.get("output") or [])
+        if state is _ABSENT:
+            return Reward(
+                value=0.0, components={"final_state": 0.0}, explanation="the attempt left no state to look at"
+            )
+        ends = list(self._compare(expected, state, ""))
+        wrong = [place for place, right in ends if not right]
+        part = (len(ends) - len(wrong)) / len(ends) if ends else 1.0
+        value = part if self.score == "fraction" else float(not wrong)
+        told = f"{len(ends) - len(wrong)} of {len(ends)} values as expected"
+        return Reward(
+            value=value,
+            components={"final_state": value},
+            explanation=f"{told}; not {excerpt(', '.join(wrong))}" if wrong else told,
+            details={"state": state if len(dump_json(state)) <= 4_000 else "left out: too large", "wrong": wrong[:50]},
+        )
+
+    def _state(self, output: list[Item]) -> Any:
+        if not self.tool:
+            for item in reversed(output):
+                text = assistant_text([item])
+                if text:
+                    return find_json(text, _ABSENT)
+            return _ABSENT
+        names = {item.get("call_id"): item.get("name") for item in output if item.get("type") == "function_call"}
+        for item in reversed(output):
+            if item.get("type") == "function_call_output" and names.get(item.get("call_id")) == self.tool:
+                try:
+                    return orjson.loads(str(item.get("output")))
+                except orjson.JSONDecodeError:
+                    continue
+        return _ABSENT
+
+    def _compare(self, expected: Any, state: Any, at: str) -> Iterator[tuple[str, bool]]:
+        """Each end of the expected state with whether it is there."""
+        if not isinstance(expected, dict):
+            yield at or "/", self._equal(expected, state)
+            return
+        if not isinstance(state, dict):
+            state = {}
+        for key, value in expected.items():
+            yield from self._compare(value, state.get(key, _ABSENT), f"{at}/{key}")
+        if self.exact:
+            yield from ((f"{at}/{key}", False) for key in state if key not in expected)
+        if not expected:
+            yield at or "/", True
+
+    def _equal(self, expected: Any, state: Any) -> bool:
+        if self.any_order and isinstance(expected, list) and isinstance(state, list):
+            return sorted(map(_key, expected)) == sorted(map(_key, state))
+        return state is not _ABSENT and same(expected, state)
+
+
+def _key(value: Any) -> bytes:
+    return msgspec.json.encode(_whole(value), order="sorted")
+
+
+def _whole(value: Any) -> Any:
+    """1.0 as 1, so that numbers are equal as text."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _whole(one) for key, one in value.items()}
+    return [_whole(one) for one in value] if isinstance(value, list) else value

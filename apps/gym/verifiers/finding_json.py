@@ -1,0 +1,35 @@
+"""Find the JSON that a reply gives: the whole of it, the last fenced block, or the last object or list in it."""
+
+import json
+import re
+from typing import Any
+
+_FENCE = re.compile(r"```[a-zA-Z0-9_-]{0,20}\s*\n(.*?)```", re.DOTALL)
+_MAX_STARTS = 2_000
+
+
+def find_json(text: str, default: Any = None) -> Any:
+    """The parsed value, or the default without one. NaN and Infinity are no JSON."""
+    stripped = text.strip()
+    for candidate in (stripped, *reversed(_FENCE.findall(stripped))):
+        try:
+            return json.loads(candidate, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            continue
+    found, at, tries = default, 0, 0
+    decoder = json.JSONDecoder(parse_constant=_refuse)
+    for match in re.finditer(r"[\[{]", stripped):
+        if match.start() < at:
+            continue
+        tries += 1
+        if tries > _MAX_STARTS:
+            break
+        try:
+            found, at = decoder.raw_decode(stripped, match.start())
+        except (ValueError, RecursionError):
+            continue
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

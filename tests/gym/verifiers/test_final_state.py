@@ -1,0 +1,50 @@
+import pytest
+
+from apps.gym.verifiers.registry import read_verifier
+from tests.gym.verifiers.cases import REFUSED, reward_of
+from tests.gym.verifiers.replies import attempt, calls, returns, says
+
+COUNTER, STATE = {"tool": "get_count"}, {"count": 6, "log": ["a", "b"]}
+
+
+def told(state):
+    return [calls("get_count"), returns(state), says("It is done.")]
+
+
+CASES = [
+    (COUNTER, STATE, told(STATE), 1.0),
+    (COUNTER, STATE, told({**STATE, "more": 1}), 1.0),
+    ({**COUNTER, "exact": True}, STATE, told({**STATE, "more": 1}), 0.0),
+    ({**COUNTER, "exact": True}, STATE, told(STATE), 1.0),
+    (COUNTER, STATE, told({**STATE, "count": 7}), 0.0),
+    ({**COUNTER, "score": "fraction"}, STATE, told({**STATE, "count": 7}), 0.5),
+    ({**COUNTER, "score": "fraction"}, {"a": {"b": 1, "c": 2}, "d": 3, "e": 4}, told({"a": {"b": 1}, "d": 3}), 0.5),
+    (COUNTER, {"log": ["b", "a"]}, told(STATE), 0.0),
+    ({**COUNTER, "any_order": True}, {"log": ["b", "a"]}, told(STATE), 1.0),
+    ({**COUNTER, "any_order": True}, {"log": ["b", "b"]}, told(STATE), 0.0),
+    (COUNTER, STATE, [*told({"count": 1}), calls("get_count", call_id="c2"), returns(STATE, "c2")], 1.0),
+    (COUNTER, STATE, [*told(STATE), calls("get_count", call_id="c2"), returns("broken", "c2")], 1.0),
+    (COUNTER, STATE, [calls("other"), returns(STATE)], 0.0),
+    (COUNTER, STATE, [says("nothing was asked")], 0.0),
+    ({}, STATE, [says('So: ```json\n{"count": 6, "log": ["a", "b"]}\n```')], 1.0),
+    ({}, STATE, [says('{"count": 6, "log": ["a", "b"]}'), says("done")], 0.0),
+    ({}, [1, 2], [says("the list is [1, 2]")], 1.0),
+    ({}, 6, [says("6")], 1.0),
+    ({}, {}, [says("{}")], 1.0),
+    ({}, {}, [says("nothing")], 0.0),
+    ({}, {"a": None}, [says("{}")], 0.0),
+    ({}, STATE, [], 0.0),
+    ({}, STATE, [says("[" * 100_000)], 0.0),
+    ({"expected_field": "gold"}, STATE, told(STATE), REFUSED),
+]
+
+
+@pytest.mark.parametrize(("given", "expected", "made", "reward"), CASES)
+def test_final_state(given, expected, made, reward):
+    assert reward_of({"type": "final_state", **given}, {"expected_state": expected}, attempt(*made)) == reward
+
+
+def test_what_is_wrong_is_named_by_its_place():
+    verifier = read_verifier({"type": "final_state", "score": "fraction"})
+    reward = verifier.verify({"expected_state": {"a": {"b": 1}, "c": 2}}, attempt(says('{"a": {"b": 5}, "c": 2}')))
+    assert reward.explanation == "1 of 2 values as expected; not /a/b"

@@ -1,0 +1,177 @@
+import asyncio
+import time
+
+import pytest
+
+from apps.gym.verifiers.constraints import CONSTRAINTS, count_sentences
+from apps.gym.verifiers.registry import find_problems, read_verifier
+from apps.gym.verifying import verify_attempt
+from tests.gym.verifiers.cases import REFUSED, reward_of
+from tests.gym.verifiers.replies import attempt, calls, response, says
+
+ENGLISH = "The weather in the mountains is cold and it often rains in the afternoon."
+GERMAN = "Das Wetter in den Bergen ist kalt und am Nachmittag regnet es oft."
+
+CASES = [
+    ("keywords:existence", {"keywords": ["cold", "rains"]}, ENGLISH, 1.0),
+    ("keywords:existence", {"keywords": ["cold", "snow"]}, ENGLISH, 0.0),
+    ("keywords:frequency", {"keyword": "in", "frequency": 4}, ENGLISH, 1.0),
+    ("keywords:frequency", {"keyword": "in", "frequency": 2, "relation": "less than"}, ENGLISH, 0.0),
+    ("keywords:forbidden_words", {"forbidden_words": ["snow"]}, ENGLISH, 1.0),
+    ("keywords:forbidden_words", {"forbidden_words": ["COLD"]}, ENGLISH, 0.0),
+    ("keywords:forbidden_words", {"forbidden_words": ["rain"]}, ENGLISH, 1.0),
+    ("keywords:letter_frequency", {"letter": "x", "let_frequency": 1, "let_relation": "less than"}, ENGLISH, 1.0),
+    ("keywords:letter_frequency", {"letter": "E", "let_frequency": 99}, ENGLISH, 0.0),
+    ("language:response_language", {"language": "de"}, GERMAN, 1.0),
+    ("language:response_language", {"language": "de"}, ENGLISH, 0.0),
+    ("language:response_language", {"language": "de"}, "12345", 1.0),
+    ("length_constraints:number_sentences", {"num_sentences": 2, "relation": "less than"}, ENGLISH, 1.0),
+    ("length_constraints:number_sentences", {"num_sentences": 2}, ENGLISH, 0.0),
+    ("length_constraints:number_words", {"num_words": 14, "relation": "exactly"}, ENGLISH, 1.0),
+    ("length_constraints:number_words", {"num_words": 20}, ENGLISH, 0.0),
+    ("length_constraints:number_characters", {"num_characters": 9, "relation": "at most"}, " 123456789 ", 1.0),
+    ("length_constraints:number_characters", {"num_characters": 9}, "12345678", 0.0),
+    ("length_constraints:number_paragraphs", {"num_paragraphs": 2}, "one\n***\ntwo", 1.0),
+    ("length_constraints:number_paragraphs", {"num_paragraphs": 2}, "one\n***\n***\ntwo", 0.0),
+    (
+        "length_constraints:nth_paragraph_first_word",
+        {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Second"},
+        "First.\n\n“second, then”",
+        1.0,
+    ),
+    (
+        "length_constraints:nth_paragraph_first_word",
+        {"num_paragraphs": 2, "nth_paragraph": 5, "first_word": "x"},
+        "First.\n\nSecond.",
+        0.0,
+    ),
+    ("detectable_content:number_placeholders", {"num_placeholders": 2}, "Dear [name] of [town]", 1.0),
+    ("detectable_content:number_placeholders", {"num_placeholders": 3}, "Dear [name] of [town]", 0.0),
+    ("detectable_content:postscript", {"postscript_marker": "P.S."}, "Bye.\nP.S. Write soon.", 1.0),
+    ("detectable_content:postscript", {"postscript_marker": "P.S."}, "Bye.", 0.0),
+    ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "* one\n- two\n**bold**", 1.0),
+    ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "* one\n* two\n* three", 0.0),
+    ("detectable_format:constrained_response", {}, "Well. My answer is maybe.", 1.0),
+    ("detectable_format:constrained_response", {}, "Perhaps.", 0.0),
+    ("detectable_format:number_highlighted_sections", {"num_highlights": 2}, "*one* and **two**", 1.0),
+    ("detectable_format:number_highlighted_sections", {"num_highlights": 1}, "** **", 0.0),
+    (
+        "detectable_format:multiple_sections",
+        {"section_spliter": "SECTION", "num_sections": 2},
+        "SECTION 1\nSECTION 2",
+        1.0,
+    ),
+    ("detectable_format:multiple_sections", {"section_spliter": "SECTION", "num_sections": 2}, "SECTION 1", 0.0),
+    ("detectable_format:json_format", {}, '```json\n{"a": 1}\n```', 1.0),
+    ("detectable_format:json_format", {}, 'So: {"a": 1}', 0.0),
+    ("detectable_format:title", {}, "<<On rain>>\nIt rains.", 1.0),
+    ("detectable_format:title", {}, "<< >>", 0.0),
+    ("combination:two_responses", {}, "one ****** two", 1.0),
+    ("combination:two_responses", {}, "one ****** one", 0.0),
+    ("combination:repeat_prompt", {"prompt_to_repeat": "Say it."}, "say it. It.", 1.0),
+    ("combination:repeat_prompt", {"prompt_to_repeat": "Say it."}, "It.", 0.0),
+    ("startend:start_checker", {"start_phrase": "the"}, ENGLISH, 1.0),
+    ("startend:start_checker", {"start_phrase": "a"}, ENGLISH, 0.0),
+    ("startend:end_checker", {"end_phrase": "Any more?"}, 'Yes. "Any more?"', 1.0),
+    ("startend:end_checker", {"end_phrase": "Any more?"}, "No.", 0.0),
+    ("startend:quotation", {}, '"All of it."', 1.0),
+    ("startend:quotation", {}, '"', 0.0),
+    ("change_case:capital_word_frequency", {"capital_frequency": 2}, "It is VERY COLD.", 1.0),
+    ("change_case:capital_word_frequency", {"capital_frequency": 1, "capital_relation": "less than"}, "COLD", 0.0),
+    ("change_case:english_capital", {}, ENGLISH.upper(), 1.0),
+    ("change_case:english_capital", {}, GERMAN.upper(), 0.0),
+    ("change_case:english_lowercase", {}, ENGLISH.lower(), 1.0),
+    ("change_case:english_lowercase", {}, ENGLISH, 0.0),
+    ("punctuation:no_comma", {}, ENGLISH, 1.0),
+    ("punctuation:no_comma", {}, "Well, no.", 0.0),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "reply", "reward"), CASES)
+def test_instructions(name, arguments, reply, reward):
+    given = {"type": "instructions", "instructions": [{"id": name, "arguments": arguments}]}
+    assert reward_of(given, {}, reply) == reward
+    assert reward_of(given, {}, "") == 0.0
+
+
+def test_every_constraint_stands_in_the_table_with_a_reply_that_follows_and_one_that_does_not():
+    told = {(name, reward) for name, _, _, reward in CASES}
+    assert told == {(name, reward) for name in CONSTRAINTS for reward in (0.0, 1.0)}
+
+
+NO_COMMA, TITLE = "punctuation:no_comma", "detectable_format:title"
+ROWS = [
+    ({}, {"instruction_id_list": [NO_COMMA, TITLE], "kwargs": [{}, {}]}, "<<A>> b", 1.0),
+    ({}, {"instruction_id_list": [NO_COMMA, TITLE], "kwargs": [{}, {}]}, "<<A>> b, c", 0.0),
+    ({"score": "fraction"}, {"instruction_id_list": [NO_COMMA, TITLE], "kwargs": [{}, {}]}, "<<A>> b, c", 0.5),
+    ({}, {"verifier_metadata": {"instruction_id_list": [NO_COMMA], "grading_mode": "fraction"}}, "b", 1.0),
+    ({}, {"instruction_id_list": [NO_COMMA, TITLE], "grading_mode": "fraction"}, "a, b", 0.0),
+    ({}, {"instruction_id_list": [NO_COMMA], "kwargs": [{"num_words": None, "keyword": None}]}, "b", 1.0),
+    ({}, {"instruction_id_list": [NO_COMMA], "kwargs": [None]}, "b", 1.0),
+    ({}, {"instruction_id_list": [NO_COMMA], "kwargs": []}, "b", REFUSED),
+    ({}, {"instruction_id_list": ["keywords:existence"], "kwargs": [{}]}, "b", REFUSED),
+    ({}, {"instruction_id_list": ["length:magic"]}, "b", REFUSED),
+    ({}, {"instruction_id_list": []}, "b", REFUSED),
+    ({}, {}, "b", REFUSED),
+    ({}, {"instruction_id_list": [NO_COMMA]}, attempt(says("a, b"), calls("f"), says("b")), 1.0),
+    ({}, {"instruction_id_list": [NO_COMMA]}, attempt(calls("f")), 0.0),
+]
+
+
+@pytest.mark.parametrize(("given", "row", "reply", "reward"), ROWS)
+def test_a_row_brings_its_instructions(given, row, reply, reward):
+    assert reward_of({"type": "instructions", **given}, row, reply) == reward
+
+
+def test_each_instruction_is_a_component_and_twice_the_same_is_kept_only_if_both_are():
+    ids = [{"id": "keywords:existence", "arguments": {"keywords": [word]}} for word in ("a", "z")]
+    verifier = read_verifier({"type": "instructions", "instructions": ids, "score": "fraction"})
+    reward = verifier.verify({}, response("a b"))
+    assert reward.components == {"instructions": 0.5, "keywords:existence": 0.0}
+    assert reward.explanation == "follows 1 of 2; not keywords:existence"
+
+
+def test_wrong_instructions_are_named_with_their_place():
+    ids = [
+        {"id": "length_constraints:number_words", "arguments": {"num_words": "many"}},
+        {"id": "length_constraints:number_words", "arguments": {"num_words": 3, "relation": "about"}},
+        {"id": "keywords:frequency", "arguments": {"keyword": "x"}},
+    ]
+    assert list(find_problems({"type": "instructions", "instructions": ids})) == [
+        ("/instructions/0/arguments/num_words", "is 'many': give a whole number"),
+        ("/instructions/1/arguments/relation", "is 'about': give at least, less than, at most or exactly"),
+        ("/instructions/2/arguments/frequency", "is missing: keywords:frequency needs it"),
+    ]
+
+
+def test_a_language_is_looked_at_in_a_process():
+    ids = [{"id": "language:response_language", "arguments": {"language": "de"}}]
+    verifier = read_verifier({"type": "instructions", "instructions": ids})
+    assert not verifier.stays_on_loop({})
+    assert asyncio.run(verify_attempt(verifier, {}, response(GERMAN))).value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three?", 3),
+        ("It costs 3.50 in all.", 1),
+        ("No end", 1),
+        ("He said “Yes.” Then he left…", 2),
+        ("", 0),
+        ("一。二。", 2),
+    ],
+)
+def test_sentences_are_counted_by_their_ends(text, sentences):
+    assert count_sentences(text) == sentences
+
+
+@pytest.mark.parametrize("hostile", ["*", "\n \n", "[", "-", "<<", ". ", "\"'", "a ", "P.", "******"])
+def test_no_constraint_takes_long_over_a_long_text(hostile):
+    text = hostile * (60_000 // len(hostile))
+    began = time.process_time()
+    for name, constraint in CONSTRAINTS.items():
+        if not constraint.slow:
+            arguments = {need: 3 if need.startswith("n") or "freq" in need else "P.S." for need in constraint.needs}
+            assert constraint.follows(text, arguments) in (True, False), name
+    assert time.process_time() - began < 2.0

@@ -1,0 +1,60 @@
+import asyncio
+import time
+
+import pytest
+
+from apps.gym.errors import VerifierError
+from apps.gym.verifiers.registry import read_verifier
+from apps.gym.verifying import verify_attempt
+from tests.gym.verifiers.cases import REFUSED, reward_of
+from tests.gym.verifiers.replies import response
+
+CASES = [
+    ({}, "32", r"so \boxed{32}", 1.0),
+    ({}, r"\frac12", r"so \boxed{0.5}", 1.0),
+    ({}, r"\(\frac{333}{1997}\)", r"\boxed{83/499}", 0.0),
+    ({}, "x^2+2x+1", r"\boxed{(x+1)^2}", 1.0),
+    ({}, "x^2+2x+1", r"\boxed{(x-1)^2}", 0.0),
+    ({}, r"2\sqrt{2}", r"It is $\sqrt{8}$.", 1.0),
+    ({}, r"\{1,2\}", r"\boxed{\{2,1\}}", 1.0),
+    ({}, "(1,2]", r"\boxed{1<x\le 2}", 0.0),
+    ({"relations_as_sets": True}, "(1,2]", r"\boxed{1<x\le 2}", 1.0),
+    ({}, "x=3", r"\boxed{3}", 1.0),
+    ({}, r"50\%", r"\boxed{1/2}", 1.0),
+    ({}, r"\pi", r"\boxed{3.14159}", 0.0),
+    ({"decimals": 2}, r"\pi", r"\boxed{3.14159}", 1.0),
+    ({}, r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\boxed{\begin{bmatrix}1&2\\3&4\end{bmatrix}}", 1.0),
+    ({}, r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\boxed{7}", 0.0),
+    ({}, "12", "Therefore the answer is 12.", 1.0),
+    ({}, "12", r"the area is $3\pi$", 0.0),
+    ({"extract": "pattern", "pattern": "x = (.*)"}, "1/4", "x = 0.25\ny = 3", 1.0),
+    ({}, "12", "", 0.0),
+    ({}, "12", r"\boxed{}", 0.0),
+    ({}, "12", r"\boxed{\frac{1}{", 0.0),
+    ({}, "12", r"\frac{" * 3_000, 0.0),
+    ({}, "12", r"\boxed{" + "1+" * 20_000 + "1}", 0.0),
+    ({}, "12", r"\boxed{\text{__import__('os').system('true')}}", 0.0),
+    ({}, "", r"\boxed{12}", REFUSED),
+    ({}, None, r"\boxed{12}", REFUSED),
+]
+
+ENDLESS = r"\boxed{9^{9^{9^{9}}}}"
+
+
+@pytest.mark.parametrize(("given", "expected", "reply", "reward"), CASES)
+def test_mathematics(given, expected, reply, reward):
+    assert reward_of({"type": "math", **given}, {"expected_answer": expected}, reply) == reward
+
+
+def test_an_expression_that_takes_for_ever_is_stopped_and_gives_no_reward():
+    verifier = read_verifier({"type": "math", "time_limit": 3})
+
+    async def verify(text):
+        return await verify_attempt(verifier, {"expected_answer": "7"}, response(text))
+
+    began = time.monotonic()
+    with pytest.raises(VerifierError, match="Symbolic mathematics: stopped after 3 s without a result") as stopped:
+        asyncio.run(verify(ENDLESS))
+    assert (stopped.value.kind, stopped.value.passing) == ("verifier_error", False)
+    assert time.monotonic() - began < 20
+    assert asyncio.run(verify(r"\boxed{7}")).value == 1.0

@@ -1,0 +1,49 @@
+import pytest
+
+from tests.gym.verifiers.cases import REFUSED, reward_of
+
+CASES = [
+    ("Paris", "Final answer: paris.", 1.0),
+    ("Paris", r"It is \boxed{Paris}", 1.0),
+    ("Paris", "Final answer: Rome", 0.0),
+    ("Paris", "Paris", 0.0),
+    ("1,234", r"\boxed{1234}", 1.0),
+    ("0.5", r"\boxed{\frac{1}{2}}", 1.0),
+    ("42", r"\boxed{42.0}", 1.0),
+    ("100", r"\boxed{100.5}", 0.98),
+    ("100", r"\boxed{102}", 0.0),
+    ("0", r"\boxed{0.001}", 0.0),
+    ("a, b, c", r"\boxed{[c, a, b]}", 1.0),
+    ("a, b, c", r"\boxed{a, b}", 0.0),
+    ("New York", r"\boxed{NY}", 1.0),
+    ("tx", r"\boxed{Texas}", 1.0),
+    ("5 km", r"\boxed{5}", 1.0),
+    ("5 km", r"\boxed{5 km}", 1.0),
+    ("5 km", r"\boxed{5 miles}", 0.0),
+    ("5", r"\boxed{6 km}", 0.0),
+    (r"\text{yes}", r"\boxed{yes}", 1.0),
+    ("“yes”", r"\boxed{“yes”}", 1.0),
+    ("7", "", 0.0),
+    ("7", r"\boxed{}", 0.0),
+    ("7", r"\boxed{" + "9" * 100_000 + "}", 0.0),
+    ("7", r"\boxed{" + "\\frac{" * 20_000, 0.0),
+    (None, r"\boxed{7}", REFUSED),
+]
+
+
+@pytest.mark.parametrize(("expected", "reply", "reward"), CASES)
+def test_string_match(expected, reply, reward):
+    assert reward_of({"type": "string_match"}, {"expected_answer": expected}, reply) == reward
+
+
+@pytest.mark.parametrize(
+    ("given", "row", "reply", "reward"),
+    [
+        ({"case_sensitive": True}, {"expected_answer": "Paris"}, r"\boxed{paris}", 0.0),
+        ({}, {"expected_answer": "Paris", "case_sensitive": True}, r"\boxed{paris}", 0.0),
+        ({}, {"expected_answer": "Paris", "extraction_mode": "last_line"}, "so\nParis", 1.0),
+        ({"extract": "full_response"}, {"expected_answer": "Paris"}, " paris ", 1.0),
+    ],
+)
+def test_the_row_says_how_it_is_read(given, row, reply, reward):
+    assert reward_of({"type": "string_match", **given}, row, reply) == reward

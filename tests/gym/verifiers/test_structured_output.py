@@ -1,0 +1,84 @@
+import json
+
+import pytest
+
+from apps.gym.verifiers.registry import find_problems, read_verifier
+from tests.gym.verifiers.cases import REFUSED, reward_of
+from tests.gym.verifiers.replies import attempt, calls, response, says
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
+    "required": ["name"],
+}
+GIVEN = {"schema": PERSON}
+ADA, ADA_30 = '{"name": "Ada"}', '{"name": "Ada", "age": 30}'
+TOOL = {**GIVEN, "source": "tool_call"}
+
+CASES = [
+    (GIVEN, {}, ADA_30, 1.0),
+    (GIVEN, {}, f"Here:\n```json\n{ADA}\n```\nDone.", 1.0),
+    (GIVEN, {}, f"Here it is: {ADA} and that is all", 1.0),
+    (GIVEN, {}, '{"name": 3}', 0.0),
+    (GIVEN, {}, '{"name": "Ada", "age": -1}', 0.0),
+    (GIVEN, {}, '{"age": 30}', 0.0),
+    ({**GIVEN, "closed": True}, {}, ADA, 0.0),
+    ({**GIVEN, "closed": True}, {}, ADA_30, 1.0),
+    ({**GIVEN, "closed": True}, {}, '{"name": "Ada", "age": 3, "more": 1}', 0.0),
+    ({**GIVEN, "strict": True}, {}, ADA, 1.0),
+    ({**GIVEN, "strict": True}, {}, f"```json\n{ADA}\n```", 0.0),
+    (GIVEN, {}, "no JSON", 0.0),
+    (GIVEN, {}, '{"name": "Ada"', 0.0),
+    (GIVEN, {}, '{"name": NaN}', 0.0),
+    ({}, {"schema_str": json.dumps(PERSON)}, ADA, 1.0),
+    ({"schema_field": "form"}, {"form": PERSON}, ADA, 1.0),
+    ({}, {}, ADA, REFUSED),
+    ({}, {"schema_str": "{"}, ADA, REFUSED),
+    ({}, {"schema_str": {"type": "thing"}}, ADA, REFUSED),
+    ({}, {"schema_str": {"$ref": "https://example.org/schema.json"}}, ADA, REFUSED),
+    (TOOL, {}, attempt(calls("save", {"name": "Ada"})), 1.0),
+    (TOOL, {}, attempt(calls("save", {"name": 3})), 0.0),
+    (TOOL, {}, attempt(calls("save", "no JSON")), 0.0),
+    (TOOL, {}, attempt(says(ADA)), 0.0),
+    (TOOL, {}, attempt(calls("save", {"name": "Ada"}), calls("save", {"name": "Ada"})), 0.0),
+    ({**TOOL, "tool": "send"}, {}, attempt(calls("save", {"name": "Ada"})), 0.0),
+    ({**TOOL, "argument": "person"}, {}, attempt(calls("save", {"person": {"name": "Ada"}})), 1.0),
+    ({**TOOL, "argument": "person"}, {}, attempt(calls("save", {"name": "Ada"})), 0.0),
+    (
+        GIVEN,
+        {"response_mode": "tool_call", "tool_name": "save", "tool_payload_key": "person"},
+        attempt(calls("save", {"person": {"name": "Ada"}})),
+        1.0,
+    ),
+    (GIVEN, {"response_mode": "smoke"}, ADA, REFUSED),
+    (GIVEN, {}, "{" * 200_000, 0.0),
+    (GIVEN, {}, "", 0.0),
+]
+
+
+@pytest.mark.parametrize(("given", "row", "reply", "reward"), CASES)
+def test_structured_output(given, row, reply, reward):
+    assert reward_of({"type": "json_schema", **given}, row, reply) == reward
+
+
+def test_what_does_not_fit_is_named_by_its_pointer():
+    reward = read_verifier({"type": "json_schema", **GIVEN}).verify({}, response('{"name": 3, "age": -1}'))
+    assert reward.components == {"json": 1.0, "schema": 0.0}
+    assert sorted(reward.explanation.splitlines()) == [
+        "/age: -1 is less than the minimum of 0",
+        "/name: 3 is not of type 'string'",
+    ]
+
+
+def test_a_schema_that_is_none_is_refused_with_its_place():
+    given = {"type": "json_schema", "schema": {"properties": {"a": {"type": "thing"}}}}
+    [(pointer, problem)] = find_problems(given)
+    assert pointer == "/schema/properties/a/type"
+    assert problem.startswith("is no part of a JSON schema: 'thing' is not valid")
+
+
+def test_nothing_is_fetched_for_a_schema():
+    given = {"type": "json_schema", "schema": {"allOf": [{"$ref": "http://127.0.0.1:9/x"}]}}
+    assert list(find_problems(given)) == [
+        ("/schema", "refers to 'http://127.0.0.1:9/x': only references within the schema, #/…, are followed")
+    ]
