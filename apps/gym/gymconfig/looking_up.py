@@ -1,0 +1,163 @@
+"""Values of a configuration. References are resolved when they are asked for: `${a.b}`, `${oc.env:NAME,default}`, …
+
+What nobody asks for may stay unresolved: a configuration is full of keys that only its own servers read.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from apps.gym.gymconfig.inheriting import MISSING
+from apps.gym.gymconfig.merging import Merged
+from apps.gym.gymconfig.problems import ConfigRefused, Problem
+
+_MAX_DEPTH = 20
+_INNERMOST = re.compile(r"\$\{([^${}]*)\}")
+
+
+class Absent(Exception):
+    """There is no such key."""
+
+
+class Values:
+    """`environment` is what `oc.env` reads."""
+
+    def __init__(self, merged: Merged, environment: Mapping[str, str]) -> None:
+        self._merged = merged
+        self._environment = environment
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._merged.tree)
+
+    def raw(self, key: str) -> Any:
+        """As it stands in the files. Raises Absent."""
+        value: Any = self._merged.tree
+        for name in key.split("."):
+            if not isinstance(value, dict) or name not in value:
+                raise Absent(key)
+            value = value[name]
+        return value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, resolved; `default` where there is none or null. Raises ConfigRefused."""
+        try:
+            value = self.raw(key)
+        except Absent:
+            return default
+        found = self._resolve(value, key, 0)
+        return default if found is None else found
+
+    def text(self, key: str, default: str = "") -> str:
+        """A text or a number, as text."""
+        value = self.get(key, default)
+        if isinstance(value, dict | list | bool):
+            raise self.refuse(key, f"must be a text, not {_kind(value)}")
+        return str(value)
+
+    def whole(self, key: str, default: int) -> int:
+        value = self.get(key, default)
+        if isinstance(value, str) and value.strip().isdigit():
+            return int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.refuse(key, f"must be a whole number, not {_kind(value)}")
+        return value
+
+    def mapping(self, key: str) -> dict[str, Any]:
+        value = self.get(key, {})
+        if not isinstance(value, dict):
+            raise self.refuse(key, f"must have keys, not be {_kind(value)}")
+        return value
+
+    def rows(self, key: str) -> list[Any]:
+        value = self.get(key, [])
+        if not isinstance(value, list):
+            raise self.refuse(key, f"must be a list, not {_kind(value)}")
+        return value
+
+    def refuse(self, key: str, message: str) -> ConfigRefused:
+        return ConfigRefused(Problem(self._merged.file_of(key), key, message))
+
+    def file_of(self, key: str) -> str:
+        return self._merged.file_of(key)
+
+    def _resolve(self, value: Any, key: str, depth: int) -> Any:
+        if depth > _MAX_DEPTH:
+            raise self.refuse(key, "its references lead in a circle")
+        if isinstance(value, dict):
+            return {name: self._resolve(inner, f"{key}.{name}", depth) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self._resolve(inner, f"{key}[{place}]", depth) for place, inner in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        if value == MISSING:
+            raise self.refuse(key, "is required and not set (???): set it in a file, or on the command line")
+        return self._interpolate(value, key, depth)
+
+    def _interpolate(self, text: str, key: str, depth: int) -> Any:
+        """A text that is one reference becomes the value itself; others become text, from the innermost out."""
+        for _ in range(_MAX_DEPTH):
+            found = _INNERMOST.search(text)
+            if found is None:
+                return text
+            value = self._reference(found[1].strip(), key, depth)
+            if found[0] == text:
+                return value
+            if isinstance(value, dict | list):
+                raise self.refuse(key, f"{found[0]} is {_kind(value)}, which cannot stand inside a text")
+            text = text[: found.start()] + ("" if value is None else str(value)) + text[found.end() :]
+        raise self.refuse(key, "has too many references")
+
+    def _reference(self, name: str, key: str, depth: int) -> Any:
+        resolver, colon, argument = name.partition(":")
+        if colon:
+            if resolver == "oc.select":
+                return self._select(argument, key, depth)
+            if resolver != "oc.env":
+                raise self.refuse(key, f"${{{resolver}:…}} is not understood: only oc.env and oc.select are")
+            return self._from_environment(argument, key)
+        path = _absolute(name, key)
+        try:
+            value = self.raw(path)
+        except Absent:
+            told = f"refers to {path}, which is not set: set it in a file, or on the command line"
+            raise self.refuse(key, told) from None
+        return self._resolve(value, path, depth + 1)
+
+    def _select(self, argument: str, key: str, depth: int) -> Any:
+        """`a.b, default`: what stands there, if anything does."""
+        name, _, default = argument.partition(",")
+        path = _absolute(name.strip(), key)
+        try:
+            value = self.raw(path)
+        except Absent:
+            value = None
+        if value is None or value == MISSING:
+            return yaml.safe_load(default.strip() or "null")
+        return self._resolve(value, path, depth + 1)
+
+    def _from_environment(self, argument: str, key: str) -> Any:
+        name, comma, default = argument.partition(",")
+        given = self._environment.get(name.strip())
+        if given is not None:
+            return given
+        if not comma:
+            raise self.refuse(key, f"reads {name.strip()} from the environment, which is not set there")
+        return yaml.safe_load(default.strip() or "''")
+
+
+def _absolute(name: str, key: str) -> str:
+    """One dot before a name means the node that the key stands in, each further one the node above."""
+    bare = name.lstrip(".")
+    dots = len(name) - len(bare)
+    if not dots:
+        return bare
+    above = re.sub(r"\[\d+\]", "", key).split(".")[:-dots]
+    return ".".join([*above, bare])
+
+
+def _kind(value: object) -> str:
+    names = {dict: "a mapping", list: "a list", str: "a text", bool: "a yes or no", int: "a number", float: "a number"}
+    return names.get(type(value), "nothing")

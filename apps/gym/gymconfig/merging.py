@@ -1,0 +1,105 @@
+"""Read files with what they include, and merge them: a file overrides what it pulled in, a later one the earlier."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from apps.gym.gymconfig.problems import ConfigRefused, Problem
+
+INCLUDES = "config_paths"
+_MAX_FILES = 200
+
+Tree = dict[str, Any]
+
+
+class Merged:
+    """One tree of all files. `origins` says of each dotted key which file gave it its value last."""
+
+    def __init__(self) -> None:
+        self.tree: Tree = {}
+        self.origins: dict[str, str] = {}
+
+    def add(self, tree: Tree, file: str) -> None:
+        self._add(self.tree, tree, file, "")
+
+    def _add(self, into: Tree, tree: Tree, file: str, prefix: str) -> None:
+        for key, value in tree.items():
+            path = f"{prefix}.{key}" if prefix else key
+            self.origins[path] = file
+            known = into.get(key)
+            if isinstance(known, dict) and isinstance(value, dict):
+                self._add(known, value, file, path)
+            else:
+                into[key] = {} if isinstance(value, dict) else value
+                if isinstance(value, dict):
+                    self._add(into[key], value, file, path)
+
+    def file_of(self, key: str) -> str:
+        """The file that gave this key, or the nearest one above it, its value."""
+        while key and key not in self.origins:
+            key = key.rpartition(".")[0]
+        return self.origins.get(key, "")
+
+
+def merge_files(files: Sequence[Path], *, roots: Sequence[Path]) -> Merged:
+    """Included paths are looked for in `roots`, then beside and above the file that names them.
+
+    Raises ConfigRefused.
+    """
+    merged = Merged()
+    seen: set[Path] = set()
+    for file in files:
+        _add_file(merged, file, roots, seen)
+    merged.tree.pop(INCLUDES, None)
+    return merged
+
+
+def _add_file(merged: Merged, file: Path, roots: Sequence[Path], seen: set[Path]) -> None:
+    place = file.resolve()
+    if place in seen:
+        return
+    if len(seen) >= _MAX_FILES:
+        raise ConfigRefused(Problem(str(file), INCLUDES, f"more than {_MAX_FILES} files include each other"))
+    seen.add(place)
+    tree = _read(file)
+    included = tree.get(INCLUDES) or []
+    if not isinstance(included, list) or not all(isinstance(one, str) for one in included):
+        raise ConfigRefused(Problem(str(file), INCLUDES, "must be a list of paths"))
+    for one in included:
+        found = find_file(one, roots=roots, beside=file)
+        if found is None:
+            raise ConfigRefused(Problem(str(file), INCLUDES, f"{one} was not found from here; name its root"))
+        _add_file(merged, found, roots, seen)
+    merged.add(tree, str(file))
+
+
+def find_file(name: str, *, roots: Sequence[Path], beside: Path) -> Path | None:
+    """A path in a configuration is relative to the root of its repository, which is a folder above it."""
+    wanted = Path(name)
+    if wanted.is_absolute():
+        return wanted if wanted.is_file() else None
+    places = [*roots, *beside.resolve().parents]
+    return next((place / wanted for place in places if (place / wanted).is_file()), None)
+
+
+def _read(file: Path) -> Tree:
+    try:
+        tree = yaml.safe_load(file.read_text())
+    except OSError as error:
+        raise ConfigRefused(Problem(str(file), "", f"cannot be read: {error.strerror}")) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        told = " ".join(str(error).split())
+        raise ConfigRefused(Problem(str(file), "", f"is not YAML: {told}")) from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigRefused(Problem(str(file), "", "holds no keys at its top"))
+    return {str(key): _with_text_keys(value) for key, value in tree.items()}
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(inner) for key, inner in value.items()}
+    return [_with_text_keys(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,245 @@
+"""Register what a NeMo Gym configuration describes: environments, agents, policy models and datasets with their tasks.
+
+Nothing is written where anything is wrong. What is registered already, and the same, is left as it is.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ValidationError
+from django.db import models, transaction
+
+from apps.agents.models import Agent
+from apps.agents.saving import save_agent
+from apps.environments.models import Adapter, Environment
+from apps.environments.saving import save_environment
+from apps.gym.gymconfig import describing
+from apps.gym.gymconfig.looking_up import Values
+from apps.gym.gymconfig.problems import ConfigRefused, Problem
+from apps.gym.outbound import OutboundFailed, OutboundRefused
+from apps.policies.connecting import open_outbound, stored_key
+from apps.policies.models import PolicyModel, Provider, Wire
+from apps.policies.saving import save_policy_model
+from apps.tasks.choosing import Choices
+from apps.tasks.models import Dataset, Upload
+from apps.tasks.uploading import create_dataset, upload_file
+
+_HEAD_SECONDS = 10.0
+_OWN_LOOP = frozenset({"simple_agent", "gymnasium_agent"})
+"""Agents that do what the loop here does; others are harnesses of their own."""
+_SLUG_LENGTH = 64
+
+Row = TypeVar("Row", bound=models.Model)
+
+
+@dataclass
+class Line:
+    """One thing registered: `outcome` is `created`, `changed`, `unchanged` or `skipped`, `told` says more."""
+
+    kind: str
+    slug: str
+    outcome: str
+    told: str = ""
+
+
+@dataclass
+class Registered:
+    lines: list[Line] = field(default_factory=list)
+
+    def add(self, kind: str, slug: str, outcome: str, told: str = "") -> None:
+        self.lines.append(Line(kind, slug, outcome, told))
+
+
+def ask_head(url: str) -> dict[str, str]:
+    """Where the servers of a running NeMo Gym are, by name, from its head server. Raises ConfigRefused."""
+
+    async def ask() -> bytes:
+        outbound = open_outbound()
+        try:
+            reply = await outbound.request("GET", f"{url.rstrip('/')}/server_instances", timeout=_HEAD_SECONDS)
+        finally:
+            await outbound.close()
+        if reply.status != 200:
+            raise OutboundFailed(f"GET /server_instances answered {reply.status}")
+        return reply.body
+
+    try:
+        found = json.loads(async_to_sync(ask)())
+    except (OutboundFailed, OutboundRefused, ValueError) as error:
+        raise ConfigRefused(Problem(url, "", str(error))) from None
+    servers = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    # `config_path` is the key of the server in the configuration; `name` is made of it.
+    return {str(one.get("config_path") or one.get("name")): str(one["url"]) for one in servers if one.get("url")}
+
+
+def register_config(
+    *,
+    description: describing.Description,
+    values: Values,
+    addresses: Mapping[str, str],
+    without_data: bool = False,
+    upload: bool = True,
+) -> Registered:
+    """`addresses` are where servers run, by their names. Raises ConfigRefused with all that keeps this from being done.
+
+    Everything but the tasks is stored in one transaction; the tasks follow, a version for each file that has changed.
+    """
+    done = Registered()
+    for note in description.notes:
+        done.add("note", str(note), "skipped")
+    with transaction.atomic():
+        registrar = _Registrar(values, addresses, done)
+        for server in description.servers:
+            registrar.environment(server)
+        for agent in description.agents:
+            registrar.agent(agent)
+        for model in description.models:
+            registrar.model(model)
+        datasets = [] if without_data else [(given, registrar.dataset(given)) for given in description.datasets]
+        if registrar.problems:
+            raise ConfigRefused(*registrar.problems)
+    for given, dataset in datasets:
+        if dataset is not None:
+            _load(given, dataset, done, upload=upload)
+    return done
+
+
+class _Registrar:
+    def __init__(self, values: Values, addresses: Mapping[str, str], done: Registered) -> None:
+        self._values = values
+        self._addresses = addresses
+        self._done = done
+        self._environments: dict[str, Environment] = {}
+        self.problems: list[Problem] = []
+
+    def environment(self, server: describing.ResourceServer) -> None:
+        url = (self._addresses.get(server.name) or server.url).rstrip("/")
+        if not url:
+            told = f"has neither host nor port: start it, and say where with --server {server.name}=URL or --head URL"
+            self._refuse(server.key, told)
+            return
+        adapter = Adapter.GYMNASIUM if server.is_gymnasium else Adapter.HTTP
+        fields = {"adapter": adapter.value, "base_url": url, "description": server.description}
+        row = self._save(
+            "environment",
+            server,
+            fields,
+            model=Environment,
+            save=lambda environment: save_environment(environment=environment, user=None),
+        )
+        if row is not None:
+            self._environments[server.name] = row
+
+    def agent(self, agent: describing.Agent) -> None:
+        if agent.kind not in _OWN_LOOP:
+            told = f"{agent.kind} is a harness of its own; what it uses is registered, to be attempted by an agent here"
+            self._done.add("agent", _slug(agent.name), "skipped", told)
+            return
+        fields = {} if agent.max_steps is None else {"max_steps": agent.max_steps}
+        self._save("agent", agent, fields, model=Agent, save=lambda row: save_agent(agent=row, user=None))
+
+    def model(self, model: describing.Model) -> None:
+        fields = {
+            "provider": Provider(model.provider).value,
+            "wire": Wire(model.wire).value,
+            "base_url": model.base_urls[0].rstrip("/"),
+            "more_base_urls": [url.rstrip("/") for url in model.base_urls[1:]],
+            "model_name": model.model,
+            "api_version": model.api_version,
+            "extra_headers": model.headers,
+            "extra_body": model.extra_body,
+            "capture_tokens": model.captures_tokens,
+        }
+        self._save(
+            "policy model",
+            model,
+            fields,
+            model=PolicyModel,
+            save=lambda row: save_policy_model(policy_model=row, api_key=model.api_key, user=None),
+            same=lambda row: stored_key(row) == model.api_key,
+        )
+
+    def dataset(self, given: describing.DatasetFile) -> Dataset | None:
+        environment = self._environments.get(given.server)
+        if environment is None:
+            return None  # its environment is refused already
+        slug = _slug(f"{given.server}-{given.name}")
+        known = Dataset.objects.filter(slug=slug).first()
+        if known is not None:
+            if known.environment_id != environment.pk:
+                self._refuse(given.key, f"the dataset {slug} belongs to the environment {known.environment.slug}")
+            return known
+        parts = [f"License: {given.license}." if given.license else "", f"From {given.source}." if given.source else ""]
+        described = " ".join(part for part in parts if part)
+        self._done.add("dataset", slug, "created")
+        name = f"{given.server} {given.name}"[:100]
+        return create_dataset(slug=slug, name=name, environment=environment, description=described)
+
+    def _save(
+        self,
+        kind: str,
+        given: describing.ResourceServer | describing.Agent | describing.Model,
+        fields: dict[str, Any],
+        *,
+        model: type[Row],
+        save: Callable[[Row], object],
+        same: Callable[[Row], bool] = lambda row: True,
+    ) -> Row | None:
+        slug = _slug(given.name)
+        row = model._default_manager.filter(slug=slug).first()
+        outcome = "created" if row is None else "changed"
+        if row is None:
+            row = model(slug=slug, name=given.name[:100], **fields)
+        else:
+            changed = [name for name, value in fields.items() if getattr(row, name) != value]
+            if not changed and same(row):
+                self._done.add(kind, slug, "unchanged")
+                return row
+            for name in changed:
+                setattr(row, name, fields[name])
+        try:
+            save(row)
+        except ValidationError as wrong:
+            for name, told in wrong.message_dict.items():
+                self._refuse(given.key, f"{name}: {' '.join(told)}")
+            return None
+        self._done.add(kind, slug, outcome, str(getattr(row, "base_url", "")))
+        return row
+
+    def _refuse(self, key: str, message: str) -> None:
+        self.problems.append(Problem(self._values.file_of(key), key, message))
+
+
+def _load(given: describing.DatasetFile, dataset: Dataset, done: Registered, *, upload: bool) -> None:
+    """A new version where the file is here and is not what the newest version was made of."""
+    if given.path is None:
+        origin = f"; it is to be had from {given.source}" if given.source else ""
+        done.add("tasks", dataset.slug, "skipped", f"{given.wanted} is not on this machine{origin}")
+        return
+    if not upload:
+        done.add("tasks", dataset.slug, "skipped", f"{given.path} was not to be loaded")
+        return
+    with given.path.open("rb") as stream:
+        note = f"sha256 {hashlib.file_digest(stream, 'sha256').hexdigest()}"
+        latest = dataset.latest_version()
+        if latest is not None and latest.note == note:
+            done.add("tasks", dataset.slug, "unchanged", f"{latest}: {latest.task_count:,} tasks")
+            return
+        stream.seek(0)
+        choices = Choices(split=given.split, note=note)
+        loaded = upload_file(dataset=dataset, stream=stream, filename=given.path.name, choices=choices)
+    if loaded.state != Upload.State.READY or loaded.version is None:
+        first = f"; line {loaded.errors[0]['line']}: {loaded.errors[0]['message']}" if loaded.errors else ""
+        raise ConfigRefused(Problem(str(given.path), given.key, f"{loaded.message}{first}"))
+    outcome = "created" if latest is None else "changed"
+    done.add("tasks", dataset.slug, outcome, f"{loaded.version}: {loaded.version.task_count:,} tasks")
+
+
+def _slug(name: str) -> str:
+    """Names of configurations are nearly slugs; a dot or a slash becomes a dash."""
+    usual = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "-" for letter in name)
+    return usual[:_SLUG_LENGTH]

@@ -1,0 +1,314 @@
+"""Configurations in NeMo Gym's shapes: what they describe, and what is wrong with them, by file and key."""
+
+import pytest
+
+from apps.gym.gymconfig.describing import DatasetFile, Model, describe_config
+from apps.gym.gymconfig.problems import ConfigRefused
+
+LAB = """
+lab:
+  resources_servers:
+    lab: {entrypoint: app.py, domain: agent, description: Tools of the lab, host: 0.0.0.0, port: 8123}
+lab_simple_agent:
+  responses_api_agents:
+    simple_agent:
+      entrypoint: app.py
+      max_steps: 6
+      resources_server: {type: resources_servers, name: lab}
+      model_server: {type: responses_api_models, name: policy_model}
+      datasets:
+        - name: train
+          type: train
+          jsonl_fpath: resources_servers/lab/data/train.jsonl
+          huggingface_identifier: {repo_id: lab/tasks, artifact_fpath: train.jsonl}
+          license: Apache 2.0
+        - {name: example, type: example, jsonl_fpath: resources_servers/lab/data/example.jsonl}
+"""
+MODEL = """
+policy_model:
+  responses_api_models:
+    openai_model:
+      entrypoint: app.py
+      openai_base_url: ${policy_base_url}
+      openai_api_key: ${policy_api_key}
+      openai_model: ${policy_model_name}
+      openai_default_headers: {X-Team: rl}
+      drop_input_reasoning_items: ${oc.env:POLICY_DROP_REASONING_ITEMS,false}
+"""
+ENV = "policy_base_url: https://api.openai.com/v1\npolicy_api_key: sk-1\npolicy_model_name: gpt-5\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write_file
+
+
+def describe(*files, **options):
+    description, _ = describe_config(files, environment=options.pop("environment", {}), **options)
+    return description
+
+
+def refused(*files, **options):
+    with pytest.raises(ConfigRefused) as caught:
+        describe(*files, **options)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_servers_agents_models_and_datasets_are_read_and_references_resolved(write, tmp_path):
+    lab = write("resources_servers/lab/configs/lab.yaml", LAB)
+    data = write("resources_servers/lab/data/example.jsonl", "{}\n")
+    found = describe(lab, write("model.yaml", MODEL), write("env.yaml", ENV))
+    (server,) = found.servers
+    assert (server.name, server.url, server.description) == ("lab", "http://127.0.0.1:8123", "Tools of the lab")
+    (agent,) = found.agents
+    assert (agent.name, agent.kind, agent.server, agent.max_steps) == ("lab_simple_agent", "simple_agent", "lab", 6)
+    assert found.models == [
+        Model(
+            name="policy_model",
+            key="policy_model.responses_api_models.openai_model",
+            provider="openai",
+            wire="responses",
+            base_urls=["https://api.openai.com/v1"],
+            model="gpt-5",
+            api_key="sk-1",
+            headers={"X-Team": "rl"},
+        )
+    ]
+    key = "lab_simple_agent.responses_api_agents.simple_agent.datasets"
+    assert found.datasets == [
+        DatasetFile(
+            name="train",
+            key=f"{key}[0]",
+            server="lab",
+            split="train",
+            wanted="resources_servers/lab/data/train.jsonl",
+            path=None,
+            license="Apache 2.0",
+            source="Hugging Face lab/tasks train.jsonl",
+        ),
+        DatasetFile(
+            name="example",
+            key=f"{key}[1]",
+            server="lab",
+            split="example",
+            wanted="resources_servers/lab/data/example.jsonl",
+            path=data,
+        ),
+    ]
+    assert found.notes == []
+
+
+def test_a_vllm_server_may_have_several_addresses(write):
+    text = """
+policy_model:
+  responses_api_models:
+    vllm_model:
+      base_url: [http://a:8000/v1, http://b:8000/v1]
+      api_key: EMPTY
+      model: ${name}
+      return_token_id_information: true
+      chat_template_kwargs: {enable_thinking: false}
+name: tiny
+"""
+    (model,) = describe(write("model.yaml", text)).models
+    assert (model.provider, model.wire, model.model, model.captures_tokens) == ("vllm", "chat", "tiny", True)
+    assert model.base_urls == ["http://a:8000/v1", "http://b:8000/v1"]
+    assert model.extra_body == {"chat_template_kwargs": {"enable_thinking": False}}
+
+
+def test_azure_has_a_version(write):
+    text = MODEL.replace("openai_model:\n      entry", "azure_openai_model:\n      entry").replace(
+        "openai_default_headers: {X-Team: rl}", "default_query: {api-version: 2025-04-01-preview}"
+    )
+    (model,) = describe(write("model.yaml", text), write("env.yaml", ENV)).models
+    assert (model.provider, model.api_version) == ("azure", "2025-04-01-preview")
+
+
+def test_what_an_agent_for_gymnasium_uses_is_a_gymnasium_server(write):
+    (server,) = describe(write("lab.yaml", LAB.replace("simple_agent:", "gymnasium_agent:"))).servers
+    assert server.is_gymnasium is True
+
+
+def test_a_file_overrides_what_it_includes_and_a_later_one_the_earlier(write):
+    write("configs/base.yaml", LAB)
+    top = write(
+        "benchmarks/top.yaml", "config_paths: [configs/base.yaml]\nlab: {resources_servers: {lab: {port: 9}}}\n"
+    )
+    later = write("later.yaml", "lab: {resources_servers: {lab: {description: newer}}}\n")
+    (server,) = describe(top, later).servers
+    assert (server.url, server.description) == ("http://127.0.0.1:9", "newer")
+
+
+def test_parts_inherit_and_their_source_is_gone_or_stays(write):
+    base = write("base.yaml", LAB.replace("lab:\n  resources", "lab:\n  responses_api_models: {}\n  resources", 1))
+    text = """
+exam:
+  _inherit_from: lab
+  _delete_key: responses_api_models
+  resources_servers: {lab: {description: An exam}}
+exam_agent:
+  _copy: lab_simple_agent
+  responses_api_agents:
+    simple_agent:
+      resources_server: {name: exam}
+      max_steps: 2
+lab_simple_agent:
+  responses_api_agents:
+    simple_agent:
+      resources_server: {name: exam}
+"""
+    found = describe(base, write("exam.yaml", text))
+    assert [(server.name, server.url, server.description) for server in found.servers] == [
+        ("exam", "http://127.0.0.1:8123", "An exam")
+    ]
+    assert sorted((agent.name, agent.server, agent.max_steps) for agent in found.agents) == [
+        ("exam_agent", "exam", 2),
+        ("lab_simple_agent", "exam", 6),
+    ]
+
+
+def test_inheritance_goes_on_through_what_inherits_itself(write):
+    text = LAB + "second: {_copy: lab}\nthird:\n  _copy: second\n  resources_servers: {lab: {port: 1}}\n"
+    found = describe(write("lab.yaml", text))
+    assert {server.name: server.url for server in found.servers} == {
+        "lab": "http://127.0.0.1:8123",
+        "second": "http://127.0.0.1:8123",
+        "third": "http://127.0.0.1:1",
+    }
+
+
+def test_one_line_forms_stand_for_values(write):
+    text = LAB.replace("max_steps: 6", "max_steps: ${copy:limits.steps}") + "limits: {steps: 4}\n"
+    (agent,) = describe(write("lab.yaml", text)).agents
+    assert agent.max_steps == 4
+
+
+@pytest.mark.parametrize(
+    ("written", "environment", "told"),
+    [
+        ("${words}", {}, "hello"),
+        ("${.domain} of ${words}", {}, "agent of hello"),
+        ("${..lab.domain}", {}, "agent"),
+        ("${oc.env:WHO}", {"WHO": "me"}, "me"),
+        ("${oc.env:WHO,nobody}", {}, "nobody"),
+        ("${oc.env:WHO,${words}}", {}, "hello"),
+        ("${oc.select:nothing.here,fine}", {}, "fine"),
+        ("${oc.select:words,fine}", {}, "hello"),
+        ("${${which}}", {}, "hello"),
+        ("null", {}, ""),
+    ],
+)
+def test_references_are_resolved_wherever_they_lead(write, written, environment, told):
+    text = LAB.replace("Tools of the lab", f'"{written}"' if written != "null" else written)
+    path = write("lab.yaml", text + "words: hello\nwhich: words\n")
+    assert describe(path, environment=environment).servers[0].description == told
+
+
+def test_the_command_line_goes_over_all_files(write):
+    found = describe(write("lab.yaml", LAB), settings={"lab.resources_servers.lab.port": "77"})
+    assert found.servers[0].url == "http://127.0.0.1:77"
+
+
+def test_what_only_its_own_server_reads_may_stay_unresolved(write):
+    text = LAB.replace("entrypoint: app.py, domain", "secret: '${nowhere}', other: '???', entrypoint: app.py, domain")
+    assert len(describe(write("lab.yaml", text)).servers) == 1
+
+
+def test_models_that_are_started_over_there_are_noted_and_can_be_left_out(write):
+    text = "policy_model: {responses_api_models: {local_vllm_model: {model: x}}}\n"
+    (note,) = describe(write("model.yaml", text)).notes
+    assert "local_vllm_model is started by NeMo Gym itself" in note.message
+    assert describe(write("model.yaml", text), without_models=True).notes == []
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "message"),
+    [
+        (("port: 8123", "port: high"), "lab.resources_servers.lab.port", "must be a whole number, not a text"),
+        (("port: 8123", "port: '???'"), "lab.resources_servers.lab.port", "is required and not set (???)"),
+        (("port: 8123", "port: '${a_port}'"), "lab.resources_servers.lab.port", "refers to a_port, which is not set"),
+        (
+            ("port: 8123", "port: '${oc.env:LAB_PORT}'"),
+            "lab.resources_servers.lab.port",
+            "reads LAB_PORT from the environment, which is not set there",
+        ),
+        (
+            ("port: 8123", "port: '${now:%H}'"),
+            "lab.resources_servers.lab.port",
+            "${now:…} is not understood: only oc.env and oc.select are",
+        ),
+        (
+            ("name: lab}", "name: lap}"),
+            "lab_simple_agent.responses_api_agents.simple_agent.resources_server",
+            "refers to 'lap', which is not there; there are: lab",
+        ),
+        (
+            ("{type: resources_servers, name: lab}", "lab"),
+            "lab_simple_agent.responses_api_agents.simple_agent.resources_server",
+            "must be {type: resources_servers, name: …}",
+        ),
+        (
+            ("type: train", "type: training"),
+            "lab_simple_agent.responses_api_agents.simple_agent.datasets[0].type",
+            "must be one of train, validation, benchmark, example, not 'training'",
+        ),
+        (
+            ("- name: train", "- label: train"),
+            "lab_simple_agent.responses_api_agents.simple_agent.datasets[0].name",
+            "is needed, as a text",
+        ),
+        (("    lab: {entry", "    lab: 1\n    lap: {entry"), "lab.resources_servers", "must hold one implementation"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_file_and_key(write, change, key, message):
+    path = write("lab.yaml", LAB.replace(*change))
+    first = refused(path)[0]
+    assert first.startswith(f"{path}: {key}: {message}")
+
+
+def test_all_that_is_wrong_is_said_at_once_each_with_the_file_that_says_it(write):
+    lab = write("lab.yaml", LAB.replace("name: lab}", "name: lap}"))
+    over = write("over.yaml", "lab: {resources_servers: {lab: {port: high}}}\n")
+    problems = refused(lab, over)
+    assert [problem.split(": ")[0] for problem in problems] == [str(over), str(lab)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lab: [", "is not YAML"),
+        ("- lab", "holds no keys at its top"),
+        ("config_paths: [nowhere.yaml]", "config_paths: nowhere.yaml was not found from here"),
+        ("config_paths: nowhere.yaml", "config_paths: must be a list of paths"),
+        ("a: {_inherit_from: b.c}\nb: {}", "a._inherit_from: there is no 'b.c' to inherit from"),
+        ("a: {_copy: b}\nb: {_copy: a}", "inherits from itself"),
+        ("a: {_copy: b, _delete_key: c}\nb: {d: 1}", "there is no key 'c' to leave out"),
+        ("a: {_copy: b, c: 1}\nb: [1]", "what is inherited has no keys to be merged with"),
+    ],
+)
+def test_a_file_that_cannot_be_merged_is_refused(write, text, message):
+    path = write("lab.yaml", text)
+    (problem,) = refused(path)
+    assert problem.startswith(str(path))
+    assert message in problem
+
+
+def test_a_circle_of_references_ends(write):
+    path = write("lab.yaml", LAB.replace("Tools of the lab", "'${a}'") + "a: ${b}\nb: ${a}\n")
+    assert "its references lead in a circle" in refused(path)[0]
+
+
+def test_files_that_include_each_other_are_read_once(write):
+    first = write("a.yaml", "config_paths: [b.yaml]\n" + LAB)
+    write("b.yaml", "config_paths: [a.yaml]\nlab: {resources_servers: {lab: {port: 1}}}\n")
+    assert describe(first).servers[0].url == "http://127.0.0.1:8123"
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    assert refused(tmp_path / "none.yaml") == [f"{tmp_path / 'none.yaml'}: cannot be read: No such file or directory"]
