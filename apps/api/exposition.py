@@ -27,6 +27,7 @@ COUNTS = (
     Count("tool_calls", "gymweb_tool_calls", "Tool calls of policy models, by what they met", ("result",)),
     Count("retries", "gymweb_model_call_retries", "Tries of model calls after the first one"),
     Count("tokens", "gymweb_tokens", "Tokens of attempts that ended", ("direction",)),
+    Count("judge_tokens", "gymweb_judge_tokens", "Tokens that judge models read and wrote", ("direction",)),
     Count("claims", "gymweb_claims", "Claims that found rollouts"),
     Count("claimed", "gymweb_claimed_rollouts", "Rollouts that were claimed"),
 )

@@ -4,7 +4,7 @@ import time
 from bisect import bisect_left
 from typing import Any
 
-from apps.gym.events import ModelCall, ToolResult, TraceUnion, Verification
+from apps.gym.events import JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.observing import Outcome
 
 BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
@@ -28,7 +28,8 @@ class Meters:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, ...], int] = {}
-        self._phases = {name: Histogram() for name in ("model_call", "tool_call", "verification", "rollout")}
+        names = ("model_call", "tool_call", "judge_call", "verification", "rollout")
+        self._phases = {name: Histogram() for name in names}
         self._ended = 0
         self._last_read: tuple[float, int] | None = None
 
@@ -46,6 +47,12 @@ class Meters:
         elif isinstance(event, ToolResult):
             self._phases["tool_call"].add(event.duration)
             self.count("tool_calls", event.error or "ok")
+        elif isinstance(event, JudgeCall):
+            self._phases["judge_call"].add(event.duration)
+            self.count("judge_tokens", "input", by=event.usage.get("input_tokens", 0))
+            self.count("judge_tokens", "output", by=event.usage.get("output_tokens", 0))
+            if event.retries:
+                self.count("retries", by=event.retries)
         elif isinstance(event, Verification):
             self._phases["verification"].add(event.duration)
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from apps.accounts.keys import create_api_key
 from apps.accounts.models import Role
 from apps.api.exposition import COUNTS
-from apps.gym.events import ModelCall, ToolResult, Verification
+from apps.gym.events import JudgeCall, ModelCall, ToolResult, Verification
 from apps.rollouts.gauging import read_fleet
 from apps.rollouts.metering import BUCKETS, Meters
 from apps.rollouts.models import Breaker, Collection, Rollout, Worker
@@ -59,6 +59,8 @@ def meters() -> Meters:
     counted.count_event(ModelCall(seen=1, items=[], model="m", duration=4000.0))
     counted.count_event(ToolResult(call_id="c", name="t", output="", duration=0.01))
     counted.count_event(ToolResult(call_id="c", name="t", output="", error="timeout"))
+    usage = {"input_tokens": 30, "output_tokens": 3}
+    counted.count_event(JudgeCall(judge="j", question="score", prompt=[], usage=usage, duration=0.2))
     counted.count_event(Verification(reward=1.0, components={}, explanation="", stop_reason="answered"))
     counted.count_try("policy_model", "qwen", "ok")
     counted.count_try("policy_model", "qwen", "throttled")
@@ -170,6 +172,7 @@ def test_every_count_of_a_worker_is_a_counter_with_its_labels():
     }
     assert samples("gymweb_tool_calls_total", text) == {("ok", worker): 1.0, ("timeout", worker): 1.0}
     assert samples("gymweb_tokens_total", text) == {("input", worker): 150.0, ("output", worker): 20.0}
+    assert samples("gymweb_judge_tokens_total", text) == {("input", worker): 30.0, ("output", worker): 3.0}
     assert samples("gymweb_model_call_retries_total", text) == {(worker,): 2.0}
     assert samples("gymweb_claims_total", text) == {(worker,): 1.0}
 
@@ -182,8 +185,8 @@ def test_durations_are_histograms_by_phase():
         **{bound: float(bound >= 0.3) for bound in BUCKETS},
         float("inf"): 2.0,
     }
-    phases = {("model_call", worker): 2, ("tool_call", worker): 2, ("verification", worker): 1, ("rollout", worker): 2}
-    assert samples("gymweb_phase_seconds_count", text) == phases
+    phases = {"model_call": 2, "tool_call": 2, "judge_call": 1, "verification": 1, "rollout": 2}
+    assert samples("gymweb_phase_seconds_count", text) == {(name, worker): count for name, count in phases.items()}
     assert samples("gymweb_phase_seconds_sum", text)["model_call", worker] == 4000.3
 
 
