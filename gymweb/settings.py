@@ -224,6 +224,8 @@ PROBE_SECONDS = env.float("GYMWEB_PROBE_SECONDS", default=60.0)
 WORKER_SEATS = env.int("GYMWEB_WORKER_SEATS", default=256)
 WORKER_LEASE_SECONDS = env.float("GYMWEB_WORKER_LEASE_SECONDS", default=30.0)
 WORKER_GRACE_SECONDS = env.float("GYMWEB_WORKER_GRACE_SECONDS", default=20.0)
+SERVED_SESSIONS = env.int("GYMWEB_SERVED_SESSIONS", default=10_000)
+SERVED_SESSION_SECONDS = env.float("GYMWEB_SERVED_SESSION_SECONDS", default=3600.0)
 BREAKER_FAILURES = env.int("GYMWEB_BREAKER_FAILURES", default=10)
 if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
     # A worker that is stopped amid a transaction keeps its locks. Unless the server ends that transaction, nobody can

@@ -10,6 +10,7 @@ urlpatterns = [
     path("readyz", readyz, name="readyz"),
     path("metrics", MetricsView.as_view(), name="metrics"),
     path("api/", include("apps.api.urls")),
+    path("gym/", include("apps.api.gym_urls")),
     path("", include("apps.dashboard.urls")),
 ]
 

@@ -46,7 +46,7 @@ _OF_THE_ATTEMPT = frozenset(
 )
 """Keys of a rollout row that are of the attempt, not of its task; so is every key that starts with one of
 _PREFIXES."""
-_PREFIXES = ("_ng_", "ng_")
+_PREFIXES = ("_ng_", "ng_", "_gymweb")
 
 _SAID = (
     "accuracy correctness equivalence_score error_message error_type extracted_answer failure_reason "

@@ -1,6 +1,7 @@
 """Resource servers over HTTP: NeMo Gym's protocol, one session per attempt, its cookies carried from call to call."""
 
 import asyncio
+import re
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +21,9 @@ from apps.gym.rewards import Reward
 _MAX_TOOL_NAME = 256
 MAX_TOOL_OUTPUT = 4 * 1024 * 1024
 """More bytes than any policy model reads; a larger output is a tool error."""
+TOOL_ERROR = "X-GymWeb-Tool-Error"
+"""In which header our own servers say what went wrong with a tool."""
+_NAME_OF_ERROR = re.compile(r"[a-z][a-z0-9_]{0,63}")
 CLOSE_SECONDS = 5.0
 """For saying goodbye to a session, which must not hold up its seat."""
 
@@ -80,8 +84,7 @@ class HttpSession:
         except TimedOut:
             seconds = f"{self._server.call_timeout:g} s"
             return ToolOutput(text=dump_json({"error": f"the tool gave no result within {seconds}"}), error="timeout")
-        error = "" if is_success(reply) else f"http_{reply.status}"
-        return ToolOutput(text=reply.body.decode("utf-8", "replace"), error=error)
+        return ToolOutput(text=reply.body.decode("utf-8", "replace"), error=_tool_error(reply))
 
     async def respond(self, items: list[Item]) -> list[Item] | None:
         """Nothing: a reply without tool calls ends the attempt on servers of this protocol."""
@@ -226,3 +229,11 @@ class HttpResourceServer:
 
     async def reverify_mode(self) -> ReverifyMode:
         return await ask_reverify_mode(self.caller)
+
+
+def _tool_error(reply: OutboundReply) -> str:
+    """In the words of our own servers, else by its status."""
+    if is_success(reply):
+        return ""
+    said = reply.headers.get(TOOL_ERROR, "")
+    return said if _NAME_OF_ERROR.fullmatch(said) else f"http_{reply.status}"

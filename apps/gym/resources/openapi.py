@@ -46,7 +46,8 @@ def _read_tool(name: str, operation: dict[str, Any], schemas: dict[str, Any]) ->
         "name": name,
         "description": description if isinstance(description, str) else "",
         "parameters": _object(schema) or {"type": "object", "properties": {}},
-        "strict": False,
+        # The document of an environment that we serve says so; others have no word for it.
+        "strict": operation.get("x-strict") is True,
     }
 
 

@@ -11,6 +11,8 @@ from apps.gym.items import TaskRow
 from apps.gym.rewards import Reward
 
 _ECHOED = frozenset({"reward", "reward_components", "explanation", "responses_create_params", "response"})
+DETAILS = "_gymweb_details"
+"""In which field of a verdict our own servers name the fields that are of the verifier, not of the task."""
 _MAX_DETAIL = 20_000
 _MAX_DETAILS = 64_000
 
@@ -66,7 +68,11 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _details(verdict: dict[str, Any], row: TaskRow) -> dict[str, Any]:
-    """What the verifier says beyond the reward. Echoes of the task stay out, but for the expected answer."""
+    """What the verifier says beyond the reward. Echoes of the task stay out, but for the expected answer. Servers of
+    ours name what is news."""
+    named = verdict.get(DETAILS)
+    if isinstance(named, list):
+        return keep_small({key: verdict[key] for key in named if isinstance(key, str) and key in verdict})
     news = {
         key: value
         for key, value in verdict.items()

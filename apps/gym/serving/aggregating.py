@@ -1,0 +1,102 @@
+"""`/aggregate_metrics`: figures of verify replies by task and over all, in the shape of NeMo Gym's reply.
+
+Mean, max, min, median and sample standard deviation of every numeric column; true and false count as 1 and 0. A column
+that a row lacks is skipped for it. A deviation of fewer than two values is unknown and left out, unless no column has
+one: then all are 0.
+"""
+
+import math
+import statistics
+from collections import defaultdict
+from typing import Any
+
+from apps.gym.serving.asking import Answer, Asked, invalid, json_answer, read_object
+
+_TOKENS = ("input_tokens", "output_tokens", "total_tokens")
+_Columns = dict[str, list[float]]
+
+
+async def aggregate(asked: Asked) -> Answer:
+    """The route, which environments and agents have alike."""
+    return json_answer(aggregate_metrics(read_object(asked.body)))
+
+
+def aggregate_metrics(body: dict[str, Any]) -> dict[str, Any]:
+    """Raises Refused for a body without rows, and ValueError for two rows of the same rollout."""
+    rows = body.get("verify_responses")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise invalid("list_type", ["body", "verify_responses"], "Input should be a valid list")
+    groups: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
+    for row in rows:
+        group = groups[_index(row.get("_ng_task_index"), 0)]
+        number = _index(row.get("_ng_rollout_index"), len(group))
+        if number in group:
+            raise ValueError(f"two rows of task {row.get('_ng_task_index', 0)} have the rollout index {number}")
+        group[number] = row
+    expected = max((len(group) for group in groups.values()), default=0)
+    overall = _figures(_columns(rows))
+    return {
+        "group_level_metrics": [_group(index, group, expected) for index, group in sorted(groups.items())],
+        "agent_metrics": overall,
+        "key_metrics": {name: value for name, value in overall.items() if name.startswith("mean/")},
+    }
+
+
+def _group(index: int, group: dict[int, dict[str, Any]], expected: int) -> dict[str, Any]:
+    rows = [row for _, row in sorted(group.items())]
+    agent = next((row["agent_ref"] for row in rows if isinstance(row.get("agent_ref"), dict)), {"name": "agent"})
+    return {
+        "_ng_task_index": index,
+        **_figures(_columns(rows)),
+        "sample": {"agent_ref": agent},
+        "num_rollouts": len(rows),
+        "expected_num_rollouts": expected,
+        "missing_num_rollouts": expected - len(rows),
+        "reward_profile_completion_pct": 100.0 * len(rows) / expected,
+        "rollout_infos": [
+            {
+                "rollout_id": f"{index}:{number}",
+                "_ng_task_index": index,
+                "_ng_rollout_index": number,
+                **_numbers(row),
+            }
+            for number, row in sorted(group.items())
+        ],
+    }
+
+
+def _columns(rows: list[dict[str, Any]]) -> _Columns:
+    columns: _Columns = {}
+    for row in rows:
+        for name, value in _numbers(row).items():
+            columns.setdefault(name, []).append(float(value))
+    return columns
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, float]:
+    response = row.get("response")
+    usage = response.get("usage") if isinstance(response, dict) else None
+    tokens = {name: usage.get(name) for name in _TOKENS} if isinstance(usage, dict) else {}
+    own = {name: value for name, value in row.items() if not name.startswith("_ng_")}
+    numbers = {**own, **tokens}
+    return {
+        name: float(value) if isinstance(value, float) else int(value)
+        for name, value in numbers.items()
+        if isinstance(value, int | float) and math.isfinite(value)
+    }
+
+
+def _figures(columns: _Columns) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for name, reduce in (("mean", statistics.fmean), ("max", max), ("min", min), ("median", statistics.median)):
+        figures.update({f"{name}/{column}": float(reduce(values)) for column, values in columns.items()})
+    known = {column: values for column, values in columns.items() if len(values) > 1}
+    if known:
+        figures.update({f"std/{column}": statistics.stdev(values) for column, values in known.items()})
+    else:
+        figures.update({f"std/{column}": 0.0 for column in columns})
+    return figures
+
+
+def _index(value: object, default: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else default

@@ -1,0 +1,91 @@
+"""Sessions of a served environment: named by a cookie, forgotten after a time without a call, and never too many."""
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from apps.gym.resources.protocol import Session
+from apps.gym.serving.asking import Refused
+
+VERIFIED_SECONDS = 60.0
+"""How much longer a session lives once it was verified: clients of the protocol never say that they are done."""
+RETRY_AFTER_SECONDS = 5
+
+
+class OpenSession:
+    """One session and when it ends, by the clock of its Sessions."""
+
+    __slots__ = ("ends_at", "session", "verified")
+
+    def __init__(self, session: Session, ends_at: float) -> None:
+        self.session = session
+        self.ends_at = ends_at
+        self.verified = False
+
+
+class Sessions:
+    """At most `most` at once, each for `seconds` after its last call."""
+
+    def __init__(self, *, most: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._clock = clock
+        # The longest untouched first.
+        self._open: OrderedDict[str, OpenSession] = OrderedDict()
+        self._pending = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def make_room(self) -> None:
+        """Before a session is opened. Raises Refused where all are in use."""
+        await self.sweep()
+        if len(self._open) < self._most:
+            return
+        done = next((name for name, held in self._open.items() if held.verified), None)
+        if done is None:
+            raise Refused(
+                503,
+                f"All {self._most:,} sessions are in use.",
+                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+            )
+        await self.close(done)
+
+    def add(self, session: Session) -> str:
+        """The name of the session, which nobody can guess."""
+        name = secrets.token_urlsafe(24)
+        self._open[name] = OpenSession(session, self._clock() + self._seconds)
+        return name
+
+    def find(self, name: str) -> Session | None:
+        """The session, which lives on from now; None where there is none of that name (any more)."""
+        held = self._open.get(name)
+        if held is None or held.ends_at <= self._clock():
+            return None
+        if not held.verified:
+            held.ends_at = self._clock() + self._seconds
+            self._open.move_to_end(name)
+        return held.session
+
+    def mark_verified(self, name: str) -> None:
+        held = self._open.get(name)
+        if held is not None:
+            held.verified = True
+            held.ends_at = min(held.ends_at, self._clock() + VERIFIED_SECONDS)
+
+    async def close(self, name: str) -> bool:
+        """Whether there was one."""
+        held = self._open.pop(name, None)
+        if held is not None:
+            await held.session.close()
+        return held is not None
+
+    async def sweep(self) -> None:
+        now = self._clock()
+        for name in [name for name, held in self._open.items() if held.ends_at <= now]:
+            await self.close(name)
+
+    async def close_all(self) -> None:
+        for name in list(self._open):
+            await self.close(name)

@@ -1,0 +1,105 @@
+"""Served things inside the web process: one event loop in a thread of its own, which their sessions and connections
+belong to, whichever thread a request comes on."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from apps.gym.errors import GymError
+from apps.gym.outbound import Outbound
+from apps.gym.serving.asking import Answer, Asked, Served, answer_always, json_answer
+from apps.gym.serving.environment import CannotServe
+from apps.policies.connecting import open_outbound
+
+TIDY_SECONDS = 30.0
+CONNECT_SECONDS = 60.0
+MOST_HOSTED = 500
+
+Connect = Callable[[Outbound], Awaitable[Served]]
+Result = TypeVar("Result")
+
+
+class Host:
+    """Connects what it is asked for, and keeps it until its rows change."""
+
+    def __init__(self) -> None:
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._hosted: dict[str, tuple[object, Served]] = {}
+
+    def answer(self, *, name: str, stamp: object, connect: Connect, asked: Asked, seconds: float) -> tuple[Answer, str]:
+        """The answer, and the name of the cookie that its session goes into. `stamp` changes with the rows that `name`
+        is made of. Called in any thread."""
+        return self._run(self._answer(name, stamp, connect, asked, seconds), CONNECT_SECONDS + seconds + 5.0)
+
+    def close(self) -> None:
+        """End everything that is open; a further request begins anew."""
+        if self._loop is not None:
+            self._run(self._close(), CONNECT_SECONDS)
+
+    def _run(self, work: Coroutine[Any, Any, Result], seconds: float) -> Result:
+        running = asyncio.run_coroutine_threadsafe(work, self._start())
+        try:
+            return running.result(seconds)
+        except concurrent.futures.TimeoutError:
+            running.cancel()
+            raise
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        # At the first request: a process that forks before it has no thread to lose.
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._live, args=(self._loop,), name="served", daemon=True).start()
+            return self._loop
+
+    def _live(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        self._connecting = asyncio.Lock()
+        self._outbound = open_outbound()
+        self._tidying = loop.create_task(self._tidy())
+        loop.run_forever()
+
+    async def _answer(
+        self, name: str, stamp: object, connect: Connect, asked: Asked, seconds: float
+    ) -> tuple[Answer, str]:
+        try:
+            served = await self._get(name, stamp, connect)
+        except (CannotServe, GymError) as problem:
+            return json_answer({"detail": str(problem)}, 409), ""
+        except TimeoutError:
+            return json_answer({"detail": f"{name} was not connected within {CONNECT_SECONDS:g} s"}, 504), ""
+        return await answer_always(served, asked, seconds=seconds), served.cookie
+
+    async def _get(self, name: str, stamp: object, connect: Connect) -> Served:
+        async with asyncio.timeout(CONNECT_SECONDS), self._connecting:
+            known = self._hosted.get(name)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            served = await connect(self._outbound)
+            if known is not None:
+                await known[1].close()
+            elif len(self._hosted) >= MOST_HOSTED:
+                oldest = next(iter(self._hosted))
+                await self._hosted.pop(oldest)[1].close()
+            self._hosted[name] = stamp, served
+            return served
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY_SECONDS)
+            for _, served in list(self._hosted.values()):
+                with contextlib.suppress(GymError):
+                    await served.tidy()
+
+    async def _close(self) -> None:
+        for _, served in self._hosted.values():
+            await served.close()
+        self._hosted.clear()
+
+
+HOST = Host()
+"""The one of this process."""

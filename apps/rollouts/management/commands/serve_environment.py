@@ -1,0 +1,30 @@
+"""`manage.py serve_environment SLUG --port P`: one environment as a resource server of NeMo Gym's protocol."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from apps.environments.models import Environment
+from apps.rollouts.management.ports import PortCommand, find_row, yaml_block
+from apps.rollouts.serving import answer_seconds, connect_served_environment
+
+
+class Command(PortCommand):
+    help = "Serve an environment as a resource server, at the root of a port of its own."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("environment", metavar="SLUG")
+        super().add_arguments(parser)
+
+    def handle(self, *, host: str, port: int, max_body: int, **options: Any) -> None:
+        environment = find_row(Environment.objects.select_related("judge_model"), options["environment"])
+        slug = environment.slug
+        self.serve(
+            lambda outbound: connect_served_environment(environment, outbound),
+            host=host,
+            port=port,
+            max_body=max_body,
+            seconds=answer_seconds(environment),
+            explain=lambda host, port: yaml_block(
+                kind="resources_servers", name=slug, server=slug, at=(host, port), more="      domain: agent\n"
+            ),
+        )

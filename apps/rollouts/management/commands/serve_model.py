@@ -1,0 +1,33 @@
+"""`manage.py serve_model SLUG --port P`: one policy model as an endpoint of both OpenAI wires."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from apps.gym.outbound import Outbound
+from apps.gym.serving.asking import Served
+from apps.policies.models import PolicyModel
+from apps.rollouts.management.ports import PortCommand, find_row, yaml_block
+from apps.rollouts.serving import connect_served_model, model_seconds
+
+
+class Command(PortCommand):
+    help = "Serve a policy model (/v1/responses, /v1/chat/completions), at the root of a port of its own."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("model", metavar="SLUG")
+        super().add_arguments(parser)
+
+    def handle(self, *, host: str, port: int, max_body: int, **options: Any) -> None:
+        model = find_row(PolicyModel.objects, options["model"])
+
+        async def connect(outbound: Outbound) -> Served:
+            return connect_served_model(model, outbound)
+
+        def explain(host: str, port: int) -> str:
+            block = yaml_block(kind="responses_api_models", name="policy_model", server="openai_model", at=(host, port))
+            return (
+                f"{block}\n# or, for a model server of the other side that calls this one:\n"
+                f"policy_base_url: http://{host}:{port}/v1\npolicy_api_key: none\npolicy_model_name: {model.slug}\n"
+            )
+
+        self.serve(connect, host=host, port=port, max_body=max_body, seconds=model_seconds(model), explain=explain)

@@ -1,0 +1,72 @@
+"""Connect environments, agents and policy models of ours to be served to others."""
+
+from django.conf import settings
+
+from apps.agents.models import Agent
+from apps.environments.connecting import connect_environment, connect_judge
+from apps.environments.models import Environment
+from apps.gym.agent import Harness
+from apps.gym.outbound import Outbound
+from apps.gym.serving.agent import ServedAgent
+from apps.gym.serving.environment import ServedEnvironment, serve_environment
+from apps.gym.serving.model import ServedModel
+from apps.policies.connecting import connect_policy
+from apps.policies.models import PolicyModel
+
+RUN_SECONDS = 1800.0
+"""For one attempt of a served agent, unless it is said otherwise."""
+
+
+async def connect_served_environment(environment: Environment, outbound: Outbound) -> ServedEnvironment:
+    """Raises CannotServe, and what connecting raises."""
+    judge = connect_judge(environment, outbound)
+    return await serve_environment(
+        connect_environment(environment, outbound, judge=judge),
+        most_sessions=settings.SERVED_SESSIONS,
+        session_seconds=settings.SERVED_SESSION_SECONDS,
+    )
+
+
+def connect_served_agent(
+    agent: Agent,
+    policy_model: PolicyModel,
+    environment: Environment,
+    outbound: Outbound,
+    *,
+    run_seconds: float = RUN_SECONDS,
+) -> ServedAgent:
+    """Raises what connecting raises. Attempts at once are as many as both model and environment allow."""
+    harness = Harness(
+        system_prompt=agent.system_prompt,
+        examples=agent.examples,
+        max_steps=agent.max_steps,
+        time_limit=agent.time_limit,
+        token_limit=agent.token_limit,
+        parallel_tool_calls=agent.parallel_tool_calls,
+        sampling={**policy_model.sampling, **agent.sampling},
+    )
+    return ServedAgent(
+        name=agent.slug,
+        harness=harness,
+        policy=connect_policy(policy_model, outbound),
+        server=connect_environment(environment, outbound, judge=connect_judge(environment, outbound)),
+        seats=min(policy_model.concurrency, environment.concurrency),
+        seconds=run_seconds,
+    )
+
+
+def connect_served_model(policy_model: PolicyModel, outbound: Outbound) -> ServedModel:
+    """Raises what connecting raises."""
+    return ServedModel(
+        name=policy_model.slug, policy=connect_policy(policy_model, outbound), sampling=policy_model.sampling
+    )
+
+
+def answer_seconds(environment: Environment) -> float:
+    """The longest that an answer of this environment may take: its own limits are told apart before."""
+    return 2 * environment.call_timeout + environment.verify_timeout + 10.0
+
+
+def model_seconds(policy_model: PolicyModel) -> float:
+    """The same for a model, with its retries."""
+    return (policy_model.call_timeout + policy_model.connect_timeout) * policy_model.max_tries + 10.0

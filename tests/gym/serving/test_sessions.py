@@ -1,0 +1,92 @@
+import asyncio
+
+import pytest
+
+from apps.gym.serving.asking import Refused
+from apps.gym.serving.sessions import VERIFIED_SECONDS, Sessions
+
+
+class Held:
+    def __init__(self):
+        self.closed = 0
+
+    async def close(self):
+        self.closed += 1
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def sessions(clock):
+    return Sessions(most=2, seconds=100.0, clock=clock)
+
+
+def test_a_session_lives_on_with_every_call_and_ends_without(sessions, clock):
+    held = Held()
+    name = sessions.add(held)
+    for clock.now in (90.0, 180.0):
+        assert sessions.find(name) is held
+    clock.now = 280.0
+    assert sessions.find(name) is None
+    asyncio.run(sessions.sweep())
+    assert (len(sessions), held.closed) == (0, 1)
+
+
+def test_names_cannot_be_guessed_and_unknown_ones_find_nothing(sessions):
+    names = {sessions.add(Held()) for _ in range(100)}
+    assert (len(names), min(map(len, names)) >= 32) == (100, True)
+    assert sessions.find("") is None
+    assert sessions.find("x" * 32) is None
+
+
+def test_the_cap_holds_until_a_session_ends(sessions, clock):
+    async def fill():
+        await sessions.make_room()
+        sessions.add(Held())
+        await sessions.make_room()
+        sessions.add(Held())
+        with pytest.raises(Refused, match="All 2 sessions"):
+            await sessions.make_room()
+        clock.now = 100.0
+        await sessions.make_room()
+
+    asyncio.run(fill())
+    assert len(sessions) == 0
+
+
+def test_what_was_verified_makes_room_and_lives_for_a_minute_more(sessions, clock):
+    first, second = Held(), Held()
+    verified, running = sessions.add(first), sessions.add(second)
+    sessions.mark_verified(verified)
+    clock.now = VERIFIED_SECONDS - 1
+    assert sessions.find(verified) is first
+    asyncio.run(sessions.make_room())
+    assert (first.closed, second.closed, sessions.find(running)) == (1, 0, second)
+    sessions.mark_verified(running)
+    clock.now += VERIFIED_SECONDS
+    assert sessions.find(running) is None
+
+
+def test_closing_twice_is_once(sessions):
+    held = Held()
+    name = sessions.add(held)
+    assert [asyncio.run(sessions.close(name)) for _ in range(2)] == [True, False]
+    assert held.closed == 1
+
+
+def test_all_are_closed_at_the_end(sessions):
+    held = [Held(), Held()]
+    for each in held:
+        sessions.add(each)
+    asyncio.run(sessions.close_all())
+    assert ([each.closed for each in held], len(sessions)) == ([1, 1], 0)
