@@ -96,6 +96,7 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
             "concurrency",
             "worker_group",
             "input_price",
+            "cached_input_price",
             "output_price",
             "mistake_rate",
             "health",

@@ -14,7 +14,7 @@ from apps.gym.policy.http import Wire as Wires
 from apps.gym.policy.protocol import Policy, Weights
 from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.policy.sending import PlainSender, Sender
-from apps.policies.models import PolicyModel, Provider, Wire
+from apps.policies.models import KEY_PLACE, PolicyModel, Provider, Wire
 from apps.policies.secrets import decrypt_secret
 
 
@@ -72,15 +72,26 @@ def _open_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: 
     call, connect = policy_model.call_timeout, policy_model.connect_timeout
     if policy_model.provider in (Provider.OPENAI, Provider.AZURE):
         return _open_package_sender(policy_model, outbound, key, wire)
-    bearer = {"Authorization": f"Bearer {key}"} if key else {}
+    headers = _read_headers(policy_model, key)
+    carried = headers != policy_model.extra_headers
+    # Where a header carries the key, the server wants it there and not as a bearer token.
+    bearer = {"Authorization": f"Bearer {key}"} if key and not carried else {}
     return PlainSender(
         outbound,
         base_urls=policy_model.base_urls,
         path=PATHS[wire],
-        headers={**policy_model.extra_headers, **bearer},
+        headers={**headers, **bearer},
         call_timeout=call,
         connect_timeout=connect,
     )
+
+
+def _read_headers(policy_model: PolicyModel, key: str) -> dict[str, str]:
+    """Raises KeyMissing where a header needs the key that there is not."""
+    headers: dict[str, str] = policy_model.extra_headers
+    if not key and any(KEY_PLACE in value for value in headers.values()):
+        raise KeyMissing("No API key is stored, and a header needs it.").lasting()
+    return {name: value.replace(KEY_PLACE, key) for name, value in headers.items()}
 
 
 def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: Wires) -> Sender:
@@ -89,7 +100,7 @@ def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str
     # Imported where it is used: the package takes a third of a second that no other model needs.
     from apps.gym.policy.package import PackageSender, open_azure, open_openai
 
-    call, connect, headers = policy_model.call_timeout, policy_model.connect_timeout, policy_model.extra_headers
+    call, connect, headers = policy_model.call_timeout, policy_model.connect_timeout, _read_headers(policy_model, key)
     if policy_model.provider == Provider.OPENAI:
         client = open_openai(
             outbound,

@@ -1,6 +1,8 @@
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from apps.gym.pricing import Prices
+
 
 class Provider(models.TextChoices):
     OPENAI = "openai", "OpenAI"
@@ -12,6 +14,9 @@ class Provider(models.TextChoices):
 
 DEFAULT_BASE_URLS: dict[str, str] = {Provider.OPENAI.value: "https://api.openai.com/v1"}
 """Where a provider answers unless it is said otherwise."""
+
+KEY_PLACE = "{api_key}"
+"""Stands for the API key in the value of a header."""
 
 
 class Wire(models.TextChoices):
@@ -65,7 +70,9 @@ class PolicyModel(models.Model):
         help_text="Where the model's reasoning stands, and whether later turns see it",
     )
     extra_headers = models.JSONField(
-        default=dict, blank=True, help_text='Sent with every request, such as {"X-Team": "rl"}; never a secret'
+        default=dict,
+        blank=True,
+        help_text='Sent with every request, such as {"X-Team": "rl"}; {api_key} stands for the key, else no secret',
     )
     extra_body = models.JSONField(
         default=dict,
@@ -110,6 +117,12 @@ class PolicyModel(models.Model):
     input_price = models.FloatField(
         default=0.0, validators=[MinValueValidator(0)], help_text="USD for a million input tokens; 0 counts no cost"
     )
+    cached_input_price = models.FloatField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="USD for a million input tokens that the endpoint had cached; empty: as other input tokens",
+    )
     output_price = models.FloatField(
         default=0.0, validators=[MinValueValidator(0)], help_text="USD for a million output tokens"
     )
@@ -146,6 +159,10 @@ class PolicyModel(models.Model):
     @property
     def base_urls(self) -> list[str]:
         return [self.base_url, *self.more_base_urls]
+
+    @property
+    def prices(self) -> Prices:
+        return Prices(input=self.input_price, output=self.output_price, cached_input=self.cached_input_price)
 
     @property
     def is_scripted(self) -> bool:

@@ -10,7 +10,7 @@ from django.db import transaction
 from apps.accounts.auditing import record
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.sampling import find_sampling_problems
-from apps.policies.models import DEFAULT_BASE_URLS, Health, PolicyModel, Provider, Wire
+from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACE, Health, PolicyModel, Provider, Wire
 from apps.policies.secrets import encrypt_secret, hint_of
 
 MAX_PRICE = 1_000_000
@@ -18,7 +18,11 @@ MAX_PRICE = 1_000_000
 
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_SECRET_HEADERS = frozenset({"authorization", "api-key", "x-api-key", "cookie", "proxy-authorization"})
+# Whatever ends in one of these is taken for a secret: headers are shown on pages and by the API, keys never.
+_SECRET_HEADER = re.compile(
+    r"(?:.*[-_.])?(?:authorization|auth|apikey|key|token|secret|password|passwd|credentials?|cookie|jwt)",
+    re.IGNORECASE,
+)
 
 
 class KeyRequired(ValidationError):
@@ -38,7 +42,7 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
     Raises ValidationError by field, and KeyRequired (one of them) where a new base URL meets a stored key.
     """
     key = None if api_key is None else api_key.strip()
-    _check(policy_model)
+    _check(policy_model, key)
     with transaction.atomic():
         stored = _lock_stored(policy_model)
         moved = stored is not None and _goes_elsewhere(stored, policy_model)
@@ -80,6 +84,7 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
         "capture_tokens": _problems_of_capturing(policy_model),
         "sampling": find_sampling_problems(policy_model.sampling),
         "input_price": _problems_of_price(policy_model.input_price),
+        "cached_input_price": _problems_of_price(policy_model.cached_input_price or 0.0),
         "output_price": _problems_of_price(policy_model.output_price),
     }
     return {field: problems for field, problems in found.items() if problems}
@@ -123,11 +128,14 @@ def _problems_of_headers(headers: Any) -> list[str]:
     if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
         return ["This must be a JSON object of texts."]
     wrong = [name for name in headers if not _HEADER_NAME.fullmatch(name)]
-    secret = [name for name in headers if name.lower() in _SECRET_HEADERS]
+    secret = [name for name, value in headers.items() if _SECRET_HEADER.fullmatch(name) and KEY_PLACE not in value]
     broken = [name for name, value in headers.items() if not value.isprintable()]
     return [
         *(f"{name!r} is no name of a header." for name in wrong),
-        *(f"{name} belongs into the API key, which is kept encrypted." for name in secret),
+        *(
+            f"{name} belongs into the API key, which is kept encrypted: write {KEY_PLACE} where its value needs it."
+            for name in secret
+        ),
         *(f"The value of {name} must be one line of text." for name in broken),
     ]
 
@@ -154,7 +162,7 @@ def _problems_of_capturing(policy_model: PolicyModel) -> list[str]:
     return []
 
 
-def _check(policy_model: PolicyModel) -> None:
+def _check(policy_model: PolicyModel, key: str | None) -> None:
     """Everything that is wrong at once: a caller who learns one thing a round needs many rounds."""
     policy_model.base_url = policy_model.base_url.strip() or DEFAULT_BASE_URLS.get(policy_model.provider, "")
     policy_model.version = policy_model.version.strip()
@@ -170,6 +178,8 @@ def _check(policy_model: PolicyModel) -> None:
         errors = wrong.update_error_dict({})
     for field, problems in find_errors(policy_model).items():
         errors.setdefault(field, [ValidationError(problem) for problem in problems])
+    if key and not (key.isascii() and key.isprintable()):
+        errors["api_key"] = [ValidationError("A key is one line of ASCII characters: it is sent in a header.")]
     if errors:
         raise ValidationError(errors)
 

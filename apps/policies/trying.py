@@ -117,9 +117,7 @@ async def _ask(
         failure = error
     else:
         call.duration = time.perf_counter() - began
-        used = call.usage.get("input_tokens", 0), call.usage.get("output_tokens", 0)
-        cost = (used[0] * policy_model.input_price + used[1] * policy_model.output_price) / 1e6
-        return Trial(events=[opening, call], cost=cost)
+        return Trial(events=[opening, call], cost=policy_model.prices.cost(call.usage))
     said = hide_secrets(str(failure), [_readable_key(policy_model)])
     return Trial(events=[opening, ErrorRaised(kind=failure.kind, message=said, duration=time.perf_counter() - began)])
 

@@ -9,6 +9,7 @@ from apps.environments.connecting import connect_environment, connect_judge
 from apps.gym.agent import Harness
 from apps.gym.observing import Outcome
 from apps.gym.outbound import Outbound
+from apps.gym.pricing import FREE
 from apps.policies.connecting import connect_policy
 from apps.policies.versioning import WeightsInUse
 from apps.rollouts.breaking import Endpoint
@@ -58,11 +59,9 @@ def connect_setting(
         harness=msgspec.convert(planned, Harness),
         rollout_timeout=collection.rollout_timeout,
         max_attempts=collection.max_attempts,
-        input_price=model.input_price / 1e6,
-        output_price=model.output_price / 1e6,
+        prices=model.prices,
         judge_model_id=judged_by.pk if judged_by else None,
-        judge_input_price=judged_by.input_price / 1e6 if judged_by else 0.0,
-        judge_output_price=judged_by.output_price / 1e6 if judged_by else 0.0,
+        judge_prices=judged_by.prices if judged_by else FREE,
     )
 
 

@@ -19,9 +19,10 @@ from apps.environments.connecting import connect_environment, connect_judge
 from apps.environments.models import Environment
 from apps.gym import leaving
 from apps.gym.errors import EnvironmentFault, GymError, VerifierError
-from apps.gym.events import JudgeCall, TraceUnion, decode_event, encode_event, event_kind
+from apps.gym.events import TraceUnion, decode_event, encode_event, event_kind
 from apps.gym.items import TaskRow
 from apps.gym.outbound import Outbound
+from apps.gym.pricing import FREE
 from apps.gym.resources.protocol import ResourceServer, ReverifyMode
 from apps.gym.reverifying import Verdict, ask_reverify_mode, verify_again
 from apps.gym.rolloutfile import judged_stop_reason
@@ -339,19 +340,15 @@ def _store(
     rewards = [_reward(reverification, piece, verdict) for piece, verdict in zip(pieces, verdicts, strict=True)]
     failed = sum(bool(reward.error_kind) for reward in rewards)
     judge = reverification.collection.environment.judge_model
-    prices = (judge.input_price / 1e6, judge.output_price / 1e6) if judge else (0.0, 0.0)
+    prices = judge.prices if judge else FREE
     with transaction.atomic():
         ReverifiedReward.objects.bulk_create(rewards)
         owner.write(
             verified=F("verified") + len(rewards) - failed,
             failed=F("failed") + failed,
             changed=F("changed") + sum(reward.changed for reward in rewards),
-            cost=F("cost") + sum(_cost(call, prices) for verdict in verdicts for call in verdict.judge_calls),
+            cost=F("cost") + sum(prices.cost(call.usage) for verdict in verdicts for call in verdict.judge_calls),
         )
-
-
-def _cost(call: JudgeCall, prices: tuple[float, float]) -> float:
-    return call.usage.get("input_tokens", 0) * prices[0] + call.usage.get("output_tokens", 0) * prices[1]
 
 
 def _reward(reverification: Reverification, piece: _Piece, verdict: Verdict) -> ReverifiedReward:

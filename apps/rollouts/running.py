@@ -10,8 +10,9 @@ import msgspec
 from apps.gym.agent import Attempt, Harness
 from apps.gym.errors import EnvironmentFault, GymError, JudgeError, TimedOut
 from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
-from apps.gym.items import Item, TaskRow
+from apps.gym.items import Item, TaskRow, TokenUsage
 from apps.gym.policy.protocol import Policy
+from apps.gym.pricing import FREE, Prices
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.voting import comparable_answer
 from apps.rollouts.claiming import Claim
@@ -32,7 +33,7 @@ OTHER_TOOLS = "(others)"
 class Setting(msgspec.Struct, kw_only=True):
     """What all rollouts of a collection share: the connected policy model and resource server, harness and limits.
 
-    `rollout_timeout` is in seconds, the prices in USD a token. The resource server knows its judge by itself.
+    `rollout_timeout` is in seconds. The resource server knows its judge by itself.
     """
 
     policy_model_id: int
@@ -42,11 +43,9 @@ class Setting(msgspec.Struct, kw_only=True):
     harness: Harness
     rollout_timeout: float
     max_attempts: int = 1
-    input_price: float = 0.0
-    output_price: float = 0.0
+    prices: Prices = FREE
     judge_model_id: int | None = None
-    judge_input_price: float = 0.0
-    judge_output_price: float = 0.0
+    judge_prices: Prices = FREE
 
 
 class Tally:
@@ -55,6 +54,7 @@ class Tally:
     def __init__(self) -> None:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
         self.judge_calls = self.judge_input_tokens = self.judge_output_tokens = 0
+        self.cached_tokens = self.judge_cached_tokens = 0
         self.model_time = self.tool_time = 0.0
         self.model_version = ""
         self.verification: Verification | None = None
@@ -69,6 +69,7 @@ class Tally:
             self.model_version = self.model_version or event.version
             self.input_tokens += event.usage.get("input_tokens", 0)
             self.output_tokens += event.usage.get("output_tokens", 0)
+            self.cached_tokens += event.usage.get("cached_tokens", 0)
         elif isinstance(event, ToolResult):
             self.tool_calls += 1
             self.tool_errors += bool(event.error)
@@ -80,6 +81,7 @@ class Tally:
             self.judge_calls += 1
             self.judge_input_tokens += event.usage.get("input_tokens", 0)
             self.judge_output_tokens += event.usage.get("output_tokens", 0)
+            self.judge_cached_tokens += event.usage.get("cached_tokens", 0)
 
     def _count_tool(self, event: ToolResult) -> None:
         name = _storable(event.name)[:MAX_TOOL_NAME]
@@ -93,9 +95,17 @@ class Tally:
         """USD, by the prices of now; a judge costs by its own."""
         if setting is None:
             return 0.0
-        own = self.input_tokens * setting.input_price + self.output_tokens * setting.output_price
-        judge_in, judge_out = setting.judge_input_price, setting.judge_output_price
-        return own + self.judge_input_tokens * judge_in + self.judge_output_tokens * judge_out
+        own: TokenUsage = {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
+        }
+        judge: TokenUsage = {
+            "input_tokens": self.judge_input_tokens,
+            "output_tokens": self.judge_output_tokens,
+            "cached_tokens": self.judge_cached_tokens,
+        }
+        return setting.prices.cost(own) + setting.judge_prices.cost(judge)
 
 
 class Ears(Protocol):

@@ -5,7 +5,7 @@ import pytest
 from apps.gym.outbound import OutboundRefused
 from apps.gym.policy.http import HttpPolicy
 from apps.gym.policy.scripted import ScriptedPolicy
-from apps.policies.connecting import connect_policy, open_outbound
+from apps.policies.connecting import KeyMissing, connect_policy, open_outbound
 from apps.policies.models import Provider
 from apps.policies.secrets import SecretUnreadable, encrypt_secret
 from tests.factories import make_policy_model
@@ -40,3 +40,24 @@ def test_the_operators_allow_list_rules_the_connections(settings):
     outbound.policy.check_url("http://10.1.2.3/")
     with pytest.raises(OutboundRefused):
         outbound.policy.check_url("http://10.1.2.4/")
+
+
+def sent_headers(provider=Provider.COMPATIBLE, **fields):
+    given = {**ENDPOINT, "provider": provider, "api_key_encrypted": encrypt_secret("sk-0123456789"), **fields}
+    policy = connect_policy(make_policy_model(**given), open_outbound())
+    return {name: value for name, value in policy.sender._headers.items() if name != "Content-Type"}
+
+
+def test_a_key_is_a_bearer_token_unless_a_header_carries_it():
+    team = {"X-Team": "rl"}
+    assert sent_headers(extra_headers=team) == {"X-Team": "rl", "Authorization": "Bearer sk-0123456789"}
+    assert sent_headers(extra_headers={**team, "X-Auth-Token": "{api_key}"}) == {
+        "X-Team": "rl",
+        "X-Auth-Token": "sk-0123456789",
+    }
+    assert sent_headers(extra_headers={"Authorization": "Token {api_key}"}) == {"Authorization": "Token sk-0123456789"}
+
+
+def test_a_header_that_needs_a_key_is_not_sent_without_one():
+    with pytest.raises(KeyMissing, match="a header needs it"):
+        sent_headers(extra_headers={"X-Auth-Token": "{api_key}"}, api_key_encrypted="")

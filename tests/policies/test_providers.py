@@ -61,7 +61,12 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
         ({"more_base_urls": "https://b.example"}, {"more_base_urls": ["This must be a list of base URLs."]}),
         (
             {"extra_headers": {"Authorization": "Bearer x"}},
-            {"extra_headers": ["Authorization belongs into the API key, which is kept encrypted."]},
+            {
+                "extra_headers": [
+                    "Authorization belongs into the API key, which is kept encrypted: write {api_key} where its "
+                    "value needs it."
+                ]
+            },
         ),
         (
             {"extra_headers": {"X-Team": "a\r\nHost: b"}},

@@ -141,3 +141,27 @@ def test_a_row_that_was_deleted_meanwhile_is_not_brought_back():
     with pytest.raises(PolicyModelChanged):
         save_policy_model(policy_model=row, api_key=None, user=None)
     assert not PolicyModel.objects.filter(slug=row.slug).exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["Authorization", "api-key", "X-Api-Key", "Ocp-Apim-Subscription-Key", "X-Auth-Token", "x-secret", "Cookie"]
+)
+def test_a_secret_is_no_value_of_a_header_but_the_key_may_stand_in_one(name):
+    with pytest.raises(ValidationError) as wrong:
+        saved(extra_headers={name: "s3cr3t-value"})
+    assert list(wrong.value.message_dict) == ["extra_headers"]
+    assert not PolicyModel.objects.exists()
+    assert saved(extra_headers={name: "{api_key}"}).extra_headers == {name: "{api_key}"}
+
+
+def test_headers_that_only_sound_like_secrets_are_fine():
+    headers = {"X-Token-Budget": "100", "X-Keyboard": "us", "X-Team": "rl", "X-Session-Group": "a"}
+    assert saved(extra_headers=headers).extra_headers == headers
+
+
+@pytest.mark.parametrize("key", ["sk-1\r\nX-Evil: 1", "ключ", "sk\x00"])
+def test_a_key_that_no_header_can_carry_is_refused(key):
+    with pytest.raises(ValidationError) as wrong:
+        save_policy_model(policy_model=endpoint(), api_key=key, user=None)
+    assert wrong.value.message_dict == {"api_key": ["A key is one line of ASCII characters: it is sent in a header."]}
+    assert not PolicyModel.objects.exists()

@@ -38,7 +38,9 @@ GROUPS = (
     Group("Sampling and limits", (("sampling",), ("concurrency", "worker_group")), _ALL),
     Group("Reasoning", (("reasoning",),)),
     Group("Token capture", (("capture_tokens",),), _OWN_SERVERS),
-    Group("Prices", (("input_price", "output_price"),), hint="for what a rollout costs", folded=True),
+    Group(
+        "Prices", (("input_price", "cached_input_price", "output_price"),), hint="for what a rollout costs", folded=True
+    ),
     Group("Time and tries", (("call_timeout", "connect_timeout", "max_tries"),), hint="of one call", folded=True),
     Group(
         "Requests",
@@ -76,7 +78,10 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
         kind=dict, help_text='Defaults such as {"temperature": 1.0, "max_output_tokens": 1024}; an agent may override.'
     )
     extra_headers = JSONTextField(
-        kind=dict, rows=2, help_text='Sent with every request, such as {"X-Team": "rl"}; a secret belongs into the key.'
+        kind=dict,
+        rows=2,
+        help_text='Sent with every request, such as {"X-Team": "rl"}. A secret belongs into the '
+        'key, which a header may carry: {"X-Auth-Token": "{api_key}"}.',
     )
     extra_body = JSONTextField(
         kind=dict,
@@ -111,6 +116,7 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             "reasoning",
             "capture_tokens",
             "input_price",
+            "cached_input_price",
             "output_price",
             "call_timeout",
             "connect_timeout",
@@ -126,8 +132,9 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             "key_is_token": "The key is a bearer token of Microsoft Entra ID",
             "call_timeout": "Call timeout",
             "connect_timeout": "Connect timeout",
-            "input_price": "Price of input tokens",
-            "output_price": "Price of output tokens",
+            "input_price": "Input tokens",
+            "cached_input_price": "Cached input tokens",
+            "output_price": "Output tokens",
             "max_tries": "Tries",
         }
         help_texts = {

@@ -1,0 +1,39 @@
+"""What calls cost."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.gym.pricing import FREE, Prices
+
+PRICES = Prices(input=2.0, output=8.0, cached_input=0.5)
+counts = st.integers(0, 10**9)
+
+
+def test_cached_input_is_priced_by_itself_and_reasoning_is_part_of_the_output():
+    usage = {"input_tokens": 1_000_000, "output_tokens": 500_000, "cached_tokens": 400_000, "reasoning_tokens": 100}
+    assert PRICES.cost(usage) == pytest.approx(0.6 * 2.0 + 0.4 * 0.5 + 0.5 * 8.0)
+
+
+def test_without_a_price_of_its_own_cached_input_costs_as_any_other():
+    usage = {"input_tokens": 1_000_000, "output_tokens": 0, "cached_tokens": 400_000}
+    assert Prices(input=2.0).cost(usage) == 2.0
+    assert Prices(input=2.0, cached_input=0.0).cost(usage) == pytest.approx(1.2)
+
+
+def test_an_endpoint_that_claims_more_cached_than_read_is_not_believed():
+    assert PRICES.cost({"input_tokens": 10, "cached_tokens": 99}) == pytest.approx(10 * 0.5 / 1e6)
+    assert PRICES.cost({"input_tokens": 10, "cached_tokens": -99}) == pytest.approx(10 * 2.0 / 1e6)
+
+
+def test_missing_usage_and_missing_prices_cost_nothing():
+    assert PRICES.cost({}) == 0.0
+    assert FREE.cost({"input_tokens": 10**9, "output_tokens": 10**9, "cached_tokens": 1}) == 0.0
+
+
+@given(counts, counts, counts, counts, counts, counts)
+def test_calls_summed_cost_what_they_cost_one_by_one(a, b, c, d, e, f):
+    one = {"input_tokens": max(a, b), "cached_tokens": min(a, b), "output_tokens": c}
+    two = {"input_tokens": max(d, e), "cached_tokens": min(d, e), "output_tokens": f}
+    both = {name: one[name] + two[name] for name in one}
+    assert PRICES.cost(both) == pytest.approx(PRICES.cost(one) + PRICES.cost(two))
