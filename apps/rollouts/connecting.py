@@ -32,11 +32,14 @@ class Watch(Protocol):
 def connect_setting(
     collection: Collection, outbound: Outbound, watch: Watch, seats: JudgeSeats, weights: WeightsInUse
 ) -> Setting:
-    """The harness, sampling and verifier are those of the plan: rewards of one collection must compare. The endpoints,
-    keys, prices, limits and judges are those of now."""
+    """The harness, sampling, verifier, rubric and how a judge is asked are those of the plan: rewards of one collection
+    must compare. The endpoints, keys, prices and limits are those of now, and so is which model judges."""
     planned = {**collection.snapshot["agent"], "sampling": collection.snapshot["sampling"]}
     model, environment = collection.policy_model, collection.environment
-    environment.verifier = collection.snapshot["environment"].get("verifier", environment.verifier)
+    kept = collection.snapshot["environment"]
+    environment.verifier = kept.get("verifier", environment.verifier)
+    if kept.get("judge"):
+        environment.judge_rubric, environment.judge_settings = kept["judge"]["rubric"], kept["judge"]["settings"]
 
     def observe_model(outcome: Outcome, message: str = "") -> None:
         watch(Endpoint("policy_model", model.pk), model.slug, outcome, message)

@@ -11,6 +11,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
 from django.db import connection
 
+from apps.environments.models import Environment
 from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, Verification
 from apps.rollouts.breaking import read_shut
 from apps.rollouts.collecting import finish_collection
@@ -379,3 +380,22 @@ def test_a_model_may_judge_its_own_attempts():
     model = make_policy_model(mistake_rate=0.0, concurrency=1)
     collection = finish(plan(judge=model, model=model))
     assert (collection.completed, collection.mean_reward) == (8, 1.0)
+
+
+def test_a_collection_keeps_the_rubric_and_scale_of_its_plan():
+    async def collect():
+        judge = HttpJudge(lambda user: {"score": 5})
+        runner, port = await serve_chat(judge.answer)
+        model = await sync_to_async(make_policy_model)(
+            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x"
+        )
+        given = {"judge_rubric": "As planned.", "judge_settings": {"scale": {"low": 0, "high": 5}}}
+        planned = await sync_to_async(plan)(judge=model, environment=given)
+        rows = Environment.objects.filter(pk=planned.environment_id)
+        assert await rows.aupdate(judge_rubric="Another one.", judge_settings={}) == 1
+        collection = await finish_collection(planned, progress=lambda _: None)
+        await runner.cleanup()
+        return collection, {asked["messages"][0]["content"].split("\n")[3] for asked in judge.asked}
+
+    collection, rubrics = async_to_sync(collect)()
+    assert (collection.completed, collection.mean_reward, rubrics) == (8, 1.0, {"As planned."})
