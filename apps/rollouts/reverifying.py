@@ -16,7 +16,7 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.environments.connecting import connect_environment, connect_judge
-from apps.environments.models import Environment
+from apps.environments.models import Adapter, Environment
 from apps.gym import leaving
 from apps.gym.errors import EnvironmentFault, GymError, VerifierError
 from apps.gym.events import TraceUnion, decode_event, encode_event, event_kind
@@ -267,6 +267,9 @@ def _verify(owner: _Owner) -> None:
         pk=owner.reverification.pk
     )
     environment = reverification.collection.environment
+    if environment.verifies_here and not reverification.replays:
+        # The verifier reads the trace alone: whatever has the tools need not be there, nor hold a session.
+        environment.adapter = Adapter.DECLARED
     # One loop for all of it, since connections belong to a loop; the database is asked outside of it.
     with asyncio.Runner() as runner:
         outbound, server = runner.run(_connect(environment))

@@ -4,11 +4,11 @@ from django.conf import settings
 
 from apps.agents.models import Agent
 from apps.environments.connecting import connect_environment, connect_judge
-from apps.environments.models import Environment
+from apps.environments.models import Adapter, Environment
 from apps.gym.agent import Harness
 from apps.gym.outbound import Outbound
 from apps.gym.serving.agent import ServedAgent
-from apps.gym.serving.environment import ServedEnvironment, serve_environment
+from apps.gym.serving.environment import CannotServe, ServedEnvironment, serve_environment
 from apps.gym.serving.model import ServedModel
 from apps.policies.connecting import connect_policy
 from apps.policies.models import PolicyModel
@@ -19,6 +19,8 @@ RUN_SECONDS = 1800.0
 
 async def connect_served_environment(environment: Environment, outbound: Outbound) -> ServedEnvironment:
     """Raises CannotServe, and what connecting raises."""
+    if environment.adapter == Adapter.GYMNASIUM:
+        raise CannotServe(f"{environment} is a Gymnasium server: give its own address to whoever shall use it.")
     judge = connect_judge(environment, outbound)
     return await serve_environment(
         connect_environment(environment, outbound, judge=judge),

@@ -6,7 +6,6 @@ from typing import Any
 
 from apps.gym.errors import JudgeError
 from apps.gym.items import TaskRow, Tool
-from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import TOOL_ERROR
 from apps.gym.resources.protocol import ResourceServer, ReverifyMode, Session
 from apps.gym.resources.scoring import DETAILS
@@ -156,8 +155,6 @@ class ServedEnvironment:
 
 async def serve_environment(server: ResourceServer, *, most_sessions: int, session_seconds: float) -> ServedEnvironment:
     """Raises CannotServe, and EnvironmentFault where the environment itself is a server that does not answer."""
-    if isinstance(server, GymnasiumServer):
-        raise CannotServe(f"{server.name} is a Gymnasium server: give its own address to whoever shall use it.")
     probe = await server.probe()
     if not probe.healthy:
         raise CannotServe(f"{server.name} is not healthy: {probe.message}")
