@@ -13,6 +13,7 @@ from apps.gym.events import TraceUnion
 from apps.gym.outbound import Outbound, OutboundPolicy
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
+from tests.nemo_gym.rows import OWN
 from tests.nemo_gym.servers import Server
 from tests.nemo_gym.solving import Solver
 
@@ -25,6 +26,10 @@ needs_shared = pytest.mark.skipif(
 
 def read_rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (SHARED / f"{name}.jsonl").read_text().splitlines()]
+
+
+def rows_of(name: str, *, own: bool) -> list[dict[str, Any]]:
+    return OWN[name] if own else read_rows(f"{name}.example")
 
 
 def connect(server: Server, outbound: Outbound, **options: Any) -> HttpResourceServer | GymnasiumServer:

@@ -169,3 +169,8 @@ def stands(row: Row, said: Items, prompt: Items) -> Items:
     assert hand is not None
     value = hand_value(hand[1].split(", "))
     return [says(f"I have {value}. <action>{'hit' if value < 17 else 'stand'}</action>")]
+
+
+def first_tool(row: Row, said: Items, prompt: Items) -> Items:
+    name = row["responses_create_params"]["tools"][0]["name"]
+    return [says("That is all.")] if said else [call(name, {"name": "carlos"})]

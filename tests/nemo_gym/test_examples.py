@@ -7,10 +7,8 @@ import pytest
 
 from apps.gym.events import EnvironmentTurn, Prompt, ToolResult, Verification
 from tests.nemo_gym import kinds, solving
-from tests.nemo_gym.attempts import attempt, connect, loopback, needs_shared, read_rows
+from tests.nemo_gym.attempts import attempt, connect, loopback, needs_shared, read_rows, rows_of
 from tests.nemo_gym.servers import serving
-
-pytestmark = needs_shared
 
 RIGHT = [
     (kinds.SINGLE_TOOL_CALL, solving.weather, 1.0),
@@ -42,7 +40,7 @@ WRONG = [
 ]
 
 
-def attempt_all(kind, moves, **harness):
+def attempt_all(kind, moves, *, own=False, **harness):
     """The traces of all rows, at once, and the server they were attempted at."""
 
     async def all_rows():
@@ -50,7 +48,7 @@ def attempt_all(kind, moves, **harness):
         try:
             async with serving(kind) as server:
                 driven = connect(server, outbound)
-                rows = read_rows(f"{kind.name}.example")
+                rows = rows_of(kind.name, own=own)
                 return await asyncio.gather(*(attempt(driven, row, moves, **harness) for row in rows)), server
         finally:
             await outbound.close()
@@ -67,14 +65,20 @@ def name_of(value):
     return value.name if isinstance(value, kinds.Kind) else None
 
 
+both = pytest.mark.parametrize("own", [True, pytest.param(False, marks=needs_shared)], ids=["own", "theirs"])
+
+
+@both
 @pytest.mark.parametrize(("kind", "moves", "reward"), RIGHT + WRONG, ids=name_of)
-def test_every_row_has_the_reward_that_its_rule_gives(kind, moves, reward):
-    traces, server = attempt_all(kind, moves, parallel_tool_calls=False)
-    assert [verdict.reward for verdict in verdicts(traces)] == [reward] * 5
+def test_every_row_has_the_reward_that_its_rule_gives(kind, moves, reward, own):
+    traces, server = attempt_all(kind, moves, own=own, parallel_tool_calls=False)
+    number = len(rows_of(kind.name, own=own))
+    assert [verdict.reward for verdict in verdicts(traces)] == [reward] * number
     assert server.stale == 0
-    assert len(server.sessions) == (0 if kind.name == "blackjack" else 5)
+    assert len(server.sessions) == (0 if kind.name == "blackjack" else number)
 
 
+@needs_shared
 def test_seeding_gets_the_whole_row_and_verifying_the_row_and_the_response():
     _, server = attempt_all(kinds.XLAM, solving.calls)
     rows = read_rows("xlam_fc.example")
@@ -85,27 +89,27 @@ def test_seeding_gets_the_whole_row_and_verifying_the_row_and_the_response():
 
 
 def test_components_are_named_beside_their_sum():
-    traces, _ = attempt_all(kinds.MULTIREWARD, solving.one_call)
+    traces, _ = attempt_all(kinds.MULTIREWARD, solving.one_call, own=True)
     parts = {"correctness": 1.0, "schema_valid": 1.0, "format": 0.0}
-    assert [verdict.components for verdict in verdicts(traces)] == [parts] * 5
+    assert [verdict.components for verdict in verdicts(traces)] == [parts]
 
 
 def test_arguments_that_the_server_refuses_are_read_by_the_model_and_the_attempt_goes_on():
-    traces, _ = attempt_all(kinds.MULTIREWARD, solving.one_call_wrong)
+    traces, _ = attempt_all(kinds.MULTIREWARD, solving.one_call_wrong, own=True)
     refused = [event for trace in traces for event in trace if isinstance(event, ToolResult)]
-    assert [event.error for event in refused] == ["http_422"] * 5
+    assert [event.error for event in refused] == ["http_422"]
     assert json.loads(refused[0].output)["detail"][0]["loc"] == ["body", "city"]
     assert {verdict.stop_reason for verdict in verdicts(traces)} == {"answered"}
 
 
 def test_tools_that_a_row_declares_and_nobody_serves_are_not_found():
-    traces, _ = attempt_all(kinds.XLAM, solving.calls)
+    traces, _ = attempt_all(kinds.XLAM, solving.calls, own=True)
     outputs = {(event.output, event.error) for trace in traces for event in trace if isinstance(event, ToolResult)}
     assert outputs == {('{"detail": "Not Found"}', "http_404")}
 
 
 def test_observations_are_user_messages_the_first_of_them_after_the_prompt():
-    traces, server = attempt_all(kinds.blackjack("232T5TT"), solving.stands)
+    traces, server = attempt_all(kinds.blackjack("232T5TT"), solving.stands, own=True)
     prompt = next(event for event in traces[0] if isinstance(event, Prompt))
     turns = [event for event in traces[0] if isinstance(event, EnvironmentTurn)]
     assert prompt.items[-1]["role"] == "user"
@@ -114,11 +118,11 @@ def test_observations_are_user_messages_the_first_of_them_after_the_prompt():
         "Your hand: [2, 3, 5] = 10",
         "Your hand: [2, 3, 5, 10] = 20",
     ]
-    assert [path for path, _ in server.seen].count("/close") == 5
+    assert [path for path, _ in server.seen].count("/close") == 2
 
 
 def test_what_a_game_says_at_its_end_is_kept():
-    traces, _ = attempt_all(kinds.blackjack("9TT6T"), solving.stands)
+    traces, _ = attempt_all(kinds.blackjack("9TT6T"), solving.stands, own=True)
     verdict = verdicts(traces)[0]
     assert verdict.stop_reason == "environment_done"
     assert verdict.details == {
@@ -135,6 +139,7 @@ def test_what_a_game_says_at_its_end_is_kept():
     }
 
 
+@needs_shared
 def test_the_workplace_is_driven_with_what_was_recorded():
     recorded, moves = _recorded("workplace_assistant.example_rollouts")
     rows = [
@@ -161,6 +166,20 @@ def test_the_workplace_is_driven_with_what_was_recorded():
         assert [json.loads(output) for output in outputs] == [json.loads(output) for output in rollout["outputs"]]
         assert trace[-1].stop_reason == "answered"
     assert (len(traces), len(server.sessions), server.stale) == (5, 5, 0)
+
+
+def test_a_dispatcher_is_driven_in_the_session_that_was_seeded():
+    asked = {"name": "kim"}
+    recorded = {("company_directory_find_email_address", json.dumps(asked)): '{"output": ["kim@example.org"]}'}
+
+    def moves(row, said, prompt):
+        done = solving.outputs(said)
+        if done:
+            return [solving.says(done[0]["output"][0])]
+        return [solving.call("company_directory_find_email_address", asked)]
+
+    traces, _ = attempt_all(kinds.workplace(recorded), moves, own=True)
+    assert [event.output for event in traces[0] if isinstance(event, ToolResult)] == ['{"output": ["kim@example.org"]}']
 
 
 def _recorded(name):
