@@ -34,7 +34,7 @@ class Spread:
         self._least, self._largest = min(self._least, value), max(self._largest, value)
 
     def figures(self) -> dict[str, float | None]:
-        std = math.sqrt(self._squares / (self.count - 1)) if self.count > 1 and self._squares >= 0 else 0.0
+        std = math.sqrt(self._squares / (self.count - 1)) if self.count > 1 else 0.0
         figures = {"mean": self._mean, "min": self._least, "max": self._largest, "std": std}
         # Numbers near the end of what a float holds have no finite deviation, and JSON has no other number.
         return {
