@@ -241,6 +241,7 @@ WORKER_CHORES = [
     "apps.tasks.uploading.load_queued_upload",
     "apps.tasks.sweeping.sweep_uploads",
     "apps.tasks.measuring.measure_next_version",
+    "apps.tasks.deleting.delete_next",
     "apps.rollouts.reverifying.continue_reverification",
     "apps.exports.exporting.write_queued_export",
 ]

@@ -5,6 +5,7 @@ from typing import Any
 
 import django_filters
 import orjson
+from django.db.models import Prefetch
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -17,21 +18,18 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.bodies import FILE_PARSERS, RAW_TYPES, open_body
 from apps.api.declared import DeclaredFields
+from apps.api.deletions import DeletionSerializer, accept_deletion
 from apps.api.filters import SlugFilter
 from apps.api.problems import QueryProblem
 from apps.api.uploads import WAIT, ChoicesSerializer, UploadSerializer, answer_upload, wants_to_wait
-from apps.api.viewsets import SLUG, TableViewSet
+from apps.api.versions import VersionActions, VersionSerializer
+from apps.api.viewsets import SLUG
 from apps.environments.models import Environment
 from apps.tasks.choosing import ChoiceRefused, Choices
+from apps.tasks.deleting import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.receiving import start_parts, store_file
-from apps.tasks.uploading import create_dataset, upload_file
-
-
-class VersionSerializer(serializers.ModelSerializer[DatasetVersion]):
-    class Meta:
-        model = DatasetVersion
-        fields = ["number", "state", "task_count", "content_hash", "note", "created_at"]
+from apps.tasks.uploading import create_dataset, rename_dataset, upload_file
 
 
 class DatasetSerializer(DeclaredFields, serializers.ModelSerializer[Dataset]):
@@ -41,6 +39,11 @@ class DatasetSerializer(DeclaredFields, serializers.ModelSerializer[Dataset]):
     class Meta:
         model = Dataset
         fields = ["id", "slug", "name", "description", "environment", "versions", "created_at"]
+
+
+class DatasetNamesSerializer(DeclaredFields, serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=100)
+    description = serializers.CharField(allow_blank=True, max_length=10_000)
 
 
 class PartsSerializer(ChoicesSerializer):
@@ -124,8 +127,10 @@ class DatasetFilter(django_filters.FilterSet):
         fields: list[str] = []
 
 
-class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
-    queryset = Dataset.objects.select_related("environment").prefetch_related("versions")
+class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, VersionActions):
+    queryset = Dataset.objects.select_related("environment").prefetch_related(
+        Prefetch("versions", DatasetVersion.objects.select_related("base").defer("metrics"))
+    )
     serializer_class = DatasetSerializer
     filterset_class = DatasetFilter
     lookup_field = "slug"
@@ -137,14 +142,39 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Table
         "uploads": Permission.READ,
         "upload": Permission.UPLOAD,
         "upload_in_parts": Permission.UPLOAD,
+        "partial_update": Permission.UPLOAD,
+        "destroy": Permission.UPLOAD,
+        "version": Permission.READ,
+        "delete_version": Permission.UPLOAD,
+        "metrics": Permission.READ,
+        "changes": Permission.READ,
+        "changed_tasks": Permission.READ,
+        "rows": Permission.READ,
     }
     query_parameters = {
         "upload": frozenset({"environment", "filename", "wait", "draft", *CHOICES}),
+        "metrics": frozenset({"shape"}),
+        "changes": frozenset({"from"}),
+        "changed_tasks": frozenset({"from", "kind"}),
     }
-    page_actions = frozenset({"list", "uploads"})
+    page_actions = frozenset({"list", "uploads", "changed_tasks"})
 
     def perform_create(self, serializer: serializers.BaseSerializer[Dataset]) -> None:
         serializer.instance = create_dataset(**serializer.validated_data, user=self.person)
+
+    @extend_schema(request=DatasetNamesSerializer, responses=DatasetSerializer)
+    def partial_update(self, request: Request, slug: str) -> Response:
+        """Change how a dataset is called and described."""
+        dataset = self.get_object()
+        wanted = DatasetNamesSerializer(data=request.data, partial=True)
+        wanted.is_valid(raise_exception=True)
+        rename_dataset(dataset=dataset, **wanted.validated_data, user=self.person)
+        return Response(DatasetSerializer(self.get_object()).data)
+
+    @extend_schema(responses={202: DeletionSerializer})
+    def destroy(self, request: Request, slug: str) -> Response:
+        """Delete a dataset with all versions and uploads: a worker does it, and the answer's address tells how far."""
+        return accept_deletion(queue_deletion(dataset=self.get_object(), user=self.person))
 
     @extend_schema(responses=UploadSerializer(many=True), filters=False)
     @action(detail=True, filterset_class=None, parser_classes=FILE_PARSERS)

@@ -21,6 +21,7 @@ from rest_framework.views import set_rollback
 from apps.environments.saving import EnvironmentChanged
 from apps.exports.exporting import ExportRefused
 from apps.exports.pairing import PairingRefused
+from apps.gym.mappings.columns import MappingRefused
 from apps.gym.tokens import TokensUnreadable
 from apps.policies.saving import PolicyModelChanged
 from apps.reviews.commenting import CommentRefused
@@ -28,6 +29,8 @@ from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.planning import NothingToCollect, PlanConflict
 from apps.rollouts.reverifying import CannotApply, ReverifyRefused
 from apps.tasks.choosing import ChoiceRefused
+from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
+from apps.tasks.marking import MarkRefused
 from apps.tasks.receiving import DatasetIsBeingDeleted, DiskNearlyFull, NotReceiving, PartTooLarge, WrongOffset
 from apps.tasks.uploading import NotWaiting
 
@@ -151,6 +154,12 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     TokensUnreadable: lambda error: Problem(HTTPStatus.CONFLICT, "tokens-unreadable", str(error)),
     WrongOffset: lambda error: Problem(HTTPStatus.CONFLICT, "wrong-offset", str(error), expected=error.expected),
     NotReceiving: lambda error: Problem(HTTPStatus.CONFLICT, "not-receiving", str(error)),
+    StillInUse: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", str(error)),
+    AlreadyBeingDeleted: lambda error: Problem(HTTPStatus.CONFLICT, "being-deleted", str(error)),
+    MarkRefused: lambda error: _invalid(
+        [{"pointer": f"/{error.argument}", "code": "invalid", "message": error.message}]
+    ),
+    MappingRefused: lambda error: _invalid([{"pointer": error.pointer, "code": "invalid", "message": error.message}]),
     NotWaiting: lambda error: Problem(HTTPStatus.CONFLICT, "not-waiting", str(error)),
     DatasetIsBeingDeleted: lambda error: Problem(HTTPStatus.CONFLICT, "being-deleted", str(error)),
     DiskNearlyFull: lambda error: Problem(HTTPStatus.INSUFFICIENT_STORAGE, "disk-full", str(error)),

@@ -1,24 +1,32 @@
-"""Tasks: the rows of a dataset's versions."""
+"""Tasks: the rows of a dataset's versions, and what people mark them with."""
 
 from typing import Any
 
 import django_filters
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
+from apps.api.declared import DeclaredFields
 from apps.api.filters import SlugFilter
+from apps.api.pagination import MAX_KEY
 from apps.api.viewsets import TableViewSet
-from apps.tasks.models import Task
+from apps.tasks.marking import MAX_TASKS, mark_tasks
+from apps.tasks.models import Task, TaskQuerySet
 
 
 class TaskSerializer(serializers.ModelSerializer[Task]):
     dataset = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
     version = serializers.IntegerField(source="version.number", read_only=True)
+    tags = serializers.ListField(child=serializers.CharField(), read_only=True)
 
     class Meta:
         model = Task
-        fields = ["id", "dataset", "version", "index", "external_id", "prompt_excerpt"]
+        fields = ["id", "dataset", "version", "index", "external_id", "prompt_excerpt", "split", "tags", "is_retired"]
 
 
 class TaskWithRowSerializer(TaskSerializer):
@@ -28,15 +36,40 @@ class TaskWithRowSerializer(TaskSerializer):
         fields = [*TaskSerializer.Meta.fields, "row"]
 
 
+class MarkSerializer(DeclaredFields, serializers.Serializer[Any]):
+    """What is left out stays as it is."""
+
+    split = serializers.CharField(required=False, allow_blank=True, max_length=64)
+    add_tags = serializers.ListField(child=serializers.CharField(max_length=64), required=False, max_length=32)
+    remove_tags = serializers.ListField(child=serializers.CharField(max_length=64), required=False, max_length=32)
+    retired = serializers.BooleanField(required=False, help_text="New collections leave a retired task out.")
+
+
+class MarkManySerializer(MarkSerializer):
+    tasks = serializers.ListField(
+        child=serializers.IntegerField(min_value=0, max_value=MAX_KEY), allow_empty=False, max_length=MAX_TASKS
+    )
+
+
+class MarkedSerializer(serializers.Serializer[Any]):
+    marked = serializers.IntegerField()
+
+
 class TaskFilter(django_filters.FilterSet):
     dataset = SlugFilter("dataset")
     version = django_filters.NumberFilter(field_name="version__number", min_value=0, max_value=2**31 - 1)
     external_id = django_filters.CharFilter(field_name="external_id")
     text = django_filters.CharFilter(field_name="prompt_excerpt", lookup_expr="icontains")
+    split = django_filters.CharFilter(field_name="split")
+    tag = django_filters.CharFilter(method="filter_tag")
+    is_retired = django_filters.BooleanFilter(field_name="is_retired")
 
     class Meta:
         model = Task
         fields: list[str] = []
+
+    def filter_tag(self, queryset: TaskQuerySet, name: str, value: str) -> TaskQuerySet:
+        return queryset.tagged(value)
 
 
 class TaskViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
@@ -44,7 +77,12 @@ class TaskViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     filterset_class = TaskFilter
     ordering = "id"
     lookup_value_regex = "[0-9]+"
-    permissions = {"list": Permission.READ, "retrieve": Permission.READ}
+    permissions = {
+        "list": Permission.READ,
+        "retrieve": Permission.READ,
+        "partial_update": Permission.UPLOAD,
+        "mark": Permission.UPLOAD,
+    }
 
     def get_queryset(self) -> Any:
         # Rows can be megabytes each: a list never carries them.
@@ -52,3 +90,21 @@ class TaskViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
     def get_serializer_class(self) -> type[TaskSerializer]:
         return TaskSerializer if self.action == "list" else TaskWithRowSerializer
+
+    @extend_schema(request=MarkSerializer, responses=TaskWithRowSerializer)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change a task's split or tags, or retire it. Its row never changes."""
+        task = self.get_object()
+        wanted = MarkSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        mark_tasks(task_ids=[task.pk], **wanted.validated_data, user=self.person)
+        return Response(TaskWithRowSerializer(self.get_object()).data)
+
+    @extend_schema(request=MarkManySerializer, responses=MarkedSerializer)
+    @action(detail=False, methods=["post"])
+    def mark(self, request: Request) -> Response:
+        """The same for up to 1,000 tasks; those that do not exist are not counted."""
+        wanted = MarkManySerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        given = dict(wanted.validated_data)
+        return Response({"marked": mark_tasks(task_ids=given.pop("tasks"), **given, user=self.person)})

@@ -3,8 +3,10 @@ from rest_framework.routers import SimpleRouter
 
 from apps.api.agents import AgentViewSet
 from apps.api.collections import CollectionViewSet
+from apps.api.column_mappings import ColumnMappingViewSet
 from apps.api.comments import CommentViewSet
 from apps.api.datasets import DatasetViewSet
+from apps.api.deletions import DeletionViewSet
 from apps.api.docs import docs
 from apps.api.environments import EnvironmentViewSet
 from apps.api.exports import ExportViewSet
@@ -23,6 +25,8 @@ router = SimpleRouter()
 router.register("datasets", DatasetViewSet)
 router.register("uploads", UploadViewSet)
 router.register("tasks", TaskViewSet)
+router.register("column-mappings", ColumnMappingViewSet)
+router.register("deletions", DeletionViewSet)
 router.register("environments", EnvironmentViewSet)
 router.register("policy-models", PolicyModelViewSet)
 router.register("agents", AgentViewSet)

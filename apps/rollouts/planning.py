@@ -86,7 +86,7 @@ def plan_collection(
     version = dataset.latest_version()
     if version is None:
         raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
-    task_ids = version.tasks.order_by("index").values_list("pk", "index")[: limit or version.task_count]
+    task_ids = version.tasks.active().order_by("index").values_list("pk", "index")[: limit or version.task_count]
     if repeats < 1 or not task_ids.exists():
         raise NothingToCollect(f"{version} × {repeats} repeats holds no rollout.")
     environment = dataset.environment

@@ -56,6 +56,7 @@ def start_version(dataset: Dataset) -> DatasetVersion:
     """A loading version with the next free number; two uploads at once get two numbers."""
     while True:
         last = dataset.versions.aggregate(last=Max("number"))["last"] or 0
+        last = max(last, Dataset.objects.values_list("last_number", flat=True).get(pk=dataset.pk))
         try:
             with transaction.atomic():
                 return DatasetVersion.objects.create(dataset=dataset, number=last + 1)

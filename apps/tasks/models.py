@@ -15,6 +15,7 @@ class Dataset(models.Model):
     name = models.CharField(max_length=100)
     description = models.TextField(blank=True)
     environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="datasets")
+    last_number = models.PositiveIntegerField(default=0, help_text="The highest number of a version that was deleted")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="datasets"
     )

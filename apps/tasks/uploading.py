@@ -39,6 +39,18 @@ def create_dataset(
     )
 
 
+def rename_dataset(
+    *, dataset: Dataset, name: str | None = None, description: str | None = None, user: User | None = None
+) -> Dataset:
+    """What is None stays."""
+    dataset.name = dataset.name if name is None else name
+    dataset.description = dataset.description if description is None else description
+    with transaction.atomic():
+        dataset.save(update_fields=["name", "description"])
+        record(user=user, action="dataset.change", target=dataset.slug)
+    return dataset
+
+
 def upload_file(
     *,
     dataset: Dataset,

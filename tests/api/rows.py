@@ -7,7 +7,7 @@ from typing import Any
 from apps.exports.models import Export, PairSet, PreferencePair
 from apps.reviews.models import Comment
 from apps.rollouts.models import Worker
-from apps.tasks.models import Upload
+from apps.tasks.models import ColumnMapping, Deletion, Upload
 from tests.factories import (
     make_agent,
     make_collection,
@@ -25,6 +25,11 @@ _pids = count(1)
 def make_upload() -> Upload:
     dataset = make_dataset()
     return Upload.objects.create(dataset=dataset, version=dataset.latest_version(), state=Upload.State.READY)
+
+
+def make_mapping() -> ColumnMapping:
+    number = next(_pids)
+    return ColumnMapping.objects.create(slug=f"columns-{number}", name=f"Columns {number}", mapping={"input": "q"})
 
 
 def make_task() -> Any:
@@ -48,6 +53,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "datasets": make_dataset,
     "uploads": make_upload,
     "tasks": make_task,
+    "column-mappings": make_mapping,
+    "deletions": lambda: Deletion.objects.create(dataset=make_dataset(), name="sums", whole=True),
     "environments": make_environment,
     "policy-models": make_policy_model,
     "agents": make_agent,

@@ -1,0 +1,36 @@
+"""Save a column mapping under a name, for the next file of the same columns."""
+
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts.auditing import record
+from apps.accounts.models import User
+from apps.gym.mappings.columns import read_mapping, write_mapping
+from apps.tasks.models import ColumnMapping
+
+
+def save_mapping(mapping: ColumnMapping, *, user: User | None = None) -> ColumnMapping:
+    """A new one, or a changed one. Raises MappingRefused, and ValidationError for a name or slug that cannot be."""
+    is_new = mapping.pk is None
+    mapping.mapping = write_mapping(read_mapping(mapping.mapping))
+    if is_new:
+        mapping.created_by = user
+    mapping.full_clean(exclude=["created_by"])
+    with transaction.atomic():
+        mapping.save()
+        record(
+            user=user, action=f"column_mapping.{'create' if is_new else 'change'}", target=mapping, **_detail(mapping)
+        )
+    return mapping
+
+
+def delete_mapping(*, mapping: ColumnMapping, user: User | None = None) -> None:
+    """Uploads keep the mapping they were made with."""
+    with transaction.atomic():
+        record(user=user, action="column_mapping.delete", target=mapping, **_detail(mapping))
+        mapping.delete()
+
+
+def _detail(mapping: ColumnMapping) -> dict[str, Any]:
+    return {"slug": mapping.slug, "mapping": mapping.mapping}

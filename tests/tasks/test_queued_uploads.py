@@ -1,0 +1,234 @@
+"""Received files wait for a worker, which loads each once, whatever happens to it on the way."""
+
+import io
+import os
+import time
+from datetime import timedelta
+
+import orjson
+import pytest
+from django.utils import timezone
+
+from apps.gym import leaving
+from apps.tasks import loading, receiving, rejecting, sweeping
+from apps.tasks.choosing import Choices
+from apps.tasks.models import Task, Upload
+from apps.tasks.previewing import preview_upload
+from apps.tasks.receiving import DiskNearlyFull, PartTooLarge, start_parts, store_file
+from apps.tasks.rejecting import rejected_path
+from apps.tasks.sweeping import sweep_files, sweep_uploads
+from apps.tasks.uploading import (
+    NotWaiting,
+    create_dataset,
+    discard_upload,
+    load_now,
+    load_queued_upload,
+    queue_upload,
+    upload_file,
+)
+from tests.factories import make_environment, make_row
+
+pytestmark = pytest.mark.django_db
+
+QUESTIONS = b"".join(orjson.dumps({"question": f"Is {n} odd?", "answer": "no", "nr": n}) + b"\n" for n in range(5))
+
+
+@pytest.fixture
+def dataset():
+    return create_dataset(slug="sums", name="Sums", environment=make_environment())
+
+
+def store(dataset, content: bytes = QUESTIONS, **options) -> Upload:
+    draft = options.pop("draft", False)
+    choices = Choices(**options)
+    return store_file(dataset=dataset, stream=io.BytesIO(content), filename="a.jsonl", choices=choices, draft=draft)
+
+
+def test_a_stored_file_is_loaded_by_the_next_chore_and_then_removed(dataset, uploads_dir):
+    upload = store(dataset)
+    assert (upload.state, upload.received_bytes, Task.objects.count()) == ("queued", len(QUESTIONS), 0)
+    assert (load_queued_upload(), load_queued_upload()) == (True, False)
+    upload.refresh_from_db()
+    assert (upload.state, upload.accepted, upload.shape, upload.format, upload.attempt, upload.share) == (
+        "ready", 5, "prompt_answer", "jsonl", 1, 1.0,
+    )  # fmt: skip
+    assert upload.mapping == {"input": "question", "expected_answer": "answer"}
+    assert Task.objects.order_by("index")[0].row == {
+        "responses_create_params": {"input": [{"role": "user", "content": "Is 0 odd?"}]},
+        "nr": 0,
+        "expected_answer": "no",
+    }
+    assert list(uploads_dir.iterdir()) == []
+
+
+def test_a_draft_is_previewed_checked_and_committed(dataset, uploads_dir):
+    broken = QUESTIONS + b'{"question": "", "answer": "x"}\n' + QUESTIONS
+    upload = store(dataset, broken, draft=True)
+    assert (upload.state, load_queued_upload()) == ("draft", False)
+    preview = preview_upload(upload=upload)
+    assert (preview.shape, preview.mapping) == ("prompt_answer", {"input": "question", "expected_answer": "answer"})
+    assert [column["path"] for column in preview.columns] == ["question", "answer", "nr"]
+    assert [(one.line, one.prompt, one.error and one.error["code"]) for one in preview.rows[4:7]] == [
+        (5, "Is 4 odd?", None), (6, "", "missing"), (7, "Is 0 odd?", None),
+    ]  # fmt: skip
+    mapping = {"user": "Answer yes or no. {question}", "expected_answer": "answer", "external_id": "nr"}
+    queue_upload(upload=upload, choices=Choices(mapping=mapping, check_only=True))
+    assert load_queued_upload() is True
+    upload.refresh_from_db()
+    assert (upload.state, upload.accepted, upload.rejected, upload.version) == ("checked", 11, 0, None)
+    assert (upload.counts["new"], upload.counts["duplicate"], Task.objects.count()) == (6, 5, 0)
+    again = {**mapping, "input": "question", "user": ""}
+    queue_upload(upload=upload, choices=Choices(mapping=again, check_only=True, on_duplicate="skip"))
+    load_queued_upload()
+    upload.refresh_from_db()
+    assert (upload.accepted, upload.rejected, upload.errors[0]["pointer"]) == (5, 1, "/question")
+    choices = Choices(mapping=again, on_duplicate="skip", on_error="skip", note="odd ones")
+    upload = load_now(upload=queue_upload(upload=upload, choices=choices))
+    assert (upload.state, upload.version.task_count, upload.version.note) == ("ready", 5, "odd ones")
+    assert [path.suffix for path in uploads_dir.iterdir()] == [".jsonl"]
+    with pytest.raises(NotWaiting, match="this upload is ready"):
+        queue_upload(upload=upload, choices=Choices())
+
+
+def test_a_draft_can_be_forgotten_but_not_what_is_loaded(dataset, uploads_dir):
+    upload = store(dataset, draft=True)
+    discard_upload(upload=upload)
+    assert (Upload.objects.count(), list(uploads_dir.iterdir())) == (0, [])
+    upload = store(dataset)
+    with pytest.raises(NotWaiting):
+        discard_upload(upload=upload)
+
+
+def test_a_checked_file_that_cannot_be_read_to_its_end_is_rejected(dataset):
+    upload = store(dataset, b'[{"question": "q", "answer": "a"}, {"qu', draft=True)
+    queue_upload(upload=upload, choices=Choices(check_only=True))
+    load_queued_upload()
+    upload.refresh_from_db()
+    assert (upload.state, upload.errors[0]["code"]) == ("rejected", "cut_off")
+    assert preview_upload(upload=upload).problem == "The file is not here (any more)."
+
+
+def test_a_worker_that_leaves_hands_the_upload_on_with_nothing_left_behind(dataset, monkeypatch):
+    upload = store(dataset)
+
+    def leave() -> None:
+        raise leaving.Leaving
+
+    monkeypatch.setattr(loading.leaving, "check", leave)
+    monkeypatch.setattr(loading, "delete_version", lambda version: version.delete())
+    monkeypatch.setattr("apps.tasks.uploading.delete_version", lambda version: version.delete())
+    assert load_queued_upload() is True
+    upload.refresh_from_db()
+    assert (upload.state, upload.attempt, upload.version, dataset.versions.count()) == ("queued", 0, None, 0)
+    monkeypatch.undo()
+    assert load_queued_upload() is True
+    assert dataset.latest_version().task_count == 5
+
+
+def quiet(upload: Upload, attempt: int) -> None:
+    past = timezone.now() - timedelta(minutes=11)
+    Upload.objects.filter(pk=upload.pk).update(state="loading", attempt=attempt, touched_at=past)
+
+
+def test_an_upload_of_a_lost_worker_is_loaded_by_another_and_given_up_after_the_third(dataset, uploads_dir):
+    upload = store(dataset)
+    quiet(upload, 1)
+    assert sweep_uploads() is True
+    upload.refresh_from_db()
+    assert upload.state == "queued"
+    quiet(upload, 3)
+    assert sweep_uploads() is True
+    upload.refresh_from_db()
+    assert (upload.state, list(uploads_dir.iterdir())) == ("failed", [])
+
+
+def test_an_attempt_that_was_taken_over_writes_nothing_more(dataset, monkeypatch):
+    monkeypatch.setattr(loading, "CHUNK_ROWS", 2)
+    upload = store(dataset)
+    create = Task.objects.bulk_create
+
+    def taken(tasks):
+        # Another worker has it now.
+        Upload.objects.filter(pk=upload.pk).update(attempt=9)
+        return create(tasks)
+
+    monkeypatch.setattr(Task.objects, "bulk_create", taken)
+    assert load_queued_upload() is True
+    upload.refresh_from_db()
+    assert (upload.state, upload.attempt, Task.objects.count(), dataset.versions.count()) == ("loading", 9, 0, 0)
+
+
+def test_a_file_that_is_gone_is_said_so(dataset, uploads_dir):
+    upload = store(dataset)
+    next(uploads_dir.iterdir()).unlink()
+    load_queued_upload()
+    upload.refresh_from_db()
+    assert (upload.state, upload.message) == (
+        "failed", "The received file is gone: web process and worker must share GYMWEB_VAR.",
+    )  # fmt: skip
+
+
+def test_a_file_over_the_limit_or_a_full_disk_leaves_nothing(dataset, settings, uploads_dir, monkeypatch):
+    settings.MAX_BODY_BYTES = 10
+    with pytest.raises(PartTooLarge):
+        store(dataset)
+    settings.MAX_BODY_BYTES, settings.MIN_FREE_BYTES = 10**9, 2**62
+    monkeypatch.setattr(receiving, "LOOK_AT_DISK_BYTES", 10)
+    with pytest.raises(DiskNearlyFull):
+        store(dataset)
+    upload = start_parts(dataset=dataset, filename="a.jsonl")
+    with pytest.raises(DiskNearlyFull):
+        receiving.append_part(upload=upload, offset=0, stream=io.BytesIO(b"x"))
+    assert (Upload.objects.count(), [path.stat().st_size for path in uploads_dir.iterdir()]) == (1, [0])
+
+
+def test_a_limit_that_refuses_the_whole_file_is_named(dataset, settings):
+    settings.MAX_UPLOAD_ROWS = 3
+    upload = load_now(upload=store(dataset))
+    assert (upload.state, upload.over_limit, upload.errors[0]["code"], upload.errors[0]["line"]) == (
+        "rejected", "GYMWEB_MAX_UPLOAD_ROWS", "too_many_rows", 4,
+    )  # fmt: skip
+    assert upload.message == "The file has more than 3 rows (GYMWEB_MAX_UPLOAD_ROWS). Nothing was stored."
+    assert Task.objects.count() == 0
+
+
+def test_more_refused_rows_than_can_be_kept_end_the_reading(dataset, monkeypatch):
+    monkeypatch.setattr(rejecting, "MAX_REJECTS_BYTES", 2000)
+    upload = upload_file(dataset=dataset, stream=io.BytesIO(b"nonsense\n" * 1000), filename="a.jsonl")
+    assert (upload.errors[0]["code"], upload.over_limit, upload.rejected < 100) == (
+        "too_many_bad_rows", "refused rows", True,
+    )  # fmt: skip
+
+
+def test_files_have_their_time(dataset, uploads_dir, settings):
+    bad = upload_file(
+        dataset=dataset,
+        stream=io.BytesIO(b"x\n" + orjson.dumps(make_row())),
+        filename="a",
+        choices=Choices(on_error="skip"),
+    )
+    waiting = store(dataset, draft=True)
+    ended = store(dataset)
+    Upload.objects.filter(pk=ended.pk).update(state="rejected")
+    (uploads_dir / "999999.rejected.jsonl").write_bytes(b"of an upload that is gone")
+    assert sweep_files() == 1
+    past = time.time() - 25 * 3600
+    for path in uploads_dir.iterdir():
+        os.utime(path, (past, past))
+    assert sweep_files() == 1
+    assert sorted(path.name for path in uploads_dir.iterdir()) == sorted(
+        [f"{bad.pk}.rejected.jsonl", f"{waiting.pk}.parts"]
+    )
+    settings.KEEP_REJECTED_DAYS = 1
+    assert sweep_files() == 1
+    assert rejected_path(bad) is None
+    assert sweeping.sweep_uploads() is False
+
+
+def test_numbers_and_odd_keys_survive_being_mapped(dataset):
+    line = b'{"question": "q", "answer": 12345678901234567890123, "a.b": 1.10}'
+    load_now(upload=store(dataset, line))
+    assert Task.objects.get().row_json == (
+        '{"responses_create_params": {"input": [{"role": "user", "content": "q"}]}, "a.b": 1.1, '
+        '"expected_answer": 12345678901234567890123}'
+    )

@@ -1,0 +1,330 @@
+"""Versions know what they changed, can be compared, replaced in part, marked and deleted until nothing is left."""
+
+import io
+import json
+from datetime import timedelta
+
+import orjson
+import pytest
+from asgiref.sync import async_to_sync
+from django.utils import timezone
+
+from apps.accounts.models import AuditEntry
+from apps.gym import leaving
+from apps.rollouts.models import Rollout
+from apps.rollouts.planning import NothingToCollect, plan_collection
+from apps.tasks import deleting, loading, upserting
+from apps.tasks.choosing import ChoiceRefused, Choices
+from apps.tasks.comparing import changed_fields, count_changes, find_changes, with_counterparts
+from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, delete_next, queue_deletion
+from apps.tasks.marking import MarkRefused, mark_tasks
+from apps.tasks.measuring import measure_next_version
+from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, Upload
+from apps.tasks.reading import read_rows
+from apps.tasks.receiving import DatasetIsBeingDeleted, store_file
+from apps.tasks.uploading import create_dataset, load_queued_upload, upload_file
+from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_row, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def dataset():
+    return create_dataset(slug="sums", name="Sums", environment=make_environment())
+
+
+def row(key: int | str, answer: object = "4", **fields: object) -> dict[str, object]:
+    return make_row(f"Question {key}", str(answer), id=key, **fields)
+
+
+def load(dataset, *rows: dict[str, object], **choices) -> Upload:
+    content = b"".join(orjson.dumps(one) + b"\n" for one in rows)
+    return upload_file(dataset=dataset, stream=io.BytesIO(content), filename="a.jsonl", choices=Choices(**choices))
+
+
+def ids(version: DatasetVersion) -> list[str]:
+    return list(version.tasks.order_by("index").values_list("external_id", flat=True))
+
+
+def test_a_version_counts_what_is_new_updated_unchanged_and_removed(dataset):
+    first = load(dataset, row(1), row(2), row(3))
+    second = load(dataset, row(2), row(3, "5"), row(4), row(5))
+    assert first.counts == {"new": 3, "removed": 0}
+    assert {name: second.counts[name] for name in ("new", "updated", "unchanged", "removed")} == {
+        "new": 2, "updated": 1, "unchanged": 1, "removed": 1,
+    }  # fmt: skip
+    assert (second.version.base, second.version.changes) == (
+        first.version,
+        {"new": 2, "updated": 1, "unchanged": 1, "removed": 1},
+    )
+
+
+def test_rows_without_an_id_are_the_same_when_they_are_equal(dataset):
+    load(dataset, make_row("a"), make_row("b"))
+    assert load(dataset, make_row("b"), make_row("c")).version.changes == {
+        "new": 1, "updated": 0, "unchanged": 1, "removed": 1,
+    }  # fmt: skip
+
+
+def test_duplicates_are_kept_skipped_or_refused_as_was_chosen(dataset):
+    rows = [row(1), row(2), row(1, "other"), row(2)]
+    kept = load(dataset, *rows)
+    assert (kept.accepted, kept.counts["duplicate"], kept.version.task_count) == (4, 2, 4)
+    skipped = load(dataset, *rows, on_duplicate="skip")
+    assert (skipped.accepted, skipped.counts["duplicate"], ids(skipped.version)) == (2, 2, ["1", "2"])
+    refused = load(dataset, *rows, on_duplicate="reject")
+    assert (refused.state, [(e["line"], e["code"], e["message"]) for e in refused.errors]) == (
+        "rejected",
+        [(3, "duplicate", "the id 1 stands in line 1 already"), (4, "duplicate", "the id 2 stands in line 2 already")],
+    )
+    refused = load(dataset, make_row("a"), make_row("a"), on_duplicate="reject", on_error="skip")
+    assert (refused.accepted, refused.errors[0]["message"]) == (1, "the same row stands in line 1 already")
+
+
+def test_an_upsert_replaces_in_place_adds_at_the_end_and_leaves_the_rest(dataset, monkeypatch):
+    monkeypatch.setattr(upserting, "COPIED_ROWS", 2)
+    monkeypatch.setattr(loading, "CHUNK_ROWS", 2)
+    base = load(dataset, *[row(n) for n in range(7)]).version
+    mark_tasks(task_ids=[base.tasks.get(index=0).pk], retired=True)
+    upload = load(dataset, row(8), row(3, "new"), row(5), row(9), mode="upsert", note="two more")
+    version = upload.version
+    assert (version.task_count, ids(version)) == (9, ["0", "1", "2", "3", "4", "5", "6", "8", "9"])
+    assert version.changes == {"new": 2, "updated": 1, "unchanged": 6, "removed": 0}
+    assert [task.row["expected_answer"] for task in version.tasks.order_by("index")] == ["4"] * 3 + ["new"] + ["4"] * 5
+    assert (version.note, version.metrics["examples"]) == ("two more", 9)
+    assert list(version.tasks.filter(is_retired=True).values_list("external_id", flat=True)) == ["0"]
+    whole = load(dataset, *[task.row for task in version.tasks.order_by("index")]).version
+    assert (whole.content_hash, whole.changes["unchanged"]) == (version.content_hash, 9)
+    assert ids(base) == [str(n) for n in range(7)]
+
+
+def test_an_upsert_into_an_empty_dataset_is_its_first_version(dataset):
+    assert ids(load(dataset, row(1), row(2), mode="upsert").version) == ["1", "2"]
+
+
+def test_an_upsert_of_a_refused_row_leaves_everything(dataset):
+    load(dataset, row(1))
+    upload = load(dataset, row(2), {"responses_create_params": {}}, mode="upsert")
+    assert (upload.state, dataset.versions.count(), Task.objects.count()) == ("rejected", 1, 1)
+
+
+def test_an_id_that_the_base_has_twice_cannot_be_replaced(dataset):
+    load(dataset, row(1), row(1, "other"), row(2))
+    upload = load(dataset, row(1, "third"), row(2, "new"), mode="upsert", on_error="skip")
+    assert [(error["line"], error["code"]) for error in upload.errors] == [(1, "ambiguous_id")]
+    assert upload.version.task_count == 3
+
+
+@pytest.mark.parametrize(
+    ("choices", "argument"),
+    [
+        ({"mode": "upsert", "on_duplicate": "keep"}, "on_duplicate"),
+        ({"mode": "merge"}, "mode"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"split_ratios": {"train": 0.5}}, "split_ratios"),
+        ({"split_ratios": {"train": -1, "test": 2}}, "split_ratios"),
+        ({"split_ratios": {"": 1}}, "split_ratios"),
+        ({"split_ratios": {"train": float("nan")}}, "split_ratios"),
+        ({"split_ratios": {"train": 1.0}, "split": "test"}, "split"),
+        ({"split_seed": -1}, "split_seed"),
+        ({"mapping": "nobody"}, "mapping"),
+        ({"mapping": {"inptu": "q"}}, "mapping"),
+        ({"mapping": {"input": "q", "user": "{q}"}}, "mapping/input"),
+        ({"mapping": {"user": "\x00{q}"}}, "mapping"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused_by_name_and_stores_nothing(dataset, choices, argument):
+    with pytest.raises(ChoiceRefused) as refused:
+        load(dataset, row(1), **choices)
+    assert (refused.value.argument, Upload.objects.count()) == (argument, 0)
+
+
+def test_splits_are_given_by_the_row_by_the_upload_or_by_a_seeded_share(dataset):
+    rows = [row(n) for n in range(400)] + [row(1000, split="test")]
+    given = load(dataset, *rows, split="train").version
+    assert given.metrics["splits"] == {"train": 400, "test": 1}
+    shares = {"train": 0.8, "validation": 0.2}
+    shared = load(dataset, *rows, split_ratios=shares, split_seed=7).version
+    again = load(dataset, *reversed(rows), split_ratios=shares, split_seed=7).version
+    other = load(dataset, *rows, split_ratios=shares, split_seed=8).version
+
+    def splits(version: DatasetVersion) -> dict[str, str]:
+        return dict(version.tasks.values_list("external_id", "split"))
+
+    assert 280 < shared.metrics["splits"]["train"] < 360
+    assert splits(shared) == splits(again)
+    assert splits(shared) != splits(other)
+    assert splits(shared)["1000"] == "test"
+
+
+def test_tags_of_rows_are_stored_and_found(dataset):
+    version = load(
+        dataset, row(1, tags=["math", "hard"]), row(2, tags=["math"]), row(3, tags="none of this kind")
+    ).version
+    assert version.metrics["tags"] == {"math": 2, "hard": 1}
+    assert [task.external_id for task in Task.objects.tagged("hard")] == ["1"]
+    assert Task.objects.tagged("har").count() == 0
+
+
+def test_versions_are_compared_by_key_and_row(dataset, django_assert_num_queries):
+    one = load(dataset, row(1), row(2), row(3)).version
+    two = load(dataset, row(2), row(3, "5"), row(4)).version
+    three = load(dataset, row(1), row(2), row(3, "5", more=True)).version
+    assert count_changes(old=one, new=two) == {"added": 1, "removed": 1, "changed": 1, "unchanged": 1}
+    assert count_changes(old=one, new=three) == {"added": 0, "removed": 0, "changed": 1, "unchanged": 2}
+    assert count_changes(old=three, new=one) == {"added": 0, "removed": 0, "changed": 1, "unchanged": 2}
+    assert [task.external_id for task in find_changes(old=one, new=two, kind="removed")] == ["1"]
+    assert [task.external_id for task in find_changes(old=one, new=two, kind="added")] == ["4"]
+    [(task, before)] = with_counterparts(find_changes(old=one, new=three, kind="changed"), old=one)
+    assert (task.version, before.version, before.external_id) == (three, one, "3")
+    assert changed_fields(before.row_json, task.row_json) == ["expected_answer", "more"]
+    assert changed_fields('{"a": {"x": 1, "y": 2}}', '{"a": {"y": 2, "x": 1}}') == []
+
+
+def test_tasks_are_marked_and_the_version_counts_again(dataset):
+    version = load(dataset, row(1, tags=["a"]), row(2, tags=["a", "b"]), row(3), split="train").version
+    first, second = list(version.tasks.order_by("index"))[:2]
+    user = make_user()
+    marked = mark_tasks(
+        task_ids=[first.pk, second.pk, 10**9], split="test", add_tags=[" c ", ""], remove_tags=["a"], user=user
+    )
+    assert marked == 2
+    assert [(task.split, task.tags) for task in version.tasks.order_by("index")] == [
+        ("test", ["c"]), ("test", ["b", "c"]), ("train", []),
+    ]  # fmt: skip
+    version.refresh_from_db()
+    assert (version.metrics["splits"], version.metrics["tags"]) == ({"test": 2, "train": 1}, {"c": 2, "b": 1})
+    assert AuditEntry.objects.filter(action="task.mark", user=user).count() == 1
+    with pytest.raises(MarkRefused):
+        mark_tasks(task_ids=range(1001))
+
+
+def test_a_retired_task_is_left_out_of_new_collections(dataset):
+    version = load(dataset, row(1), row(2)).version
+    plan = {"dataset": dataset, "agent": make_agent(), "policy_model": make_policy_model()}
+    mark_tasks(task_ids=[version.tasks.get(index=0).pk], retired=True)
+    collection = plan_collection(**plan)
+    assert list(Rollout.objects.filter(collection=collection).values_list("task__external_id", flat=True)) == ["2"]
+    mark_tasks(task_ids=[version.tasks.get(index=1).pk], retired=True)
+    with pytest.raises(NothingToCollect):
+        plan_collection(**plan)
+    mark_tasks(task_ids=list(version.tasks.values_list("pk", flat=True)), retired=False)
+    assert plan_collection(**plan).rollouts.count() == 2
+
+
+def test_all_rows_can_be_had_as_they_were_uploaded(dataset, monkeypatch):
+    monkeypatch.setattr("apps.tasks.reading.CHUNK_ROWS", 2)
+    rows = [row(n) for n in range(5)]
+    version = load(dataset, *rows).version
+
+    async def collect() -> bytes:
+        return b"".join([chunk async for chunk in read_rows(version=version)])
+
+    assert [json.loads(line) for line in async_to_sync(collect)().splitlines()] == rows
+
+
+def test_a_version_made_without_hashes_is_measured_once(dataset):
+    version = load(dataset, row(1), row(2)).version
+    loaded = list(version.tasks.order_by("index").values_list("key", "row_hash"))
+    metrics = version.metrics
+    Task.objects.update(key="", row_hash="")
+    DatasetVersion.objects.update(metrics=None)
+    assert (measure_next_version(), measure_next_version()) == (True, False)
+    version.refresh_from_db()
+    assert list(version.tasks.order_by("index").values_list("key", "row_hash")) == loaded
+    assert version.metrics == metrics
+
+
+def test_an_upload_against_a_version_without_hashes_measures_it_first(dataset):
+    load(dataset, row(1), row(2))
+    Task.objects.update(key="", row_hash="")
+    DatasetVersion.objects.update(metrics=None)
+    upload = load(dataset, row(1), row(2, "new"), mode="upsert")
+    assert (upload.counts["unchanged"], upload.counts["updated"], upload.version.task_count) == (1, 1, 2)
+
+
+def test_a_version_is_deleted_in_chunks_and_its_number_never_comes_back(dataset, monkeypatch):
+    monkeypatch.setattr(deleting, "CHUNK_ROWS", 2)
+    load(dataset, row(1))
+    second = load(dataset, *[row(n) for n in range(5)]).version
+    deletion = queue_deletion(dataset=dataset, version=second, user=make_user())
+    assert (dataset.latest_version().number, Task.objects.ready().count()) == (1, 1)
+    assert (delete_next(), delete_next()) == (True, False)
+    deletion.refresh_from_db()
+    assert (deletion.state, deletion.total, deletion.deleted, deletion.name) == ("done", 5, 5, "sums@v2")
+    assert (Task.objects.count(), dataset.versions.count()) == (1, 1)
+    assert load(dataset, row(1)).version.number == 3
+
+
+def test_a_dataset_is_deleted_with_its_versions_uploads_and_files(dataset, uploads_dir):
+    load(dataset, row(1))
+    load(dataset, {"a": 1}, row(1), on_error="skip")
+    load(dataset, row(1), row(2))
+    assert len(list(uploads_dir.iterdir())) == 1
+    deletion = queue_deletion(dataset=dataset)
+    with pytest.raises(AlreadyBeingDeleted):
+        queue_deletion(dataset=dataset)
+    with pytest.raises(DatasetIsBeingDeleted):
+        load(dataset, row(1))
+    assert delete_next() is True
+    deletion.refresh_from_db()
+    assert (deletion.state, deletion.deleted, deletion.dataset) == ("done", 4, None)
+    assert [model.objects.count() for model in (Dataset, DatasetVersion, Task, Upload)] == [0, 0, 0, 0]
+    assert list(uploads_dir.iterdir()) == []
+
+
+def test_a_dataset_into_which_a_file_is_loaded_is_not_deleted(dataset):
+    store_file(dataset=dataset, stream=io.BytesIO(orjson.dumps(row(1))), filename="a.jsonl")
+    with pytest.raises(AlreadyBeingDeleted, match="wait for its end"):
+        queue_deletion(dataset=dataset)
+    load_queued_upload()
+    assert queue_deletion(dataset=dataset).total == 1
+
+
+def test_what_collections_were_made_of_is_not_deleted(dataset):
+    load(dataset, row(1))
+    make_collection(dataset=dataset)
+    for version in (None, dataset.latest_version()):
+        with pytest.raises(StillInUse, match=r"1 collection made of .* would lose their tasks: delete it first"):
+            queue_deletion(dataset=dataset, version=version)
+    assert (Deletion.objects.count(), Task.objects.ready().count()) == (0, 1)
+
+
+def test_a_collection_that_began_meanwhile_stops_the_deletion_and_all_comes_back(dataset):
+    load(dataset, row(1))
+    version = dataset.latest_version()
+    deletion = queue_deletion(dataset=dataset)
+    DatasetVersion.objects.update(state="ready")
+    make_collection(dataset=dataset)
+    DatasetVersion.objects.update(state="deleting")
+    assert delete_next() is True
+    deletion.refresh_from_db()
+    version.refresh_from_db()
+    assert (deletion.state, version.state, Task.objects.count()) == ("failed", "ready", 1)
+    assert "1 collection made of" in deletion.message
+
+
+def test_a_deletion_whose_worker_was_lost_is_taken_up_again(dataset):
+    load(dataset, row(1))
+    deletion = queue_deletion(dataset=dataset)
+    Deletion.objects.update(state="deleting", touched_at=timezone.now() - timedelta(minutes=6))
+    assert delete_next() is True
+    deletion.refresh_from_db()
+    assert deletion.state == "done"
+
+
+def test_a_worker_that_leaves_hands_its_deletion_on(dataset, monkeypatch):
+    load(dataset, row(1))
+    deletion = queue_deletion(dataset=dataset)
+
+    def leave() -> None:
+        raise leaving.Leaving
+
+    monkeypatch.setattr(leaving, "check", leave)
+    with pytest.raises(leaving.Leaving):
+        delete_next()
+    deletion.refresh_from_db()
+    assert deletion.state == "queued"
+    monkeypatch.undo()
+    assert delete_next() is True
+    assert Dataset.objects.count() == 0
