@@ -132,9 +132,9 @@ class PolicyModelForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             "key_is_token": "The key is a bearer token of Microsoft Entra ID",
             "call_timeout": "Call timeout",
             "connect_timeout": "Connect timeout",
-            "input_price": "Input tokens",
-            "cached_input_price": "Cached input tokens",
-            "output_price": "Output tokens",
+            "input_price": "Input",
+            "cached_input_price": "Cached input",
+            "output_price": "Output",
             "max_tries": "Tries",
         }
         help_texts = {
