@@ -55,8 +55,8 @@ def test_the_page_has_a_point_and_a_line_of_the_table_for_each_version():
     make_rollout(collection, model_version="step-2", reward=0.75)
     page = squeezed(signed_in(Role.VIEWER).get("/models/qwen/").text)
     assert page.count('<circle class="mean"') == 2
-    assert '<code>step-1</code></th><td class="num">0.250</td>' in page
-    assert '<code>step-2</code></th><td class="num">0.750</td>' in page
+    assert '<code>step-1</code></a></th><td class="num">0.250</td>' in page
+    assert '<code>step-2</code></a></th><td class="num">0.750</td>' in page
     assert "style=" not in page
 
 
@@ -85,3 +85,16 @@ def test_more_versions_take_no_more_queries():
         lambda: "/models/qwen/", lambda: make_rollout(collection, model_version=next(versions))
     )
     assert one == three
+
+
+def test_a_version_leads_to_its_rollouts():
+    collection = make_collection(policy_model=make_policy_model(slug="qwen"), rewarded=2)
+    mine = make_rollout(collection, model_version="a&b/c 1")
+    other = make_rollout(collection, model_version="a")
+    client = signed_in(Role.VIEWER)
+    page = client.get(f"/models/qwen/?collection={collection.pk}").text
+    link = f"/rollouts/?policy_model=qwen&amp;version=a%26b%2Fc%201&amp;collection={collection.pk}"
+    assert f'href="{link}"' in page
+    found = client.get(link.replace("&amp;", "&")).context["page"].rows
+    assert [rollout.pk for rollout in found] == [mine.pk]
+    assert other.pk in [rollout.pk for rollout in client.get("/rollouts/?policy_model=qwen").context["page"].rows]

@@ -76,6 +76,9 @@ class RolloutSearchForm(RolloutFilterForm):
     policy_model = forms.ModelChoiceField(
         PolicyModel.objects.none(), to_field_name="slug", required=False, label="Model", empty_label="any"
     )
+    version = forms.CharField(
+        required=False, max_length=200, label="Version", widget=forms.TextInput(attrs={"autocomplete": "off"})
+    )
     worker = forms.IntegerField(
         required=False,
         min_value=1,
@@ -83,7 +86,7 @@ class RolloutSearchForm(RolloutFilterForm):
         label="Run by worker",
         widget=forms.NumberInput(attrs={"min": 1}),
     )
-    field_order = ["collection", "dataset", "policy_model"]
+    field_order = ["collection", "dataset", "policy_model", "version"]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -103,7 +106,7 @@ class RolloutSearchForm(RolloutFilterForm):
 
     def _lookups(self) -> dict[str, str]:
         parts = {"collection": "collection", "dataset": "collection__dataset"}
-        return {**parts, "policy_model": "collection__policy_model", **super()._lookups()}
+        return {**parts, "policy_model": "collection__policy_model", "version": "model_version", **super()._lookups()}
 
     def _newest_first(self, sort: str) -> bool:
         return sort == ""
