@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-faults check bench test-scale transfers vllm vllm-demo tiny-policy lock schema format clean
+.PHONY: help demo serve test test-faults test-vllm check bench test-scale transfers vllm vllm-demo tiny-policy lock schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -43,6 +43,10 @@ test: $(INSTALLED_DEV) ## all tests
 
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size
 	FAULTS=full $(BIN)/python -m pytest -n 2 -q -rP tests/faults
+
+test-vllm: $(INSTALLED_DEV) ## a real vLLM server: both wires, calls, tokens, many rollouts at once, a server that is killed
+	@$(PYTHON) scripts/build_environment.py vllm
+	$(BIN)/python -m pytest -q -rP tests/vllm
 
 # The checks look at code, not at rows: a database in memory keeps them off yours.
 check: export GYMWEB_DATABASE_URL = sqlite://:memory:
