@@ -4,12 +4,17 @@
 import os
 import sys
 
+from gymweb.reading import SettingRefused
+
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gymweb.settings")
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except SettingRefused as refused:
+        sys.exit(f"GymWeb does not start: {refused}")
 
 
 if __name__ == "__main__":

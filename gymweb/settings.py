@@ -1,5 +1,6 @@
 """Settings, read from the environment and `.env`; every one has a safe default and is listed in docs/settings.md."""
 
+import os
 import secrets
 import sys
 import tomllib
@@ -7,27 +8,33 @@ from contextlib import suppress
 from pathlib import Path
 
 import environ
-from django.core.exceptions import ImproperlyConfigured
 
 from gymweb.commands import read_commands
+from gymweb.databases import connect
+from gymweb.reading import Environment, SettingRefused
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text())["project"]["version"]
-env = environ.Env()
 environ.Env.read_env(BASE_DIR / ".env")
+env = Environment(environ.Env.ENVIRON)
 
-VAR_DIR = Path(env("GYMWEB_VAR", default=str(BASE_DIR / "var")))
-VAR_DIR.mkdir(parents=True, exist_ok=True)
+VAR_DIR = Path(env.text("GYMWEB_VAR", default=str(BASE_DIR / "var")))
+try:
+    VAR_DIR.mkdir(parents=True, exist_ok=True)
+except OSError as problem:
+    raise SettingRefused(f"GYMWEB_VAR: {VAR_DIR} is no folder and cannot be made one: {problem.strerror}.") from None
+if not os.access(VAR_DIR, os.W_OK | os.X_OK):
+    raise SettingRefused(
+        f"GYMWEB_VAR: {VAR_DIR} cannot be written to by this user: give another folder, or its rights."
+    )
 
 
 def _secret_key() -> str:
     """The given key, or one generated once into a file that only its owner reads."""
-    given: str = env("GYMWEB_SECRET_KEY", default="")
+    given = env.text("GYMWEB_SECRET_KEY", default="")
     if given:
         if len(given) < 32:
-            raise ImproperlyConfigured(
-                "GYMWEB_SECRET_KEY is shorter than 32 characters: give a longer one or unset it."
-            )
+            raise SettingRefused("GYMWEB_SECRET_KEY is shorter than 32 characters: give a longer one or unset it.")
         return given
     path = VAR_DIR / "secret_key"
     if not path.exists():
@@ -42,10 +49,10 @@ def _secret_key() -> str:
 
 
 SECRET_KEY = _secret_key()
-SECRET_KEY_GIVEN = bool(env("GYMWEB_SECRET_KEY", default=""))
-DEBUG = env.bool("GYMWEB_DEBUG", default=False)
-ALLOWED_HOSTS = env.list("GYMWEB_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
-CSRF_TRUSTED_ORIGINS = env.list("GYMWEB_TRUSTED_ORIGINS", default=[])
+SECRET_KEY_GIVEN = bool(env.text("GYMWEB_SECRET_KEY", default=""))
+DEBUG = env.switch("GYMWEB_DEBUG", default=False)
+ALLOWED_HOSTS = env.texts("GYMWEB_ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.origins("GYMWEB_TRUSTED_ORIGINS")
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -108,18 +115,19 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {"default": env.db("GYMWEB_DATABASE_URL", default=f"sqlite:///{VAR_DIR / 'gymweb.sqlite3'}")}
-if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
-    DATABASES["default"]["OPTIONS"] = {
-        "transaction_mode": "IMMEDIATE",
-        "timeout": 30,
-        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=30000;",
-    }
-    # Workers and requests use connections of their own: tests see what they see only in a file.
-    DATABASES["default"]["TEST"] = {"NAME": str(VAR_DIR / "test.sqlite3")}
+# The worker's lease belongs to the engine below; a connection to PostgreSQL is told of it.
+WORKER_LEASE_SECONDS = env.number("GYMWEB_WORKER_LEASE_SECONDS", default=30.0, least=1, most=86_400)
+DATABASES = {
+    "default": connect(
+        env.database("GYMWEB_DATABASE_URL", default=f"sqlite:///{VAR_DIR / 'gymweb.sqlite3'}"),
+        # Workers and requests use connections of their own: tests see what they see only in a file.
+        test_file=VAR_DIR / "test.sqlite3",
+        idle_seconds=WORKER_LEASE_SECONDS / 2,
+    )
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-REDIS_URL = env("GYMWEB_REDIS_URL", default="")
+REDIS_URL = env.redis("GYMWEB_REDIS_URL")
 if REDIS_URL:
     CHANNEL_LAYERS = {
         "default": {
@@ -159,10 +167,8 @@ if not (STATIC_ROOT / "staticfiles.json").exists() and "collectstatic" not in sy
     STORAGES["staticfiles"] = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
 
 # Security. TLS is the proxy's job; GYMWEB_SECURE=1 says that one is there.
-SECURE = env.bool("GYMWEB_SECURE", default=False)
-TRUSTED_PROXIES = env.int("GYMWEB_TRUSTED_PROXIES", default=0)
-if TRUSTED_PROXIES < 0:
-    raise ImproperlyConfigured("GYMWEB_TRUSTED_PROXIES is a number of proxies: 0 or more.")
+SECURE = env.switch("GYMWEB_SECURE", default=False)
+TRUSTED_PROXIES = env.whole("GYMWEB_TRUSTED_PROXIES", default=0, least=0, most=100)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
@@ -191,15 +197,16 @@ CONTENT_SECURITY_POLICY = {
 }
 
 # Bodies: Daphne spools them to disk (gymweb/serving.py); these bound what may arrive.
-MAX_BODY_BYTES = env.int("GYMWEB_MAX_BODY_BYTES", default=2 * 1024**3)
-MAX_LINE_BYTES = env.int("GYMWEB_MAX_LINE_BYTES", default=8 * 1024**2)
-MAX_UPLOAD_ROWS = env.int("GYMWEB_MAX_UPLOAD_ROWS", default=5_000_000)
-MAX_UNPACKED_BYTES = env.int("GYMWEB_MAX_UNPACKED_BYTES", default=16 * 1024**3)
-MAX_UNPACK_RATIO = env.int("GYMWEB_MAX_UNPACK_RATIO", default=200)
-PARQUET_MEMORY_BYTES = env.int("GYMWEB_PARQUET_MEMORY_BYTES", default=64 * 1024**2)
-KEEP_REJECTED_DAYS = env.int("GYMWEB_KEEP_REJECTED_DAYS", default=30)
-MAX_SPOOLED_BYTES = env.int("GYMWEB_MAX_SPOOLED_BYTES", default=4 * MAX_BODY_BYTES)
-MIN_FREE_BYTES = env.int("GYMWEB_MIN_FREE_BYTES", default=1024**3)
+MOST_BYTES = 2**62
+MAX_BODY_BYTES = env.whole("GYMWEB_MAX_BODY_BYTES", default=2 * 1024**3, least=1024, most=MOST_BYTES)
+MAX_LINE_BYTES = env.whole("GYMWEB_MAX_LINE_BYTES", default=8 * 1024**2, least=1024, most=MOST_BYTES)
+MAX_UPLOAD_ROWS = env.whole("GYMWEB_MAX_UPLOAD_ROWS", default=5_000_000, least=1, most=10**9)
+MAX_UNPACKED_BYTES = env.whole("GYMWEB_MAX_UNPACKED_BYTES", default=16 * 1024**3, least=1024, most=MOST_BYTES)
+MAX_UNPACK_RATIO = env.whole("GYMWEB_MAX_UNPACK_RATIO", default=200, least=1, most=10**6)
+PARQUET_MEMORY_BYTES = env.whole("GYMWEB_PARQUET_MEMORY_BYTES", default=64 * 1024**2, least=1024, most=MOST_BYTES)
+KEEP_REJECTED_DAYS = env.whole("GYMWEB_KEEP_REJECTED_DAYS", default=30, least=0, most=36_500)
+MAX_SPOOLED_BYTES = env.whole("GYMWEB_MAX_SPOOLED_BYTES", default=4 * MAX_BODY_BYTES, least=1, most=4 * MOST_BYTES)
+MIN_FREE_BYTES = env.whole("GYMWEB_MIN_FREE_BYTES", default=1024**3, least=0, most=MOST_BYTES)
 # The only routes whose bodies may be larger than DATA_UPLOAD_MAX_MEMORY_SIZE.
 LARGE_BODY_ROUTES = frozenset({"dashboard:dataset_upload", "api:dataset-uploads"})
 UPLOAD_PART_BYTES = 8 * 1024**2
@@ -211,27 +218,21 @@ UPLOADS_DIR = VAR_DIR / "uploads"
 EXPORTS_DIR = VAR_DIR / "exports"
 
 # Outbound calls reach public addresses only, plus what the operator lists here: hosts, host:port, or networks.
-OUTBOUND_ALLOW = env.list("GYMWEB_OUTBOUND_ALLOW", default=[])
+OUTBOUND_ALLOW = env.texts("GYMWEB_OUTBOUND_ALLOW")
 
 # MCP servers that run as processes of a worker: by name, since an engineer chooses among them and writes none.
-MCP_COMMANDS = read_commands(env("GYMWEB_MCP_COMMANDS", default=""))
-MCP_PROCESSES = env.int("GYMWEB_MCP_PROCESSES", default=32)
+MCP_COMMANDS = read_commands(env.text("GYMWEB_MCP_COMMANDS", default=""))
+MCP_PROCESSES = env.whole("GYMWEB_MCP_PROCESSES", default=32, least=1, most=10_000)
 
 # How often any worker asks each environment's server whether it is well.
-PROBE_SECONDS = env.float("GYMWEB_PROBE_SECONDS", default=60.0)
+PROBE_SECONDS = env.number("GYMWEB_PROBE_SECONDS", default=60.0, least=1, most=86_400)
 
 # The engine.
-WORKER_SEATS = env.int("GYMWEB_WORKER_SEATS", default=256)
-WORKER_LEASE_SECONDS = env.float("GYMWEB_WORKER_LEASE_SECONDS", default=30.0)
-WORKER_GRACE_SECONDS = env.float("GYMWEB_WORKER_GRACE_SECONDS", default=20.0)
-SERVED_SESSIONS = env.int("GYMWEB_SERVED_SESSIONS", default=10_000)
-SERVED_SESSION_SECONDS = env.float("GYMWEB_SERVED_SESSION_SECONDS", default=3600.0)
-BREAKER_FAILURES = env.int("GYMWEB_BREAKER_FAILURES", default=10)
-if DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql":
-    # A worker that is stopped amid a transaction keeps its locks. Unless the server ends that transaction, nobody can
-    # take over its rollouts, and the heartbeats of all other workers wait behind it until their leases are gone too.
-    _idle = f"-c idle_in_transaction_session_timeout={int(WORKER_LEASE_SECONDS * 500)}"
-    DATABASES["default"].setdefault("OPTIONS", {}).setdefault("options", _idle)
+WORKER_SEATS = env.whole("GYMWEB_WORKER_SEATS", default=256, least=1, most=100_000)
+WORKER_GRACE_SECONDS = env.number("GYMWEB_WORKER_GRACE_SECONDS", default=20.0, least=0, most=86_400)
+SERVED_SESSIONS = env.whole("GYMWEB_SERVED_SESSIONS", default=10_000, least=1, most=10**7)
+SERVED_SESSION_SECONDS = env.number("GYMWEB_SERVED_SESSION_SECONDS", default=3600.0, least=1, most=86_400)
+BREAKER_FAILURES = env.whole("GYMWEB_BREAKER_FAILURES", default=10, least=1, most=10**9)
 # Long work of the rooms, done in threads of any worker: each name is a function that does one piece and says whether
 # it found any. Named here, since the engine must not import the rooms above it.
 WORKER_CHORES = [
@@ -276,6 +277,7 @@ SPECTACULAR_SETTINGS = {
     ],
 }
 
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -286,7 +288,7 @@ LOGGING = {
         }
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": env("GYMWEB_LOG_LEVEL", default="INFO")},
+    "root": {"handlers": ["stderr"], "level": env.choice("GYMWEB_LOG_LEVEL", default="INFO", choices=LEVELS)},
     "loggers": {
         "daphne": {"level": "WARNING"},
         "django.channels.server": {"level": "WARNING"},

@@ -1,6 +1,5 @@
-"""System checks of the engine: settings that cannot be right, and workers where no worker may be."""
+"""System checks of the engine: settings that are seldom right, and workers where no worker may be."""
 
-import math
 import socket
 from typing import Any
 
@@ -21,44 +20,22 @@ SHORTEST_LEASE, LONGEST_LEASE = 5.0, 600.0
 
 
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
-    lease, grace = settings.WORKER_LEASE_SECONDS, settings.WORKER_GRACE_SECONDS
-    found: list[CheckMessage] = []
-    if not (math.isfinite(lease) and lease > 0):
-        found.append(
-            Error(
-                f"GYMWEB_WORKER_LEASE_SECONDS is {lease:g}: no lease can last that long.",
-                hint="Give seconds above 0; 30 is the default.",
-                id="rollouts.E001",
-            )
+    """What works and is seldom meant; what cannot work is refused as the settings are read."""
+    lease = settings.WORKER_LEASE_SECONDS
+    if SHORTEST_LEASE <= lease <= LONGEST_LEASE:
+        return []
+    trouble = (
+        "a database that is slow for so long costs workers their rollouts"
+        if lease < SHORTEST_LEASE
+        else "the rollouts of a dead worker wait that long"
+    )
+    return [
+        Warning(
+            f"GYMWEB_WORKER_LEASE_SECONDS is {lease:g}: {trouble}.",
+            hint=f"Between {SHORTEST_LEASE:g} and {LONGEST_LEASE:g} is sensible; 30 is the default.",
+            id="rollouts.W001",
         )
-    elif not SHORTEST_LEASE <= lease <= LONGEST_LEASE:
-        trouble = (
-            "a database that is slow for so long costs workers their rollouts"
-            if lease < SHORTEST_LEASE
-            else "the rollouts of a dead worker wait that long"
-        )
-        found.append(
-            Warning(
-                f"GYMWEB_WORKER_LEASE_SECONDS is {lease:g}: {trouble}.",
-                hint=f"Between {SHORTEST_LEASE:g} and {LONGEST_LEASE:g} is sensible; 30 is the default.",
-                id="rollouts.W001",
-            )
-        )
-    if not (math.isfinite(grace) and grace >= 0):
-        found.append(
-            Error(
-                f"GYMWEB_WORKER_GRACE_SECONDS is {grace:g}: a worker cannot wait that long.",
-                hint="Give seconds, 0 or more; 20 is the default.",
-                id="rollouts.E002",
-            )
-        )
-    for name, number, number_id in (
-        ("GYMWEB_WORKER_SEATS", settings.WORKER_SEATS, "rollouts.E003"),
-        ("GYMWEB_BREAKER_FAILURES", settings.BREAKER_FAILURES, "rollouts.E004"),
-    ):
-        if number < 1:
-            found.append(Error(f"{name} is {number}.", hint="Give 1 or more.", id=number_id))
-    return found
+    ]
 
 
 def check_hosts(**kwargs: Any) -> list[CheckMessage]:

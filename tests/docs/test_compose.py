@@ -115,7 +115,7 @@ def test_processes_start_when_what_they_need_is_healthy_and_the_tables_are_made(
 def test_the_health_check_asks_an_address_that_the_web_process_has():
     [host, port, path] = re.findall(r"http://([\d.]+):(\d+)(/\w+)", SERVICES["web"]["healthcheck"]["test"][-1])[0]
     command = SERVICES["web"]["command"]
-    assert (path, bool(is_valid_path(path)), command[command.index("--port") + 1]) == ("/readyz", True, port)
+    assert (path, bool(is_valid_path(path)), command[command.index("--port") + 1]) == ("/healthz", True, port)
     assert host in substitute(OURS["web"]["environment"]["GYMWEB_ALLOWED_HOSTS"]).split(",")
     [published] = SERVICES["web"]["ports"]
     assert published == f"127.0.0.1:8000:{port}"
@@ -123,7 +123,14 @@ def test_the_health_check_asks_an_address_that_the_web_process_has():
 
 def test_a_drain_has_time_before_it_is_killed(settings):
     for service in OURS.values():
-        assert int(service["stop_grace_period"].removesuffix("s")) >= 2 * settings.WORKER_GRACE_SECONDS
+        assert int(substitute(service["stop_grace_period"]).removesuffix("s")) >= 2 * settings.WORKER_GRACE_SECONDS
+
+
+def test_what_the_engine_may_be_told_is_passed_on_from_env_with_the_defaults_that_settings_have(settings):
+    for service in OURS.values():
+        passed = service["environment"]
+        for name in ("WORKER_SEATS", "WORKER_LEASE_SECONDS", "WORKER_GRACE_SECONDS", "BREAKER_FAILURES"):
+            assert passed[f"GYMWEB_{name}"] == f"${{GYMWEB_{name}:-{getattr(settings, name):g}}}"
 
 
 def test_our_processes_have_no_rights_and_write_nowhere_else():

@@ -39,22 +39,13 @@ def test_the_defaults_raise_no_objection():
 @pytest.mark.parametrize(
     ("name", "value", "objections"),
     [
-        ("WORKER_LEASE_SECONDS", 0.0, ["rollouts.E001"]),
-        ("WORKER_LEASE_SECONDS", -30.0, ["rollouts.E001"]),
-        ("WORKER_LEASE_SECONDS", float("nan"), ["rollouts.E001"]),
-        ("WORKER_LEASE_SECONDS", float("inf"), ["rollouts.E001"]),
         ("WORKER_LEASE_SECONDS", 4.9, ["rollouts.W001"]),
         ("WORKER_LEASE_SECONDS", 5.0, []),
         ("WORKER_LEASE_SECONDS", 600.0, []),
         ("WORKER_LEASE_SECONDS", 601.0, ["rollouts.W001"]),
-        ("WORKER_GRACE_SECONDS", -1.0, ["rollouts.E002"]),
-        ("WORKER_GRACE_SECONDS", float("inf"), ["rollouts.E002"]),
-        ("WORKER_GRACE_SECONDS", 0.0, []),
-        ("WORKER_SEATS", 0, ["rollouts.E003"]),
-        ("BREAKER_FAILURES", 0, ["rollouts.E004"]),
     ],
 )
-def test_settings_that_cannot_be_right_are_named(settings, name, value, objections):
+def test_settings_that_are_seldom_right_are_named(settings, name, value, objections):
     setattr(settings, name, value)
     found = run_checks()
     assert [one.id for one in found] == objections
@@ -109,7 +100,9 @@ def command(*arguments: str, **environment: str) -> tuple[int, str]:
 
 def test_processes_do_not_start_with_settings_that_cannot_be_right(tmp_path):
     given = {"GYMWEB_VAR": str(tmp_path), "GYMWEB_DATABASE_URL": f"sqlite:///{tmp_path}/rows.sqlite3"}
-    code, said = command("rolloutworker", GYMWEB_WORKER_LEASE_SECONDS="0", **given)
-    assert (code, "(rollouts.E001) GYMWEB_WORKER_LEASE_SECONDS is 0" in said) == (1, True)
+    told = "GymWeb does not start: GYMWEB_WORKER_LEASE_SECONDS is '1e12': give a number from 1 to 86400 in plain digits"
+    for started in ("rolloutworker", "serve", "check", "migrate"):
+        code, said = command(started, GYMWEB_WORKER_LEASE_SECONDS="1e12", **given)
+        assert (code, said) == (1, f"{told}, such as 30.\n"), started
     code, said = command("serve", "--port", "0", GYMWEB_OUTBOUND_ALLOW="10.0.0.0/8,10.0.0.0/99", **given)
     assert (code, "(policies.E001) GYMWEB_OUTBOUND_ALLOW: '10.0.0.0/99'" in said) == (1, True)

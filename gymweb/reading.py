@@ -1,0 +1,124 @@
+"""Read settings from the environment, strictly: a value that cannot be right is refused with one sentence about it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+_SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_POSTGRES = frozenset({"postgres", "postgresql", "pgsql", "psql"})
+_REDIS = frozenset({"redis", "rediss"})
+ESCAPES = "Characters such as @, / and # in a password are written as %40, %2F and %23."
+LONGEST = 40
+"""Characters of a wrong value that are said again."""
+
+
+class SettingRefused(ImproperlyConfigured):
+    """A setting cannot be right; the text names it and says what is allowed."""
+
+
+class Environment:
+    """Values by name. A name without a value, or with an empty one, has its default."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+
+    def text(self, name: str, *, default: str) -> str:
+        return self._values.get(name, "").strip() or default
+
+    def texts(self, name: str, *, default: Sequence[str] = ()) -> list[str]:
+        """A list that is written with commas."""
+        given = [part.strip() for part in self._values.get(name, "").split(",")]
+        return [part for part in given if part] or list(default)
+
+    def origins(self, name: str) -> list[str]:
+        given = self.texts(name)
+        for origin in given:
+            parts = urlsplit(origin)
+            if parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/"):
+                raise SettingRefused(
+                    f"{name}: {_shown(origin)} is no origin: give scheme and host, such as https://gym.example.org."
+                )
+        return given
+
+    def choice(self, name: str, *, default: str, choices: Sequence[str]) -> str:
+        given = self.text(name, default=default).upper()
+        if given not in choices:
+            raise SettingRefused(f"{name} is {_shown(given)}: give one of {', '.join(choices)}.")
+        return given
+
+    def switch(self, name: str, *, default: bool) -> bool:
+        given = self.text(name, default="1" if default else "0")
+        if given.lower() not in _SWITCH:
+            raise SettingRefused(f"{name} is {_shown(given)}: give 1 or 0.")
+        return _SWITCH[given.lower()]
+
+    def whole(self, name: str, *, default: int, least: int, most: int) -> int:
+        given = self.text(name, default=str(default))
+        # Longer ones are out of every range, and Python refuses to read very long ones.
+        if not _WHOLE.fullmatch(given) or len(given) > LONGEST or not least <= int(given) <= most:
+            allowed = f"a whole number from {least} to {most}, such as {default}"
+            raise SettingRefused(f"{name} is {_shown(given)}: give {allowed}.")
+        return int(given)
+
+    def number(self, name: str, *, default: float, least: float, most: float) -> float:
+        given = self.text(name, default=str(default))
+        if not _NUMBER.fullmatch(given) or not least <= float(given) <= most:
+            allowed = f"a number from {least:g} to {most:g} in plain digits, such as {default:g}"
+            raise SettingRefused(f"{name} is {_shown(given)}: give {allowed}.")
+        return float(given)
+
+    def database(self, name: str, *, default: str) -> dict[str, Any]:
+        """Django's description of the database. The value is not said again: it may hold a password."""
+        given = self.text(name, default=default)
+        if not _names_database(given):
+            raise SettingRefused(
+                f"{name} is no address of a database that GymWeb knows: give "
+                f"postgres://NAME:PASSWORD@HOST:PORT/DATABASE or sqlite:////absolute/path. {ESCAPES}"
+            )
+        return dict(environ.Env.db_url_config(given))
+
+    def redis(self, name: str) -> str:
+        """An address of Redis, or nothing. It is not said again: it may hold a password."""
+        given = self.text(name, default="")
+        if given and not _names_redis(given):
+            raise SettingRefused(
+                f"{name} is no address of a Redis: give redis://:PASSWORD@HOST:PORT/0, rediss://… for TLS or "
+                f"unix:///path. {ESCAPES}"
+            )
+        return given
+
+
+def _names_database(address: str) -> bool:
+    if address == "sqlite://:memory:":
+        return True
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return False
+    named = len(parts.path) > 1
+    if parts.scheme == "sqlite":
+        return named and not parts.netloc
+    return parts.scheme in _POSTGRES and (named or "service=" in parts.query)
+
+
+def _names_redis(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if parts.scheme == "unix":
+        return len(parts.path) > 1
+    number = parts.path.strip("/")
+    return parts.scheme in _REDIS and bool(host) and (not number or _WHOLE.fullmatch(number) is not None)
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= LONGEST else f"{value[:LONGEST]}…")
