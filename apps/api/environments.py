@@ -20,6 +20,13 @@ from apps.policies.models import Health, PolicyModel
 
 class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environment]):
     breaker = BreakerField()
+    api_key = serializers.CharField(
+        write_only=True,
+        required=False,
+        allow_blank=True,
+        trim_whitespace=True,
+        help_text="Sent as a bearer token. Stored encrypted, never shown. Left out: the stored key stays.",
+    )
     judge_model = serializers.SlugRelatedField(
         slug_field="slug",
         queryset=PolicyModel.objects.all(),
@@ -46,6 +53,8 @@ class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environm
             "builtin",
             "base_url",
             "command",
+            "api_key",
+            "api_key_hint",
             "verifies",
             "verifier",
             "call_timeout",
@@ -67,7 +76,15 @@ class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environm
             "created_at",
             "updated_at",
         ]
-        read_only_fields = ["health", "health_message", "health_checked_at", "unwell_since", "probe_due_at", "survey"]
+        read_only_fields = [
+            "api_key_hint",
+            "health",
+            "health_message",
+            "health_checked_at",
+            "unwell_since",
+            "probe_due_at",
+            "survey",
+        ]
 
 
 class EnvironmentFilter(django_filters.FilterSet):
@@ -101,8 +118,10 @@ class EnvironmentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
         self._save(serializer, self.get_object())
 
     def _save(self, serializer: serializers.BaseSerializer[Environment], environment: Environment) -> None:
-        assign(environment, serializer.validated_data)
-        serializer.instance = save_environment(environment=environment, user=self.person)
+        fields = dict(serializer.validated_data)
+        api_key = fields.pop("api_key", None)
+        assign(environment, fields)
+        serializer.instance = save_environment(environment=environment, api_key=api_key, user=self.person)
 
     @extend_schema(request=None, responses=EnvironmentSerializer)
     @action(detail=True, methods=["post"])

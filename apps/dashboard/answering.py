@@ -4,6 +4,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.environments.models import Environment
@@ -44,5 +45,6 @@ def go(request: HttpRequest, to: Any, *args: Any, **kwargs: Any) -> HttpResponse
 def answer_health(request: HttpRequest, checked: PolicyModel | Environment, detail: str) -> HttpResponse:
     """After a health check: its result in place, or the page that shows it."""
     if wants_fragment(request):
-        return render(request, "_health.html", {"checked": checked, "check_url": request.path, "may_check": True})
+        context = {"checked": checked, "check_url": request.path, "may_check": True}
+        return render(request, "_health.html", {**context, "detail_url": reverse(detail, args=[checked.slug])})
     return redirect(detail, checked.slug)

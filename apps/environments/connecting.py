@@ -21,6 +21,7 @@ from apps.gym.resources.surveying import read_survey
 from apps.gym.resources.verified import ToollessServer, VerifiedServer
 from apps.gym.verifiers.reading import VerifierMisconfigured
 from apps.policies.connecting import connect_policy
+from apps.policies.secrets import SecretUnreadable, decrypt_secret
 
 
 def connect_environment(
@@ -63,6 +64,7 @@ def _connect_server(
             observe=observe,
             max_tries=environment.max_tries,
             verifies=environment.verifies,
+            api_key=_read_key(environment),
         )
     if environment.adapter in (Adapter.MCP, Adapter.MCP_PROCESS):
         return McpServer(
@@ -75,6 +77,7 @@ def _connect_server(
             observe=observe,
             max_tries=environment.max_tries,
             verifies=environment.verifies,
+            api_key=_read_key(environment),
         )
     return HttpResourceServer(
         outbound,
@@ -87,7 +90,15 @@ def _connect_server(
         max_tries=environment.max_tries,
         verifies=environment.verifies,
         survey=read_survey(environment.survey),
+        api_key=_read_key(environment),
     )
+
+
+def _read_key(environment: Environment) -> str:
+    try:
+        return decrypt_secret(environment.api_key_encrypted) if environment.api_key_encrypted else ""
+    except SecretUnreadable as problem:
+        raise EnvironmentFault(f"{environment.slug}: {problem}").lasting() from None
 
 
 def _find_command(environment: Environment) -> Command:

@@ -33,6 +33,8 @@ class Environment(models.Model):
         blank=True,
         help_text="Servers over HTTP: e.g. http://127.0.0.1:8001; of an MCP server the whole address, e.g. …/mcp",
     )
+    api_key_encrypted = models.TextField(blank=True, editable=False)
+    api_key_hint = models.CharField(max_length=8, blank=True, editable=False)
     command = models.SlugField(
         max_length=64,
         blank=True,

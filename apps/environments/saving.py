@@ -12,14 +12,19 @@ from apps.gym.judging.settings import read_settings
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.verifiers.registry import asks_judge, find_problems
 from apps.policies.models import Health
+from apps.policies.saving import KeyRequired
+from apps.policies.secrets import encrypt_secret, hint_of
 
 
 class EnvironmentChanged(Exception):
     """The row to change is no longer there."""
 
 
-def save_environment(*, environment: Environment, user: object) -> Environment:
-    """Create or change one. Raises ValidationError by field, and EnvironmentChanged.
+def save_environment(*, environment: Environment, user: object, api_key: str | None = None) -> Environment:
+    """Create or change one. `api_key` None keeps the stored key, an empty one removes it.
+
+    Raises ValidationError by field, KeyRequired (one of them) where a new address meets a stored key, and
+    EnvironmentChanged.
 
     The other adapter's field is emptied, and the judge's fields where nobody would ask it, so that a row never says two
     things. What the last health check saw is forgotten when the server is another one.
@@ -31,7 +36,8 @@ def save_environment(*, environment: Environment, user: object) -> Environment:
     _check_judge(environment)
     with transaction.atomic():
         stored = _lock_stored(environment)
-        if stored is None or _server_of(stored) != _server_of(environment):
+        _keep_key(environment, stored, api_key)
+        if stored is None or api_key is not None or _server_of(stored) != _server_of(environment):
             environment.health, environment.health_message = Health.UNKNOWN, ""
             environment.health_checked_at, environment.survey = None, {}
             environment.unwell_since = None
@@ -46,8 +52,20 @@ def save_environment(*, environment: Environment, user: object) -> Environment:
             verifies=environment.verifies,
             verifier=environment.verifier.get("type", ""),
             judge=environment.judge_model.slug if environment.judge_model else "",
+            key_changed=api_key is not None,
         )
     return environment
+
+
+def _keep_key(environment: Environment, stored: Environment | None, api_key: str | None) -> None:
+    """A key goes to the address that it was entered for, and to no other."""
+    key = "" if not environment.is_over_http else None if api_key is None else api_key.strip()
+    if key is not None or stored is None:
+        environment.api_key_encrypted, environment.api_key_hint = encrypt_secret(key) if key else "", hint_of(key or "")
+        return
+    if stored.api_key_encrypted and stored.base_url != environment.base_url:
+        raise KeyRequired
+    environment.api_key_encrypted, environment.api_key_hint = stored.api_key_encrypted, stored.api_key_hint
 
 
 def _tidy(environment: Environment) -> None:

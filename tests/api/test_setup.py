@@ -287,3 +287,13 @@ def test_a_collection_of_another_model_says_nothing_of_this_ones_versions(viewer
     asked = make_collection().pk if given == "foreign" else given
     answer = viewer.get(f"/api/v1/policy-models/qwen/versions/?collection={asked}")
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "?collection")
+
+
+def test_the_key_of_an_environment_goes_in_and_never_comes_out(engineer):
+    given = {"slug": "lab", "name": "Lab", "adapter": "mcp", "base_url": "https://lab.example.org/mcp"}
+    made = send(engineer, "POST", "environments/", {**given, "api_key": "sesame-open-1234"})
+    assert made.status_code == 201
+    assert ("sesame" in made.text, made.json()["api_key_hint"]) == (False, "…1234")
+    refused = send(engineer, "PATCH", "environments/lab/", {"base_url": "https://other.example.org/mcp"})
+    assert pointers(refused) == ["/api_key"]
+    assert "sesame" not in engineer.get("/api/v1/environments/lab/").text

@@ -1,6 +1,7 @@
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.environments.models import Environment
 from tests.factories import make_dataset, make_environment, make_policy_model, make_row
@@ -158,3 +159,50 @@ def test_a_judge_that_cannot_be_asked_is_named_beside_its_field(pages: Client, c
     reply = pages.post(reverse("dashboard:environment_create"), given, headers=HTMX)
     assert reply.status_code == 422
     assert list(reply.context["form"].errors) == [field]
+
+
+def test_a_key_is_entered_once_and_never_shown(pages: Client):
+    pages.post(reverse("dashboard:environment_create"), {**GIVEN, "api_key": "sesame-open-1234"})
+    weather = Environment.objects.get(slug="weather")
+    assert weather.api_key_hint == "…1234"
+    for address in ("/environments/weather/", "/environments/weather/edit/"):
+        page = pages.get(address).text
+        assert ("sesame" in page, "1234" in page) == (False, True)
+    pages.post("/environments/weather/edit/", {**GIVEN, "forget_key": "on"})
+    assert Environment.objects.get(slug="weather").api_key_encrypted == ""
+
+
+def test_a_new_address_asks_for_the_key_again(pages: Client):
+    pages.post(reverse("dashboard:environment_create"), {**GIVEN, "api_key": "sesame-open-1234"})
+    reply = pages.post("/environments/weather/edit/", {**GIVEN, "base_url": "https://other.example"}, headers=HTMX)
+    assert reply.status_code == 422
+    assert "api_key" in reply.context["form"].errors
+
+
+def test_only_commands_of_the_operator_can_be_chosen(pages: Client, settings):
+    settings.MCP_COMMANDS = {"notes": {"command": ["mcp-notes"], "environment": {}}}
+    given = {**GIVEN, "adapter": "mcp_process", "base_url": "", "concurrency": "4"}
+    reply = pages.post(reverse("dashboard:environment_create"), {**given, "command": "bash"}, headers=HTMX)
+    assert "command" in reply.context["form"].errors
+    assert pages.post(reverse("dashboard:environment_create"), {**given, "command": "notes"}).status_code == 302
+    assert "started for each attempt" in pages.get("/environments/weather/").text
+    assert "mcp-notes" not in pages.get("/environments/weather/").text
+
+
+def test_the_health_of_an_unwell_server_follows_by_itself(pages: Client):
+    fields = {"builtin": "", "adapter": "http", "base_url": "https://lab.example", "health": "unhealthy"}
+    lab = make_environment(slug="lab", unwell_since=timezone.now(), health_checked_at=timezone.now(), **fields)
+    card = pages.get("/environments/lab/", headers={**HTMX, "HX-Target": "health"}).text
+    assert card.startswith('<section class="card health" id="health" hx-get="/environments/lab/" hx-trigger="every 5s"')
+    Environment.objects.filter(pk=lab.pk).update(unwell_since=None, health="healthy")
+    card = pages.get("/environments/lab/", headers={**HTMX, "HX-Target": "health"}).text
+    assert "hx-trigger" not in card
+
+
+def test_tools_that_a_server_named_are_shown(pages: Client):
+    tool = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}}
+    fields = {"builtin": "", "adapter": "mcp", "base_url": "https://lab.example/mcp"}
+    make_environment(slug="lab", survey={"tools": [tool]}, **fields)
+    page = pages.get("/environments/lab/").text
+    assert "1 known here" in page
+    assert "Adds." in page

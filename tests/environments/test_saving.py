@@ -3,12 +3,17 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
+from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
 from apps.environments.saving import EnvironmentChanged, save_environment
+from apps.gym.errors import EnvironmentFault
+from apps.gym.outbound import Outbound, OutboundPolicy
 from apps.policies.models import Health
+from apps.policies.saving import KeyRequired
 from tests.factories import make_environment, make_policy_model, make_user
 
 pytestmark = pytest.mark.django_db
+OUTBOUND = Outbound(OutboundPolicy())
 
 
 def http_environment(**fields):
@@ -109,6 +114,35 @@ def test_an_environment_that_was_deleted_meanwhile_is_not_created_again():
     with pytest.raises(EnvironmentChanged, match="was deleted in the meantime"):
         save_environment(environment=environment, user=None)
     assert not Environment.objects.filter(slug=environment.slug).exists()
+
+
+def test_a_key_is_kept_encrypted_and_goes_to_the_address_that_it_was_entered_for():
+    saved = save_environment(environment=http_environment(), api_key="sesame-open-1234", user=None)
+    assert ("sesame" in saved.api_key_encrypted, saved.api_key_hint) == (False, "…1234")
+    assert connect_environment(saved, OUTBOUND).caller.headers == {"Authorization": "Bearer sesame-open-1234"}
+    kept = save_environment(environment=saved, user=None)
+    assert kept.api_key_hint == "…1234"
+    kept.base_url = "https://elsewhere.example.org"
+    with pytest.raises(KeyRequired):
+        save_environment(environment=kept, user=None)
+    moved = save_environment(environment=kept, api_key="another", user=None)
+    assert connect_environment(moved, OUTBOUND).caller.headers == {"Authorization": "Bearer another"}
+    bare = save_environment(environment=moved, api_key="", user=None)
+    assert (bare.api_key_encrypted, connect_environment(bare, OUTBOUND).caller.headers) == ("", {})
+
+
+def test_a_key_is_forgotten_when_there_is_no_address_any_more(settings):
+    settings.MCP_COMMANDS = {"files": {"command": ["mcp-files"], "environment": {}}}
+    saved = save_environment(environment=http_environment(adapter="mcp"), api_key="sesame-open-1234", user=None)
+    saved.adapter, saved.command, saved.concurrency = "mcp_process", "files", 4
+    assert save_environment(environment=saved, user=None).api_key_encrypted == ""
+
+
+def test_a_key_that_cannot_be_read_is_a_fault_that_says_so():
+    saved = save_environment(environment=http_environment(), api_key="sesame-open-1234", user=None)
+    saved.api_key_encrypted = "damaged"
+    with pytest.raises(EnvironmentFault, match="lab: The stored API key cannot be read"):
+        connect_environment(saved, OUTBOUND)
 
 
 def mcp_environment(**fields):

@@ -23,6 +23,14 @@ _RUBRIC_HELP = (
 
 class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
     slug = slug_field("environment")
+    api_key = forms.CharField(
+        label="API key",
+        required=False,
+        max_length=4000,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off", "class": "code"}),
+        help_text="Sent as a bearer token. Kept encrypted and never shown again; most resource servers need none.",
+    )
+    forget_key = forms.BooleanField(label="Remove the stored key", required=False)
     judge_question = forms.ChoiceField(
         label="What it is asked",
         required=False,
@@ -106,6 +114,11 @@ class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             self.fields[name].conditional = True  # type: ignore[attr-defined]
         if self.instance.pk:
             del self.fields["slug"]
+        if hint := self.instance.api_key_hint:
+            told = f"A key is stored (…{hint.lstrip('…')}). Leave this empty to keep it; a new address needs it again."
+            self.fields["api_key"].help_text = told
+        else:
+            del self.fields["forget_key"]
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
@@ -116,3 +129,10 @@ class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
                 given[name] = chosen
         cleaned["judge_settings"] = given
         return cleaned
+
+    def given_key(self) -> str | None:
+        """The key as typed; "" to remove the stored one; None to keep it."""
+        typed: str = self.cleaned_data["api_key"]
+        if typed:
+            return typed
+        return "" if self.cleaned_data.get("forget_key") else None

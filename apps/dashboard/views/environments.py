@@ -4,9 +4,11 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.debug import sensitive_post_parameters
 
-from apps.accounts.permissions import Permission, allow
+from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.answering import answer, answer_form, answer_health, go, posted
 from apps.dashboard.breakers import answer_breaker, breaker_context, targets_breaker
 from apps.dashboard.forms.environments import EnvironmentForm
@@ -44,11 +46,23 @@ def _tools(environment: Environment) -> list[Tool]:
     return list(found.values())
 
 
+def _answer_health(request: HttpRequest, environment: Environment) -> HttpResponse:
+    """The card alone, which follows while the server is unwell."""
+    may_check = user_may(request.user, Permission.CONFIGURE)
+    check_url = reverse("dashboard:environment_check", args=[environment.slug])
+    context = {"checked": environment, "check_url": check_url, "may_check": may_check, "detail_url": request.path}
+    response = render(request, "_health.html", context)
+    response["Vary"] = "HX-Request, HX-Target, Cookie"
+    return response
+
+
 @allow(GET=Permission.READ)
 def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     environment = get_object_or_404(Environment.objects.select_related("judge_model"), slug=slug)
     if targets_breaker(request):
         return answer_breaker(request, environment)
+    if request.headers.get("HX-Target") == "health":
+        return _answer_health(request, environment)
     builtin = BUILTINS.get(environment.builtin)
     judge = read_settings(environment.judge_settings) if environment.judge_model else None
     context = {
@@ -68,7 +82,7 @@ def _edit(request: HttpRequest, environment: Environment) -> HttpResponse:
     form = EnvironmentForm(posted(request), instance=environment)
     if form.is_valid():
         try:
-            saved = save_environment(environment=form.instance, user=request.user)
+            saved = save_environment(environment=form.instance, api_key=form.given_key(), user=request.user)
         except ValidationError as wrong:
             add_errors(form, wrong)
         else:
@@ -77,11 +91,13 @@ def _edit(request: HttpRequest, environment: Environment) -> HttpResponse:
     return answer_form(request, "environments/form.html", {"form": form, "environment": environment})
 
 
+@sensitive_post_parameters("api_key")
 @allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
 def environment_create(request: HttpRequest) -> HttpResponse:
     return _edit(request, Environment())
 
 
+@sensitive_post_parameters("api_key")
 @allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
 def environment_edit(request: HttpRequest, slug: str) -> HttpResponse:
     return _edit(request, get_object_or_404(Environment, slug=slug))

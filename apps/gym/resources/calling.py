@@ -38,6 +38,7 @@ class Caller:
         call_timeout: float,
         max_tries: int,
         connect_timeout: float = 10.0,
+        api_key: str = "",
         pauses: Pauses | None = None,
         observe: Observer = ignore,
     ) -> None:
@@ -46,6 +47,8 @@ class Caller:
         self.call_timeout = call_timeout
         self.connect_timeout = connect_timeout
         self.outbound = outbound
+        self.headers = bearer(api_key)
+        self._posted = {**_JSON, **self.headers}
         self._max_tries = max_tries
         self._observe = observe
         self._pauses = pauses or Pauses()
@@ -75,7 +78,7 @@ class Caller:
                     "POST",
                     url,
                     body=body,
-                    headers=_JSON,
+                    headers=self._posted,
                     cookies=cookies,
                     timeout=seconds,
                     connect_timeout=self.connect_timeout,
@@ -108,9 +111,15 @@ class Caller:
         return await self.outbound.request(
             "GET",
             self.base_url + path,
+            headers=self.headers,
             timeout=min(self.call_timeout, _PROBE_TIMEOUT),
             connect_timeout=min(self.connect_timeout, _PROBE_TIMEOUT),
         )
+
+
+def bearer(api_key: str) -> dict[str, str]:
+    """The header that servers which want a key read it from; none without a key."""
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 class _Unwell(Exception):

@@ -166,6 +166,7 @@ class GymnasiumServer:
         max_tries: int,
         connect_timeout: float = 10.0,
         verifies: bool = True,
+        api_key: str = "",
         pauses: Pauses | None = None,
         observe: Observer = ignore,
     ) -> None:
@@ -179,6 +180,7 @@ class GymnasiumServer:
             call_timeout=call_timeout,
             max_tries=max_tries,
             connect_timeout=connect_timeout,
+            api_key=api_key,
             pauses=pauses,
             observe=observe,
         )

@@ -2,13 +2,13 @@
 
 import contextlib
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.items import Item, TaskRow, Tool
 from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound
+from apps.gym.resources.calling import bearer
 from apps.gym.resources.mcp_client import Command, McpConnection, Trouble, open_over_http, open_process
 from apps.gym.resources.protocol import Probe, ToolOutput
 from apps.gym.retrying import Pauses, TryAgain, call_with_retries
@@ -72,7 +72,7 @@ class McpServer:
         call_timeout: float,
         max_tries: int,
         url: str = "",
-        headers: Mapping[str, str] | None = None,
+        api_key: str = "",
         command: Command | None = None,
         connect_timeout: float = 10.0,
         verifies: bool = True,
@@ -86,13 +86,17 @@ class McpServer:
         self._connect_timeout = connect_timeout
         self._max_tries = max_tries
         self._pauses = pauses or Pauses()
-        given = dict(headers or {})
 
         def open_client(trouble: Trouble) -> "contextlib.AbstractAsyncContextManager[Client]":
             if command is not None:
                 return open_process(command, trouble, call_timeout=call_timeout)
             return open_over_http(
-                outbound, url, trouble, headers=given, call_timeout=call_timeout, connect_timeout=connect_timeout
+                outbound,
+                url,
+                trouble,
+                headers=bearer(api_key),
+                call_timeout=call_timeout,
+                connect_timeout=connect_timeout,
             )
 
         self._opening = open_client

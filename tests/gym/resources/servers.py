@@ -25,6 +25,7 @@ class Answers:
             name: given if isinstance(given, list) else [given] for name, given in script.items()
         }
         self.seen: list[tuple[str, Any, str]] = []
+        self.authorizations: list[str] = []
 
     def bodies(self, path: str) -> list[Any]:
         return [body for given, body, _ in self.seen if given == path]
@@ -36,6 +37,7 @@ class Answers:
         path = request.raw_path.removeprefix("/")
         body = await request.json() if request.can_read_body else None
         self.seen.append((path, body, request.headers.get("Cookie", "")))
+        self.authorizations.append(request.headers.get("Authorization", ""))
         known = self.script.get(path or "root")
         if known is None:
             return web.json_response({"detail": "Not Found"}, status=404)

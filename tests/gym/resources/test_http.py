@@ -450,3 +450,17 @@ def test_a_gymnasium_server_is_named_as_one():
             return await server.probe()
 
     assert asyncio.run(probe()).message.endswith("choose the adapter for Gymnasium servers")
+
+
+def test_a_key_goes_with_every_call_as_a_bearer_token():
+    answers = Answers(**{"root": {}, "openapi.json": DOCUMENT, "seed_session": {}, "look": {}, "verify": {"reward": 1}})
+
+    async def run():
+        async with serve(answers, api_key="k-1") as server:
+            await server.probe()
+            session = await server.seed_session(ROW, seed=1)
+            await session.call_tool("look", {})
+            await session.verify(RESPONSE)
+
+    asyncio.run(run())
+    assert answers.authorizations == ["Bearer k-1"] * 5
