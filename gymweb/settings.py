@@ -208,7 +208,14 @@ KEEP_REJECTED_DAYS = env.whole("GYMWEB_KEEP_REJECTED_DAYS", default=30, least=0,
 MAX_SPOOLED_BYTES = env.whole("GYMWEB_MAX_SPOOLED_BYTES", default=4 * MAX_BODY_BYTES, least=1, most=4 * MOST_BYTES)
 MIN_FREE_BYTES = env.whole("GYMWEB_MIN_FREE_BYTES", default=1024**3, least=0, most=MOST_BYTES)
 # The only routes whose bodies may be larger than DATA_UPLOAD_MAX_MEMORY_SIZE.
-LARGE_BODY_ROUTES = frozenset({"dashboard:dataset_upload", "api:dataset-uploads"})
+LARGE_BODY_ROUTES = frozenset(
+    {
+        "dashboard:dataset_upload",
+        "api:dataset-uploads",
+        "dashboard:collection_import",
+        "api:collection-import-stored",
+    }
+)
 UPLOAD_PART_BYTES = 8 * 1024**2
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024**2
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024**2

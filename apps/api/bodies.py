@@ -1,6 +1,9 @@
 """Request bodies: JSON, and files, which are read as they arrive, never into memory, never by a parser."""
 
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import IO, Any
 
@@ -66,6 +69,22 @@ def open_body(request: Request, *, filename: str) -> tuple[Any, str]:
 
 
 _ENDINGS = {"text/csv": ".csv", "text/tab-separated-values": ".tsv", "application/vnd.apache.parquet": ".parquet"}
+
+
+@contextmanager
+def open_files(request: Request) -> Iterator[list[tuple[str, IO[bytes]]]]:
+    """Names and files of a request that may send several, each of which can be read more than once."""
+    with tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR) as spool:
+        if _media_type(request) == MultiPartParser.media_type:
+            _refuse_large(request, settings.MAX_BODY_BYTES, "GYMWEB_MAX_BODY_BYTES")
+            sent = request.FILES.getlist("file")
+            if not sent:
+                raise ValidationError({"file": "Send the files as the form field “file”."}, code="required")
+            yield [(str(file.name), file) for file in sent]
+            return
+        stream, filename = open_body(request, filename="")
+        shutil.copyfileobj(stream, spool, 256 * 1024)
+        yield [(filename, spool)]
 
 
 def open_part(request: Request) -> HttpRequest:

@@ -14,9 +14,11 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
+from apps.api.bodies import FILE_PARSERS, RAW_TYPES, open_files
 from apps.api.declared import DeclaredFields
 from apps.api.filters import SlugFilter
 from apps.api.metrics import MetricsSerializer
+from apps.api.problems import QueryProblem, flatten_errors
 from apps.api.viewsets import TableViewSet
 from apps.gym.errors import ErrorKind
 from apps.policies.models import PolicyModel
@@ -27,10 +29,11 @@ from apps.rollouts.controlling import (
     resume_collection,
     retry_failed,
 )
+from apps.rollouts.importing import File, import_rollouts
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection
 from apps.rollouts.planning import LIMITS, plan_collection
-from apps.tasks.models import Dataset
+from apps.tasks.models import Dataset, Upload
 
 MAX_REPEATS = 10_000
 MAX_INTEGER = 2**31 - 1
@@ -146,6 +149,33 @@ class QueuedSerializer(serializers.Serializer[Any]):
     queued = serializers.IntegerField(help_text="Rollouts that were queued again.")
 
 
+class ImportSerializer(serializers.Serializer[Any]):
+    dataset = serializers.SlugRelatedField(slug_field="slug", queryset=Dataset.objects.select_related("environment"))
+    agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all(), default=None)
+    policy_model = serializers.SlugRelatedField(slug_field="slug", queryset=PolicyModel.objects.all(), required=False)
+    name = serializers.CharField(max_length=200, required=False, allow_blank=True)
+    on_error = serializers.ChoiceField(choices=Upload.OnError.choices, default=Upload.OnError.REJECT)
+
+    def validate_agent(self, agent: Agent | None) -> Agent:
+        found = agent or Agent.objects.filter(slug="default").first()
+        if found is None:
+            raise serializers.ValidationError("There is no agent named default: name one.")
+        return found
+
+
+class BadLineSerializer(serializers.Serializer[Any]):
+    file = serializers.CharField()
+    line = serializers.IntegerField()
+    code = serializers.CharField()
+    message = serializers.CharField()
+
+
+class ImportedSerializer(serializers.Serializer[Any]):
+    collection = CollectionSerializer(read_only=True)
+    refused = serializers.IntegerField(help_text="Lines that were left out.")
+    errors = BadLineSerializer(many=True, read_only=True, help_text="The first of them.")  # type: ignore[assignment]
+
+
 class CollectionFilter(django_filters.FilterSet):
     state = django_filters.ChoiceFilter(choices=Collection.State.choices)
     dataset = SlugFilter("dataset")
@@ -163,10 +193,12 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     serializer_class = CollectionSerializer
     filterset_class = CollectionFilter
     lookup_value_regex = "[0-9]+"
+    query_parameters = {"import_stored": frozenset({"dataset", "agent", "policy_model", "name", "on_error"})}
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
         "create": Permission.COLLECT,
+        "import_stored": Permission.COLLECT,
         "partial_update": Permission.COLLECT,
         "pause": Permission.COLLECT,
         "resume": Permission.COLLECT,
@@ -196,6 +228,45 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
             raise serializers.ValidationError({IDEMPOTENCY_HEADER: "This header has at most 128 characters."})
         collection = plan_collection(**plan.validated_data, user=self.person, idempotency_key=key or None)
         return Response(CollectionSerializer(collection).data, status=HTTPStatus.CREATED)
+
+    @extend_schema(
+        request={
+            "multipart/form-data": {
+                "type": "object",
+                "properties": {"file": {"type": "array", "items": {"type": "string", "format": "binary"}}},
+            },
+            **dict.fromkeys(RAW_TYPES, OpenApiTypes.BINARY),
+        },
+        responses={201: ImportedSerializer, 200: ImportedSerializer},
+        parameters=[
+            OpenApiParameter("dataset", str, required=True),
+            OpenApiParameter("agent", str, default="default"),
+            OpenApiParameter("policy_model", str, description="Left out: one that is named as in the rows."),
+            OpenApiParameter("name", str),
+            OpenApiParameter("on_error", str, enum=Upload.OnError.values, default=Upload.OnError.REJECT.value),
+        ],
+    )
+    @action(detail=False, methods=["post"], url_path="import", parser_classes=FILE_PARSERS)
+    def import_stored(self, request: Request) -> Response:
+        """Stored rollouts as a collection: the body is one JSONL file, or a form with several as `file`. 200 where
+        these files were imported before."""
+        asked = ImportSerializer(data=request.query_params.dict())
+        try:
+            asked.is_valid(raise_exception=True)
+        except serializers.ValidationError as wrong:
+            raise QueryProblem(
+                [
+                    {**error, "pointer": f"?{error['pointer'].lstrip('/')}"}
+                    for error in flatten_errors(wrong.get_full_details())
+                ]
+            ) from wrong
+        with open_files(request) as files:
+            imported = import_rollouts(
+                files=[File(name, stream) for name, stream in files], **asked.validated_data, user=self.person
+            )
+        answer = {"collection": imported.collection, "refused": imported.refused, "errors": imported.errors}
+        status = HTTPStatus.CREATED if imported.created else HTTPStatus.OK
+        return Response(ImportedSerializer(answer).data, status=status)
 
     @extend_schema(request=LimitsSerializer, responses=CollectionSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:

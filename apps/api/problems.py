@@ -26,6 +26,7 @@ from apps.gym.tokens import TokensUnreadable
 from apps.policies.saving import PolicyModelChanged
 from apps.reviews.commenting import CommentRefused
 from apps.rollouts.controlling import CannotSteer
+from apps.rollouts.importing import ImportRefused
 from apps.rollouts.planning import NothingToCollect, PlanConflict
 from apps.rollouts.reverifying import CannotApply, ReverifyRefused
 from apps.tasks.choosing import ChoiceRefused
@@ -144,6 +145,12 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     NothingToCollect: lambda error: Problem(HTTPStatus.BAD_REQUEST, "nothing-to-collect", str(error)),
     PlanConflict: lambda error: Problem(HTTPStatus.CONFLICT, "idempotency-key-used", str(error)),
     CannotSteer: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-steer", str(error)),
+    ImportRefused: lambda error: Problem(
+        HTTPStatus.BAD_REQUEST,
+        "import-refused",
+        str(error),
+        errors=[{"file": bad.file, "line": bad.line, "code": bad.code, "message": bad.message} for bad in error.errors],
+    ),
     ReverifyRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "reverify-refused", str(error)),
     CannotApply: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-apply", str(error)),
     PairingRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "pairing-refused", str(error)),

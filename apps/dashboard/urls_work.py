@@ -2,11 +2,12 @@
 
 from django.urls import URLPattern, path
 
-from apps.dashboard.views import collections, exports, pairs, reverifications, rollouts, steering, workers
+from apps.dashboard.views import collections, exports, importing, pairs, reverifications, rollouts, steering, workers
 
 urlpatterns: list[URLPattern] = [
     path("collections/", collections.collection_list, name="collection_list"),
     path("collections/new/", collections.collection_create, name="collection_create"),
+    path("collections/import/", importing.collection_import, name="collection_import"),
     path("collections/<int:pk>/", collections.collection_detail, name="collection_detail"),
     path("collections/<int:pk>/pause/", steering.collection_pause, name="collection_pause"),
     path("collections/<int:pk>/resume/", steering.collection_resume, name="collection_resume"),

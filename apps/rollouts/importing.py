@@ -377,10 +377,8 @@ def _store_rollouts(collection: Collection, version: DatasetVersion, reading: _R
 def _store_chunk(
     collection: Collection, task_ids: dict[int, int], chunk: Sequence[tuple[int, int, StoredAttempt]]
 ) -> None:
-    now = timezone.now()
+    # When they ran, and for how long, the files do not say.
     rollouts = [_rollout(collection, task_ids[task], repeat, attempt) for task, repeat, attempt in chunk]
-    for rollout in rollouts:
-        rollout.started_at = rollout.finished_at = now
     rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]
     failed = sum(rollout.status == Rollout.Status.FAILED for rollout in rollouts)
     with transaction.atomic():
@@ -405,8 +403,7 @@ def _store_chunk(
             reward_sum=F("reward_sum") + sum(rewards),
             input_tokens=F("input_tokens") + sum(rollout.input_tokens for rollout in rollouts),
             output_tokens=F("output_tokens") + sum(rollout.output_tokens for rollout in rollouts),
-            started_at=collection.created_at,
-            touched_at=now,
+            touched_at=timezone.now(),
         )
 
 

@@ -149,6 +149,8 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("POST", "/account/keys/", MEMBERS),
         ("POST", "/account/keys/999999/revoke/", MEMBERS),
         ("POST", "/collections/new/", BUILDERS),
+        ("POST", "/collections/import/", BUILDERS),
+        ("POST", "/api/v1/collections/import/", BUILDERS),
         ("POST", "/collections/999999/cancel/", BUILDERS),
         ("POST", "/collections/999999/pause/", BUILDERS),
         ("POST", "/collections/999999/resume/", BUILDERS),

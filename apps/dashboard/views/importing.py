@@ -1,0 +1,33 @@
+"""Import stored rollouts as a collection."""
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.forms.importing import ImportForm
+from apps.dashboard.requests import PageRequest
+from apps.rollouts.importing import BadLine, ImportRefused, import_rollouts
+
+
+@allow(GET=Permission.COLLECT, POST=Permission.COLLECT)
+def collection_import(request: PageRequest) -> HttpResponse:
+    if request.method != "POST":
+        given = {name: request.GET[name] for name in ("dataset", "agent") if name in request.GET}
+        return render(request, "collections/import.html", {"form": ImportForm(initial={"agent": "default", **given})})
+    form, bad_lines = ImportForm(request.POST, request.FILES), list[BadLine]()
+    if form.is_valid():
+        try:
+            imported = import_rollouts(**form.wish, user=request.user)
+        except ImportRefused as refusal:
+            form.add_error("rollout_files", str(refusal))
+            bad_lines = refusal.errors
+        else:
+            if not imported.created:
+                messages.info(request, "These files were imported before: this is what came of them.")
+            elif imported.refused:
+                left = ", ".join(f"line {error.line}: {error.message}" for error in imported.errors[:3])
+                were = "line was" if imported.refused == 1 else "lines were"
+                messages.warning(request, f"{imported.refused:,} {were} left out, such as {left}.")
+            return redirect("dashboard:collection_detail", pk=imported.collection.pk)
+    return render(request, "collections/import.html", {"form": form, "bad_lines": bad_lines}, status=422)
