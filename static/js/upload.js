@@ -44,7 +44,7 @@ function refuse({ status, answer }) {
 
 async function sendParts(chosen) {
   const size = Number(form.dataset.partBytes);
-  const wanted = JSON.stringify({ filename: chosen.name, on_error: form.elements.on_error.value });
+  const wanted = JSON.stringify({ filename: chosen.name, draft: true });
   const begun = await call("POST", form.dataset.partsUrl, wanted, "application/json");
   if (begun.status !== 201) refuse(begun);
   const upload = `${form.dataset.uploadsUrl}${begun.answer.id}/`;
@@ -64,9 +64,10 @@ async function sendParts(chosen) {
       refuse(sent);
     }
   }
-  say("All sent. The lines are checked and loaded…", 1);
-  // Loading a large file may outlast the connection: the upload's page tells how it ends.
-  await call("POST", `${upload}finish/`).catch(() => undefined);
+  say("All sent.", 1);
+  const finished = await patiently(() => call("POST", `${upload}finish/`));
+  // 409: an answer was lost, and it was finished before.
+  if (![202, 409].includes(finished.status)) refuse(finished);
   window.location.assign(form.dataset.resultUrl.replace("/0/", `/${begun.answer.id}/`));
 }
 

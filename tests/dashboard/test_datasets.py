@@ -1,10 +1,16 @@
+from io import BytesIO
+
 import pytest
 from django.test import Client
 from django.urls import reverse
 
 from apps.dashboard.keyset import PAGE_ROWS
 from apps.environments.models import Environment
-from apps.tasks.models import Dataset, DatasetVersion
+from apps.gym.items import dump_json
+from apps.tasks.deleting import delete_next
+from apps.tasks.marking import mark_tasks
+from apps.tasks.models import Dataset, DatasetVersion, Task
+from apps.tasks.uploading import upload_file
 from tests.factories import make_collection, make_dataset, make_policy_model, make_rollout, make_row
 
 HTMX = {"HX-Request": "true"}
@@ -164,3 +170,105 @@ def test_the_list_takes_the_same_queries_for_one_and_for_many(pages: Client, cou
         make_dataset(environment=environment)
     with django_assert_max_num_queries(4):
         pages.get("/datasets/")
+
+
+def test_tasks_are_filtered_by_split_tag_and_retirement(pages: Client):
+    dataset = make_dataset()
+    ids = list(dataset.tasks.order_by("index").values_list("pk", flat=True))
+    mark_tasks(task_ids=ids[:1], split="test", add_tags=["a b"])
+    mark_tasks(task_ids=ids[1:2], retired=True)
+
+    def shown(query: str) -> list[int]:
+        return [task.index for task in pages.get(f"/datasets/{dataset.slug}/?{query}").context["page"].rows]
+
+    assert [shown("split=test"), shown("tag=a%20b"), shown("retired=1"), shown("split=none"), shown("")] == [
+        [0], [0], [1], [], [0, 1, 2],
+    ]  # fmt: skip
+
+
+def test_chosen_tasks_are_marked_and_the_filters_stay(pages: Client):
+    dataset, other = make_dataset(), make_dataset()
+    first, _, third = dataset.tasks.order_by("index")
+    address = f"/datasets/{dataset.slug}/mark/"
+    chosen = {"task": [first.pk, third.pk, other.tasks.first().pk, "x", "9" * 30], "back": "q=What&v=1"}
+    reply = pages.post(address, {**chosen, "action": "add_tag", "word": "hard"})
+    assert reply["Location"] == f"/datasets/{dataset.slug}/?q=What&v=1"
+    assert list(Task.objects.tagged("hard").order_by("pk")) == [first, third]
+    assert "2 tasks marked." in pages.get(reply["Location"]).text
+    for action, word in (("split", "test"), ("retire", ""), ("remove_tag", "hard")):
+        pages.post(address, {"task": [first.pk], "action": action, "word": word})
+    first.refresh_from_db()
+    assert (first.split, first.is_retired, first.tags) == ("test", True, [])
+    pages.post(address, {"task": [first.pk], "action": "restore"})
+    first.refresh_from_db()
+    assert first.is_retired is False
+    for wrong in ({"action": "add_tag", "task": [first.pk]}, {"action": "retire"}, {"action": "x", "task": [first.pk]}):
+        pages.post(address, wrong)
+    first.refresh_from_db()
+    assert (first.is_retired, first.tags) == (False, [])
+
+
+def test_what_changed_between_two_versions_is_shown(pages: Client):
+    dataset = make_dataset([])
+    for rows in ([("1", "4"), ("2", "4")], [("2", "5"), ("3", "4")]):
+        lines = b"\n".join(dump_json(make_row(f"Question {key}", answer, id=key)).encode() for key, answer in rows)
+        upload_file(dataset=dataset, stream=BytesIO(lines), filename="a.jsonl")
+    page = pages.get(f"/datasets/{dataset.slug}/changes/")
+    assert (page.context["counts"], page.context["unchanged"]) == ([("added", 1), ("removed", 1), ("changed", 1)], 0)
+    assert [(task.external_id, fields) for task, _, fields in page.context["rows"]] == [("2", ["expected_answer"])]
+    added = pages.get(f"/datasets/{dataset.slug}/changes/?v=3&from=2&kind=added", headers=HTMX)
+    assert [task.external_id for task, _, _ in added.context["rows"]] == ["3"]
+    assert "<html" not in added.text
+    back = pages.get(f"/datasets/{dataset.slug}/changes/?v=2&from=3&kind=removed")
+    assert [task.external_id for task, _, _ in back.context["rows"]] == ["3"]
+    assert pages.get(f"/datasets/{dataset.slug}/changes/?from=9").status_code == 404
+    assert "+1 ~1 −1" in pages.get(f"/datasets/{dataset.slug}/").text
+
+
+def test_the_metrics_of_a_version_are_a_page(pages: Client):
+    dataset = make_dataset([])
+    lines = b"\n".join(dump_json(make_row(level=n, tags=["x"])).encode() for n in range(3))
+    upload_file(dataset=dataset, stream=BytesIO(lines), filename="a.jsonl")
+    page = pages.get(f"/datasets/{dataset.slug}/metrics/")
+    assert page.context["metrics"]["fields"]["level"]["numbers"]["mean"] == 1.0
+    assert '<th scope="row" class="mono">level</th>' in page.text
+    assert "Not measured yet" in pages.get(f"/datasets/{make_dataset().slug}/metrics/").text
+
+
+def test_a_dataset_is_renamed(pages: Client):
+    dataset = make_dataset()
+    pages.post(f"/datasets/{dataset.slug}/edit/", {"name": "Other", "description": "New."})
+    dataset.refresh_from_db()
+    assert (dataset.name, dataset.description) == ("Other", "New.")
+    assert pages.post(f"/datasets/{dataset.slug}/edit/", {"name": ""}).status_code == 422
+
+
+def test_a_dataset_is_deleted_after_its_name_was_typed(pages: Client):
+    dataset = make_dataset()
+    address = f"/datasets/{dataset.slug}/delete/"
+    assert "3 tasks, every version and every upload will be gone" in pages.get(address).text
+    assert pages.post(address, {"name": "other"}).status_code == 422
+    reply = pages.post(address, {"name": dataset.slug}, headers=HTMX)
+    deletion = reply["HX-Redirect"]
+    assert "waiting for a worker" in pages.get(deletion).text
+    assert "is being deleted" in pages.get(f"/datasets/{dataset.slug}/").text
+    delete_next()
+    assert "All of it is gone." in pages.get(deletion).text
+    assert pages.get(f"/datasets/{dataset.slug}/").status_code == 404
+
+
+def test_a_version_is_deleted_by_itself(pages: Client):
+    dataset = make_dataset()
+    address = f"/datasets/{dataset.slug}/delete/?v=1"
+    pages.post(address, {"name": f"{dataset.slug}@v1"})
+    delete_next()
+    assert (Dataset.objects.count(), dataset.versions.count(), Task.objects.count()) == (1, 0, 0)
+
+
+def test_a_dataset_in_use_says_what_keeps_it(pages: Client):
+    collection = make_collection()
+    address = f"/datasets/{collection.dataset.slug}/delete/"
+    assert "1 collection made of it would lose their tasks" in pages.get(address).text
+    reply = pages.post(address, {"name": collection.dataset.slug})
+    assert (reply.status_code, Dataset.objects.count()) == (422, 1)
+    assert "delete it first" in reply.text

@@ -12,7 +12,7 @@ from apps.accounts.signing_in import create_sign_in_link
 from apps.dashboard.urls import urlpatterns
 from apps.exports.models import Export, ExportFormat, PairSet, PreferencePair
 from apps.rollouts.models import Reverification
-from apps.tasks.models import Upload
+from apps.tasks.models import Deletion, Upload
 from tests.dashboard.markup import faults, read
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
 
@@ -41,6 +41,7 @@ def samples(admin: User) -> dict[str, object]:
         "model": "it",
         "agent": "it",
         "upload": upload.pk,
+        "deletion": Deletion.objects.create(name="sums@v1", whole=False, total=5, deleted=2, state="deleting").pk,
         "task": chosen.task_id,
         "collection": collection.pk,
         "rollout": chosen.pk,

@@ -1,13 +1,12 @@
-"""Forms of datasets and of uploads into them."""
+"""Forms of datasets: a new one, its names, marks on its tasks, and the word that deletes it."""
 
-from io import BytesIO
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from django import forms
 
 from apps.dashboard.forms.fields import slug_field
 from apps.environments.models import Environment
-from apps.tasks.models import Dataset, Upload
+from apps.tasks.models import Dataset
 
 
 class DatasetForm(forms.Form):
@@ -27,50 +26,55 @@ class DatasetForm(forms.Form):
         return slug
 
 
-class UploadForm(forms.Form):
-    """Either of the first two."""
+class DatasetNamesForm(forms.Form):
+    name = forms.CharField(max_length=100)
+    description = forms.CharField(required=False, max_length=10_000, widget=forms.Textarea(attrs={"rows": 3}))
 
-    file = forms.FileField(
-        required=False,
-        # An upload without rows is stored and shown like any other that is refused.
-        allow_empty_file=True,
-        label="File",
-        help_text="JSONL: one JSON object a line.",
-        widget=forms.ClearableFileInput(attrs={"accept": ".jsonl,.ndjson,.json,.txt"}),
-    )
-    rows = forms.CharField(
-        required=False,
-        strip=False,
-        label="Or paste rows",
-        widget=forms.Textarea(attrs={"class": "code", "rows": 8, "spellcheck": "false", "wrap": "off"}),
-    )
-    on_error = forms.ChoiceField(
-        label="When a line is wrong",
-        choices=Upload.OnError.choices,
-        initial=Upload.OnError.REJECT,
-        widget=forms.RadioSelect,
-    )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+class DeleteForm(forms.Form):
+    """The name, typed: this cannot be taken back."""
+
+    name = forms.CharField(max_length=200, widget=forms.TextInput(attrs={"autocomplete": "off", "class": "code"}))
+
+    def __init__(self, *args: Any, wanted: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name in ("file", "rows"):
-            self.fields[name].conditional = True  # type: ignore[attr-defined]
+        self._wanted = wanted
+        self.fields["name"].label = f"Type {wanted} to delete it"
+
+    def clean_name(self) -> str:
+        given: str = self.cleaned_data["name"]
+        if given.strip() != self._wanted:
+            raise forms.ValidationError(f"This is not {self._wanted}.")
+        return given
+
+
+class MarkForm(forms.Form):
+    """What the chosen tasks are marked with: one thing at a time."""
+
+    action = forms.ChoiceField(
+        choices=[
+            ("add_tag", "Add the tag"),
+            ("remove_tag", "Remove the tag"),
+            ("split", "Move to the split"),
+            ("retire", "Retire"),
+            ("restore", "Bring back"),
+        ]
+    )
+    word = forms.CharField(required=False, max_length=64)
+
+    def marks(self) -> dict[str, Any]:
+        """Arguments of mark_tasks."""
+        word = self.cleaned_data["word"]
+        return {
+            "add_tag": {"add_tags": [word]},
+            "remove_tag": {"remove_tags": [word]},
+            "split": {"split": word},
+            "retire": {"retired": True},
+            "restore": {"retired": False},
+        }[self.cleaned_data["action"]]
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
-        file, rows = given.get("file"), (given.get("rows") or "").strip()
-        if "file" in self.errors:
-            return given
-        # Not its truth: an empty file is false.
-        if file is not None and rows:
-            raise forms.ValidationError("Choose a file or paste rows, not both.")
-        if file is None and not rows:
-            raise forms.ValidationError("Choose a file or paste at least one row.")
+        if given.get("action") in {"add_tag", "remove_tag"} and not given.get("word", "").strip():
+            raise forms.ValidationError("Which tag? Write it beside.")
         return given
-
-    def content(self) -> tuple[BinaryIO, str]:
-        """What to read, and its name."""
-        file = self.cleaned_data["file"]
-        if file is not None:
-            return cast(BinaryIO, file), str(file.name)
-        return BytesIO(self.cleaned_data["rows"].encode()), "pasted rows"

@@ -15,10 +15,21 @@ from apps.dashboard.items import ItemView, view_item
 
 register = template.Library()
 
-_GOOD = {"healthy", "closed", "completed", "ready", "active", "finished", "answered", "environment_done"}
+_GOOD = {
+    "healthy",
+    "closed",
+    "completed",
+    "ready",
+    "active",
+    "finished",
+    "answered",
+    "environment_done",
+    "checked",
+    "done",
+}
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
-_WARN = {"paused", "half_open"}
-_BUSY = {"running", "loading", "receiving", "writing", "queued", "planning", "draining"}
+_WARN = {"paused", "half_open", "draft"}
+_BUSY = {"running", "loading", "receiving", "writing", "queued", "planning", "draining", "deleting"}
 _GLYPHS = {"ok": "✓", "bad": "✗", "warn": "◐", "muted": "○", "busy": "●"}
 
 

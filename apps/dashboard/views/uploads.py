@@ -1,48 +1,148 @@
-"""Uploads: the form, what became of a file, and the lines that were refused."""
+"""Uploads: the wizard from a file to its mapping, its check and its commit, and what became of it."""
 
-from typing import cast
+from typing import Any, cast
 
 from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, redirect
+from django.utils.text import slugify
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
-from apps.dashboard.forms.datasets import UploadForm
+from apps.dashboard.forms.uploads import CommitForm, MappingForm, UploadForm, mapping_initial
 from apps.exports.downloading import stream_file
+from apps.gym.mappings.columns import MappingRefused
+from apps.gym.mappings.shapes import SHAPES
+from apps.gym.taskfiles.reading import FORMATS
+from apps.rollouts.leasing import live_workers
 from apps.tasks.choosing import Choices
-from apps.tasks.models import Dataset, Upload
-from apps.tasks.receiving import store_file
+from apps.tasks.models import ColumnMapping, Dataset, Upload
+from apps.tasks.previewing import Preview, preview_upload
+from apps.tasks.receiving import DatasetIsBeingDeleted, DiskNearlyFull, PartTooLarge, store_file
 from apps.tasks.rejecting import rejected_path
+from apps.tasks.saving import save_mapping
+from apps.tasks.uploading import NotWaiting, discard_upload, queue_upload
+
+SHOWN_PREVIEW_ROWS = 20
+_WAITING = (Upload.State.DRAFT, Upload.State.CHECKED)
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
 def dataset_upload(request: HttpRequest, slug: str) -> HttpResponse:
-    """Works without JavaScript; with it large files go to the API in parts instead."""
+    """The file. Works without JavaScript; with it large files go to the API in parts instead."""
     dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
     form = UploadForm(posted(request), request.FILES if request.method == "POST" else None)
     if form.is_valid():
         stream, filename = form.content()
-        on_error = form.cleaned_data["on_error"]
-        upload = store_file(
-            dataset=dataset,
-            stream=stream,
-            filename=filename,
-            choices=Choices(on_error=on_error),
-            user=cast(User, request.user),
-        )
-        return go(request, "dashboard:upload_detail", upload.pk)
+        try:
+            upload = store_file(
+                dataset=dataset, stream=stream, filename=filename, draft=True, user=cast(User, request.user)
+            )
+        except (PartTooLarge, DiskNearlyFull, DatasetIsBeingDeleted) as refused:
+            form.add_error(None, str(refused))
+        else:
+            return go(request, "dashboard:upload_map", upload.pk)
     context = {"form": form, "dataset": dataset, "part_bytes": settings.UPLOAD_PART_BYTES}
     return answer_form(request, "uploads/create.html", context)
 
 
+@allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
+def upload_map(request: HttpRequest, pk: int) -> HttpResponse:
+    """What the columns mean, with the first rows as the tasks they would become."""
+    upload = _upload(pk)
+    if upload.state not in _WAITING:
+        return redirect("dashboard:upload_detail", pk)
+    saved = ColumnMapping.objects.filter(slug=request.GET.get("saved", "")).first()
+    preview = _preview(upload, saved.mapping if saved else None)
+    found = None if saved or upload.mapping else preview.mapping
+    own = bool(saved or upload.mapping) or preview.shape == "unknown"
+    form = MappingForm(posted(request), initial=mapping_initial(preview.mapping, upload, own=own), found=found)
+    if form.is_bound and form.is_valid():
+        action = request.POST.get("action", "check")
+        if action != "preview":
+            return _go_on(request, upload, form, check_only=action != "load")
+        preview = _preview(upload, form.cleaned_data["mapping"])
+    context = {"form": form, "upload": upload, "preview": preview, "rows": preview.rows[:SHOWN_PREVIEW_ROWS]}
+    context |= {"shape": SHAPES[preview.shape], "format": FORMATS.get(preview.format, ""), "saved": saved}
+    context["saved_mappings"] = ColumnMapping.objects.all()
+    status = 422 if form.errors else 200
+    return answer(request, "uploads/map.html", context, part="wizard", status=status)
+
+
+def _go_on(request: HttpRequest, upload: Upload, form: MappingForm, *, check_only: bool) -> HttpResponse:
+    user = cast(User, request.user)
+    name, mapping = form.cleaned_data["save_as"].strip(), form.cleaned_data["mapping"]
+    if name and mapping:
+        try:
+            save_mapping(ColumnMapping(slug=slugify(name)[:64], name=name, mapping=mapping), user=user)
+            messages.success(request, f"The mapping {name} is saved.")
+        except ValidationError:
+            messages.error(request, f"The mapping was not saved: another is called {name}.")
+    try:
+        queue_upload(upload=upload, choices=form.choices(check_only=check_only))
+    except NotWaiting as refused:
+        messages.error(request, str(refused))
+    return go(request, "dashboard:upload_detail", upload.pk)
+
+
+def _preview(upload: Upload, mapping: dict[str, Any] | None) -> Preview:
+    try:
+        return preview_upload(upload=upload, mapping=mapping)
+    except MappingRefused as refused:
+        return Preview(problem=refused.message)
+
+
 @allow(GET=Permission.READ)
 def upload_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    upload = get_object_or_404(Upload.objects.select_related("dataset", "version", "created_by"), pk=pk)
+    upload = _upload(pk)
     going_on = upload.state in Upload.GOING_ON
-    context = {"upload": upload, "going_on": going_on, "has_rejected": rejected_path(upload) is not None}
+    context: dict[str, Any] = {
+        "upload": upload,
+        "going_on": going_on,
+        "has_rejected": rejected_path(upload) is not None,
+    }
+    context["bad_share"] = upload.rejected and upload.lines and upload.rejected < upload.lines
+    context["no_worker"] = upload.state == Upload.State.QUEUED and not live_workers()
+    context["format"] = FORMATS.get(upload.format, upload.format)
+    context["shape"] = SHAPES.get(upload.shape, "")
+    if upload.state == Upload.State.CHECKED:
+        context["commit_form"] = CommitForm(upload=upload, initial={"note": upload.note})
     return answer(request, "uploads/detail.html", context, part="result")
+
+
+@allow(POST=Permission.UPLOAD)
+def upload_commit(request: HttpRequest, pk: int) -> HttpResponse:
+    """Load a file that was checked."""
+    upload = _upload(pk)
+    form = CommitForm(request.POST, upload=upload)
+    if not form.is_valid():
+        for problem in form.non_field_errors():
+            messages.error(request, str(problem))
+        return redirect("dashboard:upload_detail", pk)
+    names = ("mode", "on_duplicate", "mapping", "split", "split_ratios", "split_seed")
+    chosen = {name: getattr(upload, name) for name in names}
+    on_error = Upload.OnError.SKIP if form.cleaned_data.get("skip_bad") else upload.on_error
+    try:
+        queue_upload(upload=upload, choices=Choices(**chosen, on_error=on_error, note=form.cleaned_data["note"]))
+    except NotWaiting as refused:
+        messages.error(request, str(refused))
+    return redirect("dashboard:upload_detail", pk)
+
+
+@allow(POST=Permission.UPLOAD)
+def upload_discard(request: HttpRequest, pk: int) -> HttpResponse:
+    """Forget a file that nobody loaded."""
+    upload = _upload(pk)
+    try:
+        discard_upload(upload=upload, user=cast(User, request.user))
+    except NotWaiting as refused:
+        messages.error(request, str(refused))
+        return redirect("dashboard:upload_detail", pk)
+    messages.success(request, f"{upload.filename or 'The file'} is forgotten.")
+    return redirect("dashboard:dataset_detail", upload.dataset.slug)
 
 
 @allow(GET=Permission.READ)
@@ -55,3 +155,7 @@ def upload_rejected(request: HttpRequest, pk: int) -> HttpResponseBase:
     return stream_file(
         request, path, filename=f"upload-{upload.pk}-rejected.jsonl", content_type="application/x-ndjson"
     )
+
+
+def _upload(pk: int) -> Upload:
+    return get_object_or_404(Upload.objects.select_related("dataset__environment", "version", "created_by"), pk=pk)

@@ -1,0 +1,239 @@
+"""Forms of the upload wizard: the file, what its columns mean, and the last word before it is loaded."""
+
+from io import BytesIO
+from typing import Any, BinaryIO, cast
+
+from django import forms
+
+from apps.gym.mappings.columns import MappingRefused, read_mapping, write_mapping
+from apps.tasks.choosing import MAX_SEED, ChoiceRefused, Choices
+from apps.tasks.models import Upload
+
+ACCEPTED = ".jsonl,.ndjson,.json,.csv,.tsv,.parquet,.gz,.zst,.txt"
+_CODE = {"class": "code", "spellcheck": "false", "autocomplete": "off"}
+
+
+class UploadForm(forms.Form):
+    """Either of the two."""
+
+    file = forms.FileField(
+        required=False,
+        # An upload without rows is stored and shown like any other that is refused.
+        allow_empty_file=True,
+        label="File",
+        help_text="JSONL, a JSON array, CSV, TSV or Parquet; also packed as .gz or .zst.",
+        widget=forms.ClearableFileInput(attrs={"accept": ACCEPTED}),
+    )
+    rows = forms.CharField(
+        required=False,
+        strip=False,
+        label="Or paste rows",
+        widget=forms.Textarea(attrs={"class": "code", "rows": 8, "spellcheck": "false", "wrap": "off"}),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("file", "rows"):
+            self.fields[name].conditional = True  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        file, rows = given.get("file"), (given.get("rows") or "").strip()
+        if "file" in self.errors:
+            return given
+        # Not its truth: an empty file is false.
+        if file is not None and rows:
+            raise forms.ValidationError("Choose a file or paste rows, not both.")
+        if file is None and not rows:
+            raise forms.ValidationError("Choose a file or paste at least one row.")
+        return given
+
+    def content(self) -> tuple[BinaryIO, str]:
+        """What to read, and its name."""
+        file = self.cleaned_data["file"]
+        if file is not None:
+            return cast(BinaryIO, file), str(file.name)
+        return BytesIO(self.cleaned_data["rows"].encode()), "pasted rows"
+
+
+def _path(label: str, help_text: str = "") -> forms.CharField:
+    widget = forms.TextInput(attrs={**_CODE, "list": "columns"})
+    return forms.CharField(required=False, max_length=200, label=label, help_text=help_text, widget=widget)
+
+
+def _template(label: str, help_text: str) -> forms.CharField:
+    widget = forms.Textarea(attrs={**_CODE, "rows": 3})
+    return forms.CharField(
+        required=False, strip=False, max_length=20_000, label=label, help_text=help_text, widget=widget
+    )
+
+
+PATHS = ("input", "expected_answer", "external_id", "split_column", "tags", "tools")
+TEMPLATES = ("user", "system")
+
+
+class MappingForm(forms.Form):
+    """What the columns mean, and how the rows come into the dataset."""
+
+    kind = forms.ChoiceField(
+        label="What the rows are",
+        choices=[("found", "as found"), ("own", "mapped by me")],
+        widget=forms.RadioSelect,
+    )
+    input = _path("Prompt", "The column with the question, or with a list of messages.")
+    user = _template("Or a template of the user's message", "Columns in braces: Solve {problem}. Literal braces twice.")
+    system = _template("System message", "A template too; before the prompt.")
+    expected_answer = _path("Expected answer")
+    external_id = _path("Id", "Makes a row the same task in the next version.")
+    split_column = _path("Split")
+    tags = _path("Tags", "A list, or texts with commas.")
+    tools = _path("Tools")
+    fields_text = forms.CharField(
+        required=False,
+        label="Further fields for the verifier",
+        help_text="One a line: name = column.",
+        widget=forms.Textarea(attrs={**_CODE, "rows": 3}),
+    )
+    rest = forms.ChoiceField(
+        label="Columns that nothing above names",
+        choices=[("keep", "stay with the task"), ("drop", "are left out")],
+        initial="keep",
+        widget=forms.RadioSelect,
+    )
+    cut_answer = forms.BooleanField(
+        required=False, label="A last message by the assistant is the expected answer, not part of the prompt"
+    )
+    save_as = forms.CharField(
+        required=False, max_length=60, label="Save this mapping as", help_text="For the next file of these columns."
+    )
+    mode = forms.ChoiceField(
+        label="The new version", choices=Upload.Mode.choices, initial=Upload.Mode.REPLACE, widget=forms.RadioSelect
+    )
+    on_duplicate = forms.ChoiceField(
+        required=False,
+        label="Two rows of one id, or equal rows without",
+        choices=[("", "as usual: keep both; refuse the second where rows replace"), *Upload.OnDuplicate.choices],
+    )
+    on_error = forms.ChoiceField(
+        label="When a row is wrong",
+        choices=Upload.OnError.choices,
+        initial=Upload.OnError.REJECT,
+        widget=forms.RadioSelect,
+    )
+    split = forms.CharField(required=False, max_length=64, label="Split of all rows that name none")
+    split_ratios = forms.CharField(
+        required=False,
+        max_length=300,
+        label="Or shares of several splits",
+        help_text="train:0.9, validation:0.1",
+        widget=forms.TextInput(attrs=_CODE),
+    )
+    split_seed = forms.IntegerField(
+        required=False, min_value=0, max_value=MAX_SEED, initial=0, label="Seed of the shares"
+    )
+    note = forms.CharField(required=False, max_length=200, label="Note on the version")
+
+    def __init__(self, *args: Any, found: dict[str, Any] | None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._found = found
+
+    def clean_split_ratios(self) -> dict[str, float]:
+        shares = {}
+        for pair in filter(None, map(str.strip, self.cleaned_data["split_ratios"].split(","))):
+            name, _, share = pair.partition(":")
+            try:
+                shares[name.strip()] = float(share)
+            except ValueError:
+                raise forms.ValidationError("Write a name and a share each: train:0.9, validation:0.1.") from None
+        return shares
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        if given.get("kind") == "own":
+            try:
+                given["mapping"] = write_mapping(read_mapping(self._own(given)))
+            except MappingRefused as error:
+                name = error.pointer.strip("/").split("/")[0]
+                self.add_error(
+                    {"fields": "fields_text", "split": "split_column"}.get(name, name) or "input", error.message
+                )
+        else:
+            given["mapping"] = self._found
+        if not self.errors:
+            try:
+                self.choices().as_fields()
+            except ChoiceRefused as error:
+                name = error.argument.split("/")[0]
+                self.add_error(name if name in self.fields else None, error.message)
+        return given
+
+    def _own(self, given: dict[str, Any]) -> dict[str, Any]:
+        mapping = {("split" if name == "split_column" else name): given.get(name) for name in (*PATHS, *TEMPLATES)}
+        fields = {}
+        for line in filter(None, map(str.strip, given.get("fields_text", "").splitlines())):
+            name, sign, path = line.partition("=")
+            if not sign or not name.strip() or not path.strip():
+                raise MappingRefused("/fields", f"“{line[:60]}” is not of the form: name = column.")
+            fields[name.strip()] = path.strip()
+        kept = {name: value for name, value in mapping.items() if value}
+        return {
+            **kept,
+            "fields": fields,
+            "rest": given.get("rest", "keep"),
+            "cut_answer": given.get("cut_answer", False),
+        }
+
+    def choices(self, *, check_only: bool = False) -> Choices:
+        given = self.cleaned_data
+        chosen: dict[str, Any] = {
+            name: given.get(name) or "" for name in ("mode", "on_duplicate", "on_error", "split", "note")
+        }
+        chosen["split_ratios"] = given.get("split_ratios") or {}
+        return Choices(
+            **chosen, split_seed=given.get("split_seed") or 0, mapping=given.get("mapping"), check_only=check_only
+        )
+
+
+def _field_of(pointer: str) -> str:
+    """The form's field for a place in a mapping."""
+    name = pointer.strip("/").split("/")[0]
+    return {"fields": "fields_text", "split": "split_column", "": "input"}.get(name, name)
+
+
+def mapping_initial(mapping: dict[str, Any] | None, upload: Upload, *, own: bool) -> dict[str, Any]:
+    """What the form shows first: the mapping, and what was chosen for this upload before."""
+    given = mapping or {}
+    shown = {name: given.get(name, "") for name in (*PATHS, *TEMPLATES) if name != "split_column"}
+    return {
+        **shown,
+        "split_column": given.get("split", ""),
+        "fields_text": "\n".join(f"{name} = {path}" for name, path in given.get("fields", {}).items()),
+        "rest": given.get("rest", "keep"),
+        "cut_answer": given.get("cut_answer", False),
+        "kind": "own" if own else "found",
+        "mode": upload.mode,
+        "on_error": upload.on_error,
+        "split": upload.split,
+        "split_ratios": ", ".join(f"{name}:{share:g}" for name, share in upload.split_ratios.items()),
+        "split_seed": upload.split_seed,
+        "note": upload.note,
+    }
+
+
+class CommitForm(forms.Form):
+    """The last word on a checked file."""
+
+    note = forms.CharField(required=False, max_length=200, label="Note on the version")
+    skip_bad = forms.BooleanField(required=False, label="Load the good rows and leave the bad ones out")
+
+    def __init__(self, *args: Any, upload: Upload, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._must_skip = bool(upload.rejected) and upload.on_error == Upload.OnError.REJECT
+        if not self._must_skip:
+            del self.fields["skip_bad"]
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        if self._must_skip and not given.get("skip_bad"):
+            raise forms.ValidationError("Some rows are bad: leave them out, or correct the file and upload it again.")
+        return given
