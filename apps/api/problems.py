@@ -129,7 +129,9 @@ def _flatten_model_errors(error: ModelValidationError) -> Iterator[dict[str, str
     for field, errors in by_field.items():
         for one in errors:
             for message in one.messages:
-                pointer = "" if field in WHOLE_BODY else f"/{field}"
+                # An operation that knows the place within a field says so.
+                within = (one.params or {}).get("pointer", "")
+                pointer = "" if field in WHOLE_BODY else f"/{field}{within}"
                 yield {"pointer": pointer, "code": one.code or "invalid", "message": message}
 
 

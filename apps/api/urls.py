@@ -19,6 +19,7 @@ from apps.api.rollouts import RolloutViewSet
 from apps.api.schema import SchemaView
 from apps.api.tasks import TaskViewSet
 from apps.api.uploads import UploadViewSet
+from apps.api.verifiers import VerifierViewSet
 from apps.api.workers import WorkerViewSet
 
 router = SimpleRouter()
@@ -42,6 +43,8 @@ router.register("workers", WorkerViewSet)
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/me/", MeViewSet.as_view({"get": "show"}), name="me"),
+    path("v1/verifiers/", VerifierViewSet.as_view({"get": "show"}), name="verifiers"),
+    path("v1/verifiers/try/", VerifierViewSet.as_view({"post": "attempt"}), name="verifier_try"),
     path("v1/", include(router.urls)),
     path("schema/", SchemaView.as_view(), name="schema"),
     path("docs/", docs, name="docs"),

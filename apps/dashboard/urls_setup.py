@@ -2,7 +2,19 @@
 
 from django.urls import URLPattern, path
 
-from apps.dashboard.views import access, account, agents, datasets, environments, home, models, people, tasks, uploads
+from apps.dashboard.views import (
+    access,
+    account,
+    agents,
+    datasets,
+    environments,
+    home,
+    models,
+    people,
+    tasks,
+    uploads,
+    verifiers,
+)
 
 urlpatterns: list[URLPattern] = [
     path("", home.home, name="home"),
@@ -38,6 +50,8 @@ urlpatterns: list[URLPattern] = [
     path("environments/<slug:slug>/", environments.environment_detail, name="environment_detail"),
     path("environments/<slug:slug>/edit/", environments.environment_edit, name="environment_edit"),
     path("environments/<slug:slug>/check/", environments.environment_check, name="environment_check"),
+    path("verifiers/", verifiers.verifier_list, name="verifier_list"),
+    path("verifiers/<slug:slug>/", verifiers.verifier_detail, name="verifier_detail"),
     path("models/", models.model_list, name="model_list"),
     path("models/new/", models.model_create, name="model_create"),
     path("models/<slug:slug>/", models.model_detail, name="model_detail"),

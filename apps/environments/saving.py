@@ -7,10 +7,11 @@ from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.environments.models import OVER_HTTP, Adapter, Environment
+from apps.environments.trying import describe_problems
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.judging.settings import read_settings
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
-from apps.gym.verifiers.registry import asks_judge, find_problems
+from apps.gym.verifiers.registry import asks_judge
 from apps.policies.models import Health
 from apps.policies.saving import KeyRequired
 from apps.policies.secrets import encrypt_secret, hint_of
@@ -115,8 +116,7 @@ def _check_command(environment: Environment) -> None:
 def _check_verifier(environment: Environment) -> None:
     if not environment.verifier:
         return
-    problems = [f"{pointer or 'The verifier'} {problem}." for pointer, problem in find_problems(environment.verifier)]
-    if problems:
+    if problems := describe_problems(environment.verifier):
         raise ValidationError({"verifier": problems})
 
 

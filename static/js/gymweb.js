@@ -95,6 +95,7 @@ function showChosen(root) {
     const field = part.closest("form").elements[name];
     if (field) part.hidden = !value.split(" ").includes(field.value);
   }
+  for (const part of root.querySelectorAll("[data-without-script]")) part.hidden = true;
 }
 
 // A choice proposes values for other fields, {"choice": {"its value": "proposed"}}; what somebody typed stays.

@@ -38,6 +38,7 @@ def samples(admin: User) -> dict[str, object]:
     return {
         "dataset": collection.dataset.slug,
         "environment": "it",
+        "verifier": "numeric",
         "model": "it",
         "agent": "it",
         "upload": upload.pk,

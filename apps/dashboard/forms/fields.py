@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django import forms
@@ -128,10 +128,13 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number.")
 
 
-def add_errors(form: forms.BaseForm, error: ValidationError) -> None:
-    """What an operation refused, beside the fields it names; about other fields, before the form."""
+def add_errors(form: forms.BaseForm, error: ValidationError, *, but: Collection[str] = ()) -> None:
+    """What an operation refused, beside the fields it names; about other fields, before the form. `but` are fields
+    whose errors another form shows."""
     named = error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
     for field, texts in named.items():
+        if field in but:
+            continue
         for text in texts:
             form.add_error(field if field in form.fields else None, text)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django import template
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.dashboard.icons import ICONS
@@ -88,6 +88,15 @@ def usd(amount: float | None) -> str:
     if amount is None:
         return "–"
     return f"${amount:,.2f}" if amount == 0 or amount >= 0.01 else f"${amount:.2g}"
+
+
+@register.filter
+def coded(text: str) -> SafeString:
+    """What stands between `backticks` as code."""
+    parts = enumerate(text.split("`"))
+    return format_html_join(
+        "", "{}", ((format_html("<code>{}</code>", part) if odd % 2 else part,) for odd, part in parts)
+    )
 
 
 @register.filter

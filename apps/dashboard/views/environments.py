@@ -13,6 +13,8 @@ from apps.dashboard.answering import answer, answer_form, answer_health, go, pos
 from apps.dashboard.breakers import answer_breaker, breaker_context, targets_breaker
 from apps.dashboard.forms.environments import EnvironmentForm
 from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.verifiers import CHOOSE, VerifierForm, typed
+from apps.dashboard.trace import pretty
 from apps.environments.models import Environment
 from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
@@ -20,9 +22,11 @@ from apps.gym.builtin.registry import BUILTINS
 from apps.gym.items import Tool
 from apps.gym.judging.rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.settings import read_settings
+from apps.gym.verifiers.registry import VERIFIERS
 from apps.tasks.models import Task
 
 _SHOWN_COLLECTIONS = 10
+_NO_VERIFIER = "– the server's own, or that of each task's row"
 _TASKS_READ_FOR_TOOLS = 50
 
 
@@ -71,6 +75,8 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "tools": _tools(environment),
         "does": builtin.description if builtin else "",
         "judge": judge,
+        "verifier": VERIFIERS[environment.verifier["type"]].title if environment.verifier else "",
+        "parameters": pretty({name: value for name, value in environment.verifier.items() if name != "type"}),
         "default_rubric": DEFAULT_RUBRICS[judge.question] if judge else "",
         "datasets": environment.datasets.all(),
         "collections": environment.collections.all()[:_SHOWN_COLLECTIONS],
@@ -80,15 +86,24 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _edit(request: HttpRequest, environment: Environment) -> HttpResponse:
     form = EnvironmentForm(posted(request), instance=environment)
-    if form.is_valid():
+    verifier = VerifierForm(posted(request), given=environment.verifier, none=_NO_VERIFIER)
+    if CHOOSE in request.POST:
+        kept = typed(form)
+        form = EnvironmentForm(instance=environment)
+        form.initial.update(kept)
+        verifier = VerifierForm(given={"type": verifier.kind}, none=_NO_VERIFIER)
+    elif form.is_valid() and verifier.is_valid():
+        form.instance.verifier = verifier.configuration()
         try:
             saved = save_environment(environment=form.instance, api_key=form.given_key(), user=request.user)
         except ValidationError as wrong:
-            add_errors(form, wrong)
+            verifier.add_problems(wrong)
+            add_errors(form, wrong, but={"verifier"})
         else:
             messages.success(request, f"The environment {saved.name} is saved. Check that it answers.")
             return go(request, "dashboard:environment_detail", saved.slug)
-    return answer_form(request, "environments/form.html", {"form": form, "environment": environment})
+    context = {"form": form, "verifier": verifier, "environment": environment}
+    return answer_form(request, "environments/form.html", context)
 
 
 @sensitive_post_parameters("api_key")

@@ -1,0 +1,163 @@
+"""The form of a verifier, made from the JSON schema of its parameters: no verifier has a form of its own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from apps.dashboard.forms.fields import JSONTextField, LinesField
+from apps.gym.verifiers.hybrid import Hybrid
+from apps.gym.verifiers.llm_judge import LLMJudge
+from apps.gym.verifiers.protocol import read_type
+from apps.gym.verifiers.reading import parameters_schema
+from apps.gym.verifiers.registry import VERIFIERS
+
+PREFIX = "verifier_"
+KIND = "verifier_type"
+CHOOSE = "choose_verifier"
+"""Sent by what asks for the parameters of another verifier: nothing is saved, everything typed stays."""
+
+_LONG_TEXT = 5_000
+
+
+class VerifierForm(forms.Form):
+    """The choice of a verifier, then the parameters of the chosen one."""
+
+    def __init__(
+        self, data: Any = None, *, given: Mapping[str, Any] | None = None, fixed: str = "", none: str = ""
+    ) -> None:
+        """`given` are the stored parameters, `fixed` a verifier that cannot be changed, `none` what no choice means."""
+        super().__init__(data)
+        stored = dict(given or {})
+        chosen = fixed or str(data.get(KIND, "") if data is not None else stored.get("type", ""))
+        self.kind = chosen if chosen in VERIFIERS else ""
+        if not fixed:
+            names = [(name, verifier.title) for name, verifier in VERIFIERS.items()]
+            # The page asks for the chosen one's parameters at once; without a script, a button does.
+            asks = {"hx-post": "", "hx-trigger": "change", "hx-vals": f'{{"{CHOOSE}": "yes"}}'}
+            asks |= {"hx-target": "closest form", "hx-swap": "outerHTML"}
+            self.fields[KIND] = forms.ChoiceField(
+                label="What scores an attempt",
+                required=False,
+                choices=[("", none), *names],
+                initial=self.kind,
+                widget=forms.Select(attrs=asks),
+                help_text="It needs no code, and goes before the server's own verifier.",
+            )
+            self.fields[KIND].conditional = True  # type: ignore[attr-defined]
+        self._properties: dict[str, Any] = {}
+        if self.kind:
+            schema = parameters_schema(VERIFIERS[self.kind])
+            self._properties = {name: one for name, one in schema["properties"].items() if name != "type"}
+            for name, one in self._properties.items():
+                self.fields[PREFIX + name] = _make_field(one, required=name in schema["required"])
+                if stored.get("type") == self.kind and name in stored:
+                    self.initial[PREFIX + name] = stored[name]
+
+    @property
+    def formula(self) -> str:
+        """The first paragraph of what is said of it."""
+        return " ".join(describe(self.kind).split("\n\n")[0].split()) if self.kind else ""
+
+    @property
+    def may_ask_judge(self) -> bool:
+        """A hybrid may as soon as it names a judge, whatever else is wrong with it."""
+        judge = read_type(LLMJudge)
+        parts = self[f"{PREFIX}components"].value() if self.kind == read_type(Hybrid) else ""
+        return self.kind == judge or judge in str(parts)
+
+    def parameters(self) -> list[forms.BoundField]:
+        return [self[PREFIX + name] for name in self._properties]
+
+    def configuration(self) -> dict[str, Any]:
+        """What is stored: the parameters that say something else than their defaults."""
+        if not self.kind:
+            return {}
+        given: dict[str, Any] = {"type": self.kind}
+        for name, schema in self._properties.items():
+            value = self.cleaned_data.get(PREFIX + name)
+            if value not in (None, "", [], {}) and value != schema.get("default"):
+                given[name] = value
+        return given
+
+    def add_problems(self, error: ValidationError) -> None:
+        """Beside the parameter that a problem's JSON pointer names."""
+        for problem in error.error_dict.get("verifier", []) if hasattr(error, "error_dict") else []:
+            name = PREFIX + str((problem.params or {}).get("pointer", "")).removeprefix("/").split("/")[0]
+            self.add_error(name if name in self.fields else None, problem.messages[0])
+
+
+def describe(kind: str) -> str:
+    return str(parameters_schema(VERIFIERS[kind])["description"])
+
+
+def typed(form: forms.BaseForm) -> dict[str, Any]:
+    """What somebody typed so far, as the start of a form that is not checked yet."""
+    return {
+        name: field.widget.value_from_datadict(form.data, form.files, form.add_prefix(name))
+        for name, field in form.fields.items()
+    }
+
+
+def _make_field(schema: dict[str, Any], *, required: bool) -> forms.Field:
+    given: dict[str, Any] = {
+        "label": schema["title"],
+        "help_text": schema.get("description", "").replace("`", ""),
+        "required": required,
+        "initial": schema.get("default"),
+    }
+    if "enum" in schema:
+        return _choice([(name, name) for name in schema["enum"]], "default" in schema, given)
+    match schema.get("type"):
+        case "boolean":
+            return _yes_or_no("default" in schema, given)
+        case "integer" | "number" as kind:
+            field = forms.IntegerField if kind == "integer" else forms.FloatField
+            return field(min_value=schema.get("minimum"), max_value=schema.get("maximum"), **given)
+        case "array" if schema["items"].get("type") == "string":
+            return LinesField(**{**given, "help_text": f"{given['help_text']}. One a line.".removeprefix(". ")})
+        case "array" | "object" as kind:
+            return JSONTextField(kind=list if kind == "array" else dict, rows=14, **given)
+    return _text(schema, given)
+
+
+def _text(schema: dict[str, Any], given: dict[str, Any]) -> forms.Field:
+    most = schema.get("maxLength")
+    widget = forms.Textarea(attrs={"rows": 4}) if (most or 0) > _LONG_TEXT else forms.TextInput()
+    if "pattern" in schema["title"].lower() or "field" in schema["title"].lower():
+        widget.attrs["class"] = "code"
+    return forms.CharField(max_length=most, widget=widget, strip=False, **given)
+
+
+def _yes_or_no(has_default: bool, given: dict[str, Any]) -> forms.Field:
+    """A box where there are two states, a choice where "left out" is a third."""
+    if has_default:
+        return forms.BooleanField(**{**given, "required": False})
+    return forms.TypedChoiceField(
+        choices=[("", "–"), ("True", "yes"), ("False", "no")],
+        coerce=lambda word: word == "True",
+        empty_value=None,
+        **given,
+    )
+
+
+def _choice(names: list[tuple[str, str]], has_default: bool, given: dict[str, Any]) -> forms.ChoiceField:
+    return forms.ChoiceField(choices=names if has_default else [("", "–"), *names], **given)
+
+
+class TryVerifierForm(forms.Form):
+    """What a verifier is tried on."""
+
+    row = JSONTextField(
+        kind=dict, label="The task's row", rows=5, help_text='What the verifier reads of it: {"expected_answer": "42"}'
+    )
+    reply = forms.CharField(
+        label="What the model wrote", required=False, strip=False, widget=forms.Textarea(attrs={"rows": 5})
+    )
+    output = JSONTextField(
+        kind=list,
+        label="Or all items of the attempt",
+        rows=4,
+        help_text="Tool calls and their outputs among them, as in the trace of a rollout; goes before the reply.",
+    )

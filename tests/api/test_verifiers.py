@@ -1,0 +1,93 @@
+import pytest
+from jsonschema import Draft202012Validator
+
+from apps.environments.models import Environment
+from apps.gym.verifiers.registry import VERIFIERS
+from tests.factories import make_environment
+
+pytestmark = pytest.mark.django_db
+
+
+def test_every_verifier_is_listed_with_a_schema_and_its_formula(engineer):
+    reply = engineer.get("/api/v1/verifiers/")
+    assert [one["type"] for one in reply.json()] == list(VERIFIERS)
+    for one in reply.json():
+        Draft202012Validator.check_schema(one["parameters"])
+        assert "Range: " in one["description"]
+
+
+def attempt(engineer, **body):
+    return engineer.post("/api/v1/verifiers/try/", body, content_type="application/json")
+
+
+def test_a_verifier_is_tried_on_a_reply(engineer):
+    reply = attempt(engineer, verifier={"type": "numeric"}, row={"expected_answer": 42}, reply="It is 42.")
+    assert reply.status_code == 200
+    given = reply.json()
+    assert given.pop("seconds") >= 0
+    assert given == {
+        "reward": 1.0,
+        "components": {"numeric_correctness": 1.0},
+        "explanation": "answer It is 42. equals expected 42",
+        "details": {"extracted_answer": "It is 42.", "expected_answer": "42"},
+        "error": "",
+    }
+
+
+def test_a_verifier_is_tried_on_the_items_of_an_attempt(engineer):
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    row = {"expected_answers": [{"name": "f", "arguments": {}}]}
+    assert attempt(engineer, verifier={"type": "tool_calls"}, row=row, output=[call]).json()["reward"] == 1.0
+
+
+def test_what_a_rollout_would_end_with_is_an_error_and_no_reward(engineer):
+    given = attempt(engineer, verifier={"type": "numeric"}, reply="42").json()
+    assert (given["reward"], given["error"]) == (
+        None,
+        "the task row has no `expected_answer`, which this verifier needs",
+    )
+
+
+def test_a_verifier_that_hangs_is_stopped_while_it_is_tried(engineer):
+    hangs = {"type": "regex", "wanted": ["^(a|a)+$"], "time_limit": 0.3}
+    given = attempt(engineer, verifier=hangs, reply="a" * 60 + "b").json()
+    assert (given["reward"], given["error"]) == (None, "Regular expressions: stopped after 0.3 s without a result")
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "told"),
+    [
+        ({}, "verifier", "required"),
+        ({"verifier": {"type": "numeric", "absolute_tolerance": -1}}, "verifier", "/absolute_tolerance is -1: give"),
+        ({"verifier": {"type": "llm_judge"}}, "verifier", "asked only in a collection"),
+        ({"verifier": {"type": "numeric"}, "reply": "x" * 200_001}, "reply", "at most 200,000"),
+        ({"verifier": {"type": "numeric"}, "output": ["x"]}, "output", "dictionary"),
+    ],
+)
+def test_what_cannot_be_tried_says_why(engineer, body, field, told):
+    reply = attempt(engineer, **body)
+    assert reply.status_code == 400
+    [problem] = reply.json()["errors"]
+    assert problem["pointer"].startswith(f"/{field}")
+    assert told in problem["message"]
+
+
+def test_an_environment_gets_a_verifier_and_a_wrong_one_is_refused_with_its_pointer(engineer):
+    body = {"slug": "sums", "name": "Sums", "adapter": "declared", "verifier": {"type": "numeric"}}
+    reply = engineer.post("/api/v1/environments/", body, content_type="application/json")
+    assert (reply.status_code, reply.json()["verifier"]) == (201, {"type": "numeric"})
+    wrong = {"verifier": {"type": "numeric", "absolute_tolerance": "much"}}
+    reply = engineer.patch("/api/v1/environments/sums/", wrong, content_type="application/json")
+    assert reply.status_code == 400
+    [problem] = reply.json()["errors"]
+    assert problem["pointer"] == "/verifier/absolute_tolerance"
+    assert problem["message"] == '/absolute_tolerance is "much": give a number of 0 or more.'
+    assert Environment.objects.get(slug="sums").verifier == {"type": "numeric"}
+
+
+def test_a_verifier_is_taken_away_by_an_empty_one(engineer):
+    environment = make_environment(verifier={"type": "numeric"})
+    reply = engineer.patch(
+        f"/api/v1/environments/{environment.slug}/", {"verifier": {}}, content_type="application/json"
+    )
+    assert (reply.status_code, reply.json()["verifier"]) == (200, {})
