@@ -29,6 +29,7 @@ from apps.rollouts.controlling import (
     resume_collection,
     retry_failed,
 )
+from apps.rollouts.holding import find_holds
 from apps.rollouts.importing import File, import_rollouts
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection
@@ -188,6 +189,18 @@ class CollectionFilter(django_filters.FilterSet):
         fields: list[str] = []
 
 
+class CollectionDetailSerializer(CollectionSerializer):
+    held_back_by = serializers.SerializerMethodField(
+        help_text="Why its rollouts wait: breakers that are open, an environment whose server is unwell"
+    )
+
+    class Meta(CollectionSerializer.Meta):
+        fields = [*CollectionSerializer.Meta.fields, "held_back_by"]
+
+    def get_held_back_by(self, collection: Collection) -> list[str]:
+        return [str(hold) for hold in find_holds(collection)]
+
+
 class CollectionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = Collection.objects.select_related("dataset", "version", "environment", "agent", "policy_model")
     serializer_class = CollectionSerializer
@@ -206,6 +219,9 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "retry": Permission.COLLECT,
         "metrics": Permission.READ,
     }
+
+    def get_serializer_class(self) -> type[CollectionSerializer]:
+        return CollectionDetailSerializer if self.action == "retrieve" else CollectionSerializer
 
     @extend_schema(
         request=PlanSerializer,

@@ -16,9 +16,10 @@ from django.utils import timezone
 
 from apps.environments.connecting import connect_environment
 from apps.environments.models import IN_PROCESS, Environment
+from apps.gym import leaving
 from apps.gym.errors import EnvironmentFault
 from apps.gym.outbound import Outbound
-from apps.gym.resources.protocol import Probe
+from apps.gym.resources.protocol import Probe, ResourceServer
 from apps.gym.storable import clean_line
 from apps.policies.connecting import open_outbound
 from apps.policies.models import Health
@@ -27,6 +28,8 @@ MOST_AT_ONCE = 16
 FIRST_PAUSE = 5.0
 """Seconds until a server that was found unwell is asked again; later as long as it has been unwell already."""
 SECOND_LOOK_SECONDS = 1.0
+LOOK_SECONDS = 15.0
+_LISTEN_SECONDS = 0.2
 _STALE_AFTER = 3
 """A verdict this many intervals old says nothing any more: nobody asks, so nobody would let its rollouts go on."""
 _MESSAGE_CHARACTERS = 500
@@ -47,7 +50,8 @@ def probe_due_environments() -> bool:
     """Ask the servers whose check is due, all at once; True when there were any. A chore of the workers."""
     due = _claim_due()
     if due:
-        for environment, probe in zip(due, async_to_sync(_probe_all)(due, looks=2), strict=True):
+        # In this very thread, where whoever asks it to leave is heard.
+        for environment, probe in zip(due, asyncio.run(_probe_until_leaving(due)), strict=True):
             _store(environment, probe)
     return bool(due)
 
@@ -72,6 +76,18 @@ def _claim_due() -> list[Environment]:
     ]
 
 
+async def _probe_until_leaving(environments: Sequence[Environment]) -> list[Probe]:
+    """Raises Leaving: a server that hangs holds up no worker that is asked to go."""
+    probing = asyncio.create_task(_probe_all(environments, looks=2))
+    try:
+        while not probing.done():
+            await asyncio.wait([probing], timeout=_LISTEN_SECONDS)
+            leaving.check()
+        return await probing
+    finally:
+        probing.cancel()
+
+
 async def _probe_all(environments: Sequence[Environment], *, looks: int) -> list[Probe]:
     outbound = open_outbound()
     try:
@@ -86,11 +102,20 @@ async def _probe(environment: Environment, outbound: Outbound, looks: int) -> Pr
         server = connect_environment(environment, outbound)
     except EnvironmentFault as fault:
         return Probe(healthy=False, message=str(fault))
-    probe = await server.probe()
+    probe = await _look(server)
     if not probe.healthy and looks > 1 and environment.health != Health.UNHEALTHY:
         await asyncio.sleep(SECOND_LOOK_SECONDS)
-        probe = await server.probe()
+        probe = await _look(server)
     return probe
+
+
+async def _look(server: ResourceServer) -> Probe:
+    """All that one look asks, within its time."""
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            return await server.probe()
+    except TimeoutError:
+        return Probe(healthy=False, message=f"no answer within {LOOK_SECONDS:g} s", latency=LOOK_SECONDS)
 
 
 def _store(environment: Environment, probe: Probe) -> None:

@@ -56,6 +56,8 @@ POLL_SECONDS = 1.0
 CLAIM_SECONDS = 0.05
 ANNOUNCE_SECONDS = 0.2
 CHORE_SECONDS = 1.0
+CHECKS = frozenset({"apps.environments.probing.probe_due_environments"})
+"""Chores that wait for others. They have a thread of their own: a server that hangs must hold up no upload."""
 RECONCILE_LOOKS = 5
 MAX_BACKLOG = 2_000
 """Finished rollouts that wait for the database before the worker stops claiming."""
@@ -93,6 +95,7 @@ class RolloutWorker(ChannelsWorker):
         self._database = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-database")
         self._leaving = threading.Event()
         self._chores = ThreadPoolExecutor(1, "rollouts-chores", initializer=self._begin_chores)
+        self._checks = ThreadPoolExecutor(1, "rollouts-checks", initializer=self._begin_chores)
         self._live: list[tuple[int, str]] = []
         self._strays: set[int] = set()
         self._started: set[int] = set()
@@ -124,9 +127,11 @@ class RolloutWorker(ChannelsWorker):
         flushing = asyncio.create_task(self._outbox.run())
         # Results that nobody stores any more must stop the work, not pile up: `await flushing` then says why.
         flushing.add_done_callback(lambda _: self.stop())
-        around = [
-            asyncio.create_task(job) for job in (self._listen(), self._announce(), self._watch(), self._do_chores())
-        ]
+        long_ones = [name for name in self.chores if name not in CHECKS]
+        checks = [name for name in self.chores if name in CHECKS]
+        jobs = [self._listen(), self._announce(), self._watch()]
+        jobs += [self._do_chores(long_ones, self._chores), self._do_chores(checks, self._checks)]
+        around = [asyncio.create_task(job) for job in jobs]
         try:
             await self._supervise()
             await self._drain()
@@ -322,15 +327,15 @@ class RolloutWorker(ChannelsWorker):
         leaving.obey(self._leaving)
         worker_group.set(self.group)
 
-    async def _do_chores(self) -> None:
+    async def _do_chores(self, names: list[str], thread: ThreadPoolExecutor) -> None:
         """Long work of the rooms, one piece at a time in a thread of its own."""
-        chores: list[Callable[[], bool]] = [import_string(path) for path in self.chores]
+        chores: list[Callable[[], bool]] = [import_string(path) for path in names]
         loop = asyncio.get_running_loop()
         while True:
             found = False
             for chore in chores:
                 try:
-                    found |= await loop.run_in_executor(self._chores, _with_connection, chore)
+                    found |= await loop.run_in_executor(thread, _with_connection, chore)
                 except Exception:
                     logger.exception("chore %s failed", chore)
             if not found:
@@ -424,6 +429,7 @@ class RolloutWorker(ChannelsWorker):
             await asyncio.get_running_loop().run_in_executor(None, self._heart.join)
         self._database.shutdown(wait=False)
         self._chores.shutdown(wait=False)
+        self._checks.shutdown(wait=False)
 
     async def _in_database(self, work: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
         """Run on the one database thread, with a live connection."""

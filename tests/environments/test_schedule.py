@@ -1,5 +1,8 @@
 """Health checks on a schedule: due times are rows that any worker claims."""
 
+import socket
+import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -9,6 +12,7 @@ from apps.environments import probing
 from apps.environments.models import Environment
 from apps.environments.probing import is_held_back, probe_due_environments, probe_environment, worker_group
 from apps.environments.saving import save_environment
+from apps.gym import leaving
 from tests.environments.flag import FlagServer
 from tests.factories import make_environment
 
@@ -118,6 +122,27 @@ def test_a_verdict_about_a_server_that_was_replaced_meanwhile_is_dropped(server)
     probe_environment(environment=stale)
     lab.refresh_from_db()
     assert (lab.health, lab.survey) == ("unknown", {})
+
+
+def test_a_check_that_hangs_holds_up_no_worker_that_leaves(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        make_lab(f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        asked = threading.Event()
+        monkeypatch.setattr(leaving._here, "leaving", asked, raising=False)
+        threading.Timer(0.5, asked.set).start()
+        began = time.monotonic()
+        with pytest.raises(leaving.Leaving):
+            probe_due_environments()
+    assert time.monotonic() - began < 3
+
+
+def test_a_server_that_does_not_answer_is_unwell_after_its_time(monkeypatch):
+    monkeypatch.setattr(probing, "LOOK_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        lab = make_lab(f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        probe_due_environments()
+    lab.refresh_from_db()
+    assert (lab.health, lab.health_message) == ("unhealthy", "no answer within 0.2 s")
 
 
 @pytest.mark.parametrize(("group", "asked"), [("", False), ("gpu", True), ("other", False)])

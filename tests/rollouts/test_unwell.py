@@ -96,5 +96,8 @@ def test_the_page_of_the_collection_says_what_it_waits_for():
     client.force_login(make_user(role="viewer"))
     page = client.get(f"/collections/{collection.pk}/").content.decode()
     assert "Held back by environment Lab: its server is unwell: GET / answered 503; next health check in" in page
+    (held,) = client.get(f"/api/v1/collections/{collection.pk}/").json()["held_back_by"]
+    assert held.startswith("environment Lab: its server is unwell: GET / answered 503; next health check in")
+    assert "held_back_by" not in client.get("/api/v1/collections/").json()["results"][0]
     page = client.get("/environments/lab/").content.decode()
     assert "it gets no new rollouts until a check finds it well" in page
