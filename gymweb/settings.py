@@ -278,6 +278,8 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": ["apps.api.permissions.TablePermission"],
     "COMPONENT_SPLIT_REQUEST": True,
+    # Several components have these: their names cannot be made of the component's.
+    "ENUM_NAME_OVERRIDES": {"CollectionStateEnum": "apps.rollouts.models.Collection.State"},
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "apps.api.schema.add_problems",
