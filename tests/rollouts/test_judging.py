@@ -39,7 +39,7 @@ def plan(judge=None, rows=None, environment=None, model=None, **fields):
     rows = rows or [make_row(f"What is {n} * 3?", str(n * 3)) for n in range(4)]
     judge = judge or make_policy_model(mistake_rate=0.0)
     given = environment or {}
-    judged = make_environment(builtin="judged", judge_model=judge, **given)
+    judged = make_environment(**{"builtin": "judged", "judge_model": judge, **given})
     return plan_collection(
         dataset=make_dataset(rows, environment=judged),
         agent=make_agent(),
@@ -399,3 +399,27 @@ def test_a_collection_keeps_the_rubric_and_scale_of_its_plan():
 
     collection, rubrics = async_to_sync(collect)()
     assert (collection.completed, collection.mean_reward, rubrics) == (8, 1.0, {"As planned."})
+
+
+HALF_JUDGED = {
+    "type": "hybrid",
+    "components": [
+        {"name": "right", "verifier": {"type": "numeric"}},
+        {"name": "style", "verifier": {"type": "llm_judge", "rubric": "Is {answer} polite?"}},
+    ],
+}
+
+
+def test_a_judge_is_one_component_of_a_hybrid_and_its_failure_fails_the_whole():
+    given = {
+        "environment": {"builtin": "calculator", "verifier": HALF_JUDGED},
+        "rows": [make_row("What is 2 * 3?", "6")],
+    }
+    collection, judge = judge_over_http(lambda user: {"score": 5}, **given)
+    assert (collection.completed, collection.mean_reward, collection.judge_tokens) == (2, 0.75, 220)
+    rollout = Rollout.objects.first()
+    assert (rollout.components["right"], rollout.components["style"]) == (1.0, 0.5)
+    assert re.search(r"Is <answer-\w+> polite\?", judge.asked[0]["messages"][0]["content"])
+    broken, _ = judge_over_http(lambda user: "Well.", **given)
+    kinds = set(broken.rollouts.values_list("error_kind", "reward", "judge_calls"))
+    assert kinds == {("judge_error", None, 3)}
