@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
+from apps.exports.census import Census
 from apps.exports.files import JsonLinesFile
 from apps.exports.manifests import make_manifest
 from apps.exports.models import Export, ExportFormat, PairSet
@@ -181,6 +182,7 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
 
 def _write_rows(export: Export, attempt: int, file: JsonLinesFile) -> None:
     reader = RowReader(export, on_chunk=_SignOfLife(export.pk, attempt))
+    census = Census()
     for row in reader.rows():
         try:
             line = orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
@@ -189,8 +191,11 @@ def _write_rows(export: Export, attempt: int, file: JsonLinesFile) -> None:
             reader.dropped["not_encodable"] += 1
         else:
             file.write_line(line)
+            census.count(row)
     file.finish()
-    manifest = make_manifest(export, file, considered=reader.considered, dropped=reader.dropped)
+    manifest = make_manifest(
+        export, file, considered=reader.considered, dropped=reader.dropped, census=census.figures()
+    )
     # Renamed inside the transaction that the fence decides, so that a writer given up for lost replaces no file.
     with transaction.atomic():
         ready = _owned(export.pk, attempt).update(

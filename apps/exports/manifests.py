@@ -12,9 +12,12 @@ from apps.rollouts.models import Collection
 
 
 def make_manifest(
-    export: Export, file: JsonLinesFile, *, considered: int, dropped: Mapping[str, int]
+    export: Export, file: JsonLinesFile, *, considered: int, dropped: Mapping[str, int], census: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`counts.considered` = `counts.written` + the sum of `counts.dropped`; sizes are bytes.
+
+    `census` adds what the rows say of themselves: `model_versions` counts the versions that they began with, `tokens`
+    those with captured tokens, of which NeMo RL loads `one_segment` as they are.
 
     `longest_row_bytes` helps to set a trainer's `max_length`, whose default cuts long rows.
     """
@@ -32,6 +35,7 @@ def make_manifest(
             "written": file.rows,
             "dropped": dict(sorted(dropped.items())),
         },
+        **census,
         "source": {**_source(export.collection), **pairs},
         "gymweb_version": settings.VERSION,
         "created_at": timezone.now().isoformat(timespec="seconds"),

@@ -74,7 +74,11 @@ class RowReader:
             agent=self._agent,
             task_index=task.index,
             repeat=rollout.repeat,
-            origin={"rollout_id": rollout.pk, **self._origin(task)},
+            origin={
+                "rollout_id": rollout.pk,
+                **self._origin(task),
+                **({"model_version": rollout.model_version} if rollout.model_version else {}),
+            },
         )
 
     def _preferences(self) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ from apps.gym import leaving
 from apps.gym.events import ModelCall
 from apps.gym.items import message
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace, make_user
-from tests.gym.traces import decode_lines, nulls
+from tests.gym.traces import decode_lines, nulls, with_tokens
 
 pytestmark = pytest.mark.django_db
 
@@ -339,3 +339,26 @@ def test_rollouts_beyond_one_chunk_are_all_written_in_few_queries(django_assert_
 def test_an_export_that_makes_no_sense_cannot_be_stored(collection, fields):
     with pytest.raises(IntegrityError), transaction.atomic():
         Export.objects.create(**{"format": "trl_sft", "collection": collection, **fields})
+
+
+def test_the_manifest_of_scored_rollouts_counts_versions_and_how_tokens_join():
+    collection = make_collection()
+    whole, broken = ([1, 2], [3]), ([1, 2, 9], [4])
+    for version, captured in [
+        ("step-1", (whole, ([1, 2, 3, 4], [5]))),
+        ("step-1", (whole, broken)),
+        ("step-2", (None, whole)),
+        ("", (None, None)),
+    ]:
+        make_rollout(collection, model_version=version, trace=with_tokens(make_trace(), *captured))
+    export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
+    rows = read(export)
+    assert [row["gymweb"].get("model_version") for row in rows] == ["step-1", "step-1", "step-2", None]
+    assert [row["gymweb"].get("tokens", {}).get("segments") for row in rows] == [1, 2, 1, None]
+    assert export.manifest["model_versions"] == {"step-1": 2, "step-2": 1}
+    assert export.manifest["tokens"] == {"rows": 3, "one_segment": 2, "more_segments": 1, "every_call_captured": 2}
+
+
+def test_a_manifest_says_nothing_of_versions_and_tokens_that_there_are_not(collection):
+    export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
+    assert not {"model_versions", "tokens"} & set(export.manifest)
