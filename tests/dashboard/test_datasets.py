@@ -222,7 +222,7 @@ def test_what_changed_between_two_versions_is_shown(pages: Client):
     back = pages.get(f"/datasets/{dataset.slug}/changes/?v=2&from=3&kind=removed")
     assert [task.external_id for task, _, _ in back.context["rows"]] == ["3"]
     assert pages.get(f"/datasets/{dataset.slug}/changes/?from=9").status_code == 404
-    assert "+1 ~1 −1" in pages.get(f"/datasets/{dataset.slug}/").text
+    assert "1 new, 1 changed, 1 gone" in pages.get(f"/datasets/{dataset.slug}/").text
 
 
 def test_the_metrics_of_a_version_are_a_page(pages: Client):

@@ -26,7 +26,7 @@ from apps.tasks.rejecting import rejected_path
 from apps.tasks.saving import save_mapping
 from apps.tasks.uploading import NotWaiting, discard_upload, queue_upload
 
-SHOWN_PREVIEW_ROWS = 20
+SHOWN_PREVIEW_ROWS = 10
 _WAITING = (Upload.State.DRAFT, Upload.State.CHECKED)
 
 
