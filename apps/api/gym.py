@@ -15,7 +15,7 @@ from apps.agents.models import Agent
 from apps.api.scraping import AnyFormat
 from apps.environments.models import Environment
 from apps.gym.outbound import Outbound
-from apps.gym.serving.asking import Asked, Served
+from apps.gym.serving.asking import Asked, Served, plain_path
 from apps.gym.serving.environment import cookie_name
 from apps.policies.models import PolicyModel
 from apps.rollouts.hosting import HOST, Connect
@@ -47,7 +47,7 @@ class GymView(APIView):
         whole = request._request
         asked = Asked(
             method=request.method or "GET",
-            path=path.strip("/"),
+            path=plain_path(path),
             body=whole.body,
             session=request.COOKIES.get(self.cookie(**names), ""),
         )

@@ -1,5 +1,6 @@
 """Ours as servers in processes of their own, started by their commands, driven by clients who know nothing of us."""
 
+import asyncio
 import json
 import os
 import re
@@ -12,6 +13,12 @@ from pathlib import Path
 
 import openai
 import pytest
+
+from apps.gym.agent import Attempt, Harness
+from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.policy.scripted import ScriptedPolicy
+from apps.gym.resources.http import HttpResourceServer
+from apps.gym.resources.inprocess import InProcessServer
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = {
@@ -144,3 +151,57 @@ def test_a_port_that_is_taken_and_a_name_that_is_none_say_so(var):
                 check=False,
             )
             assert (ended.returncode, words in ended.stderr) == (1, True), ended.stderr
+
+
+KEY = """
+from apps.accounts.keys import create_api_key
+from apps.accounts.models import User
+user = User.objects.create_user(username="program", role="engineer")
+print(create_api_key(user=user, name="program")[1])
+"""
+
+
+@contextmanager
+def site(var):
+    """The main server, without a worker."""
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "serve", "--port", "0", "--no-worker"],
+        cwd=ROOT,
+        env=_environ(var, PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
+    )
+    try:
+        said = ""
+        while not (found := re.search(r"GymWeb is at http://127\.0\.0\.1:(\d+)/", said)):
+            assert select.select([process.stdout], [], [], 40)[0], said
+            said += os.read(process.stdout.fileno(), 65536).decode()
+        yield int(found[1])
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def test_our_own_adapter_drives_an_environment_of_the_main_server_with_a_key(var):
+    shell = [sys.executable, "manage.py", "shell", "-v0", "-c", KEY]
+    made = subprocess.run(shell, cwd=ROOT, env=_environ(var), check=True, capture_output=True, text=True)
+
+    async def attempts(port):
+        outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
+        url = f"http://127.0.0.1:{port}/gym/environments/calculator"
+        options = {"call_timeout": 20, "verify_timeout": 20, "max_tries": 1, "api_key": made.stdout.strip()}
+        far = HttpResourceServer(outbound, name="calculator", base_url=url, **options)
+        here = InProcessServer("calculator", name="calculator")
+        try:
+            return [await asyncio.gather(*(trace(server, seed) for seed in range(24))) for server in (here, far)]
+        finally:
+            await outbound.close()
+
+    async def trace(server, seed):
+        policy = ScriptedPolicy(mistake_rate=0.5)
+        run = Attempt(row=ROW, server=server, policy=policy, harness=Harness(), seed=seed, elapsed=lambda: 0.0)
+        return [event async for event in run.events()]
+
+    with site(var) as port:
+        here, far = asyncio.run(attempts(port))
+    assert far == here
+    assert {events[-1].reward for events in far} == {0.0, 1.0}

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
@@ -100,6 +101,15 @@ async def answer_always(served: Served, asked: Asked, *, seconds: float) -> Answ
     except Exception as bug:
         logger.exception("%s broke at %s %s", served.name, asked.method, asked.path)
         return json_answer(repr(bug), 500)
+
+
+_OBSERVED = re.compile(r"^ng-rollout/[^/]+/(?:training-token-capture/)?")
+
+
+def plain_path(path: str) -> str:
+    """The route that a path names: without slashes around it, and without the prefix by which NeMo Gym's clients tell
+    which rollout a call is of."""
+    return _OBSERVED.sub("", path.strip("/"))
 
 
 def find_route(routes: Routes, asked: Asked) -> Callable[[Asked], Awaitable[Answer]] | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from apps.gym.serving.asking import Answer, Asked, Served, answer_always
+from apps.gym.serving.asking import Answer, Asked, Served, answer_always, plain_path
 
 SHUTDOWN_SECONDS = 10.0
 TIDY_SECONDS = 30.0
@@ -27,7 +27,7 @@ def make_application(served: Served, *, max_body: int, seconds: float) -> web.Ap
             return web.json_response({"detail": "The body did not arrive in time."}, status=408)
         asked = Asked(
             method=request.method,
-            path=request.path.strip("/"),
+            path=plain_path(request.path),
             body=body,
             session=request.cookies.get(served.cookie, "") if served.cookie else "",
         )

@@ -14,7 +14,8 @@ from apps.gym.judging.judge import Judge
 from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.serving.asking import Asked, Refused, answer_always
+from apps.gym.resources.verified import VerifiedServer
+from apps.gym.serving.asking import Asked, Refused, answer_always, plain_path
 from apps.gym.serving.environment import CannotServe, serve_environment
 from tests.gym.serving.ports import on_a_port
 
@@ -48,9 +49,9 @@ def timeless(event):
     return msgspec.structs.replace(event, at=0.0, duration=0.0)
 
 
-async def attempt(server, seed, *, mistakes):
+async def attempt(server, seed, *, mistakes, row=ROW):
     policy = ScriptedPolicy(mistake_rate=mistakes)
-    made = Attempt(row=ROW, server=server, policy=policy, harness=Harness(), seed=seed, elapsed=lambda: 0.0)
+    made = Attempt(row=row, server=server, policy=policy, harness=Harness(), seed=seed, elapsed=lambda: 0.0)
     return [timeless(event) async for event in made.events()]
 
 
@@ -68,6 +69,42 @@ def test_every_built_in_environment_gives_the_same_traces_and_rewards_over_http_
                 assert isinstance(there[0], SessionOpened)
                 assert isinstance(there[-1], Verification)
             assert len(environment.sessions) == 0
+
+    asyncio.run(compare())
+
+
+VERIFIERS = {
+    "multiple_choice": ({"type": "multiple_choice"}, {"options": [{"A": "84"}, {"B": "7"}], "expected_answer": "A"}),
+    "tool_calls": ({"type": "tool_calls"}, {"expected_answers": [{"name": "calculator", "arguments": {}}]}),
+    "hybrid": (
+        {
+            "type": "hybrid",
+            "components": [
+                {"name": "right", "weight": 0.7, "verifier": {"type": "numeric"}},
+                {"name": "short", "weight": 0.3, "verifier": {"type": "efficiency", "steps": 1}},
+            ],
+        },
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+def test_an_environment_with_a_configured_verifier_gives_the_same_over_http(name):
+    verifier, fields = VERIFIERS[name]
+    row = {**ROW, **fields}
+
+    def configured():
+        return VerifiedServer(builtin("calculator"), verifier=verifier)
+
+    async def compare():
+        environment = await serve_environment(configured(), most_sessions=10, session_seconds=60.0)
+        async with on_a_port(environment) as (port, outbound):
+            over_http = client(outbound, port, "calculator")
+            for seed in range(3):
+                here = await attempt(configured(), seed, mistakes=0.5, row=row)
+                assert await attempt(over_http, seed, mistakes=0.5, row=row) == here
+                assert isinstance(here[-1], Verification)
 
     asyncio.run(compare())
 
@@ -240,3 +277,17 @@ def test_refusals_carry_their_headers():
 
     refusal = asyncio.run(fill())
     assert (refusal.status, refusal.headers) == (503, {"Retry-After": "5"})
+
+
+@pytest.mark.parametrize(
+    ("path", "route"),
+    [
+        ("/verify", "verify"),
+        ("/ng-rollout/3-0/verify", "verify"),
+        ("/ng-rollout/3-0/training-token-capture/v1/responses", "v1/responses"),
+        ("/v1/responses/", "v1/responses"),
+        ("/", ""),
+    ],
+)
+def test_the_prefix_that_names_a_rollout_is_stripped(path, route):
+    assert plain_path(path) == route
