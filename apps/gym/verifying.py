@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from apps.gym.errors import GymError, JudgeError, VerifierError
-from apps.gym.items import TaskRow, assistant_text
+from apps.gym.items import TaskRow, text_of
 from apps.gym.judging.judge import Hearing
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.hybrid import Hybrid
@@ -13,7 +13,9 @@ from apps.gym.verifiers.processes import shared_pool
 from apps.gym.verifiers.protocol import Verifier
 
 MAX_ON_LOOP = 100_000
-"""Characters of a reply that a quick verifier reads on the event loop, in a few milliseconds; longer ones leave it."""
+"""Characters of an attempt that a quick verifier reads on the event loop, in milliseconds; longer ones leave it."""
+_PER_ITEM = 200
+"""What each item counts besides its text: some verifiers compare every call with every expected one."""
 
 
 async def verify_attempt(
@@ -35,7 +37,7 @@ async def verify_attempt(
             if hearing is None:
                 raise JudgeError(f"{verifier.title}: no judge model is set for this environment").lasting()
             return await verifier.ask(row, response, hearing)
-        if verifier.stays_on_loop(row) and len(assistant_text(response.get("output") or [])) <= MAX_ON_LOOP:
+        if verifier.stays_on_loop(row) and _weigh(response) <= MAX_ON_LOOP:
             return verifier.verify(row, response)
         seconds = min(verifier.seconds, most_seconds)
         return await shared_pool().verify(verifier, row, response, seconds=seconds)
@@ -43,6 +45,12 @@ async def verify_attempt(
         raise
     except Exception as bug:
         raise VerifierError(f"{verifier.title}: {type(bug).__name__}: {bug}").lasting() from bug
+
+
+def _weigh(response: dict[str, Any]) -> int:
+    items = [item for item in response.get("output") or [] if isinstance(item, dict)]
+    texts = (text for item in items for text in (text_of(item), item.get("arguments"), item.get("output")))
+    return _PER_ITEM * len(items) + sum(len(text) for text in texts if isinstance(text, str))
 
 
 async def _verify_parts(

@@ -11,6 +11,7 @@ from apps.environments.models import Adapter, Environment
 from apps.environments.saving import save_environment
 from apps.gym.agent import Attempt, Harness
 from apps.gym.errors import VerifierError
+from apps.gym.events import JudgeCall
 from apps.gym.items import message
 from apps.gym.policy.protocol import Reply
 from apps.gym.resources.verified import ToollessServer, VerifiedServer
@@ -20,6 +21,7 @@ from apps.rollouts.collecting import finish_collection
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Rollout
 from apps.rollouts.planning import plan_collection
+from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_row, make_user
 
 pytestmark = pytest.mark.usefixtures("migrated")
@@ -155,6 +157,50 @@ def test_a_verifier_with_a_judge_wants_a_judge_model_and_keeps_it():
     model = make_policy_model()
     assert declared(verifier=judged, judge_model=model).judge_model == model
     assert declared(slug="plain", judge_model=model).judge_model is None
+
+
+def test_a_judge_is_one_component_of_a_hybrid_and_its_calls_stand_in_the_trace():
+    judged = {
+        "type": "hybrid",
+        "components": [
+            {"name": "right", "verifier": {"type": "numeric"}},
+            {"name": "clear", "verifier": {"type": "llm_judge", "rubric": "Is it easy to follow?"}},
+        ],
+    }
+    environment = declared(verifier=judged, judge_model=make_policy_model(provider=Provider.SCRIPTED))
+    finish(plan(environment, [make_row("What is 2 * 3?", "6")]))
+    rollout = Rollout.objects.get()
+    assert (rollout.status, sorted(rollout.components)) == ("completed", ["clear", "right"])
+    assert rollout.reward == (1.0 + rollout.components["clear"]) / 2
+    [asked] = [event for event in rollout.trace() if isinstance(event, JudgeCall)]
+    assert "Is it easy to follow?" in str(asked.prompt)
+
+
+def test_a_judge_that_fails_fails_the_hybrid_and_counts_as_no_zero():
+    judged = {
+        "type": "hybrid",
+        "components": [
+            {"name": "right", "verifier": {"type": "numeric"}},
+            {"name": "clear", "verifier": {"type": "llm_judge"}},
+        ],
+    }
+    gone = make_policy_model(provider=Provider.VLLM, base_url="http://127.0.0.1:9/v1", model_name="gone", max_tries=1)
+    environment = declared(verifier=judged, judge_model=gone)
+    finish(plan(environment, [make_row("What is 2 * 3?", "6")], max_attempts=1))
+    rollout = Rollout.objects.get()
+    assert (rollout.status, rollout.error_kind, rollout.reward) == ("failed", "judge_error", None)
+
+
+def test_what_is_stored_is_scored_by_another_verifier_without_asking_the_model_again():
+    environment = declared(verifier={"type": "contains", "wanted": ["no such text"]})
+    collection = finish(plan(environment, [make_row("What is 2 * 3?", "6")]))
+    assert collection.mean_reward == 0.0
+    environment.verifier = {"type": "numeric"}
+    save_environment(environment=environment, user=make_user())
+    done = finish_reverification(reverification=queue_reverification(collection=collection))
+    finish_reverification(reverification=apply_reverification(reverification=done))
+    rollout = Rollout.objects.get()
+    assert (rollout.reward, rollout.components) == (1.0, {"numeric_correctness": 1.0})
 
 
 class Answers:

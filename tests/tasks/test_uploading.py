@@ -298,3 +298,26 @@ def test_people_may_judge_what_has_no_expected_answer():
     people = create_dataset(slug="open", name="Open", environment=make_environment(verifies=False))
     line = orjson.dumps({"responses_create_params": {"input": "hi"}})
     assert upload_file(dataset=people, stream=io.BytesIO(line), filename="one.jsonl").message == ""
+
+
+def test_a_task_with_a_verifier_of_its_own_that_cannot_be_is_refused_with_its_place():
+    declared = create_dataset(slug="sums", name="Sums", environment=make_environment(adapter="declared", builtin=""))
+    wrong = make_row(verifier={"type": "numeric", "absolute_tolerance": -1})
+    upload = load(declared, jsonl(make_row(verifier={"type": "numeric"}), wrong))
+    [error] = upload.errors
+    assert (upload.state, error["line"], error["code"]) == ("rejected", 2, "bad_verifier")
+    assert error["pointer"] == "/verifier/absolute_tolerance"
+    assert error["message"].endswith("is -1: give a number of 0 or more")
+
+
+def test_where_the_server_verifies_a_field_of_that_name_is_its_own(dataset):
+    assert load(dataset, jsonl(make_row(verifier={"type": "regex", "verify_regex": "x"}))).state == "ready"
+
+
+def test_tasks_without_what_the_configured_verifier_needs_are_loaded_and_said_so():
+    environment = make_environment(adapter="declared", builtin="", verifier={"type": "multiple_choice"})
+    choices = create_dataset(slug="choices", name="Choices", environment=environment)
+    upload = load(choices, jsonl(make_row(), make_row(options=["a", "b"]), make_row(verifier={"type": "numeric"})))
+    assert upload.message == f"No options in 1 of 3 tasks: {environment} cannot verify those."
+    open_to_rows = create_dataset(slug="o", name="O", environment=make_environment(adapter="declared", builtin=""))
+    assert load(open_to_rows, jsonl(make_row())).message.startswith("No verifier in 1 of 1 tasks")

@@ -1,5 +1,6 @@
 """Built-in environments as a resource server: no socket, no thread, microseconds a call."""
 
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
@@ -7,13 +8,15 @@ from typing import Any, TypeVar
 
 from apps.gym.builtin.protocol import BuiltinEnvironment, JudgedEnvironment, ToolRefused, is_judged
 from apps.gym.builtin.registry import BUILTINS
-from apps.gym.errors import EnvironmentFault, JudgeError, TimedOut
+from apps.gym.errors import EnvironmentFault, GymError, JudgeError, TimedOut, VerifierError
 from apps.gym.events import JudgeCall
 from apps.gym.items import Item, TaskRow, Tool, dump_json
 from apps.gym.judging.judge import Hearing, Judge
 from apps.gym.resources.protocol import Probe, ReverifyMode, ToolOutput
 from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
+
+logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -60,10 +63,17 @@ class InProcessSession:
             return Reward(value=None, explanation="this environment leaves the judgement to people")
         if is_judged(self._environment):
             return await self._judge(self._environment, response)
-        if self._environment.quick:
-            return self._environment.verify(response)
-        verify = partial(self._environment.verify, response)
-        return await self._within(verify, self._server.verify_timeout, "verification")
+        try:
+            if self._environment.quick:
+                return self._environment.verify(response)
+            verify = partial(self._environment.verify, response)
+            return await self._within(verify, self._server.verify_timeout, "verification")
+        except GymError:
+            raise
+        except Exception as bug:
+            # The log has where it stands: the attempt has ended, and what it says is all that its page needs.
+            logger.exception("%s: its verifier broke", self._server.name)
+            raise VerifierError(f"{self._server.name}: {type(bug).__name__}: {bug}").lasting() from bug
 
     async def _judge(self, environment: JudgedEnvironment, response: dict[str, Any]) -> Reward:
         judge = self._server.judge

@@ -155,3 +155,25 @@ def test_a_verification_that_takes_too_long_is_timed_out(slow, monkeypatch):
 
     with pytest.raises(TimedOut, match=r"slow: verification took longer than 0\.2 s"):
         asyncio.run(attempt())
+
+
+class Broken(BUILTINS["exact_match"]):
+    """A built-in with a bug in its verifier."""
+
+    name = "broken"
+
+    def verify(self, response):
+        return 1 / 0
+
+
+def test_a_bug_in_a_verifier_is_a_verifier_error_and_no_reward(monkeypatch, caplog):
+    monkeypatch.setitem(BUILTINS, "broken", Broken)
+
+    async def verify():
+        session = await InProcessServer("broken", name="lab").seed_session(ROW, seed=7)
+        await session.verify(response("42"))
+
+    with pytest.raises(VerifierError, match="lab: ZeroDivisionError: division by zero") as broken:
+        asyncio.run(verify())
+    assert not broken.value.passing
+    assert "its verifier broke" in caplog.text

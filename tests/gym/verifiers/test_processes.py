@@ -1,7 +1,10 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +13,7 @@ from apps.gym.verifiers.processes import ProcessPool
 from apps.gym.verifiers.registry import read_verifier
 from tests.gym.verifiers.replies import response
 
+ROOT = Path(__file__).resolve().parents[3]
 HANGS = {"type": "regex", "wanted": ["^(a+)+$"], "time_limit": 0.5}
 """On "aaa…b" this tries each of 2^n ways."""
 LONG = "a" * 60 + "b"
@@ -122,3 +126,48 @@ def test_a_closed_pool_leaves_no_process_behind(pool):
     [child] = pool._children
     pool.close()
     assert child.process.returncode == -signal.SIGKILL
+
+
+OWNER = """
+import asyncio, sys, time
+from apps.gym.verifiers.processes import shared_pool
+from apps.gym.verifiers.registry import read_verifier
+async def main():
+    verifier = read_verifier({"type": "regex", "wanted": [sys.argv[1]]})
+    hanging = asyncio.ensure_future(shared_pool().verify(verifier, {}, {"output": [
+        {"role": "assistant", "content": "a" * 60 + "b"}]}, seconds=float(sys.argv[2])))
+    while not shared_pool()._children:
+        await asyncio.sleep(0.01)
+    print(*(child.process.pid for child in shared_pool()._children), flush=True)
+    await asyncio.wait([hanging])
+    time.sleep(60)
+asyncio.run(main())
+"""
+
+
+def is_alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize(("pattern", "seconds"), [("a", "1"), ("^(a|a)+$", "1")])
+def test_when_its_owner_is_killed_a_process_ends_by_itself(pattern, seconds):
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, pattern, seconds], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    with owner:
+        pid = int(owner.stdout.readline())
+        assert is_alive(pid)
+        owner.kill()
+    deadline = time.monotonic() + 20
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(pid)
+
+
+def test_a_process_sees_no_setting_and_no_secret(pool, monkeypatch):
+    monkeypatch.setenv("GYMWEB_SECRET_KEY", "a secret")
+    verify(pool, HANGS, "a")
+    [child] = pool._children
+    variables = Path(f"/proc/{child.process.pid}/environ").read_bytes().split(b"\0")
+    assert [one for one in variables if b"GYMWEB" in one or b"secret" in one] == []
