@@ -80,6 +80,8 @@ def make_collection(**fields: Any) -> Collection:
     dataset = fields.pop("dataset", None) or make_dataset()
     version = dataset.latest_version()
     given = {"name": f"Collection {next(_numbers)}", "state": Collection.State.RUNNING}
+    if fields.get("state") in {Collection.State.COMPLETED, Collection.State.CANCELLED}:
+        given["finished_at"] = timezone.now()
     return Collection.objects.create(
         dataset=dataset,
         version=version,

@@ -35,6 +35,15 @@ class Agent(models.Model):
 
     class Meta:
         ordering = ["name", "id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(max_steps__gte=1, max_steps__lte=1000)
+                & models.Q(time_limit__gt=0, time_limit__lte=86_400)
+                & models.Q(token_limit__gte=1),
+                name="agent_limits_are_possible",
+                violation_error_message="One of its limits cannot be.",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -120,6 +120,16 @@ class Environment(models.Model):
                 name="environment_has_a_server",
                 violation_error_message="Name a built-in environment or a command, or give the base URL of a server.",
             ),
+            models.CheckConstraint(
+                condition=models.Q(concurrency__gte=1)
+                & models.Q(call_timeout__gt=0, call_timeout__lte=3600)
+                & models.Q(connect_timeout__gt=0, connect_timeout__lte=300)
+                & models.Q(verify_timeout__gt=0, verify_timeout__lte=3600)
+                & models.Q(max_tries__gte=1, max_tries__lte=20),
+                name="environment_limits_are_possible",
+                violation_error_message="One of its limits cannot be.",
+            ),
+            models.CheckConstraint(condition=models.Q(health__in=Health.values), name="environment_health_is_known"),
         ]
         indexes = [models.Index(fields=["probe_due_at"], name="environment_probes")]
 

@@ -5,11 +5,11 @@ place. Rows of failures and task rows (also materialised inputs) are told apart 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import orjson
 
-from apps.gym.agent import SAMPLING_KEYS
+from apps.gym.agent import SAMPLING_KEYS, StopReason
 from apps.gym.errors import ErrorKind
 from apps.gym.events import (
     EnvironmentTurn,
@@ -216,8 +216,8 @@ def _details(row: dict[str, Any], task: TaskRow) -> dict[str, Any]:
 def _stop_reason(row: dict[str, Any], response: dict[str, Any], events: list[TraceUnion]) -> str:
     ours = row.get("gymweb")
     told = ours.get("stop_reason") if isinstance(ours, dict) else None
-    if isinstance(told, str) and told:
-        return told[:32]
+    if told in get_args(StopReason):
+        return str(told)
     return _CUTS.get(_cut(response), "") or judged_stop_reason(events)
 
 

@@ -151,6 +151,26 @@ class PolicyModel(models.Model):
                 name="policy_model_has_an_endpoint",
                 violation_error_message="Give a base URL and a model name, or choose the scripted provider.",
             ),
+            models.CheckConstraint(
+                condition=models.Q(concurrency__gte=1)
+                & models.Q(call_timeout__gt=0, call_timeout__lte=3600)
+                & models.Q(connect_timeout__gt=0, connect_timeout__lte=300)
+                & models.Q(max_tries__gte=1, max_tries__lte=20)
+                & models.Q(mistake_rate__gte=0, mistake_rate__lte=1),
+                name="policy_model_limits_are_possible",
+                violation_error_message="One of its limits cannot be.",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(input_price__gte=0, input_price__lte=1e308)
+                & models.Q(output_price__gte=0, output_price__lte=1e308)
+                & (
+                    models.Q(cached_input_price__isnull=True)
+                    | models.Q(cached_input_price__gte=0, cached_input_price__lte=1e308)
+                ),
+                name="policy_model_prices_are_possible",
+                violation_error_message="A price is a finite number, 0 or more.",
+            ),
+            models.CheckConstraint(condition=models.Q(health__in=Health.values), name="policy_model_health_is_known"),
         ]
 
     def __str__(self) -> str:

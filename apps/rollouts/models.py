@@ -1,18 +1,23 @@
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from apps.agents.models import Agent
 from apps.environments.models import Environment
+from apps.gym.agent import StopReason
+from apps.gym.errors import ErrorKind
 from apps.gym.events import TraceUnion, decode_event
 from apps.policies.models import PolicyModel
 from apps.tasks.models import Dataset, DatasetVersion, Task
+
+LARGEST = 1e308
+"""Both databases can compare with it: what is between it and its negative is neither infinite nor NaN."""
 
 
 class Collection(models.Model):
@@ -41,7 +46,11 @@ class Collection(models.Model):
     limit = models.PositiveIntegerField(null=True, blank=True, help_text="Only the first so many tasks")
     seed = models.PositiveIntegerField(default=0)
     sampling = models.JSONField(default=dict, blank=True)
-    priority = models.SmallIntegerField(default=0, help_text="Smaller is claimed first")
+    priority = models.SmallIntegerField(
+        default=0,
+        validators=[MinValueValidator(-1000), MaxValueValidator(1000)],
+        help_text="Smaller is claimed first",
+    )
     concurrency = models.PositiveIntegerField(
         null=True,
         blank=True,
@@ -109,6 +118,35 @@ class Collection(models.Model):
                 condition=(Q(state="paused") & ~Q(pause_reason="")) | (~Q(state="paused") & Q(pause_reason="")),
                 name="collection_paused_has_a_reason",
             ),
+            models.CheckConstraint(
+                condition=Q(state__in=["planning", "running", "paused", "completed", "cancelled"])
+                & Q(pause_reason__in=["", "asked", "max_seconds", "max_tokens", "max_cost"]),
+                name="collection_state_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(repeats__gte=1)
+                & (Q(concurrency__isnull=True) | Q(concurrency__gte=1))
+                & Q(rollout_timeout__gt=0, rollout_timeout__lte=86_400)
+                & Q(max_attempts__gte=1, max_attempts__lte=20)
+                & (Q(max_seconds__isnull=True) | Q(max_seconds__gte=1))
+                & (Q(max_tokens__isnull=True) | Q(max_tokens__gte=1))
+                & (Q(max_cost__isnull=True) | Q(max_cost__gte=0, max_cost__lte=LARGEST))
+                & Q(priority__gte=-1000, priority__lte=1000),
+                name="collection_limits_are_possible",
+                violation_error_message="One of its limits cannot be.",
+            ),
+            models.CheckConstraint(
+                condition=Q(cost__gte=0, cost__lte=LARGEST) & Q(reward_sum__gte=-LARGEST, reward_sum__lte=LARGEST),
+                name="collection_sums_are_finite",
+            ),
+            models.CheckConstraint(
+                condition=Q(total__gte=F("completed") + F("failed") + F("cancelled")),
+                name="collection_counts_no_more_than_it_has",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state__in=["completed", "cancelled"]) | Q(finished_at__isnull=False),
+                name="collection_finished_says_when",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -156,6 +194,12 @@ class Worker(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state__in=["active", "draining", "stopped", "lost"]) & Q(seats__gte=1),
+                name="worker_is_possible",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"worker {self.pk} on {self.host}:{self.pid}"
@@ -199,6 +243,9 @@ class Breaker(models.Model):
             models.CheckConstraint(
                 condition=Q(state="closed") | Q(opened_at__isnull=False, retry_at__isnull=False),
                 name="breaker_open_says_since_when",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=["closed", "open", "half_open"]), name="breaker_state_is_known"
             ),
         ]
 
@@ -285,6 +332,20 @@ class Rollout(models.Model):
             models.CheckConstraint(
                 condition=Q(status="running", lease__isnull=False) | (~Q(status="running") & Q(lease__isnull=True)),
                 name="rollout_running_has_a_lease",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=["queued", "running", "completed", "failed", "cancelled"])
+                & Q(error_kind__in=["", *get_args(ErrorKind)])
+                & Q(stop_reason__in=["", *get_args(StopReason)]),
+                name="rollout_status_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(reward__isnull=True) | Q(reward__gte=-LARGEST, reward__lte=LARGEST),
+                name="rollout_reward_is_finite",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status__in=["completed", "failed"]) | Q(attempt__gte=1, finished_at__isnull=False),
+                name="rollout_ended_was_attempted",
             ),
         ]
         indexes = [

@@ -6,7 +6,7 @@ from typing import Any
 
 from apps.exports.models import Export, PairSet, PreferencePair
 from apps.reviews.models import Comment
-from apps.rollouts.models import Worker
+from apps.rollouts.models import Reverification, Worker
 from apps.tasks.models import ColumnMapping, Deletion, Upload
 from tests.factories import (
     make_agent,
@@ -63,6 +63,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "pair-sets": make_pair_set,
     "pairs": make_pair,
     "exports": lambda: Export.objects.create(format="trl_sft", collection=make_collection()),
+    "reverifications": lambda: Reverification.objects.create(collection=make_collection()),
     "comments": lambda: Comment.objects.create(rollout=make_rollout(make_collection()), author=make_user(), text="ok"),
     "workers": lambda: Worker.objects.create(host="localhost", pid=next(_pids), seats=4),
 }

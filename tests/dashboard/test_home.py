@@ -92,5 +92,5 @@ def test_home_follows_what_goes_on_and_rests_when_nothing_does(pages: Client):
     assert 'hx-get="/" hx-trigger="every 5s"' in pages.get("/").text
     fragment = pages.get("/", headers={"HX-Request": "true"}).text
     assert ("<html" in fragment, 'hx-swap-oob="outerHTML:.worker-pill"' in fragment) == (False, True)
-    Collection.objects.filter(pk=collection.pk).update(state="completed", pause_reason="")
+    Collection.objects.filter(pk=collection.pk).update(state="completed", pause_reason="", finished_at=timezone.now())
     assert "every 5s" not in pages.get("/").text

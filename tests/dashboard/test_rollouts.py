@@ -1,5 +1,6 @@
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.models import Role
 from apps.gym.events import ErrorRaised, ModelCall, Prompt, ToolResult, encode_event
@@ -246,6 +247,8 @@ def test_paging_meets_every_rollout_once(sort):
             task=task,
             repeat=n,
             status="completed",
+            attempt=1,
+            finished_at=timezone.now(),
             stop_reason="answered",
             reward=[None, 0.1 + 0.2, 0.5, 1.0][n % 4],
         )

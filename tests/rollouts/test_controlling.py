@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
+from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
 from apps.rollouts import controlling
@@ -58,7 +59,9 @@ def test_what_has_ended_can_neither_be_paused_nor_resumed_nor_adjusted():
     with pytest.raises(CannotSteer, match="cancelled"):
         adjust_collection(collection=collection, changes={"priority": 1})
     with pytest.raises(CannotSteer, match="cancelled"):
-        Rollout.objects.filter(collection=collection).update(status="failed", error_kind="policy_error")
+        Rollout.objects.filter(collection=collection).update(
+            status="failed", error_kind="policy_error", attempt=1, finished_at=timezone.now()
+        )
         retry_failed(collection=collection)
 
 

@@ -160,8 +160,9 @@ def test_how_the_attempt_ended_is_read_from_the_response():
     silent = stored_row("c")
     silent["response"]["output"] = [said("")]
     ours = stored_row("d", gymweb={"stop_reason": "time_limit"})
-    imported = import_these(as_file(cut, stuck, silent, ours))
-    wanted = ["max_output_tokens", "max_steps", "empty_reply", "time_limit"]
+    foreign = stored_row("e", gymweb={"stop_reason": "tired"})
+    imported = import_these(as_file(cut, stuck, silent, ours, foreign))
+    wanted = ["max_output_tokens", "max_steps", "empty_reply", "time_limit", "answered"]
     assert [rollout.stop_reason for rollout in rollouts_of(imported)] == wanted
 
 

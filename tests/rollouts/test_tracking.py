@@ -6,6 +6,7 @@ from statistics import fmean
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -91,6 +92,8 @@ def test_the_figures_are_those_of_the_rewards_taken_one_by_one(attempts):
             task=tasks[task],
             repeat=repeat,
             status="completed",
+            attempt=1,
+            finished_at=timezone.now(),
             stop_reason="answered",
             model_version=version,
             reward=reward,
