@@ -1,11 +1,14 @@
 """Connect environments, agents and policy models of ours to be served to others."""
 
+import asyncio
+
 from django.conf import settings
 
 from apps.agents.models import Agent
 from apps.environments.connecting import connect_environment, connect_judge
 from apps.environments.models import Adapter, Environment
 from apps.gym.agent import Harness
+from apps.gym.judging.judge import Judge
 from apps.gym.outbound import Outbound
 from apps.gym.serving.agent import ServedAgent
 from apps.gym.serving.environment import CannotServe, ServedEnvironment, serve_environment
@@ -21,7 +24,7 @@ async def connect_served_environment(environment: Environment, outbound: Outboun
     """Raises CannotServe, and what connecting raises."""
     if environment.adapter == Adapter.GYMNASIUM:
         raise CannotServe(f"{environment} is a Gymnasium server: give its own address to whoever shall use it.")
-    judge = connect_judge(environment, outbound)
+    judge = _connect_judge(environment, outbound)
     return await serve_environment(
         connect_environment(environment, outbound, judge=judge),
         most_sessions=settings.SERVED_SESSIONS,
@@ -51,7 +54,7 @@ def connect_served_agent(
         name=agent.slug,
         harness=harness,
         policy=connect_policy(policy_model, outbound),
-        server=connect_environment(environment, outbound, judge=connect_judge(environment, outbound)),
+        server=connect_environment(environment, outbound, judge=_connect_judge(environment, outbound)),
         seats=min(policy_model.concurrency, environment.concurrency),
         seconds=run_seconds,
     )
@@ -62,6 +65,12 @@ def connect_served_model(policy_model: PolicyModel, outbound: Outbound) -> Serve
     return ServedModel(
         name=policy_model.slug, policy=connect_policy(policy_model, outbound), sampling=policy_model.sampling
     )
+
+
+def _connect_judge(environment: Environment, outbound: Outbound) -> Judge | None:
+    """Asked as often at once as its model allows."""
+    model = environment.judge_model
+    return connect_judge(environment, outbound, seats=asyncio.Semaphore(model.concurrency) if model else None)
 
 
 def answer_seconds(environment: Environment) -> float:

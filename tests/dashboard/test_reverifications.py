@@ -43,6 +43,7 @@ def test_what_would_change_is_seen_before_it_is_applied(collection):
     assert client.post(f"{url}apply/")["Location"] == url
     continue_reverification()
     assert "2 rollouts" in squeezed(client.get(url).text)
+    assert f'<a href="{url}">#' in client.get(f"/collections/{collection.pk}/").text
     trace = client.get(f"/rollouts/{changed[0]}/").text
     assert f"Verified again (#{Reverification.objects.get().pk})" in trace
 

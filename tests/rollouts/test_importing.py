@@ -5,6 +5,8 @@ import orjson
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import OperationalError
+from django.utils import timezone
 
 from apps.exports.exporting import queue_export, write_export
 from apps.gym.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
@@ -12,6 +14,7 @@ from apps.gym.tokens import restore_tokens
 from apps.policies.models import PolicyModel
 from apps.rollouts.importing import ImportRefused, import_rollouts
 from apps.rollouts.models import Collection, Rollout, TraceEvent
+from apps.rollouts.planning import QUIET, sweep_plans
 from apps.tasks.models import Task
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model
 from tests.rollouts.stored import NAMES, as_file, needs_shared, said, shared_files, shared_rows, stored_row
@@ -205,6 +208,30 @@ def test_the_same_files_again_are_the_same_collection():
     again = import_these(as_file(stored_row(), name="other.jsonl"), dataset=dataset)
     assert (first.created, again.created, again.collection.pk) == (True, False, first.collection.pk)
     assert (Rollout.objects.count(), TraceEvent.objects.count()) == (1, 4)
+
+
+def test_an_import_that_died_half_way_is_swept_away_and_can_be_made_again(monkeypatch):
+    dataset = make_dataset(rows=[])
+    first = import_these(as_file(stored_row()), dataset=dataset)
+    # As a process leaves it that is gone before its last chunk.
+    quiet = timezone.now() - 2 * QUIET
+    Collection.objects.update(state=Collection.State.PLANNING, touched_at=quiet)
+    with pytest.raises(ImportRefused, match="being imported already"):
+        import_these(as_file(stored_row()), dataset=dataset)
+    assert sweep_plans()
+    assert (Collection.objects.count(), Rollout.objects.count(), TraceEvent.objects.count()) == (0, 0, 0)
+    again = import_these(as_file(stored_row()), dataset=dataset)
+    assert (again.created, again.collection.version) == (True, first.collection.version)
+
+
+def test_a_database_that_fails_half_way_leaves_no_half_collection(monkeypatch):
+    def fail(*arguments, **options):
+        raise OperationalError("the disk is full")
+
+    monkeypatch.setattr(TraceEvent.objects, "bulk_create", fail)
+    with pytest.raises(OperationalError):
+        import_these(as_file(stored_row()))
+    assert (Collection.objects.count(), Rollout.objects.count()) == (0, 0)
 
 
 def test_other_rollouts_of_the_same_tasks_use_the_version_that_exists():

@@ -8,10 +8,11 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.environments.models import Adapter
+from apps.exports.exporting import queue_export, write_export
 from apps.gym import leaving
 from apps.gym.builtin.exact_match import ExactMatch
 from apps.gym.errors import EnvironmentFault
-from apps.gym.events import Verification
+from apps.gym.events import ErrorRaised, JudgeCall, Verification
 from apps.gym.resources.inprocess import InProcessServer, InProcessSession
 from apps.rollouts.comparing import compare_rewards
 from apps.rollouts.importing import import_rollouts
@@ -28,7 +29,15 @@ from apps.rollouts.reverifying import (
     finish_reverification,
     queue_reverification,
 )
-from tests.factories import make_agent, make_collection, make_dataset, make_environment, make_rollout, make_user
+from tests.factories import (
+    make_agent,
+    make_collection,
+    make_dataset,
+    make_environment,
+    make_policy_model,
+    make_rollout,
+    make_user,
+)
 from tests.rollouts.stored import as_file, stored_row
 
 pytestmark = pytest.mark.django_db
@@ -98,6 +107,31 @@ def test_filters_choose_by_reward_and_stop_reason():
 
 
 BAD_FILTERS = [{"status": "failed"}, {"min_reward": "much"}, {"min_reward": float("nan")}, {"judge_failures": 1}]
+
+
+def test_a_judge_that_is_there_again_scores_what_it_failed_and_its_calls_stand_in_the_trace():
+    failed = {"reward": 0.0, "_ng_failure_class": "judge_failed"}
+    collection = imported(stored_row("a", **failed), stored_row("b", reward=0.25), builtin="judged")
+    # Without a judge nothing changes.
+    nobody = reverified(collection, filters={"judge_failures": True}, apply=True)
+    assert (nobody.failed, nobody.changed, nobody.rewards.get().error_kind) == (1, 0, "judge_error")
+    environment = collection.environment
+    environment.judge_model = make_policy_model(input_price=1_000_000.0)
+    environment.save()
+    done = reverified(collection, filters={"judge_failures": True}, apply=True)
+    assert (done.total, done.applied, done.cost > 0) == (1, 1, True)
+    mended, other = collection.rollouts.order_by("id")
+    assert (mended.status, mended.reward, other.reward) == ("completed", 1.0, 0.25)
+    assert [type(event) for event in mended.trace()[-3:]] == [ErrorRaised, JudgeCall, Verification]
+
+
+def test_what_was_verified_again_is_exported_with_its_new_reward(tmp_path):
+    collection = imported(*three_rows(), stored_row("d", reward=0.0, _ng_failure_class="judge_failed"))
+    reverified(collection, apply=True)
+    export = queue_export(format="nemo_gym_rollouts", collection=collection)
+    write_export(export=export, path=tmp_path / "out.jsonl")
+    rows = [orjson.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert [row["reward"] for row in rows] == [1.0, 1.0, 0.0, 1.0]
 
 
 @pytest.mark.parametrize("filters", [*BAD_FILTERS, {"min_reward": 7.0}])

@@ -87,6 +87,7 @@ def collection_page(
         return render(request, "collections/detail.html#rollouts", context)
     context |= {
         "progress": read_progress(collection),
+        "reverifications": collection.reverifications.all()[:5],
         "results": read_results(collection),
         "limits_form": limits_form or LimitsForm.of(collection),
     }

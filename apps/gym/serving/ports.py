@@ -17,6 +17,9 @@ def make_application(served: Served, *, max_body: int, seconds: float) -> web.Ap
     """`max_body` in bytes; `seconds` bound every answer."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        if "Origin" in request.headers:
+            # Only browsers send it: a page of any site could post here, since there is no key to ask for.
+            return web.json_response({"detail": "This port serves programs, not pages."}, status=403)
         try:
             # A body that stops coming must not hold its connection for ever.
             async with asyncio.timeout(seconds):
@@ -63,6 +66,8 @@ async def serve_port(
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         shutdown_timeout=SHUTDOWN_SECONDS,
+        # Whoever hangs up wants no answer: an attempt would go on to spend tokens.
+        handler_cancellation=True,
     )
     await runner.setup()
     try:

@@ -11,6 +11,7 @@ from apps.gym.builtin.protocol import ToolRefused
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.events import JudgeCall, SessionOpened, ToolResult, Verification
 from apps.gym.judging.judge import Judge
+from apps.gym.outbound import OutboundTimedOut
 from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
@@ -291,3 +292,44 @@ def test_refusals_carry_their_headers():
 )
 def test_the_prefix_that_names_a_rollout_is_stripped(path, route):
     assert plain_path(path) == route
+
+
+def test_a_page_of_any_site_is_refused():
+    async def send():
+        async with on_a_port(await served()) as (port, outbound):
+            url = f"http://127.0.0.1:{port}/seed_session"
+            headers = {"Origin": "http://example.com", "Content-Type": "text/plain"}
+            return await outbound.request("POST", url, body=json.dumps(ROW).encode(), headers=headers, timeout=5)
+
+    assert asyncio.run(send()).status == 403
+
+
+def test_who_hangs_up_is_not_worked_for_any_longer():
+    class Waiting:
+        name, cookie = "waiting", ""
+        ended = "at work"
+
+        async def answer(self, asked):
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                self.ended = "cancelled"
+                raise
+
+        async def tidy(self):
+            pass
+
+        close = tidy
+
+    async def hang_up(waiting):
+        async with on_a_port(waiting) as (port, outbound):
+            with pytest.raises(OutboundTimedOut):
+                await outbound.request("GET", f"http://127.0.0.1:{port}/", timeout=0.2)
+            for _ in range(100):
+                if waiting.ended == "cancelled":
+                    return
+                await asyncio.sleep(0.02)
+
+    waiting = Waiting()
+    asyncio.run(hang_up(waiting))
+    assert waiting.ended == "cancelled"
