@@ -10,15 +10,9 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.viewsets import TableViewSet
 from apps.environments.trying import VerifierTrial, try_verifier
+from apps.gym.verifiers.examples import EXAMPLES
 from apps.gym.verifiers.reading import parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS
-
-
-class VerifierSerializer(serializers.Serializer[Any]):
-    type = serializers.CharField(help_text="What an environment's or a row's `verifier` names it by.")
-    title = serializers.CharField()
-    description = serializers.CharField(help_text="Its formula, its range and its components.")
-    parameters = serializers.DictField(help_text="A JSON schema (draft 2020-12), `type` included.")
 
 
 class VerifierTrySerializer(serializers.Serializer[Any]):
@@ -30,6 +24,14 @@ class VerifierTrySerializer(serializers.Serializer[Any]):
     output = serializers.ListField(
         child=serializers.DictField(), required=False, help_text="All items of the attempt, in place of `reply`."
     )
+
+
+class VerifierSerializer(serializers.Serializer[Any]):
+    type = serializers.CharField(help_text="What an environment's or a row's `verifier` names it by.")
+    title = serializers.CharField()
+    description = serializers.CharField(help_text="Its formula, its range and its components.")
+    parameters = serializers.DictField(help_text="A JSON schema (draft 2020-12), `type` included.")
+    example = VerifierTrySerializer(help_text="What `try/` takes, with full marks.")
 
 
 class VerifierTrialSerializer(serializers.Serializer[Any]):
@@ -68,8 +70,15 @@ class VerifierViewSet(TableViewSet):
 
 def _show(name: str) -> dict[str, Any]:
     schema = parameters_schema(VERIFIERS[name])
-    parameters = {key: value for key, value in schema.items() if key != "description"}
-    return {"type": name, "title": schema["title"], "description": schema["description"], "parameters": parameters}
+    example = EXAMPLES[name]
+    return {
+        "type": name,
+        "title": schema["title"],
+        "description": schema["description"],
+        "parameters": {key: value for key, value in schema.items() if key != "description"},
+        "example": {"verifier": {"type": name, **example.parameters}, "row": example.row}
+        | ({"output": example.output} if example.output else {"reply": example.reply}),
+    }
 
 
 def _show_trial(trial: VerifierTrial) -> dict[str, Any]:

@@ -91,3 +91,11 @@ def test_a_verifier_is_taken_away_by_an_empty_one(engineer):
         f"/api/v1/environments/{environment.slug}/", {"verifier": {}}, content_type="application/json"
     )
     assert (reply.status_code, reply.json()["verifier"]) == (200, {})
+
+
+def test_each_verifier_comes_with_an_example_that_has_full_marks(engineer):
+    rewards = {}
+    for one in engineer.get("/api/v1/verifiers/").json():
+        if one["type"] != "llm_judge":
+            rewards[one["type"]] = attempt(engineer, **one["example"]).json()["reward"]
+    assert rewards == {kind: 3.0 if kind == "tool_call_form" else 1.0 for kind in VERIFIERS if kind != "llm_judge"}

@@ -11,10 +11,9 @@ from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.verifiers import TryVerifierForm, VerifierForm, describe
 from apps.dashboard.trace import pretty
 from apps.environments.trying import try_verifier
+from apps.gym.verifiers.examples import EXAMPLES
 from apps.gym.verifiers.reading import parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS
-
-_EXAMPLE = {"row": {"expected_answer": "42"}, "reply": "6 × 7 is \\boxed{42}."}
 
 
 @allow(GET=Permission.READ)
@@ -31,8 +30,11 @@ def verifier_detail(request: HttpRequest, slug: str) -> HttpResponse:
     if slug not in VERIFIERS:
         raise Http404(f"There is no verifier named {slug}.")
     schema = parameters_schema(VERIFIERS[slug])
-    verifier = VerifierForm(posted(request), fixed=slug)
-    form = TryVerifierForm(posted(request), initial=_EXAMPLE)
+    example = EXAMPLES[slug]
+    verifier = VerifierForm(posted(request), fixed=slug, given={"type": slug, **example.parameters})
+    form = TryVerifierForm(
+        posted(request), initial={"row": example.row, "reply": example.reply, "output": example.output}
+    )
     context: dict[str, Any] = {
         "type": slug,
         "title": VERIFIERS[slug].title,
