@@ -11,6 +11,7 @@ from apps.gym.judging.judge import Judge
 from apps.gym.judging.settings import read_settings
 from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound
+from apps.gym.policy.protocol import Weights
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
@@ -114,6 +115,7 @@ def connect_judge(
     outbound: Outbound,
     observe: Observer = ignore,
     seats: AbstractAsyncContextManager[Any] | None = None,
+    weights: Weights | None = None,
 ) -> Judge | None:
     """The judge that this environment names, asked at most so often at once as there are `seats`; None without one.
 
@@ -127,7 +129,7 @@ def connect_judge(
     except ValueError as error:
         raise JudgeError(f"{environment.slug}: the judge's settings: {error}").lasting() from None
     try:
-        policy = connect_policy(model, outbound, observe=observe)
+        policy = connect_policy(model, outbound, observe=observe, weights=weights)
     except PolicyError as error:
         raise JudgeError(f"The judge {model.slug} cannot be connected: {error}").lasting() from error
     return Judge(

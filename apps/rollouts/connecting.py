@@ -52,8 +52,10 @@ def connect_setting(
         watch(Endpoint("policy_model", judged_by.pk), judged_by.slug, outcome, message)
 
     judged_by = environment.judge_model
-    bench = seats.of(judged_by, model) if judged_by else None
-    judge = connect_judge(environment, outbound, observe_judge, bench)
+    judge = None
+    if judged_by is not None:
+        bench, judging = seats.of(judged_by, model), weights.of(judged_by)
+        judge = connect_judge(environment, outbound, observe_judge, bench, judging)
     return Setting(
         policy_model_id=model.pk,
         environment_id=environment.pk,

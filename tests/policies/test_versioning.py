@@ -4,9 +4,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from apps.policies.connecting import open_outbound
 from apps.policies.models import PolicyModel
 from apps.policies.versioning import WeightsInUse
-from tests.factories import make_policy_model
+from apps.rollouts.connecting import Settings
+from apps.rollouts.models import Collection
+from apps.rollouts.seating import JudgeSeats
+from tests.factories import make_collection, make_dataset, make_environment, make_policy_model
 
 pytestmark = pytest.mark.django_db
 
@@ -53,3 +57,17 @@ def test_all_that_call_one_endpoint_share_its_version_and_what_ended_is_forgotte
     with CaptureQueriesContext(connection) as queries:
         in_use.follow_versions()
     assert len(queries) == 0
+
+
+def test_a_judges_new_version_reaches_the_rollouts_under_way_as_the_policys_does():
+    judge = make_model(slug="critic", version="judge-1")
+    environment = make_environment(builtin="judged", judge_model=judge)
+    collection = make_collection(dataset=make_dataset(environment=environment))
+    Collection.objects.filter(pk=collection.pk).update(snapshot={"agent": {}, "sampling": {}, "environment": {}})
+    settings = Settings(open_outbound(), lambda *_: None, JudgeSeats())
+    setting = settings.get(collection.pk)
+    PolicyModel.objects.filter(pk=judge.pk).update(version="judge-2")
+    PolicyModel.objects.filter(pk=collection.policy_model_id).update(version="rules-2")
+    settings.follow_versions()
+    assert setting.policy.weights.version == "rules-2"
+    assert setting.server.judge.policy.weights.version == "judge-2"
