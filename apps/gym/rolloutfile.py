@@ -22,6 +22,7 @@ from apps.gym.events import (
     Verification,
 )
 from apps.gym.items import Item, TaskRow, TokenUsage, dump_json, function_calls, input_items, item_type, text_of
+from apps.gym.resources.scoring import keep_small
 from apps.gym.taskfile import PARAMS, RowRefused, parse_line
 from apps.gym.tokens import TokensMissing, capture_tokens, pack_tokens
 
@@ -206,11 +207,13 @@ def _components(row: dict[str, Any]) -> dict[str, float]:
 
 def _details(row: dict[str, Any], task: TaskRow) -> dict[str, Any]:
     """What the verifier said beside the reward: keys that the task does not have, or has with another value."""
-    return {
-        key: value
-        for key, value in row.items()
-        if key != PARAMS and not _is_of_attempt(key) and (key not in task or task[key] != value)
-    }
+    return keep_small(
+        {
+            key: value
+            for key, value in row.items()
+            if key != PARAMS and not _is_of_attempt(key) and (key not in task or task[key] != value)
+        }
+    )
 
 
 def _stop_reason(row: dict[str, Any], response: dict[str, Any], events: list[TraceUnion]) -> str:

@@ -15,6 +15,11 @@ def clean_line(text: str, limit: int) -> str:
     return _NOT_SHOWN.sub(" ", text[:limit])
 
 
+def clean_names(values: dict[str, float]) -> dict[str, float]:
+    """The same with names that can be stored."""
+    return {_UNSTORABLE.sub("\ufffd", name): value for name, value in values.items()}
+
+
 def find_unstorable(value: Any) -> Path | None:
     """Where in a JSON value the first text is that cannot be stored; of a name, where its object is."""
     waiting: list[tuple[Path, Any]] = [((), value)]

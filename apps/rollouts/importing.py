@@ -35,15 +35,16 @@ from apps.gym.rolloutfile import (
     read_attempt,
     read_object,
 )
-from apps.gym.storable import clean_line
+from apps.gym.storable import clean_line, clean_names
 from apps.gym.taskfile import RowRefused, parse_line
 from apps.gym.taskfiles.limits import READ_BYTES, BadRow
 from apps.gym.taskfiles.lines import LineReader
+from apps.gym.voting import MAX_ANSWER, comparable_answer
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.announcing import announce_collection
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.planning import delete_plan, take_snapshot
-from apps.rollouts.running import MAX_MESSAGE, Tally
+from apps.rollouts.running import MAX_MESSAGE, MAX_TOOL_NAME, Tally
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.uploading import upload_file
 
@@ -377,8 +378,11 @@ def _store_rollouts(collection: Collection, version: DatasetVersion, reading: _R
 def _store_chunk(
     collection: Collection, task_ids: dict[int, int], chunk: Sequence[tuple[int, int, StoredAttempt]]
 ) -> None:
-    # When they ran, and for how long, the files do not say.
+    # When they ended, and how long they took, the files do not say.
+    now = timezone.now()
     rollouts = [_rollout(collection, task_ids[task], repeat, attempt) for task, repeat, attempt in chunk]
+    for rollout in rollouts:
+        rollout.finished_at = now
     rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]
     failed = sum(rollout.status == Rollout.Status.FAILED for rollout in rollouts)
     with transaction.atomic():
@@ -403,7 +407,7 @@ def _store_chunk(
             reward_sum=F("reward_sum") + sum(rewards),
             input_tokens=F("input_tokens") + sum(rollout.input_tokens for rollout in rollouts),
             output_tokens=F("output_tokens") + sum(rollout.output_tokens for rollout in rollouts),
-            touched_at=timezone.now(),
+            touched_at=now,
         )
 
 
@@ -411,6 +415,7 @@ def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredA
     tally = Tally()
     for event in attempt.events:
         tally.add(event)
+    verified = tally.verification
     return Rollout(
         collection_id=collection.pk,
         task_id=task_id,
@@ -420,13 +425,15 @@ def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredA
         failures=1 if attempt.error_kind else 0,
         model_version=clean_line(attempt.model, 200),
         reward=attempt.reward,
-        components=attempt.components,
+        components=clean_names(attempt.components),
         stop_reason="" if attempt.error_kind else clean_line(attempt.stop_reason, 32),
         error_kind=attempt.error_kind,
-        error_message=attempt.error_message.replace("\0", "")[:MAX_MESSAGE],
+        error_message=clean_line(attempt.error_message, MAX_MESSAGE),
         turns=tally.turns,
         tool_calls=tally.tool_calls,
         tool_errors=tally.tool_errors,
         input_tokens=tally.input_tokens,
         output_tokens=tally.output_tokens,
+        tools={clean_line(name, MAX_TOOL_NAME): counts for name, counts in tally.tools.items()},
+        answer=clean_line(comparable_answer(tally.said, verified.details), MAX_ANSWER) if verified else "",
     )

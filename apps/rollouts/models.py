@@ -463,7 +463,9 @@ class ReverifiedReward(models.Model):
     changed = models.BooleanField(default=False)
     fate = models.CharField(max_length=16, choices=Fate.choices, blank=True, help_text="Empty until it is applied")
     stop_reason = models.CharField(max_length=32, blank=True)
-    events = models.JSONField(default=list, blank=True, help_text="What is appended to the trace: judge calls, verdict")
+    answer = models.CharField(max_length=200, blank=True, help_text="What the attempt answered, made comparable")
+    # Text, as in the trace: what a model wrote may hold a zero byte, which no JSON column of PostgreSQL takes.
+    events = models.TextField(blank=True, help_text="Appended to the trace, one event a line: judge calls, verdict")
     error_kind = models.CharField(max_length=32, blank=True)
     error_message = models.TextField(blank=True)
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-import orjson
 from asgiref.sync import async_to_sync
 from django.db import transaction
 from django.db.models import F, Max, Q, QuerySet
@@ -19,13 +18,15 @@ from apps.environments.connecting import connect_environment, connect_judge
 from apps.environments.models import Adapter, Environment
 from apps.gym import leaving
 from apps.gym.errors import EnvironmentFault, GymError, VerifierError
-from apps.gym.events import TraceUnion, decode_event, encode_event, event_kind
+from apps.gym.events import ModelCall, TraceUnion, decode_event, encode_event, event_kind
 from apps.gym.items import TaskRow
 from apps.gym.outbound import Outbound
 from apps.gym.pricing import FREE
 from apps.gym.resources.protocol import ResourceServer, ReverifyMode
 from apps.gym.reverifying import Verdict, ask_reverify_mode, verify_again
 from apps.gym.rolloutfile import judged_stop_reason
+from apps.gym.storable import clean_line, clean_names
+from apps.gym.voting import MAX_ANSWER, comparable_answer
 from apps.policies.connecting import open_outbound
 from apps.rollouts.announcing import announce_collection
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward, Rollout, TraceEvent
@@ -365,17 +366,19 @@ def _reward(reverification: Reverification, piece: _Piece, verdict: Verdict) -> 
         old_reward=rollout.reward,
         old_components=rollout.components,
         stop_reason=piece.stop_reason[:32],
-        events=[orjson.loads(encode_event(event)) for event in events],
+        events="\n".join(map(encode_event, events)),
     )
     if verification is None:
         kept.error_kind = error.kind if isinstance(error, GymError) else VerifierError.kind
         shown = str(error) if isinstance(error, GymError) else f"{type(error).__name__}: {error}"
         kept.error_message = shown.replace("\0", "").encode(errors="replace").decode()[:MAX_MESSAGE]
         return kept
-    kept.new_reward, kept.new_components = verification.reward, verification.components
+    kept.new_reward, kept.new_components = verification.reward, clean_names(verification.components)
+    said = [event.items for event in piece.events if isinstance(event, ModelCall)]
+    kept.answer = clean_line(comparable_answer(said[-1] if said else [], verification.details), MAX_ANSWER)
     if verification.reward is not None and rollout.reward is not None:
         kept.difference = verification.reward - rollout.reward
-    kept.changed = kept.difference is None or abs(kept.difference) > SAME or _differ(rollout, verification.components)
+    kept.changed = kept.difference is None or abs(kept.difference) > SAME or _differ(rollout, kept.new_components)
     return kept
 
 
@@ -410,6 +413,7 @@ def _apply_one(reward: ReverifiedReward, collection_id: int) -> str:
         reward=reward.new_reward,
         components=reward.new_components,
         stop_reason=reward.stop_reason,
+        answer=reward.answer,
         error_kind="",
         error_message="",
     )
@@ -430,14 +434,13 @@ def _apply_one(reward: ReverifiedReward, collection_id: int) -> str:
 def _append_events(reward: ReverifiedReward) -> None:
     events = TraceEvent.objects.filter(rollout=reward.rollout_id, attempt=reward.attempt)
     first = (events.aggregate(last=Max("seq"))["last"] or 0) + 1
-    appended = [decode_event(orjson.dumps(event)) for event in reward.events]
     TraceEvent.objects.bulk_create(
         TraceEvent(
             rollout_id=reward.rollout_id,
             attempt=reward.attempt,
             seq=first + place,
-            kind=event_kind(event),
-            payload=encode_event(event),
+            kind=event_kind(decode_event(payload)),
+            payload=payload,
         )
-        for place, event in enumerate(appended)
+        for place, payload in enumerate(reward.events.splitlines())
     )

@@ -15,8 +15,9 @@ from apps.policies.models import PolicyModel
 from apps.rollouts.importing import ImportRefused, import_rollouts
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.planning import QUIET, sweep_plans
+from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
 from apps.tasks.models import Task
-from tests.factories import make_agent, make_dataset, make_environment, make_policy_model
+from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_user
 from tests.rollouts.stored import NAMES, as_file, needs_shared, said, shared_files, shared_rows, stored_row
 
 pytestmark = pytest.mark.django_db
@@ -84,7 +85,7 @@ def test_a_rollout_without_a_task_row_keeps_its_own_task_less_what_verifiers_say
         "options": ["4", "5"],
     }
     assert rollout.trace()[-1].details == {"extracted_answer": "4"}
-    assert (rollout.stop_reason, rollout.turns, rollout.attempt) == ("answered", 1, 1)
+    assert (rollout.stop_reason, rollout.turns, rollout.attempt, rollout.answer) == ("answered", 1, 1, "4")
 
 
 def test_nulls_of_older_rows_are_stripped():
@@ -284,3 +285,41 @@ def test_the_command_tells_bad_lines_and_ends_with_an_error(tmp_path: Path):
     with pytest.raises(CommandError, match="1 line was refused, so nothing was stored"):
         call_command("import_rollouts", str(file), "--dataset", "d", "--environment", "stored", stderr=errors)
     assert "rollouts.jsonl, line 1: not JSON" in errors.getvalue()
+
+
+ODD_OUTPUTS = [
+    [{"type": "message", "role": "assistant", "content": None}],
+    [{"type": "message", "role": "assistant", "content": 5}],
+    [{"type": "message", "role": "assistant", "content": [None, 3, {"type": "output_text"}]}],
+    [{"role": "assistant", "content": "bare"}],
+    [{"type": "function_call"}],
+    [{"type": "function_call", "call_id": 7, "name": None, "arguments": {"a": 1}}],
+    [{"type": "function_call_output", "call_id": "nobody", "output": [{"type": "input_text", "text": "x"}]}],
+    [{"type": "reasoning"}],
+    [{"type": "web_search_call", "action": {}}],
+    [{"type": "message", "role": "user", "content": "only the environment spoke"}],
+    [said("zero \x00 byte and \u2028 line")],
+    [said("x", prompt_token_ids="1", generation_token_ids=[1], generation_log_probs=[0.0])],
+    [said("x", prompt_token_ids=[-1], generation_token_ids=[2**40], generation_log_probs=["a"])],
+    [],
+]
+
+
+@pytest.mark.parametrize("output", ODD_OUTPUTS)
+def test_odd_output_is_kept_and_shown(output, client):
+    row = stored_row(reward_components={"a\x00b": 1}, info="y" * 100_000, gymweb={"stop_reason": "a\x00b"})
+    row["response"] |= {"output": output, "usage": {"input_tokens": "many", "output_tokens": -1}, "model": "m\x00"}
+    [rollout] = rollouts_of(import_these(as_file(row)))
+    assert (rollout.reward, rollout.components, rollout.input_tokens) == (1.0, {"a\ufffdb": 1.0}, 0)
+    assert rollout.trace()[-1].details["info"] == "left out: 100,002 bytes"
+    client.force_login(make_user())
+    assert client.get(f"/rollouts/{rollout.pk}/").status_code == 200
+
+
+def test_what_holds_a_zero_byte_is_verified_again_too():
+    [rollout] = rollouts_of(import_these(as_file(stored_row(answer="\\boxed{4\x00}", reward=1.0))))
+    done = finish_reverification(reverification=queue_reverification(collection=rollout.collection))
+    done = finish_reverification(reverification=apply_reverification(reverification=done))
+    rollout.refresh_from_db()
+    assert (done.state, done.applied, rollout.reward) == ("applied", 1, 0.0)
+    assert rollout.trace()[-1].details["extracted_answer"] == "4\x00"

@@ -84,6 +84,7 @@ def test_applied_the_rollouts_their_traces_and_the_counters_agree():
     assert counters == (4, 0, 4, 3.0)
     mended = collection.rollouts.order_by("-id")[0]
     assert (mended.status, mended.error_kind, mended.stop_reason) == ("completed", "", "answered")
+    assert mended.answer == "4"
     last = mended.trace()[-1]
     assert isinstance(last, Verification)
     assert (last.reward, last.reverification, last.components) == (1.0, done.pk, {"exact_match": 1.0})
@@ -205,7 +206,7 @@ def test_code_that_raises_what_it_likes_ends_one_verification_alone(monkeypatch)
     monkeypatch.setattr(ExactMatch, "verify", break_once)
     done = reverified(imported(*three_rows()))
     assert (done.state, done.verified, done.failed) == (State.READY, 2, 1)
-    assert done.rewards.order_by("id")[0].error_message == "ZeroDivisionError: division by zero"
+    assert done.rewards.order_by("id")[0].error_message.endswith("ZeroDivisionError: division by zero")
 
 
 def test_an_environment_that_fails_all_the_time_is_given_up(monkeypatch):
