@@ -55,6 +55,11 @@ def shout() -> str:
     return "x" * (4 * 1024 * 1024 + 1)
 
 
+@lab.tool()
+def process() -> int:
+    return os.getpid()
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         lab.run("stdio")

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.walk.processes import process
 
 LAB = Path(__file__).with_name("mcp_lab.py")
 ROW = {"responses_create_params": {"input": "What is 2 + 3?"}}
-TOOLS = ["add", "take_marble", "look_up_word", "sleep", "environment", "fall", "shout"]
+TOOLS = ["add", "take_marble", "look_up_word", "sleep", "environment", "fall", "shout", "process"]
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +160,7 @@ def test_the_health_check_names_the_tools(way):
 
     probe_result = with_server(probe, **way)
     assert probe_result.healthy is True
-    assert probe_result.message.startswith("reachable; 7 tools over MCP 20")
+    assert probe_result.message.startswith("reachable; 8 tools over MCP 20")
     assert [tool["name"] for tool in probe_result.found["tools"]] == TOOLS
 
 
@@ -256,3 +257,52 @@ def test_names_that_become_one_are_told_apart():
     for name in ("a.b", "a/b", "a_b", "x" * 80, "x" * 90):
         taken[usual_name(name, taken)] = name
     assert list(taken) == ["a_b", "a_b_2", "a_b_3", "x" * 64, "x" * 62 + "_2"]
+
+
+def test_a_process_ends_with_the_attempt_and_with_whoever_started_it(tmp_path):
+    async def pid_of(session):
+        return int((await session.call_tool("process", {})).text)
+
+    pid = in_session(pid_of, **STDIO)
+    assert not _runs(pid)
+    # Whoever started it is killed: nothing is left that could say goodbye.
+    told = tmp_path / "pid"
+    child = subprocess.Popen([sys.executable, "-c", ORPHANING, str(LAB), str(told)], cwd=LAB.parents[3])
+    for _ in range(200):
+        if told.exists() and told.read_text():
+            break
+        time.sleep(0.05)
+    pid = int(told.read_text())
+    assert _runs(pid)
+    child.kill()
+    child.wait()
+    for _ in range(100):
+        if not _runs(pid):
+            break
+        time.sleep(0.05)
+    assert not _runs(pid)
+
+
+ORPHANING = """
+import asyncio, sys
+from pathlib import Path
+from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.resources.mcp import McpServer
+from apps.gym.resources.mcp_client import Command
+
+async def main():
+    command = Command([sys.executable, sys.argv[1], "stdio"])
+    server = McpServer(Outbound(OutboundPolicy()), name="lab", command=command, call_timeout=20, max_tries=1)
+    session = await server.seed_session({"responses_create_params": {"input": "hi"}}, seed=1)
+    Path(sys.argv[2]).write_text((await session.call_tool("process", {})).text)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def _runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
