@@ -20,12 +20,12 @@ from apps.gym.resources.http import HttpResourceServer
 from tests.nemo_gym import solving
 from tests.nemo_gym.attempts import attempt, loopback
 
-CHECKOUT = Path(os.environ.get("GYMWEB_NEMO_GYM", "/nonexistent"))
+CHECKOUT = Path(os.environ.get("GYMWEB_NEMO_GYM", ""))
 PYTHON = os.environ.get("GYMWEB_NEMO_GYM_PYTHON", "python3")
 START_SECONDS = 60
 
 pytestmark = [
-    pytest.mark.skipif(not CHECKOUT.is_dir(), reason="GYMWEB_NEMO_GYM names no checkout of NeMo Gym"),
+    pytest.mark.skipif("GYMWEB_NEMO_GYM" not in os.environ, reason="GYMWEB_NEMO_GYM names no checkout of NeMo Gym"),
     pytest.mark.slow,
 ]
 
