@@ -30,7 +30,8 @@ from apps.rollouts.controlling import (
     retry_failed,
 )
 from apps.rollouts.holding import find_holds
-from apps.rollouts.importing import File, import_rollouts
+from apps.rollouts.importing import import_rollouts
+from apps.rollouts.matching import File
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection
 from apps.rollouts.planning import LIMITS, plan_collection

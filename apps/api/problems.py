@@ -26,7 +26,7 @@ from apps.gym.tokens import TokensUnreadable
 from apps.policies.saving import PolicyModelChanged
 from apps.reviews.commenting import CommentRefused
 from apps.rollouts.controlling import CannotSteer
-from apps.rollouts.importing import ImportRefused
+from apps.rollouts.matching import ImportRefused
 from apps.rollouts.planning import NothingToCollect, PlanConflict
 from apps.rollouts.reverifying import CannotApply, ReverifyRefused
 from apps.tasks.choosing import ChoiceRefused

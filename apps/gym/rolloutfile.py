@@ -3,13 +3,12 @@ place. Rows of failures and task rows (also materialised inputs) are told apart 
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import orjson
 
-from apps.gym.agent import SAMPLING_KEYS, StopReason
+from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
 from apps.gym.events import (
     EnvironmentTurn,
@@ -17,21 +16,19 @@ from apps.gym.events import (
     ModelCall,
     Prompt,
     SessionOpened,
-    ToolResult,
     TraceUnion,
     Verification,
 )
-from apps.gym.items import Item, TaskRow, TokenUsage, dump_json, function_calls, input_items, item_type, text_of
+from apps.gym.items import Item, TaskRow, dump_json, function_calls, input_items, item_type, text_of
 from apps.gym.resources.scoring import keep_small
 from apps.gym.taskfile import PARAMS, RowRefused, parse_line
-from apps.gym.tokens import TokensMissing, capture_tokens, pack_tokens
+from apps.gym.turning import CUTS, read_turns, why_cut
 
 LineKind = Literal["task", "rollout", "failure"]
 
 FAILURE_CLASS = "_ng_failure_class"
 TASK_INDEX = "_ng_task_index"
 ROLLOUT_INDEX = "_ng_rollout_index"
-TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 
 _OF_THE_ATTEMPT = frozenset(
     {
@@ -59,8 +56,6 @@ _SAID = (
 VERIFIERS_SAY = frozenset(_SAID.split())
 """What the public resource servers add to a row as they verify it. A row whose task is not at hand is parted by these
 names: sent back to `/verify`, they would break it."""
-
-_CUTS = {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +120,7 @@ def read_attempt(row: dict[str, Any], task: TaskRow, *, environment: str) -> Sto
         SessionOpened(environment=environment, tools=tools),
         Prompt(items=input_items({PARAMS: params})),
     ]
-    events += _turns(response, params, seen=len(events[1].new_items()))
+    events += read_turns(response, params, seen=len(events[1].new_items()))
     model = str(response.get("model") or "")
     if failure:
         return _failed(row, events, str(failure), model)
@@ -147,7 +142,7 @@ def read_attempt(row: dict[str, Any], task: TaskRow, *, environment: str) -> Sto
 def judged_stop_reason(events: list[TraceUnion]) -> str:
     """How an attempt ended, from its trace alone."""
     calls = [event for event in events if isinstance(event, ModelCall)]
-    if calls and calls[-1].finish_reason in {*_CUTS, "context_length"}:
+    if calls and calls[-1].finish_reason in {*CUTS, "context_length"}:
         return calls[-1].finish_reason
     if not calls or function_calls(calls[-1].items):
         return "max_steps"
@@ -221,128 +216,8 @@ def _stop_reason(row: dict[str, Any], response: dict[str, Any], events: list[Tra
     told = ours.get("stop_reason") if isinstance(ours, dict) else None
     if told in get_args(StopReason):
         return str(told)
-    return _CUTS.get(_cut(response), "") or judged_stop_reason(events)
+    return CUTS.get(why_cut(response), "") or judged_stop_reason(events)
 
-
-def _cut(response: dict[str, Any]) -> str:
-    details = response.get("incomplete_details")
-    return str(details.get("reason") or "") if isinstance(details, dict) else ""
-
-
-# ── the output as turns ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _turns(response: dict[str, Any], params: dict[str, Any], *, seen: int) -> list[TraceUnion]:
-    """A turn is what the model said without interruption; captured tokens stand on the last item of each."""
-    sampling = {key: params[key] for key in SAMPLING_KEYS if key in params}
-    names: dict[str, str] = {}
-    events: list[TraceUnion] = []
-    before = b""
-    for group in _groups(response["output"]):
-        kind = _speaker(group[0])
-        items = [_bare(item) for item in group]
-        if kind == "tool":
-            for item in items:
-                call_id = str(item.get("call_id") or "")
-                events.append(ToolResult(call_id=call_id, name=names.get(call_id, ""), output=_output_text(item)))
-        elif kind == "environment":
-            events.append(EnvironmentTurn(items=items))
-        else:
-            names.update({str(call.get("call_id")): str(call.get("name", "")) for call in function_calls(items)})
-            packed, note, before = _tokens(group[-1], before)
-            events.append(
-                ModelCall(
-                    seen=seen,
-                    items=items,
-                    model=str(response.get("model") or ""),
-                    response_id=str(response.get("id") or ""),
-                    finish_reason="tool_calls" if function_calls(items) else "stop",
-                    sampling=sampling,
-                    tokens=packed,
-                    tokens_note=note,
-                )
-            )
-        seen += len(items)
-    _close(events, response)
-    return events
-
-
-def _close(events: list[TraceUnion], response: dict[str, Any]) -> None:
-    """The file tells the usage of the whole attempt, and how the whole ended: both stand with its last turn."""
-    last = next((event for event in reversed(events) if isinstance(event, ModelCall)), None)
-    if last is None:
-        return
-    last.usage = _usage(response)
-    last.finish_reason = _CUTS.get(_cut(response), last.finish_reason)
-
-
-def _groups(output: list[Item]) -> Iterator[list[Item]]:
-    group: list[Item] = []
-    for item in output:
-        ended = group and (_speaker(group[0]) != _speaker(item) or TOKEN_FIELDS[1] in group[-1])
-        if ended:
-            yield group
-            group = []
-        group.append(item)
-    if group:
-        yield group
-
-
-def _speaker(item: Item) -> Literal["model", "tool", "environment"]:
-    kind = item_type(item)
-    if kind.endswith("_call_output"):
-        return "tool"
-    return "environment" if kind == "message" and item.get("role") != "assistant" else "model"
-
-
-def _bare(item: Item) -> Item:
-    return {key: value for key, value in item.items() if value is not None and key not in TOKEN_FIELDS}
-
-
-def _output_text(item: Item) -> str:
-    output = item.get("output", "")
-    return output if isinstance(output, str) else dump_json(output)
-
-
-def _tokens(item: Item, before: bytes) -> tuple[bytes | None, str, bytes]:
-    """Packed tokens of the turn that this item ends, or why there are none, and the ids that the next one goes on
-    from."""
-    given = [item.get(name) for name in TOKEN_FIELDS]
-    if all(value is None for value in given):
-        return None, "", before
-    if not all(isinstance(value, list) for value in given):
-        return None, "incomplete", before
-    try:
-        capture = capture_tokens(*(value for value in given if isinstance(value, list)))
-    except TokensMissing as missing:
-        return None, missing.note, before
-    except (TypeError, ValueError, OverflowError):
-        return None, "not_token_ids", before
-    return pack_tokens(capture, before=before), "", capture.ids
-
-
-def _usage(response: dict[str, Any]) -> TokenUsage:
-    usage = response.get("usage")
-    if not isinstance(usage, dict):
-        return {}
-    return {
-        "input_tokens": _count(usage.get("input_tokens")),
-        "output_tokens": _count(usage.get("output_tokens")),
-        "reasoning_tokens": _count(_inside(usage, "output_tokens_details", "reasoning_tokens")),
-        "cached_tokens": _count(_inside(usage, "input_tokens_details", "cached_tokens")),
-    }
-
-
-def _inside(usage: dict[str, Any], outer: str, inner: str) -> object:
-    details = usage.get(outer)
-    return details.get(inner) if isinstance(details, dict) else 0
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
-
-
-# ── failures ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _KINDS: tuple[tuple[str, ErrorKind], ...] = (
     ("judge", "judge_error"),

@@ -5,11 +5,9 @@ Nothing is stored until every line was read; what is stored is invisible to othe
 
 import hashlib
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import IO, Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -22,58 +20,24 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.gym import leaving
 from apps.gym.events import encode_event, event_kind, event_tokens
-from apps.gym.items import TaskRow, dump_json
 from apps.gym.rolloutfile import (
-    ROLLOUT_INDEX,
-    TASK_INDEX,
     StoredAttempt,
-    check_task,
-    line_kind,
-    own_task,
-    plain_task,
-    prompt_texts,
-    read_attempt,
-    read_object,
 )
 from apps.gym.storable import clean_line, clean_names
-from apps.gym.taskfile import RowRefused, parse_line
-from apps.gym.taskfiles.limits import READ_BYTES, BadRow
-from apps.gym.taskfiles.lines import LineReader
+from apps.gym.taskfiles.limits import READ_BYTES
 from apps.gym.voting import MAX_ANSWER, comparable_answer
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.announcing import announce_collection
+from apps.rollouts.matching import BadLine, File, ImportRefused, StoredFiles
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.planning import delete_plan, take_snapshot
 from apps.rollouts.running import MAX_MESSAGE, MAX_TOOL_NAME, Tally
 from apps.tasks.models import Dataset, DatasetVersion, Upload
-from apps.tasks.uploading import upload_file
 
 CHUNK = 200
 """Rollouts a transaction, with all their events."""
-MAX_ERRORS = 100
-MAX_INDEX = 2**31 - 1
 IMPORTED_URL = "http://imported.invalid/v1"
 """The address of a policy model that is known from a file alone. The name resolves nowhere, by its standard."""
-
-
-@dataclass(frozen=True, slots=True)
-class BadLine:
-    file: str
-    line: int
-    code: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.file}, line {self.line}: {self.message}"
-
-
-class ImportRefused(Exception):
-    """Nothing was stored; `errors` are the first bad lines, if that is why, of `count` in all."""
-
-    def __init__(self, message: str, errors: Sequence[BadLine] = (), count: int = 0) -> None:
-        super().__init__(message)
-        self.errors = list(errors)
-        self.count = count or len(self.errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +48,6 @@ class Imported:
     created: bool
     errors: list[BadLine] = field(default_factory=list)
     refused: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """One file to import: `stream` is read more than once, so it can be wound back."""
-
-    name: str
-    stream: IO[bytes]
 
 
 def import_rollouts(
@@ -120,7 +76,7 @@ def import_rollouts(
         return Imported(earlier, created=False)
     # The tasks lie on disk until all lines were read: a row may be megabytes, and there may be a million.
     with tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR) as tasks:
-        reading = _Reading(dataset.environment.slug, tasks, keep_good=keep_good)
+        reading = StoredFiles(dataset.environment.slug, tasks, keep_good=keep_good)
         reading.read_tasks(files)
         reading.read_rollouts(files)
         reading.check()
@@ -174,179 +130,6 @@ def _digest(dataset: Dataset, files: Sequence[File], keep_good: bool) -> str:
     return whole.hexdigest()
 
 
-class _Reading:
-    """What the files hold: tasks go to a file on disk, of a rollout stays which task it attempts."""
-
-    def __init__(self, environment: str, tasks: IO[bytes], *, keep_good: bool) -> None:
-        self.environment = environment
-        self._tasks = tasks
-        self.keep_good = keep_good
-        self.errors: list[BadLine] = []
-        self.refused = 0
-        self.count = 0
-        self.repeats = 0
-        self.model = ""
-        self.places: dict[tuple[int, int], tuple[int, int]] = {}
-        """(file, line) → (task, repeat)"""
-        self._offsets: list[int] = []
-        self._by_prompt: dict[str, list[int]] = defaultdict(list)
-        self._by_index: dict[int, int] = {}
-        self._own: dict[object, int] = {}
-        self._lengths: set[int] = set()
-        self._taken: dict[int, set[int]] = defaultdict(set)
-
-    # -- first pass: tasks
-
-    def read_tasks(self, files: Sequence[File]) -> None:
-        for _, number, file, line in self._lines(files):
-            try:
-                row = read_object(line)
-                if line_kind(row) == "task":
-                    self._take_task(row, line)
-            except RowRefused as refusal:
-                self._refuse(file, number, refusal)
-
-    def _take_task(self, row: dict[str, Any], line: bytes) -> None:
-        parse_line(line)
-        if ROLLOUT_INDEX not in row:
-            self._add_task(row, line)
-            return
-        # Materialised inputs: one row for each rollout of a task.
-        index = row.get(TASK_INDEX)
-        if isinstance(index, int) and index in self._by_index:
-            return
-        task = plain_task(row)
-        number = self._add_task(task, dump_json(task).encode())
-        if isinstance(index, int):
-            self._by_index[index] = number
-
-    def _add_task(self, task: TaskRow, text: bytes) -> int:
-        number = len(self._offsets)
-        self._tasks.seek(0, 2)
-        self._offsets.append(self._tasks.tell())
-        self._tasks.write(text + b"\n")
-        texts = prompt_texts(task)
-        self._lengths.add(len(texts))
-        self._by_prompt[_hash(texts)].append(number)
-        return number
-
-    # -- second pass: which task each rollout attempts, and whether it can be stored
-
-    def read_rollouts(self, files: Sequence[File]) -> None:
-        for place, number, file, line in self._lines(files):
-            try:
-                row = read_object(line)
-            except RowRefused:
-                continue  # told in the first pass
-            if line_kind(row) == "task":
-                continue
-            try:
-                check_task(own_task(row))
-                attempt = read_attempt(row, {}, environment=self.environment)
-            except RowRefused as refusal:
-                self._refuse(file, number, refusal)
-                continue
-            task = self._find_task(row, place)
-            self.places[place, number] = task, self._repeat(task, row)
-            self.count += 1
-            self.model = self.model or attempt.model
-
-    def _find_task(self, row: dict[str, Any], place: int) -> int:
-        index = row.get(TASK_INDEX)
-        if isinstance(index, int) and index in self._by_index:
-            return self._by_index[index]
-        texts = prompt_texts(row)
-        # The whole prompt, else the longest task that it begins with: environments add their first observation.
-        for length in sorted((one for one in self._lengths if one <= len(texts)), reverse=True):
-            if found := self._by_prompt.get(_hash(texts[:length])):
-                return index if isinstance(index, int) and index in found else found[0]
-        task = own_task(row)
-        key: object = (place, index) if isinstance(index, int) else _hash(dump_json(task))
-        if key not in self._own:
-            # Not among the prompts: what one row keeps of its task is no task for the others.
-            self._tasks.seek(0, 2)
-            self._own[key] = len(self._offsets)
-            self._offsets.append(self._tasks.tell())
-            self._tasks.write(dump_json(task).encode() + b"\n")
-        return self._own[key]
-
-    def _repeat(self, task: int, row: dict[str, Any]) -> int:
-        wanted, taken = row.get(ROLLOUT_INDEX), self._taken[task]
-        if isinstance(wanted, bool) or not isinstance(wanted, int) or not 0 <= wanted <= MAX_INDEX or wanted in taken:
-            wanted = len(taken)
-            while wanted in taken:
-                wanted += 1
-        taken.add(wanted)
-        self.repeats = max(self.repeats, len(taken))
-        return wanted
-
-    def check(self) -> None:
-        if self.refused and not self.keep_good:
-            were = "line was" if self.refused == 1 else "lines were"
-            message = f"{self.refused:,} {were} refused, so nothing was stored. {self.errors[0]}"
-            raise ImportRefused(message, self.errors, self.refused)
-        if not self.count:
-            raise ImportRefused(
-                "The files hold no rollouts: rows with `response` and `reward`.", self.errors, self.refused
-            )
-
-    # -- what was read
-
-    def store_tasks(self, dataset: Dataset, files: Sequence[File], user: User | None) -> DatasetVersion:
-        """The tasks as a version of the dataset; the latest one where it holds just these."""
-        self._tasks.seek(0)
-        latest = dataset.latest_version()
-        if latest is not None and latest.content_hash == self._content_hash():
-            return latest
-        self._tasks.seek(0)
-        upload = upload_file(dataset=dataset, stream=self._tasks, filename=files[0].name, user=user)
-        if upload.version is None:
-            raise ImportRefused(f"The tasks of the rollouts were refused: {upload.message}")
-        return upload.version
-
-    def _content_hash(self) -> str:
-        whole = hashlib.sha256()
-        for _, line in LineReader(self._tasks, max_line_bytes=settings.MAX_LINE_BYTES):
-            if isinstance(line, bytes):
-                whole.update(parse_line(line).row_json.encode() + b"\n")
-        return whole.hexdigest()
-
-    def task(self, number: int) -> TaskRow:
-        self._tasks.seek(self._offsets[number])
-        return read_object(self._tasks.readline())
-
-    def attempts(self, files: Sequence[File]) -> Iterator[tuple[int, int, StoredAttempt]]:
-        """Third pass: (task, repeat, attempt) of every rollout that was taken."""
-        for place, number, _, line in self._lines(files):
-            if (place, number) in self.places:
-                task, repeat = self.places[place, number]
-                yield task, repeat, read_attempt(read_object(line), self.task(task), environment=self.environment)
-
-    def _lines(self, files: Sequence[File]) -> Iterator[tuple[int, int, str, bytes]]:
-        first = not self.places and not self._offsets and not self.refused
-        for place, file in enumerate(files):
-            file.stream.seek(0)
-            for number, line in LineReader(file.stream, max_line_bytes=settings.MAX_LINE_BYTES):
-                leaving.check()
-                if isinstance(line, bytes):
-                    yield place, number, file.name, line
-                elif first:
-                    self._refuse(file.name, number, _too_long(line))
-
-    def _refuse(self, file: str, number: int, refusal: RowRefused) -> None:
-        self.refused += 1
-        if len(self.errors) < MAX_ERRORS:
-            self.errors.append(BadLine(file, number, refusal.code, refusal.message))
-
-
-def _too_long(line: BadRow) -> RowRefused:
-    return RowRefused(line.code, line.message)
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(repr(value).encode(errors="replace")).hexdigest()
-
-
 def _model_of(name: str) -> PolicyModel:
     """The policy model of that name, made where there is none: it can be read about, not asked."""
     name = clean_line(name, 100).strip() or "imported"
@@ -361,10 +144,9 @@ def _model_of(name: str) -> PolicyModel:
     )
 
 
-# ── storing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _store_rollouts(collection: Collection, version: DatasetVersion, reading: _Reading, files: Sequence[File]) -> None:
+def _store_rollouts(
+    collection: Collection, version: DatasetVersion, reading: StoredFiles, files: Sequence[File]
+) -> None:
     task_ids = dict(version.tasks.values_list("index", "pk"))
     attempts = reading.attempts(files)
     while chunk := list(islice(attempts, CHUNK)):

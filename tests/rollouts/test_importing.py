@@ -12,7 +12,8 @@ from apps.exports.exporting import queue_export, write_export
 from apps.gym.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.gym.tokens import restore_tokens
 from apps.policies.models import PolicyModel
-from apps.rollouts.importing import ImportRefused, import_rollouts
+from apps.rollouts.importing import import_rollouts
+from apps.rollouts.matching import ImportRefused
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.planning import QUIET, sweep_plans
 from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification

@@ -17,10 +17,10 @@ from apps.gym.resources.inprocess import InProcessServer, InProcessSession
 from apps.rollouts.comparing import compare_rewards
 from apps.rollouts.importing import import_rollouts
 from apps.rollouts.models import Collection, Reverification, Rollout
+from apps.rollouts.owning import QUIET
+from apps.rollouts.rescoring import GIVEN_UP
 from apps.rollouts.retracing import read_attempts
 from apps.rollouts.reverifying import (
-    GIVEN_UP,
-    QUIET,
     CannotApply,
     ReverifyRefused,
     apply_reverification,
@@ -255,7 +255,7 @@ def test_a_worker_does_what_waits_as_a_chore():
 def test_what_a_lost_worker_left_is_taken_up_where_it_stopped(monkeypatch):
     collection = imported(*three_rows())
     queued = queue_reverification(collection=collection)
-    monkeypatch.setattr("apps.rollouts.reverifying.CHUNK", 1)
+    monkeypatch.setattr("apps.rollouts.rescoring.CHUNK", 1)
     checks = iter([False, True])
 
     def leave():

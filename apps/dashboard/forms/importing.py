@@ -6,7 +6,7 @@ from django import forms
 
 from apps.agents.models import Agent
 from apps.policies.models import PolicyModel
-from apps.rollouts.importing import File
+from apps.rollouts.matching import File
 from apps.tasks.models import Dataset, Upload
 
 

@@ -10,13 +10,13 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.gym.agent import StopReason
 from apps.rollouts.comparing import Comparison, compare_rewards
 from apps.rollouts.models import Collection, Reverification
+from apps.rollouts.owning import requeue_quiet
+from apps.rollouts.rescoring import FAILED_BY_VERIFIER
 from apps.rollouts.reverifying import (
-    FAILED_BY_VERIFIER,
     ReverifyRefused,
     apply_reverification,
     finish_reverification,
     queue_reverification,
-    requeue_quiet,
 )
 
 SHOWN = 20
