@@ -11,7 +11,6 @@ from apps.gym.items import TaskRow, assistant_text
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.answering import pattern_problem, refuse
 from apps.gym.verifiers.answers import answer_text, excerpt, last_boxed
-from apps.gym.verifiers.exact_match import normalise
 from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier
 
 Mode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md"]
@@ -98,7 +97,7 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
     def _choose(self, row: TaskRow, text: str, options: Options) -> str | None:
         for pattern in self._patterns(row):
             for match in reversed(list(re.finditer(pattern, text, re.IGNORECASE))):
-                chosen = match_option(match[1] if match.re.groups else match[0], options)
+                chosen = match_exactly(match[1] if match.re.groups else match[0], options)
                 if chosen:
                     return chosen
                 break
@@ -109,7 +108,7 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
                 return boxed_letter(text, options) or _only_contained(last_boxed(text), options)
             case "lenient_answer_colon":
                 first = _ANSWER.search(text)
-                return match_option(first[1], options) if first else None
+                return match_exactly(first[1], options) if first else None
             case "lenient_answer_colon_md":
                 return _last_marked(text, options)
 
@@ -155,19 +154,30 @@ def boxed_letter(text: str, options: Options) -> str | None:
     return match[1].upper() if match and match[1].upper() in options else None
 
 
-def match_option(answer: str | None, options: Options) -> str | None:
-    """The option that an answer means: by its letter at the beginning, else by its whole text."""
-    plain = (answer or "").strip().strip("*_`").strip()
-    for letter, text in options.items():
-        if normalise(plain) == normalise(text):
-            return letter
+def match_exactly(answer: str | None, options: Options) -> str | None:
+    """The option that an answer is: its letter alone, or its whole text."""
+    plain = _TEXT.sub(r"\1", answer or "").strip()
+    if plain.upper() in options:
+        return plain.upper()
+    return next((letter for letter, text in options.items() if _fold(plain) == _fold(text)), None)
+
+
+def match_option(answer: str, options: Options) -> str | None:
+    """The option that an answer means: by its letter at the beginning too, whatever follows, and Markdown around."""
+    plain = answer.strip().strip("*_`").strip()
+    if exact := match_exactly(plain, options):
+        return exact
     match = _LEADING.match(plain)
     return match[1].upper() if match and match[1].upper() in options else None
 
 
+def _fold(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
 def _only_contained(box: str | None, options: Options) -> str | None:
-    held = normalise(box or "")
-    found = [letter for letter, text in options.items() if normalise(text) and normalise(text) in held]
+    held = _fold(_TEXT.sub(r"\1", box or ""))
+    found = [letter for letter, text in options.items() if _fold(text) and _fold(text) in held]
     return found[0] if len(found) == 1 else None
 
 

@@ -29,6 +29,8 @@ CASES = [
     (COLON, {}, "Answer: B\nAnswer: A", 1.0),
     (COLON, {}, "Answer: pcr", 1.0),
     (COLON, {}, "it is B", 0.0),
+    (COLON, {}, "Answer: B) PCR", 0.0),
+    (COLON, {}, r"Answer: \text{B}", 1.0),
     (MARKDOWN, {}, "**Answer:** A\n\n**Answer: B**", 1.0),
     (MARKDOWN, {}, "Answer: A or B", 0.0),
     (MARKDOWN, {}, "Answer: B) PCR", 1.0),
