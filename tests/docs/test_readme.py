@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
+from django.utils import timezone
 from pytest_django import Settings
 
 from apps.accounts.keys import create_api_key
@@ -119,4 +120,5 @@ def finish(collection: Collection) -> None:
         for repeat in range(8):
             trace = make_trace(str(repeat % 2), repeat % 2)
             make_rollout(collection, task=task, repeat=repeat, reward=float(repeat % 2), trace=trace)
-    Collection.objects.filter(pk=collection.pk).update(state=Collection.State.COMPLETED, completed=24)
+    ended = {"state": Collection.State.COMPLETED, "completed": 24, "finished_at": timezone.now()}
+    Collection.objects.filter(pk=collection.pk).update(**ended)
