@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -187,6 +189,13 @@ def test_only_commands_of_the_operator_can_be_chosen(pages: Client, settings):
     assert pages.post(reverse("dashboard:environment_create"), {**given, "command": "notes"}).status_code == 302
     assert "started for each attempt" in pages.get("/environments/weather/").text
     assert "mcp-notes" not in pages.get("/environments/weather/").text
+
+
+def test_choosing_a_process_proposes_as_many_at_once_as_there_may_be(pages: Client, settings):
+    settings.MCP_PROCESSES = 7
+    form = pages.get(reverse("dashboard:environment_create")).context["form"]
+    proposed = json.loads(form.fields["concurrency"].widget.attrs["data-proposed"])["adapter"]
+    assert (proposed["mcp_process"], proposed["http"]) == ("7", "1024")
 
 
 def test_the_health_of_an_unwell_server_follows_by_itself(pages: Client):

@@ -1,12 +1,13 @@
 """The form of an environment: a built-in one by name, or a resource server by address."""
 
+import json
 from typing import Any
 
 from django import forms
 from django.conf import settings
 
 from apps.dashboard.forms.fields import JSONTextField, count_from_one, slug_field
-from apps.environments.models import Environment
+from apps.environments.models import Adapter, Environment
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.judging.rubrics import PLACEHOLDERS
 
@@ -104,6 +105,9 @@ class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
             help_text="Each attempt starts one of its own. The operator names the commands in GYMWEB_MCP_COMMANDS.",
         )
         count_from_one(self, "max_tries", "concurrency")
+        usual = str(Environment._meta.get_field("concurrency").get_default())
+        most = dict.fromkeys(Adapter.values, usual) | {Adapter.MCP_PROCESS.value: str(settings.MCP_PROCESSES)}
+        self.fields["concurrency"].widget.attrs["data-proposed"] = json.dumps({"adapter": most})
         given = dict(self.instance.judge_settings)
         for name in _SPELLED_OUT:
             self.initial[f"judge_{name}"] = given.pop(name, None)
