@@ -10,7 +10,7 @@ from apps.rollouts.announcing import DOORBELL
 from apps.rollouts.claiming import usable_by
 from apps.rollouts.holding import Hold, Unwell, find_holds
 from apps.rollouts.leasing import live_workers
-from apps.rollouts.models import Collection
+from apps.rollouts.models import Collection, Worker
 from apps.rollouts.worker import RolloutWorker
 
 LOOK_SECONDS = 0.25
@@ -21,23 +21,32 @@ async def finish_collection(
     *,
     progress: Callable[[Collection], None],
     held: Callable[[list[Hold | Unwell]], None] | None = None,
+    left: Callable[[list[Worker]], None] | None = None,
     seats: int | None = None,
 ) -> Collection:
     """Return when the collection has ended or is paused, calling `progress` as it goes.
 
-    `held` is told, with every look, which breakers hold it back. Runs a worker unless a live one may run it.
+    `held` is told, with every look, which breakers hold it back. Runs a worker unless live ones may run it: `left` is
+    told of those, and again when they or what troubles them are others.
     """
     group = await sync_to_async(_group_of)(collection)
     worker: RolloutWorker | None = None
     working: asyncio.Future[None] | None = None
+    known: list[tuple[int, str]] = []
     try:
         while not (collection.is_finished or collection.state == Collection.State.PAUSED):
             if working and working.done():
                 await working
             # Asked again and again: the worker that was live at the start may have died since.
-            if worker is None and not await sync_to_async(_somebody_runs)(collection):
-                worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats, group=group)
-                working = asyncio.ensure_future(worker.handle())
+            if worker is None:
+                others = await sync_to_async(_find_runners)(collection)
+                seen = [(other.pk, other.trouble) for other in others]
+                if left and others and seen != known:
+                    left(others)
+                known = seen
+                if not others:
+                    worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats, group=group)
+                    working = asyncio.ensure_future(worker.handle())
             await asyncio.sleep(LOOK_SECONDS)
             await collection.arefresh_from_db()
             progress(collection)
@@ -50,9 +59,12 @@ async def finish_collection(
     return collection
 
 
-def _somebody_runs(collection: Collection) -> bool:
-    groups = {group for _, group in live_workers()}
-    return any(Collection.objects.filter(usable_by(group), pk=collection.pk).exists() for group in groups)
+def _find_runners(collection: Collection) -> list[Worker]:
+    """The live workers that may run it."""
+    live = live_workers()
+    this = Collection.objects.filter(pk=collection.pk)
+    mine = {group for group in {group for _, group in live} if this.filter(usable_by(group)).exists()}
+    return list(Worker.objects.filter(pk__in=[pk for pk, group in live if group in mine]).order_by("pk"))
 
 
 def _group_of(collection: Collection) -> str:

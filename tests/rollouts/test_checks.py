@@ -2,15 +2,17 @@
 
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from django.core.checks import run_checks
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.core.management.base import SystemCheckError
 from django.db import connection
 from django.utils import timezone
@@ -73,6 +75,8 @@ def test_sqlite_with_a_live_worker_on_another_host_is_refused():
     assert "GYMWEB_DATABASE_URL" in objection.hint
     with pytest.raises(SystemCheckError, match=r"rollouts\.E005.*Workers on alpha, beta"):
         call_command("rolloutworker", skip_checks=False, stderr=StringIO())
+    with pytest.raises(SystemCheckError, match=r"rollouts\.E005.*Workers on alpha, beta"):
+        call_command("collect", dataset="x", model="y", skip_checks=False, stderr=StringIO())
 
 
 @on_sqlite
@@ -106,3 +110,39 @@ def test_processes_do_not_start_with_settings_that_cannot_be_right(tmp_path):
         assert (code, said) == (1, f"{told}, such as 30.\n"), started
     code, said = command("serve", "--port", "0", GYMWEB_OUTBOUND_ALLOW="10.0.0.0/8,10.0.0.0/99", **given)
     assert (code, "(policies.E001) GYMWEB_OUTBOUND_ALLOW: '10.0.0.0/99'" in said) == (1, True)
+
+
+@pytest.mark.parametrize("started", ["serve", "rolloutworker"])
+def test_no_worker_starts_beside_one_of_another_host_on_sqlite(tmp_path, started):
+    path = tmp_path / "rows.sqlite3"
+    given = {"GYMWEB_VAR": str(tmp_path), "GYMWEB_DATABASE_URL": f"sqlite:///{path}"}
+    assert command("migrate", "--verbosity", "0", **given)[0] == 0
+    now, soon = timezone.now().replace(tzinfo=None), timezone.now().replace(tzinfo=None) + timedelta(seconds=60)
+    with closing(sqlite3.connect(path)) as rows, rows:
+        rows.execute(
+            'INSERT INTO rollouts_worker (host, pid, "group", seats, busy, backlog, trouble, meters, state, '
+            "started_at, heartbeat_at, lease_expires_at) VALUES ('alpha', 1, '', 8, 0, 0, '', '{}', 'active', ?, ?, ?)",
+            [str(now), str(now), str(soon)],
+        )
+    code, said = command(started, *(["--port", "0"] if started == "serve" else []), **given)
+    assert (code, "(rollouts.E005) Workers on alpha use this SQLite file too" in said) == (1, True), said
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--seats", "-5"], "argument --seats: '-5' is not a whole number from 1 to 100000"),
+        (["--seats", "0"], "argument --seats: '0' is not a whole number from 1 to 100000"),
+        (["--seats", "1e3"], "argument --seats: '1e3' is not a whole number from 1 to 100000"),
+        (["--group", "Übel x"], "argument --group: 'Übel x' is no group: up to 64 letters, digits, hyphens and"),
+        (["--group", "x" * 65], "is no group"),
+    ],
+)
+def test_a_worker_is_not_started_with_options_that_cannot_be(options, complaint):
+    with pytest.raises(CommandError, match=complaint):
+        call_command("rolloutworker", *options)
+
+
+def test_a_server_is_not_started_with_seats_that_cannot_be():
+    with pytest.raises(CommandError, match="argument --seats: '0' is not a whole number"):
+        call_command("serve", "--seats", "0")

@@ -1,12 +1,16 @@
 """`manage.py collect`: plan, wait, print; failures are named, not hidden."""
 
 import json
+import socket
+from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from apps.environments.models import Environment
-from tests.factories import make_agent, make_dataset, make_policy_model, make_row
+from apps.rollouts.models import Collection
+from tests.factories import make_agent, make_dataset, make_policy_model, make_row, make_worker
 
 pytestmark = pytest.mark.usefixtures("migrated")
 
@@ -53,3 +57,48 @@ def test_an_unknown_name_lists_those_that_exist(capsys):
     make_agent(slug="real")
     with pytest.raises(CommandError, match=r"No agent 'unreal'; there are: .*real"):
         collect([make_row()], capsys, agent="unreal")
+
+
+def words(*more: str) -> list[str]:
+    dataset = make_dataset([make_row()], environment=Environment.objects.get(slug="calculator"))
+    model = make_policy_model(mistake_rate=0)
+    return ["--dataset", dataset.slug, "--agent", make_agent().slug, "--model", model.slug, "--json", *more]
+
+
+def test_a_plan_with_a_key_is_made_once_and_its_sampling_is_the_one_given(capsys):
+    given = words("--idempotency-key", "night-1", "--sampling", '{"temperature": 0.25}')
+    reports = []
+    for _ in range(2):
+        call_command("collect", *given)
+        reports.append(json.loads(capsys.readouterr().out))
+    assert reports[0] == reports[1]
+    [collection] = Collection.objects.all()
+    assert (collection.sampling, collection.idempotency_key) == ({"temperature": 0.25}, "night-1")
+    assert (reports[0]["collection"], reports[0]["completed"]) == (collection.pk, 1)
+    with pytest.raises(CommandError, match="The idempotency key 'night-1' was used for another plan"):
+        call_command("collect", *given, "--repeats", "2")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "complaint"),
+    [
+        ("--sampling", "{oops", "argument --sampling: this is not JSON"),
+        ("--sampling", "[1]", "argument --sampling: this is no JSON object"),
+        ("--sampling", '{"temperature": "hot"}', "--sampling: "),
+        ("--idempotency-key", "x" * 129, "argument --idempotency-key: an idempotency key has 1 to 128"),
+        ("--seats", "0", "argument --seats: '0' is not a whole number from 1 to 100000"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(option, value, complaint):
+    with pytest.raises(CommandError, match=complaint):
+        call_command("collect", *words(option, value))
+    assert Collection.objects.count() == 0
+
+
+def test_whom_it_waits_for_is_said_until_that_worker_is_gone(capsys):
+    soon = timezone.now() + timedelta(seconds=1.5)
+    idle = make_worker(host=socket.gethostname(), trouble="the disk is full", lease_expires_at=soon)
+    call_command("collect", *words())
+    said = capsys.readouterr()
+    assert said.err == f"Left to {idle}, which claims nothing: the disk is full.\n"
+    assert json.loads(said.out)["completed"] == 1

@@ -39,6 +39,14 @@ def test_the_json_is_one_object(capsys):
     assert held.startswith(f"policy model {name}: 12 calls failed in a row: connection refused; next try in ")
 
 
+def test_json_may_be_asked_for_before_and_after_the_action(capsys):
+    collection = make_collection(total=1)
+    for words in (["--json", "show"], ["show", "--json"], ["adjust", "--priority", "5", "--json"], ["pause", "--json"]):
+        report = json.loads(steer(capsys, collection, *words))
+        assert (report["collection"], report["total"]) == (collection.pk, 1), words
+    assert "is paused" in steer(capsys, collection, "show")
+
+
 def test_failed_rollouts_are_queued_again_by_kind(capsys):
     collection = make_collection(total=2, failed=2, state="completed")
     for kind in ("timed_out", "policy_error"):
@@ -60,6 +68,8 @@ def test_limits_are_set_and_removed(capsys):
     [
         (["adjust"], "Say what to change"),
         (["adjust", "--concurrency", "0"], "--concurrency: Ensure this value is greater than or equal to 1."),
+        (["adjust", "--priority", "5000"], "--priority: Ensure this value is less than or equal to 1000."),
+        (["adjust", "--priority", "-1001"], "--priority: Ensure this value is greater than or equal to -1000."),
         (["adjust", "--max-cost", "nan"], "--max-cost: Give a finite number."),
         (["adjust", "--max-tokens", "many"], "is not a whole number or none"),
         (["resume"], "is completed: only a paused collection can be resumed"),

@@ -45,7 +45,9 @@ def say_what_is_wrong(error: ValidationError) -> str:
     """One line a problem, with the option it is about."""
     by_field = error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
     return "\n".join(
-        f"--{field.replace('_', '-')}: {message}" if field in LIMITS else f"{field}: {message}".removeprefix(": ")
+        f"--{field.replace('_', '-')}: {message}"
+        if field in {*LIMITS, "sampling"}
+        else f"{field}: {message}".removeprefix(": ")
         for field, messages in by_field.items()
         for message in messages
     )

@@ -9,8 +9,12 @@ from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
 from django.utils.module_loading import import_string
+
+from apps.rollouts.management.options import read_seats
 
 if TYPE_CHECKING:
     from gymweb.serving import Server
@@ -25,15 +29,19 @@ class Command(BaseCommand):
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
         parser.add_argument("--port", type=int, default=8000, help="port, 0 for any free one (default: %(default)s)")
         parser.add_argument("--no-worker", action="store_true", help="serve pages only; workers run elsewhere")
-        parser.add_argument("--seats", type=int, help="rollouts at once in the embedded worker (GYMWEB_WORKER_SEATS)")
+        parser.add_argument(
+            "--seats", type=read_seats, help="rollouts at once in the embedded worker (GYMWEB_WORKER_SEATS)"
+        )
 
     def handle(self, *, host: str, port: int, no_worker: bool, seats: int | None, **options: Any) -> None:
         # Django copies a large body once more: into this folder, not into a /tmp that may be memory.
         tempfile.tempdir = settings.FILE_UPLOAD_TEMP_DIR
-        if no_worker and not options["skip_checks"]:
-            from apps.rollouts.checks import SEVERAL_PROCESSES
+        if not options["skip_checks"]:
+            from apps.rollouts.checks import SEVERAL_PROCESSES, WORKER_STARTS
 
-            self.check(tags=[SEVERAL_PROCESSES], include_deployment_checks=True)
+            tags = [SEVERAL_PROCESSES] if no_worker else [Tags.database, WORKER_STARTS]
+            self.check(tags=tags, databases=["default"], include_deployment_checks=True)
+            connection.close()  # The server's threads have their own.
         # Imported here, since the import installs an event loop that no other command needs.
         from daphne.endpoints import build_endpoint_description_strings
 

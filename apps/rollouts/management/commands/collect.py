@@ -15,12 +15,14 @@ from tqdm import tqdm
 
 from apps.agents.models import Agent
 from apps.policies.models import PolicyModel
+from apps.rollouts.checks import WORKER_STARTS
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.holding import Hold, Unwell, explain_pause
 from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
+from apps.rollouts.management.options import read_key, read_object, read_seats
 from apps.rollouts.measuring import measure_collection
-from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.planning import NothingToCollect, plan_collection
+from apps.rollouts.models import Collection, Rollout, Worker
+from apps.rollouts.planning import NothingToCollect, PlanConflict, plan_collection
 from apps.tasks.models import Dataset
 
 
@@ -35,13 +37,30 @@ class Command(BaseCommand):
         parser.add_argument("--limit", type=int, default=None, help="only the first so many tasks")
         parser.add_argument("--seed", type=int, default=0)
         parser.add_argument("--name", default="")
+        parser.add_argument(
+            "--sampling",
+            type=read_object,
+            default={},
+            metavar="JSON",
+            help='over those of model and agent: {"temperature": 0.7}',
+        )
+        parser.add_argument(
+            "--idempotency-key",
+            type=read_key,
+            default=None,
+            metavar="KEY",
+            help="planned already with this key: that collection is waited for, and none is made",
+        )
         add_limits(parser)
         parser.add_argument(
-            "--seats", type=int, default=None, help="rollouts in flight, if this command runs them itself"
+            "--seats", type=read_seats, default=None, help="rollouts in flight, if this command runs them itself"
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object and no progress bar")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if not options["skip_checks"]:
+            # It may run a worker of its own.
+            self.check(tags=[WORKER_STARTS], include_deployment_checks=True)
         try:
             collection = plan_collection(
                 dataset=_find(Dataset, options["dataset"]),
@@ -51,11 +70,13 @@ class Command(BaseCommand):
                 limit=options["limit"],
                 seed=options["seed"],
                 name=options["name"],
+                sampling=options["sampling"],
+                idempotency_key=options["idempotency_key"],
                 **given_limits(options),
             )
         except ValidationError as wrong:
             raise CommandError(say_what_is_wrong(wrong)) from wrong
-        except NothingToCollect as problem:
+        except (NothingToCollect, PlanConflict) as problem:
             raise CommandError(str(problem)) from problem
         collection = collect_with_bar(collection, seats=options["seats"], quiet=options["json"])
         metrics = measure_collection(collection)
@@ -87,7 +108,7 @@ def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet:
     """Wait for the collection, with a progress bar on standard error unless quiet.
 
     What holds it back is said there in either case, once each time an endpoint's breaker opens or its server is found
-    unwell.
+    unwell; so is who runs it where that is not this process.
     """
     told: set[str] = set()
 
@@ -98,6 +119,9 @@ def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet:
         told.clear()
         told.update(hold.key for hold in holds)
 
+    def name(workers: list[Worker]) -> None:
+        tqdm.write(f"Left to {' and '.join(map(_describe, workers))}.", file=sys.stderr)
+
     with tqdm(total=collection.total, unit="rollout", disable=quiet) as bar:
 
         def show(seen: Collection) -> None:
@@ -107,12 +131,17 @@ def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet:
 
         async def wait() -> Collection:
             try:
-                return await finish_collection(collection, progress=show, held=tell, seats=seats)
+                return await finish_collection(collection, progress=show, held=tell, left=name, seats=seats)
             finally:
                 # The thread that the loop read the database in goes with the loop; its connection would stay open.
                 await sync_to_async(connections.close_all)()
 
         return uvloop.run(wait())
+
+
+def _describe(worker: Worker) -> str:
+    trouble = f", which claims nothing: {worker.trouble}" if worker.trouble else ""
+    return f"{worker}{trouble}"
 
 
 def _explain_pause(collection: Collection) -> str:

@@ -13,6 +13,7 @@ from django.db import connection
 
 from apps.rollouts.announcing import DOORBELL
 from apps.rollouts.checks import SEVERAL_PROCESSES, WORKER_STARTS
+from apps.rollouts.management.options import read_group, read_seats
 from apps.rollouts.worker import RolloutWorker
 
 
@@ -20,9 +21,15 @@ class Command(BaseCommand):
     help = "Claim and run queued rollouts until stopped. SIGTERM drains; a second signal ends at once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--seats", type=int, default=None, help="Rollouts in flight at once (GYMWEB_WORKER_SEATS)")
         parser.add_argument(
-            "--group", default="", metavar="NAME", help="run only what belongs to this group's models or environments"
+            "--seats", type=read_seats, default=None, help="Rollouts in flight at once (GYMWEB_WORKER_SEATS)"
+        )
+        parser.add_argument(
+            "--group",
+            type=read_group,
+            default="",
+            metavar="NAME",
+            help="run only what belongs to this group's models or environments",
         )
         parser.add_argument(
             "--no-chores",

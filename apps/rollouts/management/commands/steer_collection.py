@@ -1,5 +1,6 @@
 """Steer a collection that is planned or runs."""
 
+import argparse
 import json
 from argparse import ArgumentParser
 from typing import Any, get_args
@@ -41,6 +42,9 @@ class Command(BaseCommand):
         )
         adjust = actions.add_parser("adjust", help="change its priority, concurrency and limits")
         add_limits(adjust, show_defaults=False)
+        for action in actions.choices.values():
+            # Without a default of its own: that would hide the one that was given before the action.
+            action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as before the action")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

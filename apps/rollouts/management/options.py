@@ -1,0 +1,46 @@
+"""What options of commands hold, read so that a wrong one is an error of the command line."""
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+MOST_SEATS = 100_000
+_GROUP = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def read_seats(text: str) -> int:
+    return whole_number(1, MOST_SEATS)(text)
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not re.fullmatch(r"-?[0-9]{1,18}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def read_group(text: str) -> str:
+    """A worker group as models and environments may have one; empty is none."""
+    if text and not _GROUP.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no group: up to 64 letters, digits, hyphens and underscores")
+    return text
+
+
+def read_object(text: str) -> dict[str, Any]:
+    try:
+        given = json.loads(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(f"this is not JSON: {problem}") from None
+    if not isinstance(given, dict):
+        raise argparse.ArgumentTypeError('this is no JSON object, such as {"temperature": 0.7}')
+    return given
+
+
+def read_key(text: str) -> str:
+    if not re.fullmatch(r"[!-~]{1,128}", text):
+        raise argparse.ArgumentTypeError("an idempotency key has 1 to 128 visible ASCII characters")
+    return text
