@@ -57,7 +57,8 @@ def _encode(answer: dict[str, Any]) -> bytes:
 def main() -> None:
     # Agent loops go first where both want the processor.
     os.nice(5)
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    with contextlib.suppress(ValueError, OSError):  # not every system has this bound
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Nothing that runs here has a reason to write a file.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
