@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from apps.gym.taskfiles.limits import KEPT_OF_LONG_ROW, READ_BYTES, BadRow, FileRefused, Readable, too_long
+from apps.gym.taskfiles.limits import READ_BYTES, FileRefused, Readable
 from apps.gym.taskfiles.lines import BOM
 
 _OUTSIDE = re.compile(rb'["\[\]{},]')
@@ -28,7 +28,7 @@ class ArrayReader:
         self._ended = False
         self._after_comma = False
 
-    def __iter__(self) -> Iterator[tuple[int, bytes | BadRow]]:
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
         first = True
         while block := self._stream.read(READ_BYTES):
             if first:
@@ -38,7 +38,7 @@ class ArrayReader:
             message = f"the array does not end: the file was cut off in row {self._number + 1:,}"
             raise FileRefused("cut_off", message, line=self._number + 1)
 
-    def _read(self, block: bytes) -> Iterator[tuple[int, bytes | BadRow]]:
+    def _read(self, block: bytes) -> Iterator[tuple[int, bytes]]:
         # A backslash that ended the last block hides the first character of this one.
         start, position = 0, self._skip
         while found := (_INSIDE if self._in_text else _OUTSIDE).search(block, position):
@@ -91,24 +91,20 @@ class ArrayReader:
         return FileRefused("not_an_array", "there is text outside the array", line=self._number + 1)
 
     def _hold(self, piece: bytes) -> None:
-        was_too_long = self._size > self._limit
         self._size += len(piece)
-        if self._size <= self._limit:
-            self._held.append(piece)
-        elif not was_too_long:
-            self._held = [b"".join([*self._held, piece])[:KEPT_OF_LONG_ROW]]
+        if self._size > self._limit:
+            # Of a long line the end is found cheaply; here every bracket would have to be counted to find it.
+            message = f"row {self._number + 1:,} has more than {self._limit:,} bytes (GYMWEB_MAX_LINE_BYTES)"
+            raise FileRefused("too_long", message, line=self._number + 1, limit="GYMWEB_MAX_LINE_BYTES")
+        self._held.append(piece)
 
-    def _element(self, *, last: bool) -> Iterator[tuple[int, bytes | BadRow]]:
-        element, size = b"".join(self._held).strip(), self._size
+    def _element(self, *, last: bool) -> Iterator[tuple[int, bytes]]:
+        element = b"".join(self._held).strip()
         self._held, self._size = [], 0
-        is_empty = not element and size <= self._limit
-        if is_empty and last and not self._after_comma:
+        if not element and last and not self._after_comma:
             return  # []
         self._number += 1
         self._after_comma = not last
-        if size > self._limit:
-            yield self._number, BadRow("too_long", too_long(size, self._limit, "row"), element[:KEPT_OF_LONG_ROW])
-        elif is_empty:
+        if not element:
             raise FileRefused("not_an_array", f"row {self._number:,} is empty: a comma too many", line=self._number)
-        else:
-            yield self._number, element
+        yield self._number, element

@@ -175,14 +175,11 @@ def test_an_array_is_taken_apart_as_json_says_however_it_is_cut_into_blocks(valu
     assert [json.loads(row) for _, row in ArrayReader(Dribble(text), max_line_bytes=10**6)] == values
 
 
-def test_a_long_element_is_named_and_the_next_ones_are_read():
-    long = b'[{"a": "' + b"x" * 300_000 + b'"}, {"a": "\\"' + b"y" * 600_000 + b'"}, {"b": [1]}]'
-    first, second, third = read(long, "rows.json", line_bytes=1000)
-    assert isinstance(first[1], BadRow)
-    assert (first[1].code, len(first[1].head)) == ("too_long", 2048)
-    assert "300,009 bytes in one row: the limit is 1,000 (GYMWEB_MAX_LINE_BYTES)" in first[1].message
-    assert isinstance(second[1], BadRow)
-    assert third == (3, b'{"b": [1]}')
+def test_a_long_element_refuses_the_file_with_its_row_and_the_limit():
+    long = b'[{"a": 1}, {"a": "\\"' + b"y" * 600_000 + b'"}, {"b": [1]}]'
+    refused = refusal(long, "rows.json", line_bytes=1000)
+    assert (refused.code, refused.limit, refused.line) == ("too_long", "GYMWEB_MAX_LINE_BYTES", 2)
+    assert refused.message == "row 2 has more than 1,000 bytes (GYMWEB_MAX_LINE_BYTES)"
 
 
 def test_tables_have_texts_and_leave_empty_cells_out():
