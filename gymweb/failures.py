@@ -1,6 +1,5 @@
 """What goes wrong outside every view: a problem document for programs, a page for people."""
 
-import logging
 import sys
 from http import HTTPStatus
 
@@ -9,8 +8,6 @@ from django.views import defaults
 
 from apps.api.problems import problem_response
 from gymweb.outages import RETRY_SECONDS, is_outage
-
-logger = logging.getLogger(__name__)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
@@ -21,8 +18,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
     """Everything that nothing caught ends here, whatever raised it: a view, the API, or a middleware before them."""
-    if is_outage(error := sys.exc_info()[1]):
-        logger.warning("%s %s: the database is away: %s", request.method, request.path, error)
+    if is_outage(sys.exc_info()[1]):
         return _unavailable(request)
     if _is_for_programs(request):
         detail = "Something broke here. The server's log says what."

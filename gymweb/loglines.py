@@ -5,19 +5,25 @@ from copy import copy
 
 from django.core.exceptions import PermissionDenied
 
+from gymweb.outages import is_outage
+
 
 class LineFormatter(logging.Formatter):
     """One line where a traceback says no more than its last sentence.
 
     Django logs every PermissionDenied with one, though it is an answer and no failure. The channel layer logs one every
-    second and process while Redis is away.
+    second and process while Redis is away, and Django one for every request while the database is.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         problem = record.exc_info[1] if record.exc_info else None
-        if isinstance(problem, PermissionDenied) or (problem and record.name == "channels_redis.pubsub"):
+        if (
+            isinstance(problem, PermissionDenied)
+            or (problem and record.name == "channels_redis.pubsub")
+            or (is_outage(problem) and record.name == "django.request")
+        ):
             # A copy: other handlers get the record as it is.
             record = copy(record)
-            record.msg, record.args = f"{record.getMessage()}: {problem}", ()
+            record.msg, record.args = f"{record.getMessage()}: {' '.join(str(problem).split())}", ()
             record.exc_info = record.exc_text = None
         return super().format(record)

@@ -4,8 +4,10 @@ import io
 import logging.config
 from copy import deepcopy
 
+import psycopg
 import pytest
 from django.conf import settings
+from django.db import OperationalError
 
 from apps.accounts.models import Role
 from tests.dashboard.pages import signed_in
@@ -37,3 +39,22 @@ def test_any_other_failure_keeps_its_traceback(log):
         logging.getLogger("django.request").exception("it broke")
     assert log.getvalue().endswith("ValueError: broken\n")
     assert "Traceback" in log.getvalue()
+
+
+def logged(log: io.StringIO, cause: Exception) -> list[str]:
+    """What Django's line about a request that met this error of the driver becomes."""
+    try:
+        raise OperationalError(str(cause)) from cause
+    except OperationalError as error:
+        logging.getLogger("django.request").error("Service Unavailable: /x/", exc_info=error)
+    return log.getvalue().splitlines()
+
+
+def test_a_request_while_the_database_is_away_is_one_line(log):
+    refused = psycopg.OperationalError("connection failed: Connection refused\n\tIs the server running?")
+    [line] = logged(log, refused)
+    assert line.endswith("/x/: connection failed: Connection refused Is the server running?")
+
+
+def test_a_wrong_query_is_logged_with_its_traceback(log):
+    assert "Traceback (most recent call last):" in logged(log, psycopg.errors.QueryCanceled("canceled"))
