@@ -24,6 +24,7 @@ from apps.gym.outbound import OutboundFailed, OutboundRefused
 from apps.policies.connecting import open_outbound, stored_key
 from apps.policies.models import PolicyModel, Provider, Wire
 from apps.policies.saving import save_policy_model
+from apps.policies.secrets import SecretUnreadable
 from apps.tasks.choosing import Choices
 from apps.tasks.models import Dataset, Upload
 from apps.tasks.uploading import create_dataset, upload_file
@@ -160,7 +161,7 @@ class _Registrar:
             fields,
             model=PolicyModel,
             save=lambda row: save_policy_model(policy_model=row, api_key=model.api_key, user=None),
-            same=lambda row: stored_key(row) == model.api_key,
+            same=lambda row: _has_key(row, model.api_key),
         )
 
     def dataset(self, given: describing.DatasetFile) -> Dataset | None:
@@ -212,6 +213,13 @@ class _Registrar:
 
     def _refuse(self, key: str, message: str) -> None:
         self.problems.append(Problem(self._values.file_of(key), key, message))
+
+
+def _has_key(model: PolicyModel, api_key: str) -> bool:
+    try:
+        return stored_key(model) == api_key
+    except SecretUnreadable:
+        return False
 
 
 def _load(given: describing.DatasetFile, dataset: Dataset, done: Registered, *, upload: bool) -> None:

@@ -142,6 +142,13 @@ def test_what_changed_is_changed_and_what_people_set_stays(repository):
     assert stored_key(PolicyModel.objects.get(slug="policy_model")) == "sk-2"
 
 
+def test_a_key_that_can_no_longer_be_read_is_stored_anew(repository):
+    run()
+    PolicyModel.objects.filter(slug="policy_model").update(api_key_encrypted="damaged")
+    assert [" ".join(line[:3]) for line in run()][2] == "changed policy model"
+    assert stored_key(PolicyModel.objects.get(slug="policy_model")) == "sk-1"
+
+
 def test_a_server_without_an_address_is_refused_with_what_to_do_and_nothing_is_written(repository):
     config = repository / "resources_servers/lab/configs/lab.yaml"
     config.write_text(LAB.replace(", host: 0.0.0.0, port: 8123", ""))

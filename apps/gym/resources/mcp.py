@@ -38,6 +38,9 @@ class McpSession:
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
         try:
+            if not self._connection.has_listed:
+                # Only a list tells what a tool is called there: its name here may be another.
+                await self._connection.list_tools()
             output = await self._connection.call_tool(name, arguments)
         except EnvironmentFault as fault:
             self._server.observe("unreachable", str(fault))

@@ -165,6 +165,10 @@ class McpConnection:
         self._task: asyncio.Task[None] | None = None
 
     @property
+    def has_listed(self) -> bool:
+        return self._names is not None
+
+    @property
     def protocol(self) -> str:
         return self._client.protocol_version if self._client else ""
 

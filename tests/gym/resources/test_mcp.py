@@ -111,6 +111,17 @@ def test_an_output_that_no_model_reads_is_a_tool_error(way):
     assert output.error == "too_large"
 
 
+def test_a_call_without_a_list_before_it_knows_the_names_all_the_same(way):
+    async def run(server):
+        session = await server.seed_session({"responses_create_params": {"input": "hi", "tools": []}}, seed=1)
+        try:
+            return await session.call_tool("look_up_word", {"word": "gym"})
+        finally:
+            await session.close()
+
+    assert with_server(run, **way) == ToolOutput(text="Error executing tool look.up/word", error="tool_error")
+
+
 def test_the_loop_drives_it(way):
     def moves(row, said, prompt):
         done = [item["output"] for item in said if item.get("type") == "function_call_output"]
