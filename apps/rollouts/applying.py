@@ -4,7 +4,6 @@ from django.db import transaction
 from django.db.models import F, Max
 from django.utils import timezone
 
-from apps.gym import leaving
 from apps.gym.events import decode_event, event_kind
 from apps.rollouts.announcing import announce_collection
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward, Rollout, TraceEvent
@@ -21,11 +20,11 @@ def write_rewards(owner: Owner) -> None:
     collection_id = owner.reverification.collection_id
     left = owner.reverification.rewards.filter(changed=True, fate="").order_by("pk")
     while chunk := list(left[:CHUNK]):
-        leaving.check()
         with transaction.atomic():
             fates = [_apply_one(reward, collection_id) for reward in chunk]
             applied = fates.count(Fate.APPLIED)
             owner.write(applied=F("applied") + applied, stale=F("stale") + len(fates) - applied)
+        owner.pause_here()
     owner.write(state=Reverification.State.APPLIED, finished_at=timezone.now())
     announce_collection(collection_id)
 

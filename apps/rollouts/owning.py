@@ -1,6 +1,8 @@
 """Who works at a reverification: one worker at a time, fenced by its attempt, and another one when it is lost."""
 
 import logging
+import math
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -24,12 +26,26 @@ class FencedOut(Exception):
     """Somebody else has taken it over, or cancelled it."""
 
 
+class _TimeIsUp(Exception):
+    """Others wait for this worker: the rest is done later, from where it stopped."""
+
+
 class Owner(NamedTuple):
-    """Whoever works at it now. `write` fails where somebody else does, or it was cancelled."""
+    """Whoever works at it now. `write` fails where somebody else does, or it was cancelled.
+
+    `until` is a monotonic time after which it is put back between two pieces.
+    """
 
     reverification: Reverification
     attempt: int
     state: str
+    until: float = math.inf
+
+    def pause_here(self) -> None:
+        """Between two pieces: whether to go on. Raises Leaving, or what puts it back."""
+        leaving.check()
+        if time.monotonic() >= self.until:
+            raise _TimeIsUp
 
     def write(self, **fields: Any) -> None:
         mine = Reverification.objects.filter(pk=self.reverification.pk, attempt=self.attempt, state=self.state)
@@ -37,19 +53,24 @@ class Owner(NamedTuple):
             raise FencedOut
 
 
-def as_owner(reverification: Reverification, state: str, work: Callable[[Owner], None]) -> None:
+def as_owner(
+    reverification: Reverification, state: str, work: Callable[[Owner], None], *, seconds: float = math.inf
+) -> None:
+    """Do the work, for so many seconds or to its end; what is left goes back into `state`."""
     doing = State.VERIFYING if state == State.QUEUED else State.APPLYING
     attempt = reverification.attempt + 1
     waiting = Reverification.objects.filter(pk=reverification.pk, state=state, attempt=reverification.attempt)
     if not waiting.update(state=doing, attempt=attempt, touched_at=timezone.now(), message=""):
         return
-    owner = Owner(reverification, attempt, doing)
+    owner = Owner(reverification, attempt, doing, time.monotonic() + seconds)
     mine = Reverification.objects.filter(pk=reverification.pk, attempt=attempt, state=doing)
     try:
         work(owner)
     except leaving.Leaving:
         mine.update(state=state, attempt=attempt - 1)
         logger.info("reverification %s is left to another worker", reverification.pk)
+    except _TimeIsUp:
+        mine.update(state=state, attempt=attempt - 1)
     except FencedOut:
         logger.info("reverification %s was taken over or cancelled", reverification.pk)
     except Exception as problem:

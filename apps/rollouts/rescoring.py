@@ -29,6 +29,7 @@ from apps.rollouts.running import MAX_MESSAGE
 CHUNK = 100
 """Rollouts verified together, and stored in one transaction."""
 IN_FLIGHT = 32
+SIGN_OF_LIFE_SECONDS = 2.0
 GIVEN_UP = 50
 """Failures of the environment in a row after which the rest is not tried."""
 SAME = 1e-9
@@ -97,15 +98,15 @@ def _verify_chunks(
     last = reverification.rewards.aggregate(last=Max("rollout_id"))["last"] or 0
     broken = 0
     while chunk := list(chosen.filter(pk__gt=last)[:CHUNK]):
-        leaving.check()
         pieces = [_piece(rollout) for rollout in chunk]
-        verdicts = runner.run(_verify_all(pieces, server, reverification))
+        verdicts = _verify_chunk(owner, reverification, server, runner, pieces)
         _store(owner, reverification, pieces, verdicts)
         last = chunk[-1].pk
         for verdict in verdicts:
             broken = broken + 1 if isinstance(verdict.error, EnvironmentFault) else 0
             if broken >= GIVEN_UP:
                 raise EnvironmentFault(f"given up after {GIVEN_UP} failures in a row: {verdict.error}")
+        owner.pause_here()
 
 
 def _piece(rollout: Rollout) -> _Piece:
@@ -114,9 +115,29 @@ def _piece(rollout: Rollout) -> _Piece:
     return _Piece(rollout, rollout.task.row, events, rollout.stop_reason or judged_stop_reason(events))
 
 
-async def _verify_all(
-    pieces: Sequence[_Piece], server: ResourceServer, reverification: Reverification
+def _verify_chunk(
+    owner: Owner,
+    reverification: Reverification,
+    server: ResourceServer,
+    runner: asyncio.Runner,
+    pieces: Sequence[_Piece],
 ) -> list[Verdict]:
+    """The verdicts, in order. A judge may take minutes: the row is told that somebody is at it, and asked whether it
+    still shall be."""
+    tasks = runner.run(_start(pieces, server, reverification))
+    try:
+        while runner.run(_wait(tasks)):
+            leaving.check()
+            owner.write()
+    except BaseException:
+        runner.run(_cancel(tasks))
+        raise
+    return [task.result() for task in tasks]
+
+
+async def _start(
+    pieces: Sequence[_Piece], server: ResourceServer, reverification: Reverification
+) -> list[asyncio.Task[Verdict]]:
     seats = asyncio.Semaphore(min(IN_FLIGHT, reverification.collection.environment.concurrency))
 
     async def verify(piece: _Piece) -> Verdict:
@@ -132,7 +153,19 @@ async def _verify_all(
                 number=reverification.pk,
             )
 
-    return await asyncio.gather(*map(verify, pieces))
+    return [asyncio.ensure_future(verify(piece)) for piece in pieces]
+
+
+async def _wait(tasks: Sequence[asyncio.Task[Verdict]]) -> bool:
+    """Whether some go on after a sign of life is due."""
+    _, going_on = await asyncio.wait(tasks, timeout=SIGN_OF_LIFE_SECONDS)
+    return bool(going_on)
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Verdict]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _store(owner: Owner, reverification: Reverification, pieces: Sequence[_Piece], verdicts: Sequence[Verdict]) -> None:

@@ -22,6 +22,8 @@ from apps.rollouts.owning import as_owner, requeue_quiet
 from apps.rollouts.rescoring import rescore_rollouts, select_rollouts
 
 FILTERS = ("judge_failures", "min_reward", "max_reward", "stop_reason", "error_kind")
+TURN_SECONDS = 20.0
+"""How long a worker stays with one while its other chores wait."""
 
 State = Reverification.State
 
@@ -110,25 +112,29 @@ async def _ask_mode(environment: Environment) -> ReverifyMode:
 
 
 def continue_reverification() -> bool:
-    """Worker chore: verify or apply one that waits; says whether there was one."""
+    """Worker chore: verify or apply for a while what waits, the longest untouched first; says whether there was any."""
     requeue_quiet()
-    waiting = Reverification.objects.filter(Q(state=State.QUEUED) | Q(state=State.APPLYING, attempt=0)).order_by("id")
-    reverification = waiting.first()
+    waiting = Reverification.objects.filter(Q(state=State.QUEUED) | Q(state=State.APPLYING, attempt=0))
+    reverification = waiting.order_by("touched_at", "id").first()
     if reverification is None:
         return False
-    finish_reverification(reverification=reverification)
+    _work(reverification, seconds=TURN_SECONDS)
     return True
 
 
 def finish_reverification(*, reverification: Reverification) -> Reverification:
-    """Do here and now what it waits for; of two that do, one does it."""
+    """Do here and now what it waits for, to its end; of two that do, one does it."""
     reverification.refresh_from_db()
-    if reverification.state == State.APPLYING:
-        as_owner(reverification, State.APPLYING, write_rewards)
-    elif reverification.state == State.QUEUED:
-        as_owner(reverification, State.QUEUED, rescore_rollouts)
+    _work(reverification, seconds=math.inf)
     reverification.refresh_from_db()
     return reverification
+
+
+def _work(reverification: Reverification, *, seconds: float) -> None:
+    if reverification.state == State.APPLYING:
+        as_owner(reverification, State.APPLYING, write_rewards, seconds=seconds)
+    elif reverification.state == State.QUEUED:
+        as_owner(reverification, State.QUEUED, rescore_rollouts, seconds=seconds)
 
 
 def cancel_reverification(*, reverification: Reverification, user: User | None = None) -> Reverification:

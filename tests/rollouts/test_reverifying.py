@@ -1,3 +1,5 @@
+import asyncio
+import time
 from io import StringIO
 
 import orjson
@@ -17,7 +19,7 @@ from apps.gym.resources.inprocess import InProcessServer, InProcessSession
 from apps.rollouts.comparing import compare_rewards
 from apps.rollouts.importing import import_rollouts
 from apps.rollouts.models import Collection, Reverification, Rollout
-from apps.rollouts.owning import QUIET
+from apps.rollouts.owning import QUIET, Owner
 from apps.rollouts.rescoring import GIVEN_UP
 from apps.rollouts.retracing import read_attempts
 from apps.rollouts.reverifying import (
@@ -256,11 +258,9 @@ def test_what_a_lost_worker_left_is_taken_up_where_it_stopped(monkeypatch):
     collection = imported(*three_rows())
     queued = queue_reverification(collection=collection)
     monkeypatch.setattr("apps.rollouts.rescoring.CHUNK", 1)
-    checks = iter([False, True])
 
     def leave():
-        if next(checks):
-            raise leaving.Leaving
+        raise leaving.Leaving
 
     with monkeypatch.context() as patched:
         patched.setattr(leaving, "check", leave)
@@ -272,6 +272,53 @@ def test_what_a_lost_worker_left_is_taken_up_where_it_stopped(monkeypatch):
     assert continue_reverification()
     queued.refresh_from_db()
     assert (queued.state, queued.verified, queued.rewards.count()) == (State.READY, 3, 3)
+
+
+def test_a_worker_turns_to_its_other_chores_now_and_then(monkeypatch):
+    collection = imported(*three_rows())
+    queued = queue_reverification(collection=collection)
+    monkeypatch.setattr("apps.rollouts.rescoring.CHUNK", 1)
+    monkeypatch.setattr("apps.rollouts.applying.CHUNK", 1)
+    monkeypatch.setattr("apps.rollouts.reverifying.TURN_SECONDS", 0.0)
+    seen = []
+    while continue_reverification():
+        queued.refresh_from_db()
+        seen.append((queued.state, queued.verified, queued.attempt))
+    assert seen == [(State.QUEUED, 1, 0), (State.QUEUED, 2, 0), (State.QUEUED, 3, 0), (State.READY, 3, 1)]
+    apply_reverification(reverification=queued)
+    turns = 0
+    while continue_reverification():
+        turns += 1
+    queued.refresh_from_db()
+    assert (turns, queued.state, queued.applied) == (3, State.APPLIED, 2)
+    assert rewards(collection) == [1.0, 1.0, 0.0]
+
+
+def test_one_that_is_cancelled_while_a_judge_thinks_stops_at_once(monkeypatch):
+    collection = imported(*three_rows())
+    queued = queue_reverification(collection=collection)
+    ended = []
+
+    async def think(self, response):
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.append(self)
+            raise
+
+    monkeypatch.setattr(InProcessSession, "verify", think)
+    monkeypatch.setattr("apps.rollouts.rescoring.SIGN_OF_LIFE_SECONDS", 0.05)
+    write = Owner.write
+
+    def cancel_first(self, **fields):
+        cancel_reverification(reverification=Reverification.objects.get(pk=queued.pk))
+        write(self, **fields)
+
+    monkeypatch.setattr(Owner, "write", cancel_first)
+    began = time.monotonic()
+    done = finish_reverification(reverification=queued)
+    assert (done.state, done.verified, len(ended)) == (State.CANCELLED, 0, 3)
+    assert time.monotonic() - began < 30
 
 
 def test_three_lost_workers_fail_it():
