@@ -5,9 +5,11 @@ twice; then its environment gets no new rollouts, and is asked again soon, until
 """
 
 import asyncio
+import json
 from collections.abc import Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.conf import settings
@@ -20,7 +22,7 @@ from apps.gym import leaving
 from apps.gym.errors import EnvironmentFault
 from apps.gym.outbound import Outbound
 from apps.gym.resources.protocol import Probe, ResourceServer
-from apps.gym.storable import clean_line
+from apps.gym.storable import clean_line, find_unstorable
 from apps.policies.connecting import open_outbound
 from apps.policies.models import Health
 
@@ -29,6 +31,8 @@ FIRST_PAUSE = 5.0
 """Seconds until a server that was found unwell is asked again; later as long as it has been unwell already."""
 SECOND_LOOK_SECONDS = 1.0
 LOOK_SECONDS = 15.0
+MAX_SURVEY = 500_000
+"""Characters of JSON kept of what a server tells of itself."""
 _LISTEN_SECONDS = 0.2
 _STALE_AFTER = 3
 """A verdict this many intervals old says nothing any more: nobody asks, so nobody would let its rollouts go on."""
@@ -128,10 +132,15 @@ def _store(environment: Environment, probe: Probe) -> None:
         "unwell_since": None if probe.healthy else environment.unwell_since or now,
     }
     if probe.healthy:
-        changes["survey"] = probe.found
+        changes["survey"] = _storable(probe.found)
     if environment.has_server:
         changes["probe_due_at"] = now + timedelta(seconds=_pause(environment, probe, now))
     Environment.objects.filter(pk=environment.pk, updated_at=environment.updated_at).update(**changes)
+
+
+def _storable(found: dict[str, Any]) -> dict[str, Any]:
+    """What was found, or nothing where it is too much or holds what no database takes: attempts then ask themselves."""
+    return found if find_unstorable(found) is None and len(json.dumps(found)) <= MAX_SURVEY else {}
 
 
 def _pause(environment: Environment, probe: Probe, now: datetime) -> float:

@@ -13,6 +13,7 @@ class FlagServer:
     def __init__(self):
         self.is_well = True
         self.asked = self._failing = 0
+        self._document = DOCUMENT
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -22,7 +23,7 @@ class FlagServer:
                 outer.asked += 1
                 well = outer.is_well and outer._failing == 0
                 outer._failing = max(0, outer._failing - 1)
-                self.answer(200 if well else 503, DOCUMENT if self.path == "/openapi.json" else {"status": "ok"})
+                self.answer(200 if well else 503, outer._document if self.path == "/openapi.json" else {"status": "ok"})
 
             def do_POST(self):
                 self.rfile.read(int(self.headers["Content-Length"]))
@@ -41,6 +42,10 @@ class FlagServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def describe(self, description):
+        """What its one tool says of itself."""
+        self._document = {"paths": {**DOCUMENT["paths"], "/get_weather": {"post": {"description": description}}}}
 
     def fail_next(self, calls):
         self._failing = calls

@@ -54,6 +54,15 @@ def test_a_new_environment_is_due_at_once_and_then_after_the_interval(server):
     assert probe_due_environments() is False
 
 
+@pytest.mark.parametrize("description", ["x" * 600_000, "no\0thing"])
+def test_what_cannot_be_kept_of_a_survey_is_left_to_the_attempts(server, description):
+    server.describe(description)
+    lab = make_lab(server.url)
+    probe_due_environments()
+    lab.refresh_from_db()
+    assert (lab.health, lab.survey) == ("healthy", {})
+
+
 def test_what_runs_in_process_is_never_due():
     make_environment(builtin="calculator")
     Environment.objects.update(probe_due_at=timezone.now() - timedelta(seconds=1))

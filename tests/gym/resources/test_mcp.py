@@ -238,6 +238,29 @@ def test_an_address_that_is_not_allowed_is_refused_by_the_guard(url):
     assert refused.value.passing is False
 
 
+def test_a_redirect_to_where_the_guard_lets_nobody_is_not_followed():
+    async def run():
+        async def lead_away(request):
+            return web.Response(status=307, headers={"Location": "http://169.254.169.254/latest/meta-data/"})
+
+        app = web.Application()
+        app.router.add_route("*", "/mcp", lead_away)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
+        address = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+        try:
+            await McpServer(outbound, name="lab", url=address, call_timeout=5.0, max_tries=3).seed_session(ROW, seed=1)
+        finally:
+            await outbound.close()
+            await runner.cleanup()
+
+    with pytest.raises(EnvironmentFault, match="cloud metadata address") as refused:
+        asyncio.run(run())
+    assert refused.value.passing is False
+
+
 @pytest.mark.parametrize("status", [401, 404])
 def test_a_server_that_lets_nobody_in_is_a_fault_for_good(status):
     async def run():
