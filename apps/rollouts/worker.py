@@ -58,6 +58,14 @@ ANNOUNCE_SECONDS = 0.2
 CHORE_SECONDS = 1.0
 CHECKS = frozenset({"apps.environments.probing.probe_due_environments"})
 """Chores that wait for others. They have a thread of their own: a server that hangs must hold up no upload."""
+DATASETS = frozenset(
+    {
+        "apps.tasks.uploading.load_queued_upload",
+        "apps.tasks.measuring.measure_next_version",
+        "apps.tasks.deleting.delete_next",
+    }
+)
+"""Chores that take minutes for a million tasks. Theirs is another thread: a cancellation must not wait for them."""
 RECONCILE_LOOKS = 5
 MAX_BACKLOG = 2_000
 """Finished rollouts that wait for the database before the worker stops claiming."""
@@ -96,6 +104,7 @@ class RolloutWorker(ChannelsWorker):
         self._leaving = threading.Event()
         self._chores = ThreadPoolExecutor(1, "rollouts-chores", initializer=self._begin_chores)
         self._checks = ThreadPoolExecutor(1, "rollouts-checks", initializer=self._begin_chores)
+        self._datasets = ThreadPoolExecutor(1, "rollouts-datasets", initializer=self._begin_chores)
         self._live: list[tuple[int, str]] = []
         self._strays: set[int] = set()
         self._started: set[int] = set()
@@ -127,10 +136,11 @@ class RolloutWorker(ChannelsWorker):
         flushing = asyncio.create_task(self._outbox.run())
         # Results that nobody stores any more must stop the work, not pile up: `await flushing` then says why.
         flushing.add_done_callback(lambda _: self.stop())
-        long_ones = [name for name in self.chores if name not in CHECKS]
         checks = [name for name in self.chores if name in CHECKS]
-        jobs = [self._listen(), self._announce(), self._watch()]
-        jobs += [self._do_chores(long_ones, self._chores), self._do_chores(checks, self._checks)]
+        datasets = [name for name in self.chores if name in DATASETS]
+        others = [name for name in self.chores if name not in CHECKS | DATASETS]
+        jobs = [self._listen(), self._announce(), self._watch(), self._do_chores(others, self._chores)]
+        jobs += [self._do_chores(checks, self._checks), self._do_chores(datasets, self._datasets)]
         around = [asyncio.create_task(job) for job in jobs]
         try:
             await self._supervise()
@@ -430,6 +440,7 @@ class RolloutWorker(ChannelsWorker):
         self._database.shutdown(wait=False)
         self._chores.shutdown(wait=False)
         self._checks.shutdown(wait=False)
+        self._datasets.shutdown(wait=False)
 
     async def _in_database(self, work: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
         """Run on the one database thread, with a live connection."""
