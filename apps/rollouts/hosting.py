@@ -2,7 +2,6 @@
 belong to, whichever thread a request comes on."""
 
 import asyncio
-import concurrent.futures
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -16,6 +15,7 @@ from apps.policies.connecting import open_outbound
 
 TIDY_SECONDS = 30.0
 CONNECT_SECONDS = 60.0
+CLOSE_SECONDS = 10.0
 MOST_HOSTED = 500
 
 Connect = Callable[[Outbound], Awaitable[Served]]
@@ -36,15 +36,16 @@ class Host:
         return self._run(self._answer(name, stamp, connect, asked, seconds), CONNECT_SECONDS + seconds + 5.0)
 
     def close(self) -> None:
-        """End everything that is open; a further request begins anew."""
+        """End everything that is open, as far as it can be within its time; a further request begins anew."""
         if self._loop is not None:
-            self._run(self._close(), CONNECT_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                self._run(self._close(), CLOSE_SECONDS)
 
     def _run(self, work: Coroutine[Any, Any, Result], seconds: float) -> Result:
         running = asyncio.run_coroutine_threadsafe(work, self._start())
         try:
             return running.result(seconds)
-        except concurrent.futures.TimeoutError:
+        except TimeoutError:
             running.cancel()
             raise
 

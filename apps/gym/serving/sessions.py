@@ -1,5 +1,6 @@
 """Sessions of a served environment: named by a cookie, forgotten after a time without a call, and never too many."""
 
+import asyncio
 import secrets
 import time
 from collections import OrderedDict
@@ -87,5 +88,4 @@ class Sessions:
             await self.close(name)
 
     async def close_all(self) -> None:
-        for name in list(self._open):
-            await self.close(name)
+        await asyncio.gather(*map(self.close, list(self._open)))

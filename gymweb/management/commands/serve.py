@@ -84,8 +84,13 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     async def _drain(self) -> None:
+        from apps.rollouts.hosting import HOST
+
+        # Sessions that programs have open below /gym/ end with their environments' own goodbye.
+        closing = asyncio.create_task(asyncio.to_thread(HOST.close))
         if self.worker:
             await self.worker.drain()
+        await closing
 
 
 class EmbeddedWorker:
