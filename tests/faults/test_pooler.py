@@ -1,4 +1,4 @@
-"""PgBouncer in session mode between GymWeb and PostgreSQL, set up as docs/deploy.md says."""
+"""The guard that a connection asks PostgreSQL for, also with PgBouncer between, set up as docs/deploy.md says."""
 
 import contextlib
 import os
@@ -18,8 +18,6 @@ from scripts.servers import Postgres, free_port
 ROOT = Path(__file__).resolve().parents[2]
 PGBOUNCER = shutil.which("pgbouncer", path=os.environ.get("PATH", "") + ":/usr/sbin")
 DOCUMENTED = re.findall(r"`(ignore_startup_parameters = [\w,]+)`", (ROOT / "docs" / "deploy.md").read_text())
-
-pytestmark = pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
 
 
 @contextlib.contextmanager
@@ -59,9 +57,14 @@ def ask(folder: Path, address: str) -> str:
     return asked.stdout.strip() or asked.stderr
 
 
-def test_a_pooler_that_is_told_to_ignore_our_options_lets_connections_through(tmp_path, database):
+def test_postgres_guards_idle_transactions_as_long_as_the_url_does_not_say_otherwise(tmp_path, database):
     assert ask(tmp_path, database.url) == "15s"
+    assert ask(tmp_path, f"{database.url}?options=-c%20statement_timeout%3D60000") == "15s"
     assert ask(tmp_path, f"{database.url}?options=-c%20idle_in_transaction_session_timeout%3D7s") == "7s"
+
+
+@pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
+def test_a_pooler_that_is_told_to_ignore_our_options_lets_connections_through(tmp_path, database):
     [line] = DOCUMENTED
     with pooler(tmp_path, database, line) as address:
         assert ask(tmp_path, address) == "0"
