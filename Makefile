@@ -65,11 +65,14 @@ schema: $(INSTALLED) ## write docs/openapi.yaml
 bench: $(INSTALLED) ## what a rollout costs, one JSON object a line; BENCH=engine.sqlite runs some
 	$(BIN)/python scripts/bench.py $(BENCH)
 
-test-scale: $(INSTALLED) ## a million rollouts planned and claimed, on PostgreSQL and on SQLite; thousands of live loops
+test-scale: $(INSTALLED) ## a million rollouts planned and claimed, thousands of live loops, a million tasks uploaded
 	$(BIN)/python scripts/bench.py engine.claim engine.claim.sqlite engine.live_loops
+	$(BIN)/python scripts/measure_uploads.py speed
+	$(BIN)/python scripts/measure_uploads.py rows
 
-transfers: $(INSTALLED_DEV) ## what a gigabyte in and 300 MB out cost a real server's memory
+transfers: $(INSTALLED_DEV) ## what a gigabyte in, 300 MB out and files made to hurt cost a real server's memory
 	$(BIN)/python scripts/measure_transfers.py
+	$(BIN)/python scripts/measure_uploads.py hostile
 
 vllm: ## a real model server without a GPU, in an environment of its own; prints its folder
 	@$(PYTHON) scripts/build_environment.py vllm

@@ -29,7 +29,7 @@ from apps.tasks.choosing import ChoiceRefused, Choices
 from apps.tasks.deleting import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.receiving import start_parts, store_file
-from apps.tasks.uploading import create_dataset, rename_dataset, upload_file
+from apps.tasks.uploading import create_dataset, load_now, rename_dataset, upload_file
 
 
 class DatasetSerializer(DeclaredFields, serializers.ModelSerializer[Dataset]):
@@ -206,9 +206,11 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         stream, filename = open_body(request, filename=request.query_params.get("filename", ""))
         given: dict[str, Any] = {"stream": stream, "filename": filename, "choices": choices, "user": self.person}
         dataset = self._dataset_for_upload(slug)
-        if wait:
+        if wait and not choices.check_only and not draft:
             return answer_upload(upload_file(dataset=dataset, **given))
-        return answer_upload(store_file(dataset=dataset, draft=draft, **given))
+        # What is only checked is kept for its commit.
+        upload = store_file(dataset=dataset, draft=draft, **given)
+        return answer_upload(load_now(upload=upload) if wait else upload)
 
     @extend_schema(request=PartsSerializer, responses={201: UploadSerializer})
     @action(detail=True, methods=["post"], url_path="uploads/parts")

@@ -70,8 +70,10 @@ def upload_file(
 def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
     """Let a worker load a file that is waiting, by these choices; with `check_only` it only counts and checks.
 
-    From a draft, or from an earlier check. Raises NotWaiting and ChoiceRefused.
+    From a draft, or from an earlier check whose file was kept. Raises NotWaiting and ChoiceRefused.
     """
+    if not parts_file(upload).exists():
+        raise NotWaiting("the file of this upload was not kept: upload it again")
     waiting = Upload.objects.filter(pk=upload.pk, state__in=[Upload.State.DRAFT, Upload.State.CHECKED])
     changed = waiting.update(
         state=Upload.State.QUEUED,
