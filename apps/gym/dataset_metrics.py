@@ -10,10 +10,12 @@ from heapq import heappush, heappushpop
 from typing import Any
 
 from apps.gym.items import TaskRow, input_items
+from apps.gym.storable import clean_line
 
 PARAMS = "responses_create_params"
 NOT_FIELDS = {PARAMS, "response"}
 MAX_FIELDS = 200
+MAX_NAME = 200
 MAX_MARKS = 1000
 EXACT_UNIQUE = 1024
 
@@ -138,6 +140,7 @@ class DatasetMetrics:
             self._count(self.tags, tag)
 
     def _field(self, name: str, value: Any) -> None:
+        name = clean_line(name, MAX_NAME)
         field = self.fields.get(name)
         if field is None:
             if len(self.fields) >= MAX_FIELDS:

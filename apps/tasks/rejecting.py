@@ -8,6 +8,7 @@ from typing import BinaryIO
 import orjson
 from django.conf import settings
 
+from apps.gym.storable import clean_line
 from apps.gym.taskfiles.limits import FileRefused
 from apps.tasks.models import Upload
 
@@ -49,6 +50,8 @@ class Rejects:
     def add(self, *, line: int, code: str, message: str, text: bytes, pointer: str = "") -> None:
         """Raises FileRefused where the refused rows are too many to keep."""
         self.count += 1
+        # Both may quote the row, which may hold what no database stores.
+        message, pointer = clean_line(message, 2000), clean_line(pointer, 500)
         entry = {"line": line, "pointer": pointer, "code": code, "message": message}
         if len(self.first) < ERRORS_ON_ROW:
             self.first.append(entry)

@@ -39,8 +39,8 @@ def copy_rest(*, base: DatasetVersion, version: DatasetVersion, after_chunk: Cal
 
 def _step(base: DatasetVersion) -> int:
     """How many rows are about 8 MB."""
-    first = base.tasks.filter(index__lt=COPIED_ROWS).annotate(size=Length("row_json"))
-    size = first.aggregate(size=Sum("size"))["size"] or 0
+    first = base.tasks.filter(index__lt=COPIED_ROWS)
+    size = first.aggregate(characters=Sum(Length("row_json")))["characters"] or 0
     return max(1, min(COPIED_ROWS, COPIED_ROWS * COPIED_BYTES // max(1, size)))
 
 

@@ -225,6 +225,16 @@ def test_files_have_their_time(dataset, uploads_dir, settings):
     assert sweeping.sweep_uploads() is False
 
 
+def test_zero_bytes_in_names_and_texts_reach_no_column_that_cannot_hold_them(dataset):
+    good = b'{"responses_create_params": {"input": "a\\u0000b"}, "n\\u0000": 1, "id": "i\\u0000", "tags": ["t\\u0000"]}'
+    bad = b'{"responses_create_params": {"x\\u0000/y": 1}}'
+    upload = load_now(upload=store(dataset, good + b"\n" + bad, on_error="skip"))
+    assert (upload.state, upload.errors[0]["pointer"]) == ("ready", "/responses_create_params/x ~1y")
+    task = Task.objects.get()
+    assert (task.external_id, task.tags, task.prompt_excerpt, list(task.row)[1]) == ("i", ["t"], "a b", "n\x00")
+    assert set(upload.version.metrics["fields"]) == {"n ", "id", "tags"}
+
+
 def test_numbers_and_odd_keys_survive_being_mapped(dataset):
     line = b'{"question": "q", "answer": 12345678901234567890123, "a.b": 1.10}'
     load_now(upload=store(dataset, line))

@@ -1,5 +1,6 @@
 """Parquet, read in a process of its own: what a page of it unpacks to is known only when it is in memory."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,8 @@ class ParquetReader:
         with subprocess.Popen(  # noqa: S603
             command,
             cwd=ROOT,
+            # Nothing of ours: neither keys nor the address of the database.
+            env={"PATH": os.defpath, "LANG": "C.UTF-8"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
