@@ -88,7 +88,9 @@ class Progress:
 
     @property
     def per_second(self) -> float | None:
-        """Rollouts ended a second since the first was claimed."""
+        """Rollouts ended a second since the first was claimed; None where none ever was, as in an import."""
+        if self.collection.started_at is None:
+            return None
         return self.collection.ended / self.elapsed if self.elapsed and self.collection.ended else None
 
     @property

@@ -57,6 +57,18 @@ def test_the_table_shows_what_failed_and_everything(collection):
     assert client.get(url, {"show": "nonsense"}).text.count('<th scope="row">') == 2
 
 
+def test_what_was_not_verified_says_why():
+    row = stored_row()
+    del row["expected_answer"]
+    client = signed_in()
+    url = client.post(CREATE, {"collection": imported(row).pk})["Location"]
+    continue_reverification()
+    page = squeezed(client.get(url).text)
+    assert "<dt>Verified</dt><dd>0 <small>of 1</small>" in page
+    assert "verifier_error<span" in page
+    assert "such as:" in page
+
+
 def test_a_poll_ends_when_the_worker_is_done(collection):
     client = signed_in()
     url = client.post(CREATE, {"collection": collection.pk})["Location"]

@@ -65,13 +65,18 @@ def reverification_detail(request: PageRequest, pk: int) -> HttpResponse:
     context = {
         "reverification": reverification,
         "comparison": comparison,
-        "errors": list(comparison.errors.items()),
+        "errors": [(kind, count, _example(reverification, kind)) for kind, count in comparison.errors.items()],
         "histogram": draw_histogram(comparison.histogram),
         "shown": shown,
         "page": page_by_id(rewards, request.GET.get("after", ""), descending=False),
     }
     status = POLL_ENDED if reverification.is_settled and wants_fragment(request) else 200
     return answer(request, "reverifications/detail.html", context, part="live", status=status)
+
+
+def _example(reverification: Reverification, kind: str) -> str:
+    failed = reverification.rewards.filter(error_kind=kind).order_by("pk")
+    return failed.values_list("error_message", flat=True).first() or ""
 
 
 @allow(POST=Permission.COLLECT)
