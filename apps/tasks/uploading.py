@@ -2,8 +2,9 @@
 at all."""
 
 import logging
+from contextlib import suppress
 
-from django.db import transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -153,12 +154,6 @@ def _load_received(upload: Upload) -> Upload:
         owned(upload).update(state=Upload.State.FAILED, message=message)
         upload.refresh_from_db()
         return upload
-    except leaving.Leaving:
-        # At once, and not as an attempt that was lost: the next worker need not wait until the row has gone quiet.
-        Upload.objects.filter(pk=upload.pk, attempt=upload.attempt).filter(state=Upload.State.LOADING).update(
-            state=Upload.State.QUEUED, attempt=F("attempt") - 1, version=None
-        )
-        raise
     if loaded.state != Upload.State.CHECKED:
         path.unlink(missing_ok=True)
     return loaded
@@ -184,13 +179,24 @@ def _load(upload: Upload, stream: Readable) -> Upload:
                 _end(upload, version, base, loader)
     except BaseException as broken:
         # Whatever broke, a full disk or a lost database: half a version must not stay. A sweep repeats what fails here.
-        if not isinstance(broken, leaving.Leaving):
-            owned(upload).update(state=Upload.State.FAILED, message=_BROKE_OFF)
+        with suppress(DatabaseError):
+            _break_off(upload, broken)
         if version is not None:
             delete_version(version)
         raise
     upload.refresh_from_db()
     return upload
+
+
+def _break_off(upload: Upload, broken: BaseException) -> None:
+    """A lost database or a worker that leaves is not the file's fault: another attempt may go better."""
+    if isinstance(broken, leaving.Leaving):
+        # Not as an attempt that was lost.
+        owned(upload).update(state=Upload.State.QUEUED, attempt=F("attempt") - 1, version=None)
+    elif isinstance(broken, OperationalError | InterfaceError) and 0 < upload.attempt < MAX_ATTEMPTS:
+        owned(upload).update(state=Upload.State.QUEUED, version=None)
+    else:
+        owned(upload).update(state=Upload.State.FAILED, message=_BROKE_OFF)
 
 
 def _end(upload: Upload, version: DatasetVersion | None, base: DatasetVersion | None, loader: Loader) -> None:

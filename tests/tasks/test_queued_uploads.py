@@ -7,10 +7,11 @@ from datetime import timedelta
 
 import orjson
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
 from apps.gym import leaving
-from apps.tasks import loading, receiving, rejecting, sweeping
+from apps.tasks import loading, receiving, rejecting, sweeping, uploading
 from apps.tasks.choosing import Choices
 from apps.tasks.models import Task, Upload
 from apps.tasks.previewing import preview_upload
@@ -156,6 +157,30 @@ def test_an_attempt_that_was_taken_over_writes_nothing_more(dataset, monkeypatch
     assert load_queued_upload() is True
     upload.refresh_from_db()
     assert (upload.state, upload.attempt, Task.objects.count(), dataset.versions.count()) == ("loading", 9, 0, 0)
+
+
+def test_a_database_that_goes_away_is_not_the_files_fault(dataset, monkeypatch):
+    upload = store(dataset)
+
+    def lost(tasks):
+        raise OperationalError("the connection is closed")
+
+    monkeypatch.setattr(Task.objects, "bulk_create", lost)
+    for attempt in (1, 2):
+        assert load_queued_upload() is True
+        upload.refresh_from_db()
+        assert (upload.state, upload.attempt, upload.version) == ("queued", attempt, None)
+    load_queued_upload()
+    upload.refresh_from_db()
+    assert (upload.state, upload.message) == ("failed", "Loading broke off; the log says why. Upload the file again.")
+    assert (Task.objects.count(), dataset.versions.count()) == (0, 0)
+
+
+def test_of_two_workers_one_loads_the_file(dataset):
+    upload = store(dataset)
+    assert uploading._claim(upload.pk).attempt == 1
+    assert uploading._claim(upload.pk) is None
+    assert load_queued_upload() is False
 
 
 def test_a_file_that_is_gone_is_said_so(dataset, uploads_dir):

@@ -1,0 +1,75 @@
+"""The upload wizard in a real browser: with its script in parts, and without any script at all."""
+
+import json
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Site
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 30_000
+TABLE = "frage;antwort;nr\n" + "".join(f"Was ist {n} + {n}?;{2 * n};{n}\n" for n in range(30)) + ";12;31\n"
+
+
+def new_dataset(site: Site, slug: str) -> str:
+    environment = site.api("GET", f"datasets/{site.seeded['dataset']}/")["environment"]
+    site.api("POST", "datasets/", {"slug": slug, "name": slug, "environment": environment})
+    return f"{site.base}/datasets/{slug}/"
+
+
+def send(tab: Page, address: str, name: str, content: bytes) -> None:
+    tab.goto(f"{address}upload/")
+    tab.set_input_files("input[type=file]", files=[{"name": name, "mimeType": "text/plain", "buffer": content}])
+    tab.get_by_role("button", name="Next: columns").click()
+    tab.wait_for_url("**/uploads/*/map/", timeout=SECONDS)
+
+
+def map_check_and_load(tab: Page) -> None:
+    tab.get_by_label("mapped by me").check()
+    tab.get_by_label("Prompt").first.fill("frage")
+    tab.get_by_label("Expected answer", exact=False).first.fill("antwort")
+    tab.get_by_role("button", name="Preview again").click()
+    expect(tab.locator("td.first").first).to_contain_text("Was ist 0 + 0?")
+    tab.get_by_role("button", name="Next: check all rows").click()
+    tab.wait_for_url("**/uploads/*/")
+    expect(tab.locator("#result")).to_contain_text("30 rows can become tasks", timeout=SECONDS)
+    expect(tab.locator("#result")).to_contain_text("/frage is missing: the column of the prompt")
+    tab.get_by_label("Load the good rows and leave the bad ones out").check()
+    tab.get_by_role("button", name="Load as a new version").click()
+    expect(tab.locator("#result")).to_contain_text("Version 1 is ready.", timeout=SECONDS)
+
+
+def test_a_table_is_mapped_checked_and_loaded(site, tab):
+    address = new_dataset(site, "wizard")
+    send(tab, address, "fragen.csv", TABLE.encode())
+    map_check_and_load(tab)
+    assert site.api("GET", "tasks/?dataset=wizard&limit=1")["results"][0]["external_id"] == ""
+    assert site.api("GET", "datasets/wizard/versions/1/")["task_count"] == 30
+
+
+def test_the_same_works_without_any_script(site, tab):
+    address = new_dataset(site, "plain")
+    context = tab.context.browser.new_context(
+        java_script_enabled=False, storage_state=tab.context.storage_state(), base_url=site.base
+    )
+    try:
+        page = context.new_page()
+        send(page, address, "fragen.csv", TABLE.encode())
+        map_check_and_load(page)
+    finally:
+        context.close()
+    assert site.api("GET", "datasets/plain/versions/1/")["task_count"] == 30
+
+
+def test_a_file_over_8_mb_is_sent_in_parts(site, tab):
+    address = new_dataset(site, "large")
+    rows = b"".join(json.dumps({"question": "x" * 2000 + str(n), "answer": "1"}).encode() + b"\n" for n in range(9000))
+    sent: list[str] = []
+    tab.on("request", lambda request: sent.append(request.url) if request.method == "PUT" else None)
+    send(tab, address, "large.jsonl", rows)
+    assert [url.split("offset=")[1] for url in sent] == ["0", str(8 * 1024**2), str(16 * 1024**2)]
+    tab.get_by_role("button", name="Load without a check").click()
+    expect(tab.locator("#result")).to_contain_text("Version 1 is ready.", timeout=60_000)
+    assert site.api("GET", "datasets/large/versions/1/")["task_count"] == 9000
