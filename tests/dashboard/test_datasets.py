@@ -199,6 +199,9 @@ def test_chosen_tasks_are_marked_and_the_filters_stay(pages: Client):
         pages.post(address, {"task": [first.pk], "action": action, "word": word})
     first.refresh_from_db()
     assert (first.split, first.is_retired, first.tags) == ("test", True, [])
+    page = pages.get(f"/tasks/{first.pk}/").text
+    assert "split test" in page
+    assert "retired</span>" in page
     pages.post(address, {"task": [first.pk], "action": "restore"})
     first.refresh_from_db()
     assert first.is_retired is False
@@ -251,6 +254,7 @@ def test_a_dataset_is_deleted_after_its_name_was_typed(pages: Client):
     reply = pages.post(address, {"name": dataset.slug}, headers=HTMX)
     deletion = reply["HX-Redirect"]
     assert "waiting for a worker" in pages.get(deletion).text
+    assert f'<a href="{deletion}">being deleted</a>' in pages.get("/datasets/").text
     assert "is being deleted" in pages.get(f"/datasets/{dataset.slug}/").text
     delete_next()
     assert "All of it is gone." in pages.get(deletion).text

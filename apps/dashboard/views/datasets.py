@@ -30,6 +30,12 @@ def _newest(field: str) -> Subquery:
     return Subquery(ready.order_by("-number").values(field)[:1])
 
 
+def _going(field: str) -> Subquery:
+    """Of the deletion of the whole dataset, while it is under way."""
+    states = [Deletion.State.QUEUED, Deletion.State.DELETING]
+    return Subquery(Deletion.objects.filter(dataset=OuterRef("pk"), whole=True, state__in=states).values(field)[:1])
+
+
 @allow(GET=Permission.READ)
 def dataset_list(request: HttpRequest) -> HttpResponse:
     datasets = Dataset.objects.select_related("environment").annotate(
@@ -37,6 +43,7 @@ def dataset_list(request: HttpRequest) -> HttpResponse:
         newest_task_count=_newest("task_count"),
         newest_created_at=_newest("created_at"),
         collection_count=Count("collections"),
+        deletion_id=_going("pk"),
     )
     return answer(request, "datasets/list.html", {"datasets": datasets}, part="rows")
 

@@ -267,6 +267,14 @@ def test_a_parquet_page_beyond_the_memory_is_refused_with_the_limit_named():
     assert (refused.code, refused.limit) == ("page_too_large", "GYMWEB_PARQUET_MEMORY_BYTES")
 
 
+def test_a_large_row_group_of_usual_pages_is_read_in_little_memory():
+    texts = ["".join(chr(33 + (n * 31 + k) % 90) for k in range(2000)) for n in range(200)]
+    table = {"prompt": [texts[n % 200] + str(n) for n in range(15_000)]}
+    content = parquet(table, use_dictionary=False, compression="none", row_group_size=15_000)
+    assert len(content) > 28 * 1024**2
+    assert len(read(content, parquet_bytes=24 * 1024**2)) == 15_000
+
+
 def test_a_parquet_file_whose_rows_repeat_one_value_endlessly_is_bounded():
     many = parquet({"x": pa.array(["a"] * 3_000_000).dictionary_encode()})
     assert len(many) < 100_000
