@@ -71,14 +71,14 @@ def _check_choice(argument: str, value: str, known: list[str]) -> None:
 def _mapping(given: dict[str, Any] | str | None) -> dict[str, Any] | None:
     if given is None:
         return None
+    if find_unstorable(given) is not None:
+        raise ChoiceRefused("mapping", "A name or template holds a zero byte or half a surrogate pair.")
     if isinstance(given, str):
         saved = ColumnMapping.objects.filter(slug=given).first()
         if saved is None:
             known = ", ".join(ColumnMapping.objects.values_list("slug", flat=True)[:20]) or "none"
             raise ChoiceRefused("mapping", f"There is no saved mapping {given}. Known: {known}.")
         given = saved.mapping
-    if find_unstorable(given) is not None:
-        raise ChoiceRefused("mapping", "A name or template holds a zero byte or half a surrogate pair.")
     try:
         return write_mapping(read_mapping(given))
     except MappingRefused as error:

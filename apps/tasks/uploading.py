@@ -266,6 +266,8 @@ def _publish(upload: Upload, version: DatasetVersion, base: DatasetVersion | Non
         metrics=loader.metrics.figures(),
     )
     _finish(upload, Upload.State.READY, loader, message=_lacking(upload, loader))
+    detail = {"upload": upload.pk, "mode": upload.mode, "tasks": loader.task_count}
+    record(user=upload.created_by, action="dataset_version.create", target=version, **detail)
 
 
 def _finish(upload: Upload, state: Upload.State, loader: Loader, *, message: str) -> None:

@@ -181,6 +181,7 @@ def test_tasks_are_filtered_by_split_tag_and_retirement(pages: Client):
     def shown(query: str) -> list[int]:
         return [task.index for task in pages.get(f"/datasets/{dataset.slug}/?{query}").context["page"].rows]
 
+    assert shown("q=%00&split=%00&tag=%00") == [0, 1, 2]
     assert [shown("split=test"), shown("tag=a%20b"), shown("retired=1"), shown("split=none"), shown("")] == [
         [0], [0], [1], [], [0, 1, 2],
     ]  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from apps.accounts.models import AuditEntry
 from apps.tasks import loading
 from apps.tasks.choosing import Choices
 from apps.tasks.models import DatasetVersion, Task, Upload
@@ -19,7 +20,7 @@ from apps.tasks.receiving import NotReceiving, PartTooLarge, WrongOffset, append
 from apps.tasks.rejecting import rejected_path
 from apps.tasks.sweeping import sweep_uploads
 from apps.tasks.uploading import create_dataset, load_now, upload_file
-from tests.factories import make_environment, make_row
+from tests.factories import make_environment, make_row, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -58,6 +59,15 @@ def test_a_good_file_becomes_a_ready_version(dataset):
         (n, str(n), f"What is {n} + 1?") for n in range(3)
     ]
     assert rejected_path(upload) is None
+
+
+def test_a_new_version_is_in_the_audit_log_with_who_uploaded_it(dataset):
+    user = make_user()
+    upload = upload_file(dataset=dataset, stream=io.BytesIO(jsonl(make_row())), filename="a.jsonl", user=user)
+    [entry] = AuditEntry.objects.filter(action="dataset_version.create")
+    assert (entry.user, entry.target, entry.detail) == (
+        user, "sums@v1", {"upload": upload.pk, "mode": "replace", "tasks": 1},
+    )  # fmt: skip
 
 
 def test_a_second_upload_makes_a_second_version_and_leaves_the_first(dataset):

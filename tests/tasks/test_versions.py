@@ -128,6 +128,8 @@ def test_an_id_that_the_base_has_twice_cannot_be_replaced(dataset):
         ({"split_ratios": {"train": 1.0}, "split": "test"}, "split"),
         ({"split_seed": -1}, "split_seed"),
         ({"mapping": "nobody"}, "mapping"),
+        ({"mapping": "no\x00body"}, "mapping"),
+        ({"mapping": "no\ud800body"}, "mapping"),
         ({"mapping": {"inptu": "q"}}, "mapping"),
         ({"mapping": {"input": "q", "user": "{q}"}}, "mapping/input"),
         ({"mapping": {"user": "\x00{q}"}}, "mapping"),

@@ -15,6 +15,7 @@ from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.datasets import DatasetForm, DatasetNamesForm, DeleteForm, MarkForm
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.keyset import page_by_id
+from apps.gym.storable import clean_line
 from apps.rollouts.models import Rollout
 from apps.tasks.comparing import KINDS, changed_fields, count_changes, find_changes, with_counterparts
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references, queue_deletion
@@ -75,7 +76,8 @@ def _version(request: HttpRequest, dataset: Dataset) -> DatasetVersion | None:
 
 def _found(request: HttpRequest, tasks: TaskQuerySet) -> tuple[TaskQuerySet, dict[str, str]]:
     """The tasks that the filters in the address leave, and the filters."""
-    given = {name: request.GET.get(name, "").strip()[:200] for name in ("q", "split", "tag", "retired")}
+    # No column holds a zero byte, and PostgreSQL refuses to look for one.
+    given = {name: clean_line(request.GET.get(name, ""), 200).strip() for name in ("q", "split", "tag", "retired")}
     if words := given["q"]:
         tasks = tasks.filter(Q(prompt_excerpt__icontains=words) | Q(external_id__icontains=words))
     if given["split"]:

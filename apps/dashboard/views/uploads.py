@@ -16,6 +16,7 @@ from apps.dashboard.forms.uploads import CommitForm, MappingForm, UploadForm, ma
 from apps.exports.downloading import stream_file
 from apps.gym.mappings.columns import MappingRefused
 from apps.gym.mappings.shapes import SHAPES
+from apps.gym.storable import clean_line
 from apps.gym.taskfiles.reading import FORMATS
 from apps.rollouts.leasing import live_workers
 from apps.tasks.choosing import Choices
@@ -55,7 +56,7 @@ def upload_map(request: HttpRequest, pk: int) -> HttpResponse:
     upload = _upload(pk)
     if upload.state not in _WAITING:
         return redirect("dashboard:upload_detail", pk)
-    saved = ColumnMapping.objects.filter(slug=request.GET.get("saved", "")).first()
+    saved = ColumnMapping.objects.filter(slug=clean_line(request.GET.get("saved", ""), 64)).first()
     preview = _preview(upload, saved.mapping if saved else None)
     found = None if saved or upload.mapping else preview.mapping
     own = bool(saved or upload.mapping) or preview.shape == "unknown"
