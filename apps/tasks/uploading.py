@@ -12,7 +12,7 @@ from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.environments.models import Environment
 from apps.gym import leaving
-from apps.gym.taskfiles.limits import FileRefused, Readable
+from apps.gym.taskfiles.limits import FILE_CODES, FileRefused, Readable
 from apps.tasks.choosing import Choices
 from apps.tasks.loading import Loader, UploadTakenAway, delete_version, owned, start_version
 from apps.tasks.matching import Seen
@@ -71,12 +71,13 @@ def upload_file(
 def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
     """Let a worker load a file that is waiting, by these choices; with `check_only` it only counts and checks.
 
-    From a draft, or from an earlier check whose file was kept. Raises NotWaiting and ChoiceRefused.
+    From a draft, from an earlier check, or after its bad rows had it rejected, as long as its file is kept. Raises
+    NotWaiting and ChoiceRefused.
     """
     if not parts_file(upload).exists():
         raise NotWaiting("the file of this upload was not kept: upload it again")
-    waiting = Upload.objects.filter(pk=upload.pk, state__in=[Upload.State.DRAFT, Upload.State.CHECKED])
-    changed = waiting.update(
+    states = [Upload.State.DRAFT, Upload.State.CHECKED, Upload.State.REJECTED]
+    changed = Upload.objects.filter(pk=upload.pk, state__in=states).update(
         state=Upload.State.QUEUED,
         attempt=0,
         errors=[],
@@ -93,6 +94,14 @@ def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
     if not changed:
         raise NotWaiting(f"this upload is {upload.get_state_display()}")
     return upload
+
+
+def may_go_on(upload: Upload) -> bool:
+    """Whether its file can still be loaded: nobody has, and it has good rows."""
+    if upload.state == Upload.State.REJECTED:
+        is_of_rows = not upload.over_limit and upload.errors[0]["code"] not in FILE_CODES
+        return is_of_rows and 0 < upload.rejected < upload.lines
+    return upload.state in {Upload.State.DRAFT, Upload.State.CHECKED}
 
 
 def discard_upload(*, upload: Upload, user: User | None = None) -> None:
@@ -154,7 +163,7 @@ def _load_received(upload: Upload) -> Upload:
         owned(upload).update(state=Upload.State.FAILED, message=message)
         upload.refresh_from_db()
         return upload
-    if loaded.state != Upload.State.CHECKED:
+    if not may_go_on(loaded):
         path.unlink(missing_ok=True)
     return loaded
 

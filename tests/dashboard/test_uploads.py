@@ -222,11 +222,24 @@ def test_bad_lines_are_a_table_with_numbers_and_can_be_had_as_a_file(pages: Clie
     assert '<td class="num">2</td>' in page.text
     assert '<td class="num">3</td>' in page.text
     assert "<script>alert" not in page.text
-    assert "load the good lines" in page.text
+    assert "Load the good rows" in page.text
     assert empty.versions.count() == 0
     download = pages.get(f"/uploads/{upload.pk}/rejected/")
     assert download.status_code == 200
     assert download["Content-Disposition"].startswith("attachment")
+
+
+def test_what_bad_rows_had_rejected_can_be_loaded_without_them(pages: Client, empty: Dataset):
+    upload = load(pages, QUESTIONS + '{"question": ""}\n')
+    detail = f"/uploads/{upload.pk}/"
+    assert upload.state == "rejected"
+    page = pages.get(detail).text
+    assert "Load the good rows and leave the bad ones out" in page
+    assert "upload the file again" not in page
+    assert pages.get(f"{detail}map/").status_code == 200
+    pages.post(f"{detail}commit/", {"note": "", "skip_bad": "on"})
+    upload = loaded()
+    assert (upload.state, upload.accepted) == ("ready", 4)
 
 
 def test_hostile_columns_stay_text(pages: Client, empty: Dataset):

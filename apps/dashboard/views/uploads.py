@@ -22,13 +22,12 @@ from apps.rollouts.leasing import live_workers
 from apps.tasks.choosing import Choices
 from apps.tasks.models import ColumnMapping, Dataset, Upload
 from apps.tasks.previewing import Preview, preview_upload
-from apps.tasks.receiving import DatasetIsBeingDeleted, DiskNearlyFull, PartTooLarge, store_file
+from apps.tasks.receiving import DatasetIsBeingDeleted, DiskNearlyFull, PartTooLarge, parts_file, store_file
 from apps.tasks.rejecting import rejected_path
 from apps.tasks.saving import save_mapping
-from apps.tasks.uploading import NotWaiting, discard_upload, queue_upload
+from apps.tasks.uploading import NotWaiting, discard_upload, may_go_on, queue_upload
 
 SHOWN_PREVIEW_ROWS = 10
-_WAITING = (Upload.State.DRAFT, Upload.State.CHECKED)
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
@@ -54,7 +53,7 @@ def dataset_upload(request: HttpRequest, slug: str) -> HttpResponse:
 def upload_map(request: HttpRequest, pk: int) -> HttpResponse:
     """What the columns mean, with the first rows as the tasks they would become."""
     upload = _upload(pk)
-    if upload.state not in _WAITING:
+    if not may_go_on(upload) or not parts_file(upload).exists():
         return redirect("dashboard:upload_detail", pk)
     saved = ColumnMapping.objects.filter(slug=clean_line(request.GET.get("saved", ""), 64)).first()
     preview = _preview(upload, saved.mapping if saved else None)
@@ -109,7 +108,7 @@ def upload_detail(request: HttpRequest, pk: int) -> HttpResponse:
     context["no_worker"] = upload.state == Upload.State.QUEUED and not live_workers()
     context["format"] = FORMATS.get(upload.format, upload.format)
     context["shape"] = SHAPES.get(upload.shape, "")
-    if upload.state == Upload.State.CHECKED:
+    if upload.state in {Upload.State.CHECKED, Upload.State.REJECTED} and parts_file(upload).exists():
         context["commit_form"] = CommitForm(upload=upload, initial={"note": upload.note})
     return answer(request, "uploads/detail.html", context, part="result")
 

@@ -38,6 +38,16 @@ class FileRefused(Exception):
         self.code, self.message, self.line, self.limit = code, message, line, limit
 
 
+FILE_CODES = frozenset(
+    {
+        "bad_header", "cut_off", "not_an_array", "not_gzip", "not_parquet", "not_text", "not_zstd", "packed_twice",
+        "page_too_large", "too_many_bad_rows", "too_many_columns", "too_many_rows", "unknown_format",
+        "unpacks_too_large", "window_too_large",
+    }
+)  # fmt: skip
+"""Codes that are never of one row."""
+
+
 @dataclass(frozen=True, slots=True)
 class BadRow:
     """Stands for a row that could not even be taken out of its file: why, and its start."""
