@@ -145,6 +145,8 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("GET", "/datasets/no-such-thing/metrics/", MEMBERS),
         ("GET", "/deletions/999999/", MEMBERS),
         ("POST", "/uploads/999999/map/", BUILDERS),
+        ("GET", "/column-mappings/", MEMBERS),
+        ("POST", "/column-mappings/no-such-thing/delete/", BUILDERS),
         ("POST", "/uploads/999999/commit/", BUILDERS),
         ("POST", "/uploads/999999/discard/", BUILDERS),
         ("POST", "/models/new/", BUILDERS),

@@ -166,6 +166,16 @@ def test_a_saved_mapping_is_offered_and_used(pages: Client, empty: Dataset):
     assert [pages.get(f"{address}?saved={wrong}").status_code for wrong in ("nobody", "%00")] == [200, 200]
 
 
+def test_saved_mappings_are_listed_and_deleted(pages: Client, viewer_pages: Client):
+    assert "None yet" in pages.get("/column-mappings/").text
+    ColumnMapping.objects.create(slug="odd", name="Odd ones", mapping={"user": "<b>{question}</b>"})
+    assert "&lt;b&gt;{question}&lt;/b&gt;" in pages.get("/column-mappings/").text
+    assert "Delete" not in viewer_pages.get("/column-mappings/").text
+    assert viewer_pages.post("/column-mappings/odd/delete/").status_code == 403
+    assert "The mapping Odd ones is deleted." in pages.post("/column-mappings/odd/delete/", follow=True).text
+    assert ColumnMapping.objects.count() == 0
+
+
 def test_a_file_can_be_forgotten_until_it_is_loaded(pages: Client, empty: Dataset):
     begin(pages, QUESTIONS)
     upload = Upload.objects.get()
