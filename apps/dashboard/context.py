@@ -35,7 +35,13 @@ _SECTIONS: list[tuple[str, list[tuple[str, str, str, tuple[str, ...], Permission
     (
         "Set up",
         [
-            ("Datasets", "dataset_list", "datasets", ("dataset", "upload", "task", "mapping", "deletion"), Permission.READ),
+            (
+                "Datasets",
+                "dataset_list",
+                "datasets",
+                ("dataset", "upload", "task", "mapping", "deletion"),
+                Permission.READ,
+            ),
             ("Environments", "environment_list", "environments", ("environment", "verifier"), Permission.READ),
             ("Models", "model_list", "models", ("model",), Permission.READ),
             ("Agents", "agent_list", "agents", ("agent",), Permission.READ),
