@@ -87,7 +87,12 @@ class Task(models.Model):
     """One problem. `row_json` is the uploaded row as text, which keeps key order and number form on every database."""
 
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="tasks")
-    version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="tasks")
+    version = models.ForeignKey(
+        DatasetVersion,
+        on_delete=models.CASCADE,
+        related_name="tasks",
+        db_index=False,  # `task_page` begins with it
+    )
     index = models.PositiveIntegerField(help_text="Position in the version, from 0")
     external_id = models.CharField(max_length=200, blank=True, help_text="The row's own id, if it has one")
     prompt_excerpt = models.CharField(max_length=200, blank=True)
@@ -108,6 +113,7 @@ class Task(models.Model):
             models.UniqueConstraint(fields=["version", "index"], name="task_index_once"),
         ]
         indexes = [
+            models.Index(fields=["version", "id"], name="task_page"),
             models.Index(fields=["version", "key"], name="task_key"),
             models.Index(fields=["version", "split", "id"], condition=~models.Q(split=""), name="task_split"),
             models.Index(fields=["version", "id"], condition=models.Q(is_retired=True), name="task_retired"),
