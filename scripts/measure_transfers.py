@@ -71,7 +71,10 @@ class Watch:
 
 def prepare(var: Path) -> tuple[str, str]:
     """A database with a dataset and a person; the person's key, and a path to download."""
-    os.environ.update({"GYMWEB_VAR": str(var), "DJANGO_SETTINGS_MODULE": "gymweb.settings"})
+    # Never the database that somebody's environment names.
+    database = f"sqlite:///{var}/gymweb.sqlite3"
+    given = {"GYMWEB_VAR": str(var), "GYMWEB_DATABASE_URL": database, "DJANGO_SETTINGS_MODULE": "gymweb.settings"}
+    os.environ.update(given)
     subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, check=True)
     import django
 

@@ -101,8 +101,8 @@ def _children(pid: int) -> list[int]:
 def prepare(var: Path, database: str = "") -> str:
     """A database with datasets to upload into and a collection's makings; the key of a person who may."""
     os.environ.update({"GYMWEB_VAR": str(var), "DJANGO_SETTINGS_MODULE": "gymweb.settings"})
-    if database:
-        os.environ["GYMWEB_DATABASE_URL"] = database
+    # Never the database that somebody's environment names.
+    os.environ["GYMWEB_DATABASE_URL"] = database or f"sqlite:///{var}/gymweb.sqlite3"
     script = """
 from apps.accounts.keys import create_api_key
 from apps.accounts.models import Role, User
