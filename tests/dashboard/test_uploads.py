@@ -70,6 +70,7 @@ def test_a_file_is_mapped_checked_and_loaded(pages: Client, empty: Dataset):
     assert [row.prompt for row in page.context["rows"]][:2] == ["Is 0 odd?", "Is 1 odd?"]
     assert "/question is missing: the column of the prompt" in page.text
     assert '<option value="question">Is 0 odd?</option>' in page.text
+    assert "input ← <code>question</code>, expected_answer ← <code>answer</code>" in squeezed(page.text)
     own = {**FOUND, "kind": "own", "user": "Yes or no: {question}", "expected_answer": "answer", "external_id": "nr"}
     preview = pages.post(address, {**own, "action": "preview"}, headers=HTMX)
     assert [row.prompt for row in preview.context["rows"]][:2] == ["Yes or no: Is 0 odd?", "Yes or no: Is 1 odd?"]

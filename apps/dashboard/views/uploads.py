@@ -66,7 +66,12 @@ def upload_map(request: HttpRequest, pk: int) -> HttpResponse:
             return _go_on(request, upload, form, check_only=action != "load")
         preview = _preview(upload, form.cleaned_data["mapping"])
     context = {"form": form, "upload": upload, "preview": preview, "rows": preview.rows[:SHOWN_PREVIEW_ROWS]}
-    context |= {"shape": SHAPES[preview.shape], "format": FORMATS.get(preview.format, ""), "saved": saved}
+    context |= {
+        "shape": SHAPES[preview.shape],
+        "format": FORMATS.get(preview.format, ""),
+        "saved": saved,
+        "found": found,
+    }
     context["saved_mappings"] = ColumnMapping.objects.all()
     status = 422 if form.errors else 200
     return answer(request, "uploads/map.html", context, part="wizard", status=status)
