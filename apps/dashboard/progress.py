@@ -5,7 +5,7 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from apps.rollouts.holding import Hold, Unwell, explain_missing_worker, explain_pause, find_holds
+from apps.rollouts.holding import Holds, explain_missing_worker, explain_pause, find_holds
 from apps.rollouts.models import Collection, Rollout
 
 
@@ -33,7 +33,7 @@ class Progress:
     collection: Collection
     running: int
     now: datetime
-    holds: list[Hold | Unwell] = field(default_factory=list)
+    holds: Holds = field(default_factory=list)
     missing_worker: str = ""
 
     @property

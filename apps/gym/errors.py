@@ -16,15 +16,22 @@ ErrorKind = Literal[
 class GymError(Exception):
     """Something outside the attempt failed: the rollout ends `failed` with `kind` and has no reward.
 
-    `passing` says whether another attempt may go better.
+    `passing` says whether another attempt may go better. `is_ours` says that this process is to blame, as it is set up,
+    and not the endpoint: another process may attempt it.
     """
 
     kind: ClassVar[ErrorKind]
     passing: bool = True
+    is_ours: bool = False
 
     def lasting(self) -> Self:
         """The same error as one that every further attempt would meet again."""
         self.passing = False
+        return self
+
+    def ours(self) -> Self:
+        """The same error as one for which this process is to blame."""
+        self.is_ours = True
         return self
 
 

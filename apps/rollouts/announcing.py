@@ -1,5 +1,6 @@
 """Ring the workers and tell the pages. Both carry ids alone, and losing either costs a nap: the rows are the truth."""
 
+import asyncio
 import logging
 
 from asgiref.sync import async_to_sync
@@ -16,8 +17,21 @@ def collection_group(collection_id: int) -> str:
 
 def ring_doorbell() -> None:
     """Wake one worker or all, as the layer has it. A full or absent layer is only a lost ring."""
+    async_to_sync(_ring)()
+
+
+def announce_and_ring(collection_id: int) -> None:
+    """Both at once: where the layer hangs, whoever asked waits for it once."""
+    async_to_sync(_announce_and_ring)(collection_id)
+
+
+async def _announce_and_ring(collection_id: int) -> None:
+    await asyncio.gather(announce_from_loop(collection_id), _ring())
+
+
+async def _ring() -> None:
     try:
-        async_to_sync(get_channel_layer().send)(DOORBELL, {"type": "rollouts.wake"})
+        await get_channel_layer().send(DOORBELL, {"type": "rollouts.wake"})
     except Exception as problem:
         logger.info("doorbell not rung: %r", problem)
 

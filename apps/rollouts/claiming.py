@@ -1,6 +1,6 @@
 """Claim queued rollouts under a worker's lease: the rows are the queue."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ from django.db import connection, transaction
 from django.db.models import OuterRef, Q, Subquery
 from django.utils import timezone
 
+from apps.rollouts.clock import server_now_sql
 from apps.rollouts.models import Collection, Rollout
 
 MAX_CLAIM = 64
@@ -56,22 +57,32 @@ class _Candidate(NamedTuple):
     lost: int
 
 
+_CLAIMING = 0x47594D57  # "GYMW": any number that nobody else in this database locks
+MAX_QUEUING_MS = 2_000
+# Two ranges, so that the index of leases serves: a worker alone reads nothing.
+_ELSEWHERE = """
+    SELECT collection_id, COUNT(*) FROM rollouts_rollout WHERE status = 'running' AND (lease < %s OR lease > %s)
+    GROUP BY collection_id
+"""
 _PICK = """
     SELECT id FROM rollouts_rollout
     WHERE status = 'queued' AND collection_id = %s AND {lost}
-        AND EXISTS (SELECT 1 FROM rollouts_worker w WHERE w.id = %s AND w.state = 'active' AND w.lease_expires_at > %s)
+        AND EXISTS (SELECT 1 FROM rollouts_worker w
+            WHERE w.id = %s AND w.state = 'active' AND w.lease_expires_at > {now})
         {running}
     ORDER BY id LIMIT %s {lock}
 """
 _TAKE = """
-    UPDATE rollouts_rollout SET status = 'running', lease = %s, attempt = attempt + 1, started_at = %s
+    UPDATE rollouts_rollout
+    SET status = 'running', lease = %s, attempt = attempt + 1, started_at = %s, finished_at = NULL
     WHERE id IN ({pick}) RETURNING id, collection_id, task_id, repeat, seed, attempt, failures, lost
 """
 
 
-def claim_rollouts(*, lease: int, slots: Slots) -> list[Claim]:
+def claim_rollouts(*, lease: int, slots: Slots, can_run: Callable[[int], bool] | None = None) -> list[Claim]:
     """At most MAX_CLAIM rollouts of running collections, never more of one model or environment than it has slots.
 
+    `can_run` says whether this worker is able to run a collection, by its id; it is asked only where there are slots.
     A rollout that lost its worker may be what killed it, so their company narrows: after one loss at most MAX_SUSPECTS
     of them share a worker, after two such a rollout has one to itself. So it ends failed and takes nobody along.
     """
@@ -82,14 +93,16 @@ def claim_rollouts(*, lease: int, slots: Slots) -> list[Claim]:
     lonely = [one for one in candidates if one.lost > 1 and _room(slots, one, 1) > 0]
     if lonely and not slots.running:
         for candidate in lonely:
+            if can_run and not can_run(candidate.collection_id):
+                continue
             if taken := _take(lease, candidate.collection_id, "lost > 1", 1):
                 return taken
     if lonely and slots.yields:
         return []
-    return _fill(lease, slots, candidates)
+    return _fill(lease, slots, candidates, can_run)
 
 
-def _fill(lease: int, slots: Slots, candidates: list[_Candidate]) -> list[Claim]:
+def _fill(lease: int, slots: Slots, candidates: list[_Candidate], can_run: Callable[[int], bool] | None) -> list[Claim]:
     claims: list[Claim] = []
     seats, suspects = min(slots.seats, MAX_CLAIM), MAX_SUSPECTS - slots.suspects
     taken_of: dict[tuple[str, int], int] = {}
@@ -100,6 +113,8 @@ def _fill(lease: int, slots: Slots, candidates: list[_Candidate]) -> list[Claim]
             ("collections", candidate.collection_id),
         ]
         free = min([_room(slots, candidate, seats), *(_left(slots, *name) - taken_of.get(name, 0) for name in names)])
+        if free <= 0 or (can_run and not can_run(candidate.collection_id)):
+            continue
         taken: list[Claim] = []
         if candidate.lost and min(free, suspects) > 0:
             taken = _take(lease, candidate.collection_id, "lost = 1", min(free, suspects))
@@ -167,11 +182,31 @@ def _take(lease: int, collection_id: int, lost: str, limit: int) -> list[Claim]:
     """
     lock = "FOR UPDATE OF rollouts_rollout SKIP LOCKED" if connection.vendor == "postgresql" else ""
     running = "AND EXISTS (SELECT 1 FROM rollouts_collection c WHERE c.id = %s AND c.state = 'running')"
-    pick = _PICK.format(lost=lost, lock=lock, running=running)
     with transaction.atomic(), connection.cursor() as cursor:
-        now = connection.ops.adapt_datetimefield_value(timezone.now())
-        cursor.execute(_TAKE.format(pick=pick), [lease, now, collection_id, lease, now, collection_id, limit])
+        now, moment = server_now_sql()
+        pick = _PICK.format(lost=lost, lock=lock, running=running, now=now)
+        started = connection.ops.adapt_datetimefield_value(timezone.now())
+        given = [lease, started, collection_id, lease, *moment, collection_id, limit]
+        cursor.execute(_TAKE.format(pick=pick), given)
         return [Claim(lease, *row) for row in cursor.fetchall()]
+
+
+def queue_up() -> None:
+    """Let claims go one after the other until the end of this transaction: they count what runs, and two that count
+    at once would both find room. On SQLite transactions that write do so anyway."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            # A worker that is stopped in the middle is thrown out by idle_in_transaction_session_timeout.
+            cursor.execute(f"SET LOCAL lock_timeout = {MAX_QUEUING_MS}")
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_CLAIMING])
+
+
+def count_elsewhere(lease: int) -> dict[int, int]:
+    """How many rollouts of each collection other workers run. Those of this one it knows better: some have ended, and
+    only wait to be stored."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ELSEWHERE, [lease, lease])
+        return dict(cursor.fetchall())
 
 
 def mark_started(collection_ids: set[int]) -> None:

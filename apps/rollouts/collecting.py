@@ -8,7 +8,7 @@ from channels.layers import get_channel_layer
 
 from apps.rollouts.announcing import DOORBELL
 from apps.rollouts.claiming import usable_by
-from apps.rollouts.holding import Hold, Unwell, find_holds
+from apps.rollouts.holding import Holds, find_holds
 from apps.rollouts.leasing import live_workers
 from apps.rollouts.models import Collection, Worker
 from apps.rollouts.worker import RolloutWorker
@@ -20,7 +20,7 @@ async def finish_collection(
     collection: Collection,
     *,
     progress: Callable[[Collection], None],
-    held: Callable[[list[Hold | Unwell]], None] | None = None,
+    held: Callable[[Holds], None] | None = None,
     left: Callable[[list[Worker]], None] | None = None,
     seats: int | None = None,
 ) -> Collection:

@@ -1,9 +1,11 @@
 """Connect what a collection's rollouts share, from its row and its snapshot."""
 
+import logging
 import time
 from typing import Protocol
 
 import msgspec
+from django.db import DatabaseError
 
 from apps.environments.connecting import connect_environment, connect_judge
 from apps.gym.agent import Harness
@@ -17,10 +19,18 @@ from apps.rollouts.models import Collection
 from apps.rollouts.running import Setting
 from apps.rollouts.seating import JudgeSeats
 
+logger = logging.getLogger(__name__)
+
 FRESH_SECONDS = 5.0
 """How long a connected setting is used before its rows are read again, so that a mended endpoint is picked up."""
+REFUSED_SECONDS = 30.0
+"""How long a worker leaves a collection to others after one of its rollouts showed that it cannot run it."""
 MAX_KNOWN = 1_000
 """Settings kept at once; a worker that has seen more collections begins anew."""
+
+
+class CannotRun(Exception):
+    """This worker, as it is set up, cannot run the collection. That is no failure of its rollouts."""
 
 
 class Watch(Protocol):
@@ -78,21 +88,51 @@ class Settings:
         self._watch = watch
         self._seats = seats
         self._weights = WeightsInUse()
-        self._known: dict[int, tuple[float, Setting]] = {}
+        self._known: dict[int, tuple[float, Setting | CannotRun]] = {}  # with the time until which they are fresh
 
     def get(self, collection_id: int) -> Setting:
-        """Raises what connecting raises: a key that cannot be read, a built-in that is gone."""
+        """Raises CannotRun where connecting fails here: a key that cannot be read, a built-in that is missing."""
         known = self._known.get(collection_id)
-        if known is None or time.monotonic() - known[0] > FRESH_SECONDS:
-            rows = Collection.objects.select_related("policy_model", "environment__judge_model", "agent")
-            setting = connect_setting(
-                rows.get(pk=collection_id), self._outbound, self._watch, self._seats, self._weights
-            )
-            known = (time.monotonic(), setting)
+        if known is None or time.monotonic() > known[0]:
+            known = (time.monotonic() + FRESH_SECONDS, self._connect(collection_id))
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             self._known[collection_id] = known
+        if isinstance(known[1], CannotRun):
+            raise known[1]
         return known[1]
+
+    def can_run(self, collection_id: int) -> bool:
+        """Whether this worker is able to run the collection: where it is not, another may be."""
+        try:
+            self.get(collection_id)
+        except CannotRun:
+            return False
+        return True
+
+    def refuse(self, collection_id: int, why: str) -> None:
+        """Leave a collection to others for a while."""
+        self._known[collection_id] = (time.monotonic() + REFUSED_SECONDS, CannotRun(why))
+
+    def refusals(self) -> dict[str, str]:
+        """The collections that cannot be run here now, by id, and why not. Called from any thread."""
+        now = time.monotonic()
+        return {
+            str(pk): str(found)
+            for pk, (until, found) in list(self._known.items())
+            if isinstance(found, CannotRun) and now <= until
+        }
+
+    def _connect(self, collection_id: int) -> "Setting | CannotRun":
+        rows = Collection.objects.select_related("policy_model", "environment__judge_model", "agent")
+        collection = rows.get(pk=collection_id)
+        try:
+            return connect_setting(collection, self._outbound, self._watch, self._seats, self._weights)
+        except DatabaseError:
+            raise  # says nothing of the collection
+        except Exception as problem:
+            logger.warning("collection %s cannot run here: %r", collection_id, problem)
+            return CannotRun(f"{type(problem).__name__}: {problem}")
 
     def follow_versions(self) -> None:
         """Tell running rollouts which version of its model answers them now."""

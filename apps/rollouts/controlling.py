@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
-from apps.rollouts.announcing import announce_collection, ring_doorbell
-from apps.rollouts.holding import REMEDIES
+from apps.rollouts.announcing import announce_and_ring
+from apps.rollouts.holding import RAISE, REMEDIES
 from apps.rollouts.limiting import spent_limit
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.planning import LIMITS, check_limits
@@ -64,7 +64,8 @@ def adjust_collection(*, collection: Collection, changes: dict[str, Any], user: 
     check_limits(changes)
     with transaction.atomic():
         collection = Collection.objects.select_for_update().get(pk=collection.pk)
-        if collection.is_finished:
+        # Of a completed one, what failed may be tried again, under other limits.
+        if collection.is_finished and not (collection.state == Collection.State.COMPLETED and collection.failed):
             raise CannotSteer(f"{collection.label} is {collection.state}: nothing of it is left to run.")
         before = {name: getattr(collection, name) for name in changes}
         Collection.objects.filter(pk=collection.pk).update(**changes)
@@ -82,8 +83,10 @@ def cancel_collection(*, collection: Collection, user: User | None = None) -> Co
         cancelled = mine.update(state=Collection.State.CANCELLED, pause_reason="", finished_at=timezone.now())
         if cancelled:
             record(user=user, action="collection.cancelled", target=f"collection {collection.pk}")
-    if cancelled:
-        _tell(collection)
+    collection.refresh_from_db()
+    if collection.state != Collection.State.CANCELLED:
+        raise CannotSteer(f"{collection.label} is {collection.state}: nothing of it is left to cancel.")
+    # Workers see it by themselves; the pages are told once, at the end.
     _cancel_queued(collection)
     collection.refresh_from_db()
     return _told(collection)
@@ -93,6 +96,10 @@ def _cancel_queued(collection: Collection) -> None:
     queued = Rollout.objects.filter(collection=collection, status=Rollout.Status.QUEUED).order_by("pk")
     while True:
         with transaction.atomic():
+            # Whoever queues rollouts again locks it too, and finds it cancelled.
+            state = Collection.objects.select_for_update().values_list("state", flat=True).get(pk=collection.pk)
+            if state != Collection.State.CANCELLED:
+                return
             ids = list(queued.values_list("pk", flat=True)[:CHUNK])
             still = Rollout.objects.filter(pk__in=ids, status=Rollout.Status.QUEUED)
             dropped = still.update(status=Rollout.Status.CANCELLED, finished_at=timezone.now())
@@ -115,8 +122,14 @@ def sweep_cancelled() -> bool:
 def retry_failed(*, collection: Collection, error_kinds: Sequence[str] = (), user: User | None = None) -> int:
     """Queue the failed rollouts again, all or those of the error kinds; gives their number.
 
-    Their earlier attempts stay readable. Raises CannotSteer for a collection that is cancelled or still planned.
+    Their earlier attempts stay readable. Raises CannotSteer for a collection that is cancelled or still planned, and
+    for one that has reached a limit: it would be paused before anything ran.
     """
+    collection.refresh_from_db()
+    # The time of one that has ended begins anew.
+    over = collection.state == Collection.State.COMPLETED
+    if (spent := spent_limit(collection)) and not (over and spent == Collection.PauseReason.MAX_SECONDS):
+        raise CannotSteer(f"{collection.label} cannot go on, since {spent.label}: {RAISE[spent]}.")
     failed = Rollout.objects.filter(collection=collection, status=Rollout.Status.FAILED).order_by("pk")
     if error_kinds:
         failed = failed.filter(error_kind__in=error_kinds)
@@ -159,10 +172,10 @@ def _queue_again(collection: Collection, ids: list[int]) -> int:
             finished_at=None,
         )
         if locked.state == Collection.State.COMPLETED and number:
-            locked.state, locked.finished_at = Collection.State.RUNNING, None
+            locked.state, locked.finished_at, locked.started_at = Collection.State.RUNNING, None, None
         locked.failed = F("failed") - number
         locked.retried = F("retried") + number
-        locked.save(update_fields=["state", "finished_at", "failed", "retried"])
+        locked.save(update_fields=["state", "finished_at", "started_at", "failed", "retried"])
     return number
 
 
@@ -178,10 +191,5 @@ def drain_worker(*, worker: Worker, user: User | None = None) -> Worker:
 
 
 def _told(collection: Collection) -> Collection:
-    _tell(collection)
+    transaction.on_commit(lambda: announce_and_ring(collection.pk))
     return collection
-
-
-def _tell(collection: Collection) -> None:
-    transaction.on_commit(lambda: announce_collection(collection.pk))
-    transaction.on_commit(ring_doorbell)

@@ -3,6 +3,7 @@ cost it."""
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from django.conf import settings
@@ -34,21 +35,23 @@ class Heart:
         self._thread.join(timeout=10)
 
     def _beat(self) -> None:
-        steady = True
+        # After a time in which the database failed, or hung, or this process slept, every lease may be old, and the
+        # first to be back must not take what others are about to renew. So a heart reaps after two beats in time.
+        in_time, last = 1, time.monotonic()
         try:
             while not self._stop.wait(settings.WORKER_LEASE_SECONDS / 3):
                 try:
                     if not renew_lease(worker_id=self._worker_id, vitals=self._vitals()):
                         self._lost()
                         return
-                    if steady:
+                    now = time.monotonic()
+                    in_time = in_time + 1 if now - last < settings.WORKER_LEASE_SECONDS / 2 else 0
+                    last = now
+                    if in_time >= 2:
                         reap_leases()
-                    # After a time without the database every lease is old, and the first to be back must not take what
-                    # the others are about to renew: it reaps from its second beat on.
-                    steady = True
                 except Exception as problem:
                     # The next beat may get through; if none does, the lease runs out and the rows are taken back.
-                    steady = False
+                    in_time = 0
                     logger.warning("heartbeat failed: %r", problem)
                     connection.close()
         finally:

@@ -9,14 +9,18 @@ from django.utils import timezone
 from apps.environments.models import Environment
 from apps.environments.probing import is_held_back
 from apps.policies.models import Health, PolicyModel
+from apps.rollouts.clock import server_now
 from apps.rollouts.leasing import live_workers
-from apps.rollouts.models import Breaker, Collection
+from apps.rollouts.models import Breaker, Collection, Worker
 
+RAISE = {
+    Collection.PauseReason.MAX_SECONDS: "raise or remove its limit of seconds",
+    Collection.PauseReason.MAX_TOKENS: "raise or remove its limit of tokens",
+    Collection.PauseReason.MAX_COST: "raise or remove its limit of cost",
+}
 REMEDIES = {
     Collection.PauseReason.ASKED: "resume it when it may go on",
-    Collection.PauseReason.MAX_SECONDS: "raise or remove its limit of seconds, then resume it",
-    Collection.PauseReason.MAX_TOKENS: "raise or remove its limit of tokens, then resume it",
-    Collection.PauseReason.MAX_COST: "raise or remove its limit of cost, then resume it",
+    **{reason: f"{remedy}, then resume it" for reason, remedy in RAISE.items()},
 }
 
 
@@ -87,21 +91,60 @@ class Unwell:
         return f"{self.endpoint}: {self.failures}; {self.next_try}"
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A live worker that cannot run the collection, as it is set up."""
+
+    worker: Worker
+    why: str
+
+    @property
+    def key(self) -> str:
+        return f"refusal {self.worker.pk}"
+
+    @property
+    def endpoint(self) -> str:
+        return str(self.worker)
+
+    @property
+    def failures(self) -> str:
+        return f"it cannot run this collection: {self.why}"
+
+    @property
+    def next_try(self) -> str:
+        return "it looks again every few seconds, and other workers may run it"
+
+    def __str__(self) -> str:
+        return f"{self.endpoint}: {self.failures}; {self.next_try}"
+
+
+Holds = list[Hold | Unwell | Refusal]
+
+
 def find_hold(endpoint: PolicyModel | Environment) -> Hold | None:
     """Of one endpoint; None while its breaker is closed."""
     mine = Q(policy_model=endpoint) if isinstance(endpoint, PolicyModel) else Q(environment=endpoint)
     return next(iter(_find(mine)), None)
 
 
-def find_holds(collection: Collection) -> list[Hold | Unwell]:
-    """The breakers, open or half open, of what this collection uses, its judge included, and its environment where its
-    server is unwell; none once it has ended."""
+def find_holds(collection: Collection) -> Holds:
+    """The breakers, open or half open, of what this collection uses, its judge included, its environment where its
+    server is unwell, and the workers that cannot run it; none once it has ended."""
     if collection.is_finished:
         return []
     models = [collection.policy_model_id]
     if collection.environment.judge_model_id is not None:
         models.append(collection.environment.judge_model_id)
-    return [*_find_unwell(collection), *_find(Q(policy_model__in=models) | Q(environment=collection.environment_id))]
+    shut = _find(Q(policy_model__in=models) | Q(environment=collection.environment_id))
+    return [*_find_unwell(collection), *shut, *_find_refusals(collection)]
+
+
+def _find_refusals(collection: Collection) -> list[Refusal]:
+    number = str(collection.pk)
+    refusing = Worker.objects.filter(
+        state=Worker.State.ACTIVE, lease_expires_at__gte=server_now(), refuses__has_key=number
+    )
+    return [Refusal(worker, worker.refuses[number]) for worker in refusing.order_by("pk")]
 
 
 def _find_unwell(collection: Collection) -> list[Unwell]:

@@ -12,7 +12,8 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from apps.rollouts.limiting import settle_collections
+from apps.rollouts.clock import server_now
+from apps.rollouts.limiting import lock_collections, settle_collections
 from apps.rollouts.models import Collection, Rollout, Worker
 
 LIVE = (Worker.State.ACTIVE, Worker.State.DRAINING)
@@ -22,32 +23,38 @@ MAX_LOST = 3
 
 
 class Vitals(NamedTuple):
-    """What a worker says of itself with every beat of its heart."""
+    """What a worker says of itself with every beat of its heart.
+
+    `refuses` has, by the ids of the collections that it cannot run, why not.
+    """
 
     busy: int = 0
     backlog: int = 0
     trouble: str = ""
+    refuses: dict[str, str] = {}
     meters: dict[str, Any] = {}
 
 
 def take_lease(*, seats: int, group: str = "") -> Worker:
-    now = timezone.now()
-    return Worker.objects.create(
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        group=group,
-        seats=seats,
-        heartbeat_at=now,
-        lease_expires_at=now + _lease(),
-    )
+    with transaction.atomic():
+        worker = Worker.objects.create(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            group=group,
+            seats=seats,
+            heartbeat_at=server_now(),
+            lease_expires_at=server_now(_lease()),
+        )
+        worker.refresh_from_db()
+    return worker
 
 
 def renew_lease(*, worker_id: int, vitals: Vitals) -> bool:
     """False when the lease is lost: reaped by another worker, or ended."""
-    now = timezone.now()
     live = Worker.objects.filter(pk=worker_id, state__in=LIVE)
     said = {**vitals._asdict(), "trouble": vitals.trouble[:MAX_TROUBLE]}
-    return bool(live.update(heartbeat_at=now, lease_expires_at=now + _lease(), **said))
+    with transaction.atomic():
+        return bool(live.update(heartbeat_at=server_now(), lease_expires_at=server_now(_lease()), **said))
 
 
 def drain_lease(*, worker_id: int) -> None:
@@ -66,7 +73,7 @@ def reap_leases() -> int:
     """Take back the rollouts that no live lease holds; gives the number of workers whose lease ran out."""
     with transaction.atomic():
         _wait_briefly_for_locks()
-        expired = Worker.objects.filter(state__in=LIVE, lease_expires_at__lt=timezone.now())
+        expired = Worker.objects.filter(state__in=LIVE, lease_expires_at__lt=server_now())
         reaped = expired.update(state=Worker.State.LOST, busy=0)
         # One statement reads rows and leases together, so a lease taken this moment is not mistaken for a lost one.
         _take_back("lease NOT IN (SELECT id FROM rollouts_worker WHERE state IN (%s, %s))", [*LIVE], lost=1)
@@ -89,7 +96,10 @@ _TAKE_BACK = """
             WHEN collection_id IN (SELECT id FROM rollouts_collection WHERE state = 'cancelled') THEN ''
             WHEN lost + %s >= %s THEN 'worker_lost' ELSE '' END,
         error_message = CASE WHEN lost + %s >= %s THEN %s ELSE '' END,
-        finished_at = %s, lost = lost + %s, lease = NULL
+        finished_at = CASE
+            WHEN collection_id IN (SELECT id FROM rollouts_collection WHERE state = 'cancelled') THEN %s
+            WHEN lost + %s >= %s THEN %s END,
+        lost = lost + %s, lease = NULL
     WHERE status = 'running' AND {which} RETURNING collection_id, status
 """
 
@@ -99,10 +109,11 @@ def _take_back(which: str, parameters: list[Any], *, lost: int) -> int:
     hopeless = [lost, MAX_LOST]
     message = f"Its worker was lost {MAX_LOST} times while it ran."
     now = connection.ops.adapt_datetimefield_value(timezone.now())
-    values = [*hopeless, *hopeless, *hopeless, message, now, lost, *parameters]
+    values = [*hopeless, *hopeless, *hopeless, message, now, *hopeless, now, lost, *parameters]
     with connection.cursor() as cursor:
         cursor.execute(_TAKE_BACK.format(which=which), values)
         taken = Counter(cursor.fetchall())
+    lock_collections({collection_id for collection_id, _ in taken})
     for (collection_id, status), number in taken.items():
         if status in {"failed", "cancelled"}:
             Collection.objects.filter(pk=collection_id).update(**{status: F(status) + number})
@@ -129,7 +140,7 @@ def release_unknown(*, worker_id: int, known: Container[int], suspects: set[int]
 
 def live_workers() -> list[tuple[int, str]]:
     """The workers that claim with their groups, by the age of their leases."""
-    live = Worker.objects.filter(state=Worker.State.ACTIVE, lease_expires_at__gte=timezone.now())
+    live = Worker.objects.filter(state=Worker.State.ACTIVE, lease_expires_at__gte=server_now())
     return list(live.order_by("pk").values_list("pk", "group"))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection as AnyOf
 from datetime import datetime, timedelta
 
+from django.db import connection
 from django.db.models import F, Q
 from django.utils import timezone
 
@@ -11,6 +12,13 @@ from apps.rollouts.models import Collection
 _DONE = Q(total__lte=F("completed") + F("failed") + F("cancelled"))
 _TOKENS_SPENT = Q(max_tokens__lte=F("input_tokens") + F("output_tokens") + F("judge_tokens"))
 _MONEY_SPENT = Q(max_cost__lte=F("cost"))
+
+
+def lock_collections(collection_ids: AnyOf[int]) -> None:
+    """Lock the rows of several collections, in one order for everybody: who takes them as they come deadlocks."""
+    if len(collection_ids) > 1 and connection.vendor == "postgresql":
+        rows = Collection.objects.filter(pk__in=collection_ids).order_by("pk")
+        list(rows.select_for_update(no_key=True).values_list("pk", flat=True))
 
 
 def settle_collections(collection_ids: AnyOf[int]) -> None:

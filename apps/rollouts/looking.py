@@ -9,7 +9,7 @@ from apps.rollouts.models import Collection
 
 
 class Surroundings(NamedTuple):
-    """`cancelled` of the collections asked about, `paused` just now; `live` workers with their groups."""
+    """`cancelled` or deleted of the collections asked about, `paused` just now; `live` workers with their groups."""
 
     cancelled: set[int]
     paused: list[int]
@@ -21,9 +21,9 @@ class Surroundings(NamedTuple):
 def look_around(*, lease: int, collection_ids: set[int], turns: dict[Endpoint, Turn]) -> Surroundings:
     """Store what the breakers have to say, pause what ran out of time, and read the rest."""
     store_turns(turns)
-    cancelled = Collection.objects.filter(pk__in=collection_ids, state=Collection.State.CANCELLED)
+    going_on = Collection.objects.filter(pk__in=collection_ids).exclude(state=Collection.State.CANCELLED)
     return Surroundings(
-        cancelled=set(cancelled.values_list("pk", flat=True)),
+        cancelled=collection_ids - set(going_on.values_list("pk", flat=True)),
         paused=pause_overdue(),
         live=live_workers(),
         shut=list(read_shut()),

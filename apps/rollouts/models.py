@@ -88,6 +88,7 @@ class Collection(models.Model):
     )
     snapshot = models.JSONField(default=dict, help_text="The resolved agent, policy model and environment as planned")
     idempotency_key = models.CharField(max_length=128, null=True, blank=True, unique=True)
+    plan_digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of what was asked for with that key")
     state = models.CharField(max_length=16, choices=State.choices, default=State.PLANNING)
     pause_reason = models.CharField(max_length=16, choices=PauseReason.choices, blank=True)
 
@@ -186,6 +187,7 @@ class Worker(models.Model):
     busy = models.PositiveIntegerField(default=0)
     backlog = models.PositiveIntegerField(default=0, help_text="Ended rollouts that wait to be stored")
     trouble = models.CharField(max_length=500, blank=True, help_text="Why it claims nothing, where it cannot")
+    refuses = models.JSONField(default=dict, blank=True, help_text="Collections that it cannot run, by id, and why not")
     meters = models.JSONField(default=dict, help_text="Its counters since it began, as apps.rollouts.metering has them")
     state = models.CharField(max_length=16, choices=State.choices, default=State.ACTIVE)
     started_at = models.DateTimeField(auto_now_add=True)

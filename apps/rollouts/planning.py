@@ -1,5 +1,6 @@
 """Plan a collection: dataset × agent × policy model × repeats → queued rollouts."""
 
+import hashlib
 import math
 import zlib
 from collections.abc import Iterator
@@ -7,9 +8,10 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
+import orjson
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, Model
 from django.utils import timezone
 
 from apps.accounts.models import User
@@ -28,6 +30,8 @@ CHUNK = 2_000
 MAX_INTEGER = 2**31 - 1
 QUIET = timedelta(minutes=5)
 """A plan that has not grown for so long has lost its planner."""
+QUIET_TO_ASK_AGAIN = timedelta(seconds=60)
+"""The same where somebody asks for the plan again, with its key: they are likely to know."""
 
 
 class PlanConflict(Exception):
@@ -81,7 +85,8 @@ def plan_collection(
         "created_by": user,
     }
     _check(plan)
-    if earlier := _planned_earlier(idempotency_key, plan):
+    digest = _digest(plan, name)
+    if earlier := _planned_earlier(idempotency_key, digest):
         return earlier
     version = dataset.latest_version()
     if version is None:
@@ -96,13 +101,14 @@ def plan_collection(
         environment=environment,
         snapshot=take_snapshot(agent, policy_model, environment, version, sampling or {}),
         idempotency_key=idempotency_key or None,
+        plan_digest=digest,
         **plan,
     )
     try:
         with transaction.atomic():
             collection.save()
     except IntegrityError:
-        if earlier := _planned_earlier(idempotency_key, plan):
+        if earlier := _planned_earlier(idempotency_key, digest):
             return earlier
         raise
     rows = (
@@ -197,11 +203,25 @@ def _queue(collection: Collection, chunk: list[Planned]) -> None:
         )
 
 
-def _planned_earlier(idempotency_key: str | None, plan: dict[str, Any]) -> Collection | None:
+def _planned_earlier(idempotency_key: str | None, digest: str) -> Collection | None:
+    """The collection that stands for the key. A plan whose planner died is deleted, so that it can be made anew."""
     earlier = Collection.objects.filter(idempotency_key=idempotency_key).first() if idempotency_key else None
-    if earlier and any(getattr(earlier, name) != value for name, value in plan.items()):
+    if earlier is None:
+        return None
+    if earlier.plan_digest and earlier.plan_digest != digest:
         raise PlanConflict(f"The idempotency key {idempotency_key!r} was used for another plan: choose a new one.")
+    if earlier.state != Collection.State.PLANNING:
+        return earlier
+    if earlier.touched_at < timezone.now() - QUIET_TO_ASK_AGAIN:
+        delete_plan(earlier)
+        return None
     return earlier
+
+
+def _digest(plan: dict[str, Any], name: str) -> str:
+    """Of what was asked for. The collection's own fields cannot tell: its limits may be changed while it runs."""
+    asked = {field: value.pk if isinstance(value, Model) else value for field, value in plan.items()}
+    return hashlib.sha256(orjson.dumps({**asked, "name": name}, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def rollout_seed(seed: int, index: int, repeat: int) -> int:

@@ -10,7 +10,7 @@ import msgspec
 from django.db import connection, transaction
 from django.db.models import F
 
-from apps.rollouts.limiting import settle_collections
+from apps.rollouts.limiting import lock_collections, settle_collections
 from apps.rollouts.models import Collection
 
 EventRow = tuple[int, int, int, str, str, bytes | None]
@@ -172,6 +172,7 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
         if end.reward is not None:
             total["rewarded"] += 1
             total["reward_sum"] += end.reward
+    lock_collections(totals)
     for collection_id, total in totals.items():
         Collection.objects.filter(pk=collection_id).update(**{name: F(name) + value for name, value in total.items()})
     return set(totals)

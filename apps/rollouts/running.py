@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from apps.gym.agent import Attempt, Harness
-from apps.gym.errors import EnvironmentFault, GymError, JudgeError, TimedOut
+from apps.gym.errors import EnvironmentFault, GymError, TimedOut
 from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.items import Item, TaskRow, TokenUsage
 from apps.gym.policy.protocol import Policy
@@ -113,9 +113,11 @@ class Ears(Protocol):
 
     def keep(self, claim: Claim, event: TraceUnion) -> None: ...
 
-    async def wait_for_room(self) -> None:
-        """Returns when there is room for more events: at once, unless the database is far behind."""
+    def has_room(self) -> bool:
+        """Whether there is room for more events: always, unless the database is far behind."""
         ...
+
+    async def wait_for_room(self) -> None: ...
 
     def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
         """None when the rollout has failed for good, else how many failures the attempt counts for."""
@@ -143,11 +145,12 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ear
     )
     failure: GymError
     try:
-        async with asyncio.timeout(setting.rollout_timeout):
+        async with asyncio.timeout(setting.rollout_timeout) as limit:
             async for event in attempt.events():
                 tally.add(event)
                 ears.keep(claim, event)
-                await ears.wait_for_room()
+                if not ears.has_room():
+                    await _wait_for_room(ears, limit)
         return _end(claim, tally, setting, elapsed())
     except GymError as problem:
         failure = problem
@@ -166,6 +169,15 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ear
     if counts_for is not None:
         return _again(claim, tally, setting, counts_for)
     return _end(claim, tally, setting, elapsed(), error_kind=failure.kind, error_message=message)
+
+
+async def _wait_for_room(ears: Ears, limit: asyncio.Timeout) -> None:
+    """The time that the database takes is not the attempt's."""
+    loop = asyncio.get_running_loop()
+    left = (limit.when() or 0.0) - loop.time()
+    limit.reschedule(None)
+    await ears.wait_for_room()
+    limit.reschedule(loop.time() + left)
 
 
 def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, **failure: str) -> End:
@@ -248,8 +260,7 @@ def cancelled_end(claim: Claim) -> End:
     )
 
 
-def failed_to_start(claim: Claim, problem: Exception) -> End:
-    """The end of a rollout that could not be started, or that broke in a way `run_rollout` does not know."""
-    # A judge's key that cannot be read is the judge's failure, as one that it refuses would be.
-    kind = problem.kind if isinstance(problem, JudgeError) else "environment_error"
-    return _end(claim, Tally(), None, 0.0, error_kind=kind, error_message=f"{type(problem).__name__}: {problem}")
+def broken_end(claim: Claim, problem: Exception) -> End:
+    """The end of a rollout that broke in a way `run_rollout` does not know."""
+    message = f"{type(problem).__name__}: {problem}"
+    return _end(claim, Tally(), None, 0.0, error_kind="environment_error", error_message=message)

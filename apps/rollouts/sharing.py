@@ -1,8 +1,10 @@
-"""Share global limits among the live workers: what this one may still start of each model and environment."""
+"""Keep limits that are global over workers: what this one may still start of each model and environment."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.environments.probing import is_held_back
@@ -13,7 +15,10 @@ from apps.rollouts.running import Setting
 
 
 class Share(NamedTuple):
-    """Which part of every global limit is this worker's: the parts of all live workers add up to the limit."""
+    """Which part of a global limit is this worker's: the parts of all live workers add up to the limit.
+
+    For questions to judges alone, which are no rows that others could count.
+    """
 
     rank: int
     workers: int
@@ -52,23 +57,39 @@ class InUse:
         self.collections = Counter(claim.collection_id for claim, _ in running)
         self.judge_rooms: dict[int, int] = {}
         """This worker's part of each judge's concurrency, known once slots were asked for."""
+        self._trials: dict[Endpoint, set[int]] = {}
 
-    def slots(self, seats: int, shut: dict[Endpoint, Shut]) -> Slots:
-        """What is left of every limit; limits are global, so a worker takes its share of them.
+    def slots(self, seats: int, shut: dict[Endpoint, Shut], elsewhere: Mapping[int, int] | None = None) -> Slots:
+        """What is left of every limit, when `elsewhere` is how many rollouts of each collection other workers run.
 
-        An endpoint whose breaker is open has no slots, but for one where this worker wins the right to try it. An
-        environment whose server was found unwell has none until it is found well.
+        Limits are global. What runs is counted, not shared out: a share would lie idle where its worker has no seat
+        free, and would be exceeded whenever a worker comes or goes. An endpoint whose breaker is open has no slots, or
+        one where a trial is due. An environment whose server was found unwell has none until it is found well.
         """
+        elsewhere = elsewhere or {}
+        self._trials = {}
         models, environments, collections = Limits(), Limits(), Limits()
+        used = Used(Counter(self.models), Counter(self.environments), Counter(self.collections))
         judged: dict[int, set[int]] = {}
         unwell: set[int] = set()
         now = timezone.now()
-        for row in Collection.objects.filter(state=Collection.State.RUNNING).values_list(*_LIMITS).order_by():
+        relevant = Q(state=Collection.State.RUNNING) | Q(pk__in=list(elsewhere))
+        for row in Collection.objects.filter(relevant).values_list(*_LIMITS).order_by():
             pk, concurrency, model, of_model, model_group, environment, of_environment, environment_group = row[:8]
+            used.add(elsewhere.get(pk, 0), model, environment, pk)
+            if row[13] != Collection.State.RUNNING:
+                continue
             group = model_group or environment_group
             models.add(model, of_model, group)
             environments.add(environment, of_environment, group)
-            judge, of_judge, adapter, health, checked_at = row[8:]
+            judge, of_judge, adapter, health, checked_at = row[8:13]
+            for endpoint in (
+                Endpoint("policy_model", model),
+                Endpoint("environment", environment),
+                Endpoint("policy_model", judge or 0),
+            ):
+                if endpoint in shut and shut[endpoint].due:
+                    self._trials.setdefault(endpoint, set()).add(pk)
             if is_held_back(adapter, health, checked_at, now):
                 unwell.add(environment)
             if judge is not None:
@@ -76,7 +97,8 @@ class InUse:
                 judged.setdefault(judge, set()).add(environment)
             if concurrency is not None:
                 collections.add(pk, concurrency, group)
-        models_left, environments_left = self._left(models, self.models), self._left(environments, self.environments)
+        models_left = self._left(models, used.models)
+        environments_left = self._left(environments, used.environments)
         for judge_pk, environment_pks in judged.items():
             room = self._share(models.groups[judge_pk]).part(models.numbers[judge_pk])
             self.judge_rooms[judge_pk] = room
@@ -89,7 +111,7 @@ class InUse:
             seats,
             models_left,
             environments_left,
-            self._left(collections, self.collections),
+            self._left(collections, used.collections),
             running=self.running,
             suspects=self.suspects,
             alone=self.alone,
@@ -112,17 +134,21 @@ class InUse:
                 held = [(models_left, endpoint.pk)]
                 held += [(environments_left, pk) for pk in judged.get(endpoint.pk, ())]
             held = [(left, pk) for left, pk in held if pk in left]
-            trial = state.due and any(left[pk] > 0 for left, pk in held) and take_trial(endpoint, state)
             for left, pk in held:
-                left[pk] = min(left[pk], int(trial))
+                left[pk] = min(left[pk], int(state.due))
+
+    def take_trials(self, shut: dict[Endpoint, Shut], claimed: Iterable[int]) -> None:
+        """Note which due trials the claimed collections are: nobody else tries these endpoints until the next is due.
+
+        Once something is claimed, and not before: a trial of nothing would only make everybody wait longer.
+        """
+        for endpoint, collections in self._trials.items():
+            if not collections.isdisjoint(claimed):
+                take_trial(endpoint, shut[endpoint])
 
     def _left(self, limits: "Limits", used: Counter[int]) -> dict[int, int]:
-        """Of what this worker's group may use; an endpoint that several groups use is shared by all their workers."""
-        return {
-            pk: self._share(groups).part(limits.numbers[pk]) - used[pk]
-            for pk, groups in limits.groups.items()
-            if self.group in groups
-        }
+        """Of what this worker's group may use."""
+        return {pk: limits.numbers[pk] - used[pk] for pk, groups in limits.groups.items() if self.group in groups}
 
     def _share(self, groups: set[str]) -> Share:
         return Share.of(self.lease, [worker for worker, group in self.live if group in groups])
@@ -142,7 +168,21 @@ _LIMITS = (
     "environment__adapter",
     "environment__health",
     "environment__health_checked_at",
+    "state",
 )
+
+
+class Used(NamedTuple):
+    """How many rollouts of each run, over all workers."""
+
+    models: Counter[int]
+    environments: Counter[int]
+    collections: Counter[int]
+
+    def add(self, number: int, model: int, environment: int, collection: int) -> None:
+        self.models[model] += number
+        self.environments[environment] += number
+        self.collections[collection] += number
 
 
 class Limits:

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, TypeVar
 
 from channels.worker import Worker as ChannelsWorker
@@ -28,6 +27,7 @@ from apps.rollouts.announcing import DOORBELL, announce_from_loop
 from apps.rollouts.breaking import Breakers, Endpoint
 from apps.rollouts.claiming import MAX_CLAIM, Claim
 from apps.rollouts.connecting import Settings
+from apps.rollouts.database_thread import DatabaseThread
 from apps.rollouts.fetching import fetch_work
 from apps.rollouts.garbage import calm_collector
 from apps.rollouts.heart import Heart
@@ -44,7 +44,7 @@ from apps.rollouts.leasing import (
 from apps.rollouts.looking import look_around
 from apps.rollouts.metering import Meters
 from apps.rollouts.outbox import Outbox
-from apps.rollouts.running import Setting, cancelled_end, failed_to_start, run_rollout
+from apps.rollouts.running import Setting, broken_end, cancelled_end, run_rollout
 from apps.rollouts.seating import JudgeSeats
 from apps.rollouts.sharing import InUse
 from apps.rollouts.stalls import StallWatch
@@ -71,6 +71,9 @@ MAX_BACKLOG = 2_000
 """Finished rollouts that wait for the database before the worker stops claiming."""
 MAX_CLAIMS = 20
 """Claims of one rollout after which its next failure is its last, whosever fault it is."""
+
+HANGING_SECONDS = 5.0
+"""The silence of the database that is worth a word."""
 
 Result = TypeVar("Result")
 
@@ -100,7 +103,7 @@ class RolloutWorker(ChannelsWorker):
         self._rung = asyncio.Event()
         self._stopping = False
         self._changed: set[int] = set()
-        self._database = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rollouts-database")
+        self._database = DatabaseThread()
         self._leaving = threading.Event()
         self._chores = ThreadPoolExecutor(1, "rollouts-chores", initializer=self._begin_chores)
         self._checks = ThreadPoolExecutor(1, "rollouts-checks", initializer=self._begin_chores)
@@ -139,7 +142,8 @@ class RolloutWorker(ChannelsWorker):
         checks = [name for name in self.chores if name in CHECKS]
         datasets = [name for name in self.chores if name in DATASETS]
         others = [name for name in self.chores if name not in CHECKS | DATASETS]
-        jobs = [self._listen(), self._announce(), self._watch(), self._do_chores(others, self._chores)]
+        jobs = [self._listen(), self._announce(), self._watch(), self._mind_database()]
+        jobs += [self._do_chores(others, self._chores)]
         jobs += [self._do_chores(checks, self._checks), self._do_chores(datasets, self._datasets)]
         around = [asyncio.create_task(job) for job in jobs]
         try:
@@ -192,9 +196,6 @@ class RolloutWorker(ChannelsWorker):
         if lease != self.lease:
             return 0  # The lease was lost meanwhile, and these rows with it: their next owner runs them.
         for claim, row, setting in fetched:
-            if isinstance(setting, Exception):
-                self._outbox.keep_end(failed_to_start(claim, setting))
-                continue
             task = asyncio.create_task(self._run(claim, row, setting))
             self._running[task] = (claim, setting)
             self._attempting[setting.policy_model_id] += 1
@@ -236,7 +237,7 @@ class RolloutWorker(ChannelsWorker):
             raise
         except Exception as bug:
             logger.exception("rollout %s broke beyond its own handling", claim.rollout_id)
-            end = failed_to_start(claim, bug)
+            end = broken_end(claim, bug)
         self._meters.count_end(end.status, end.error_kind, end.duration, end.input_tokens, end.output_tokens)
         self._outbox.keep_end(end)
 
@@ -246,11 +247,20 @@ class RolloutWorker(ChannelsWorker):
         self._outbox.keep_event(claim, event)
         self._meters.count_event(event)
 
+    def has_room(self) -> bool:
+        return not self._outbox.is_full
+
     async def wait_for_room(self) -> None:
         await self._outbox.wait_for_room()
 
     def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
-        """An attempt that failed with its endpoint, while that fails everybody, does not count as the rollout's own."""
+        """An attempt that failed with its endpoint, while that fails everybody, does not count as the rollout's own.
+
+        Nor does one that failed since this worker is set up wrongly: it leaves the collection to others.
+        """
+        if failure.is_ours:
+            self._settings.refuse(claim.collection_id, str(failure))
+            return 0
         if not failure.passing or claim.attempt >= MAX_CLAIMS:
             return None
         if self._breakers.holds(_failing_endpoint(setting, failure)):
@@ -304,6 +314,19 @@ class RolloutWorker(ChannelsWorker):
             except Exception as problem:
                 logger.warning("cannot look around: %r", problem)
 
+    async def _mind_database(self) -> None:
+        """Say that the database hangs: a call that is never answered raises nothing."""
+        said = 0.0
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            silence = self._database.silence
+            if silence > max(HANGING_SECONDS, 2 * said):
+                said = silence
+                results = self._outbox.backlog
+                logger.warning("the database has not answered for %.0f s (%d ended rollouts wait)", silence, results)
+            elif silence < HANGING_SECONDS:
+                said = 0.0
+
     async def _look_around(self) -> None:
         collections = {claim.collection_id for claim, _ in self._running.values()}
         turns = self._breakers.take_turns()
@@ -324,6 +347,7 @@ class RolloutWorker(ChannelsWorker):
             # False for a task that has just ended: its own end counts.
             if claim.collection_id in seen.cancelled and task.cancel():
                 self._outbox.keep_end(cancelled_end(claim))
+                self._meters.count_end("cancelled", "", 0.0, 0, 0)
 
     async def _reconcile(self) -> None:
         """Give back rows that this worker holds without knowing: a claim's answer may be lost on its way."""
@@ -370,9 +394,16 @@ class RolloutWorker(ChannelsWorker):
         """Read by the heart's thread."""
         backlog = self._outbox.backlog
         trouble = self._outbox.trouble or self._trouble
+        if not trouble and (silence := self._database.silence) > HANGING_SECONDS:
+            trouble = f"The database has not answered for {silence:.0f} s."
         if not trouble and self._is_behind():
             trouble = f"The database is slow: {backlog} ended rollouts wait to be stored."
-        return Vitals(len(self._running), backlog, trouble, self._meters.read())
+        refuses = self._settings.refusals()
+        if not trouble and refuses:
+            number, why = next(iter(refuses.items()))
+            others = f" (and {len(refuses) - 1} more)" if len(refuses) > 1 else ""
+            trouble = f"Cannot run collection {number}{others}: {why}"
+        return Vitals(len(self._running), backlog, trouble, refuses, self._meters.read())
 
     def _lease_lost(self, lease: int) -> None:
         """Others run what this worker ran: drop it all and begin again under a new identity."""
@@ -413,14 +444,19 @@ class RolloutWorker(ChannelsWorker):
 
     async def _drain(self) -> None:
         """Give the loops their grace, or all their time if nobody is in a hurry; `_leave` queues the rest again."""
-        try:
-            await self._in_database(drain_lease, worker_id=self.lease)
-        except Exception as problem:
-            logger.warning("draining unannounced: %r", problem)
+        # Beside the waiting: a database that hangs must not keep the grace from ending.
+        saying = asyncio.create_task(self._say_draining())
         while self._running and (left := self._leave_at - time.monotonic()) > 0:
             # In steps, since somebody may get into a hurry meanwhile.
             await asyncio.wait(list(self._running), timeout=min(left, POLL_SECONDS))
         await self._drop_all()
+        await saying
+
+    async def _say_draining(self) -> None:
+        try:
+            await self._in_database(drain_lease, worker_id=self.lease)
+        except Exception as problem:
+            logger.warning("draining unannounced: %r", problem)
 
     async def _leave(self) -> None:
         if self._heart:
@@ -433,34 +469,16 @@ class RolloutWorker(ChannelsWorker):
                 logger.info("%d rollouts released", released)
         except Exception as problem:
             logger.warning("lease not given up, it will run out: %r", problem)
-        await self._in_database(_close_connection)
+        await self._database.close()
         await self._outbound.close()
         if self._heart:
             await asyncio.get_running_loop().run_in_executor(None, self._heart.join)
-        self._database.shutdown(wait=False)
         self._chores.shutdown(wait=False)
         self._checks.shutdown(wait=False)
         self._datasets.shutdown(wait=False)
 
     async def _in_database(self, work: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
-        """Run on the one database thread, with a live connection."""
-        call = partial(_with_live_connection, work, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._database, call)
-
-
-def _with_live_connection(work: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
-    try:
-        return work(*args, **kwargs)
-    except Exception:
-        # A broken connection is dropped, so that the next call opens a fresh one.
-        if connection.connection is not None and not connection.is_usable():
-            connection.close()
-        raise
-
-
-def _close_connection() -> None:
-    # Looked up here: `connection` is another object in every thread, and only its own thread may close it.
-    connection.close()
+        return await self._database.run(work, *args, **kwargs)
 
 
 def _with_connection(chore: Callable[[], bool]) -> bool:

@@ -43,7 +43,7 @@ def test_turns_that_could_not_be_stored_are_kept_unless_newer_ones_came():
     assert breakers.take_turns() == {endpoint: Turn(True), Endpoint("environment", 1): Turn(False, 3, "kept")}
 
 
-def test_an_open_breaker_leaves_no_slots_until_one_worker_wins_the_trial():
+def test_an_open_breaker_leaves_no_slots_until_a_rollout_tries_its_endpoint():
     collection = plan()
     endpoint = Endpoint("policy_model", collection.policy_model_id)
     store_turns({endpoint: Turn(False, 3, "connection refused")})
@@ -52,10 +52,15 @@ def test_an_open_breaker_leaves_no_slots_until_one_worker_wins_the_trial():
     assert (breaker.state, breaker.failures, breaker.message) == ("open", 3, "connection refused")
     Breaker.objects.update(retry_at=timezone.now() - timedelta(seconds=1))
     shut = read_shut()
-    won = [InUse([], lease=1, live=[(1, "")]).slots(8, shut).models[endpoint.pk] for _ in range(2)]
-    assert won == [1, 0]
+    in_use = InUse([], lease=1, live=[(1, "")])
+    assert in_use.slots(8, shut).models == {endpoint.pk: 1}
+    in_use.take_trials(shut, [])
+    breaker.refresh_from_db()
+    assert (breaker.state, breaker.cooldown) == ("open", 5.0)  # nothing was claimed, nothing is tried
+    in_use.take_trials(shut, [collection.pk])
     breaker.refresh_from_db()
     assert (breaker.state, breaker.cooldown) == ("half_open", 10.0)
+    assert InUse([], lease=2, live=[(2, "")]).slots(8, read_shut()).models == {endpoint.pk: 0}
 
 
 def test_the_cooldown_doubles_up_to_a_minute_and_success_closes():

@@ -120,8 +120,9 @@ def test_no_worker_starts_beside_one_of_another_host_on_sqlite(tmp_path, started
     now, soon = timezone.now().replace(tzinfo=None), timezone.now().replace(tzinfo=None) + timedelta(seconds=60)
     with closing(sqlite3.connect(path)) as rows, rows:
         rows.execute(
-            'INSERT INTO rollouts_worker (host, pid, "group", seats, busy, backlog, trouble, meters, state, '
-            "started_at, heartbeat_at, lease_expires_at) VALUES ('alpha', 1, '', 8, 0, 0, '', '{}', 'active', ?, ?, ?)",
+            'INSERT INTO rollouts_worker (host, pid, "group", seats, busy, backlog, trouble, refuses, meters, state, '
+            "started_at, heartbeat_at, lease_expires_at) "
+            "VALUES ('alpha', 1, '', 8, 0, 0, '', '{}', '{}', 'active', ?, ?, ?)",
             [str(now), str(now), str(soon)],
         )
     code, said = command(started, *(["--port", "0"] if started == "serve" else []), **given)

@@ -176,7 +176,8 @@ def test_a_judge_is_one_component_of_a_hybrid_and_its_calls_stand_in_the_trace()
     assert "Is it easy to follow?" in str(asked.prompt)
 
 
-def test_a_judge_that_fails_fails_the_hybrid_and_counts_as_no_zero():
+def test_a_judge_that_fails_fails_the_hybrid_and_counts_as_no_zero(settings):
+    settings.OUTBOUND_ALLOW = ["127.0.0.1"]
     judged = {
         "type": "hybrid",
         "components": [

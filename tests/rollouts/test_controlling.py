@@ -1,6 +1,7 @@
 """Pause, resume, adjust, retry, drain."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
@@ -22,6 +23,7 @@ from apps.rollouts.controlling import (
     sweep_cancelled,
 )
 from apps.rollouts.leasing import give_up_lease, live_workers, take_lease
+from apps.rollouts.looking import look_around
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.worker import RolloutWorker
 from tests.factories import make_user
@@ -139,3 +141,45 @@ def test_a_drained_worker_claims_nothing_finishes_and_leaves():
     assert (collection.completed, collection.rollouts.filter(status="queued").count()) == (0, 8)
     with pytest.raises(CannotSteer, match="stopped"):
         drain_worker(worker=row)
+
+
+def test_a_cancel_that_comes_after_everything_ended_says_so_and_leaves_what_was_retried():
+    collection = plan(repeats=1)
+    claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS)
+    record([end(claim, "failed") for claim in claims])
+    stale = Collection.objects.get(pk=collection.pk)
+    assert stale.state == "completed"
+    assert retry_failed(collection=collection) == 4
+    controlling._cancel_queued(stale)  # of a canceller whose UPDATE found it completed, before the retry
+    assert Rollout.objects.filter(status="queued").count() == 4
+    record([end(claim) for claim in claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS)])
+    with pytest.raises(CannotSteer, match="is completed: nothing of it is left to cancel"):
+        cancel_collection(collection=collection)
+
+
+def test_a_retry_that_a_limit_would_stop_is_refused_and_one_of_an_old_collection_begins_its_time_anew():
+    collection = plan(repeats=1, max_tokens=100)
+    claims = claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS)
+    record([end(claim, "failed", input_tokens=30) for claim in claims])
+    with pytest.raises(CannotSteer, match="its tokens are used up: raise or remove its limit of tokens"):
+        retry_failed(collection=collection)
+    adjust_collection(collection=collection, changes={"max_tokens": None, "max_seconds": 60})
+    long_ago = timezone.now() - timedelta(days=8)
+    Collection.objects.update(started_at=long_ago)
+    assert retry_failed(collection=collection) == 4
+    collection.refresh_from_db()
+    assert (collection.state, collection.started_at) == ("running", None)
+
+
+def test_a_rollout_that_goes_back_to_the_queue_has_not_ended():
+    plan(repeats=1)
+    worker = take_lease(seats=8)
+    claim_rollouts(lease=worker.pk, slots=NO_LIMITS)
+    give_up_lease(worker_id=worker.pk)
+    assert set(Rollout.objects.values_list("status", "finished_at")) == {("queued", None)}
+
+
+def test_what_runs_of_a_deleted_collection_is_dropped():
+    collection = plan(repeats=1)
+    seen = look_around(lease=take_lease(seats=8).pk, collection_ids={collection.pk, collection.pk + 1}, turns={})
+    assert seen.cancelled == {collection.pk + 1}

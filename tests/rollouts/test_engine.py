@@ -16,7 +16,7 @@ from apps.gym.events import ErrorRaised, ModelCall, Prompt, ToolResult, Verifica
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.claiming import Claim, Slots, claim_rollouts
 from apps.rollouts.collecting import finish_collection
-from apps.rollouts.controlling import cancel_collection
+from apps.rollouts.controlling import adjust_collection, cancel_collection
 from apps.rollouts.leasing import Vitals, give_up_lease, reap_leases, renew_lease, take_lease
 from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
 from apps.rollouts.outbox import Outbox
@@ -228,14 +228,6 @@ def test_an_unreachable_model_is_an_error_and_never_a_reward(settings):
     assert isinstance(rollout.trace()[1], Prompt)
 
 
-def test_a_refused_address_fails_every_rollout_and_names_the_setting(settings):
-    settings.OUTBOUND_ALLOW = []
-    model = PolicyModel.objects.create(slug="inner", name="inner", base_url="http://127.0.0.1:9/v1", model_name="x")
-    collection = finish(plan(model=model, repeats=1))
-    assert collection.failed == 4
-    assert "GYMWEB_OUTBOUND_ALLOW" in Rollout.objects.first().error_message
-
-
 def test_two_workers_share_the_work_and_write_each_trace_once():
     collection = plan(repeats=20)
 
@@ -437,6 +429,24 @@ def test_an_idempotency_key_stands_for_one_plan():
     plan_collection(dataset=dataset, agent=agent, policy_model=model, idempotency_key="k")
     with pytest.raises(PlanConflict, match="another plan"):
         plan_collection(dataset=dataset, agent=agent, policy_model=model, repeats=2, idempotency_key="k")
+
+
+def test_a_key_stands_for_what_was_asked_for_though_limits_were_changed_since():
+    asked = {"dataset": make_dataset(), "agent": make_agent(), "policy_model": make_policy_model()}
+    first = plan_collection(**asked, idempotency_key="k")
+    adjust_collection(collection=first, changes={"priority": 5, "concurrency": 7})
+    assert plan_collection(**asked, idempotency_key="k") == first
+
+
+def test_a_plan_whose_planner_died_is_made_anew_when_it_is_asked_for_again():
+    asked = {"dataset": make_dataset(), "agent": make_agent(), "policy_model": make_policy_model()}
+    dead = plan_collection(**asked, idempotency_key="k")
+    Collection.objects.filter(pk=dead.pk).update(state="planning")
+    assert plan_collection(**asked, idempotency_key="k") == dead  # its planner may still be at it
+    Collection.objects.filter(pk=dead.pk).update(touched_at=timezone.now() - timedelta(seconds=90))
+    again = plan_collection(**asked, idempotency_key="k")
+    assert (again.pk != dead.pk, again.state, again.total) == (True, "running", 3)
+    assert Collection.objects.filter(idempotency_key="k").count() == 1
 
 
 def test_a_wait_for_a_worker_that_died_ends():

@@ -1,11 +1,15 @@
 """The heartbeat: what it says, and when it takes back what others lost."""
 
+import threading
+import time
+
 import pytest
+from django.db import connection, transaction
 
 from apps.rollouts import heart as heart_module
 from apps.rollouts.claiming import Slots, claim_rollouts
 from apps.rollouts.heart import Heart
-from apps.rollouts.leasing import Vitals, release_unknown, renew_lease, take_lease
+from apps.rollouts.leasing import Vitals, live_workers, reap_leases, release_unknown, renew_lease, take_lease
 from apps.rollouts.models import Rollout, Worker
 from tests.rollouts.work import plan
 
@@ -30,15 +34,58 @@ def test_after_a_beat_that_failed_the_next_one_takes_nothing_from_others(monkeyp
         done.append("beat")
         if done.count("beat") == 2:
             raise OSError("no route to the database")
-        return done.count("beat") < 7
+        return done.count("beat") < 8
 
     monkeypatch.setattr(heart_module, "renew_lease", renew)
     monkeypatch.setattr(heart_module, "reap_leases", lambda: done.append("reap"))
     beating = Heart(worker_id=1, vitals=Vitals, lost=lambda: done.append("lost"))
     beating.start()
     beating.join()
-    steady, back = ["beat", "reap"], ["beat", "beat"]
+    steady, back = ["beat", "reap"], ["beat", "beat", "beat"]
     assert done == [*steady, *back, *steady * 3, "beat", "lost"]
+
+
+def test_after_a_beat_that_took_long_nothing_is_taken_from_others(monkeypatch, settings):
+    """A database that hangs fails no call: it answers everybody late, and every lease looks old to who is first."""
+    settings.WORKER_LEASE_SECONDS = 0.3
+    done = []
+
+    def renew(**_):
+        done.append("beat")
+        if done.count("beat") == 2:
+            time.sleep(0.4)
+        return done.count("beat") < 5
+
+    monkeypatch.setattr(heart_module, "renew_lease", renew)
+    monkeypatch.setattr(heart_module, "reap_leases", lambda: done.append("reap"))
+    beating = Heart(worker_id=1, vitals=Vitals, lost=lambda: done.append("lost"))
+    beating.start()
+    beating.join()
+    assert done == ["beat", "reap", "beat", "beat", "beat", "reap", "beat", "lost"]
+
+
+def test_a_renewed_lease_counts_from_when_it_was_renewed_not_from_when_that_was_asked_for(settings):
+    """The statement may have waited for a lock for longer than a lease lasts."""
+    if connection.vendor != "postgresql":
+        pytest.skip("PostgreSQL alone evaluates it when the row is reached; SQLite waits before the statement")
+    settings.WORKER_LEASE_SECONDS = 1.0
+    worker = take_lease(seats=1)
+    locked = threading.Event()
+
+    def lock():
+        with transaction.atomic():
+            Worker.objects.select_for_update().get(pk=worker.pk)
+            locked.set()
+            time.sleep(1.5)
+        connection.close()
+
+    thread = threading.Thread(target=lock)
+    thread.start()
+    locked.wait(10)
+    assert renew_lease(worker_id=worker.pk, vitals=Vitals())
+    thread.join()
+    assert [pk for pk, _ in live_workers()] == [worker.pk]
+    assert reap_leases() == 0
 
 
 def test_rows_that_a_worker_holds_without_knowing_are_given_back_at_the_second_look():

@@ -13,13 +13,16 @@ from django.db import connection
 
 from apps.environments.models import Environment
 from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, Verification
+from apps.policies.connecting import open_outbound
 from apps.rollouts.breaking import read_shut
 from apps.rollouts.collecting import finish_collection
+from apps.rollouts.connecting import Settings
 from apps.rollouts.limiting import settle_collections, spent_limit
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Breaker, Collection, Rollout
 from apps.rollouts.planning import plan_collection
 from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
+from apps.rollouts.seating import JudgeSeats
 from apps.rollouts.sharing import InUse
 from apps.rollouts.worker import RolloutWorker
 from tests.factories import make_agent, make_breaker, make_dataset, make_environment, make_policy_model, make_row
@@ -355,14 +358,14 @@ def test_a_rollout_whose_time_ends_while_it_is_judged_tells_what_the_judge_was_a
     assert (collection.failed, rollout.judge_calls) == (1, 1)
 
 
-def test_a_judge_whose_key_cannot_be_read_is_a_judge_error():
+def test_a_judge_whose_key_cannot_be_read_here_is_left_to_other_workers():
     judge = make_policy_model(
         provider="compatible", base_url="http://127.0.0.1:9/v1", model_name="x", api_key_encrypted="garbage"
     )
-    collection = finish(plan(judge=judge, rows=[make_row()], repeats=1))
-    ((status, kind, reward, said),) = failures()
-    assert (status, kind, reward, collection.failed) == ("failed", "judge_error", None, 1)
-    assert "cannot be connected" in said
+    collection = plan(judge=judge, rows=[make_row()], repeats=1)
+    known = Settings(open_outbound(), lambda *_: None, JudgeSeats())
+    assert not known.can_run(collection.pk)
+    assert "cannot be connected" in known.refusals()[str(collection.pk)]
 
 
 def test_an_environment_that_lost_its_judge_says_so():

@@ -1,6 +1,7 @@
 """Limits of a collection: when one is reached it pauses, what is in flight ends, and nothing is lost."""
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -8,10 +9,10 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from apps.rollouts.claiming import Slots, claim_rollouts
+from apps.rollouts.claiming import Slots, claim_rollouts, count_elsewhere
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.controlling import CannotSteer, adjust_collection, resume_collection
-from apps.rollouts.leasing import take_lease
+from apps.rollouts.leasing import drain_lease, take_lease
 from apps.rollouts.limiting import pause_overdue
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.planning import plan_collection
@@ -120,15 +121,45 @@ def test_the_wall_time_of_a_rollout_is_its_own_limit(settings):
     assert set(ended) == {("failed", "timed_out", None, 1, message)}
 
 
-def test_the_limit_of_a_running_collection_is_shared_by_the_workers():
+def claim(worker, *, seats=64, group=""):
+    """What a worker claims that runs nothing it knows of, by collection."""
+    slots = InUse([], lease=worker.pk, live=[], group=group).slots(seats, {}, count_elsewhere(worker.pk))
+    return Counter(claim.collection_id for claim in claim_rollouts(lease=worker.pk, slots=slots))
+
+
+def test_the_limit_of_a_running_collection_is_one_for_all_workers():
     collection = plan(repeats=10, concurrency=5)
-    leases = [take_lease(seats=64).pk for _ in range(3)]
-    taken = []
-    for lease in leases:
-        slots = InUse([], lease=lease, live=[(one, "") for one in leases]).slots(64, {})
-        taken.append(len(claim_rollouts(lease=lease, slots=slots)))
-    assert taken == [2, 2, 1]
+    one, other, third = (take_lease(seats=64) for _ in range(3))
+    assert (claim(one, seats=2)[collection.pk], claim(other)[collection.pk], claim(third)[collection.pk]) == (2, 3, 0)
     assert collection.rollouts.filter(status="running").count() == 5
+
+
+def test_a_worker_that_joins_or_drains_changes_no_limit():
+    """What others run is counted, whatever became of them: a share of the limit would be exceeded while they end it."""
+    model = make_policy_model(concurrency=4)
+    plan(model=model, repeats=10)
+    first = take_lease(seats=64)
+    assert claim(first, seats=3).total() == 3
+    drain_lease(worker_id=first.pk)
+    assert claim(take_lease(seats=64)).total() == 1
+    assert claim(take_lease(seats=64)).total() == 0
+
+
+def test_a_worker_without_a_free_seat_keeps_nothing_from_the_others():
+    """The older one is full: what is urgent and may run once at a time runs with the other."""
+    plan(repeats=1)
+    full, free = take_lease(seats=1), take_lease(seats=32)
+    assert claim(full, seats=1).total() == 1
+    urgent = plan(concurrency=1, priority=-10)
+    assert claim(free, seats=32)[urgent.pk] == 1
+
+
+def test_what_waits_to_be_stored_takes_no_room():
+    """A worker knows which of its rollouts still run; the database hears of it a moment later."""
+    plan(repeats=10, concurrency=5)
+    worker = take_lease(seats=64)
+    assert claim(worker).total() == 5
+    assert claim(worker).total() == 5
 
 
 def test_prices_make_a_cost():
@@ -146,13 +177,8 @@ def test_a_model_that_several_groups_use_is_shared_by_all_their_workers():
     ordinary, special = plan(model=model, repeats=5), plan(model=model, repeats=5)
     elsewhere = make_environment(worker_group="gpu")
     Collection.objects.filter(pk=special.pk).update(environment=elsewhere)
-    live = [(take_lease(seats=64, group=group).pk, group) for group in ("", "gpu", "gpu")]
-    taken = []
-    for lease, group in live:
-        slots = InUse([], lease=lease, live=live, group=group).slots(64, {})
-        claims = claim_rollouts(lease=lease, slots=slots)
-        taken.append([claim.collection_id for claim in claims])
-    assert taken == [[ordinary.pk] * 2, [special.pk] * 2, [special.pk] * 2]
+    taken = [claim(take_lease(seats=64, group=group), seats=2, group=group) for group in ("", "gpu", "gpu", "gpu")]
+    assert taken == [{ordinary.pk: 2}, {special.pk: 2}, {special.pk: 2}, {}]
 
 
 def test_a_worker_of_a_group_leaves_the_rest_to_the_others():

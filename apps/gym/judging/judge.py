@@ -193,7 +193,7 @@ class Hearing:
             except GymError as error:
                 call.problem = str(error)
                 failure = JudgeError(f"The judge {judge.name} failed: {error}")
-                failure.passing = error.passing
+                failure.passing, failure.is_ours = error.passing, error.is_ours
                 raise failure from error
             except asyncio.CancelledError:
                 call.problem = "the attempt ended before it answered"

@@ -142,7 +142,7 @@ class HttpPolicy:
             self._observe("unreachable", str(error))
             raise TryAgain(self._error(f"The policy model cannot be reached: {error}")) from error
         except OutboundRefused as error:
-            raise self._error(str(error)).lasting() from error
+            raise self._error(str(error)).lasting().ours() from error
         if got.status != 200:
             return self._refused(got)
         try:

@@ -93,7 +93,7 @@ class Caller:
                 self._observe("unreachable", str(error))
                 raise TryAgain(EnvironmentFault(f"{self.name}: {error}")) from error
             except OutboundRefused as error:
-                raise EnvironmentFault(f"{self.name}: {error}").lasting() from error
+                raise EnvironmentFault(f"{self.name}: {error}").lasting().ours() from error
             if patient and (reply.status == 429 or reply.status >= 500):
                 self._observe(_outcome(reply), f"{path}: {describe(reply)}")
                 raise TryAgain(_Unwell(reply), after=parse_retry_after(reply.headers.get("Retry-After")))

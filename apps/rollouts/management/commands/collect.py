@@ -17,7 +17,7 @@ from apps.agents.models import Agent
 from apps.policies.models import PolicyModel
 from apps.rollouts.checks import WORKER_STARTS
 from apps.rollouts.collecting import finish_collection
-from apps.rollouts.holding import Hold, Unwell, explain_pause
+from apps.rollouts.holding import Holds, explain_pause
 from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.management.options import read_key, read_object, read_seats
 from apps.rollouts.measuring import measure_collection
@@ -112,7 +112,7 @@ def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet:
     """
     told: set[str] = set()
 
-    def tell(holds: list[Hold | Unwell]) -> None:
+    def tell(holds: Holds) -> None:
         for hold in holds:
             if hold.key not in told:
                 tqdm.write(f"Held back by {hold}. Its rollouts wait in the queue.", file=sys.stderr)

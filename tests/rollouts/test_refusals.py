@@ -1,0 +1,67 @@
+"""A worker that is set up wrongly fails nothing: it says what it cannot run, and others run it."""
+
+import asyncio
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from channels.layers import get_channel_layer
+
+from apps.rollouts.collecting import finish_collection
+from apps.rollouts.holding import find_holds
+from apps.rollouts.models import Rollout, Worker
+from apps.rollouts.worker import RolloutWorker
+from tests.factories import make_policy_model
+from tests.rollouts.work import plan
+
+pytestmark = pytest.mark.usefixtures("migrated")
+
+
+@pytest.fixture(autouse=True)
+def quick_engine(settings):
+    settings.WORKER_CHORES = []
+    settings.WORKER_LEASE_SECONDS = 0.6
+    settings.OUTBOUND_ALLOW = []
+
+
+def work_until_it_refuses(collection):
+    """Run a worker until its row says that it cannot run the collection; gives what the pages say then."""
+
+    async def work():
+        worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=8)
+        working = asyncio.create_task(worker.handle())
+        try:
+            async with asyncio.timeout(20):
+                while not await Worker.objects.filter(refuses__has_key=str(collection.pk)).aexists():
+                    await asyncio.sleep(0.05)
+            return await sync_to_async(lambda: [str(hold) for hold in find_holds(collection)])()
+        finally:
+            worker.stop()
+            await working
+
+    return async_to_sync(work)()
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"base_url": "http://127.0.0.1:9/v1"}, "not a public address"),
+        ({"base_url": "https://models.example/v1", "api_key_encrypted": "garbage"}, "SecretUnreadable"),
+    ],
+)
+def test_what_this_worker_cannot_reach_or_read_fails_no_rollout(fields, why):
+    model = make_policy_model(provider="compatible", model_name="x", **fields)
+    collection = plan(model=model, max_attempts=1)
+    (hold,) = work_until_it_refuses(collection)
+    assert why in hold
+    assert "it cannot run this collection" in hold
+    collection.refresh_from_db()
+    assert (collection.state, collection.failed, collection.completed) == ("running", 0, 0)
+    assert set(Rollout.objects.values_list("status", "failures", "lost", "finished_at")) == {("queued", 0, 0, None)}
+    assert why in Worker.objects.get().trouble
+
+
+def test_what_it_can_run_goes_on(settings):
+    held = plan(model=make_policy_model(provider="compatible", model_name="x", base_url="http://127.0.0.1:9/v1"))
+    fine = async_to_sync(finish_collection)(plan(), progress=lambda _: None)
+    held.refresh_from_db()
+    assert (fine.completed, held.failed, held.state) == (8, 0, "running")
