@@ -64,8 +64,7 @@ def adjust_collection(*, collection: Collection, changes: dict[str, Any], user: 
     check_limits(changes)
     with transaction.atomic():
         collection = Collection.objects.select_for_update().get(pk=collection.pk)
-        # Of a completed one, what failed may be tried again, under other limits.
-        if collection.is_finished and not (collection.state == Collection.State.COMPLETED and collection.failed):
+        if not collection.may_go_on:
             raise CannotSteer(f"{collection.label} is {collection.state}: nothing of it is left to run.")
         before = {name: getattr(collection, name) for name in changes}
         Collection.objects.filter(pk=collection.pk).update(**changes)

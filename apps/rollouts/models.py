@@ -170,6 +170,11 @@ class Collection(models.Model):
     def is_finished(self) -> bool:
         return self.state in {self.State.COMPLETED, self.State.CANCELLED}
 
+    @property
+    def may_go_on(self) -> bool:
+        """Something of it may still run: of a completed one, what failed may be tried again."""
+        return not self.is_finished or (self.state == self.State.COMPLETED and self.failed > 0)
+
 
 class Worker(models.Model):
     """A claimer's identity and lease. A worker that loses its lease takes a new row."""

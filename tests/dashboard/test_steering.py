@@ -79,7 +79,7 @@ def test_a_collection_that_a_limit_paused_shows_the_remedy_and_opens_the_form():
     )
     page = squeezed(signed_in().get(detail(collection)).text)
     assert "Paused, since its budget is used up: raise or remove its limit of cost, then resume it." in page
-    assert '<details class="fold card" id="limits" data-states="planning running paused" open>' in page
+    assert '<details class="fold card" id="limits" data-states="planning running paused completed" open>' in page
     assert '$1.52 <span class="muted">of $1.50</span>' in page
     refused = steer(collection, "resume")
     assert "stays paused, since its budget is used up" in refused.text
@@ -169,7 +169,7 @@ def test_failed_rollouts_are_retried_from_the_error_table():
     for kind in ("timed_out", "policy_error", "policy_error"):
         fail(collection, kind)
     page = signed_in().get(detail(collection)).text
-    assert shown_actions(page, collection) == ["retry", "retry", "retry"]
+    assert shown_actions(page, collection) == ["adjust", "retry", "retry", "retry"]
     assert shown_actions(signed_in(Role.VIEWER).get(detail(collection)).text, collection) == []
     assert "1 failed rollout is queued again." in steer(collection, "retry", error_kind="timed_out").text
     assert "2 failed rollouts are queued again." in steer(collection, "retry").text
@@ -272,3 +272,14 @@ def test_an_emptied_limit_stays_empty_while_rollouts_are_counted():
         for each in read(client.get(counted["Location"]).text).all("input")
     }
     assert (values["max_seconds"], values["rollout_timeout"]) == (None, "30 min")
+
+
+def test_limits_are_raised_before_what_failed_is_tried_again():
+    collection = make_collection(total=1, failed=1, state="completed", max_tokens=10, input_tokens=10)
+    fail(collection, "timed_out")
+    client = signed_in()
+    refused = client.post(f"/collections/{collection.pk}/retry/", follow=True)
+    assert "its tokens are used up: raise or remove its limit of tokens" in refused.text
+    assert 'id="limits"' in refused.text
+    assert steer(collection, "adjust", **limits(max_tokens="")).status_code == 200
+    assert "1 failed rollout is queued again" in client.post(f"/collections/{collection.pk}/retry/", follow=True).text
