@@ -16,10 +16,11 @@ from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
 from apps.api.bodies import FILE_PARSERS, RAW_TYPES, open_files
 from apps.api.declared import DeclaredFields
+from apps.api.figures import QUERY_PARAMETERS as FIGURES
+from apps.api.figures import FigureViewSet
 from apps.api.filters import SlugFilter
 from apps.api.metrics import MetricsSerializer
 from apps.api.problems import QueryProblem, flatten_errors
-from apps.api.viewsets import TableViewSet
 from apps.gym.errors import ErrorKind
 from apps.policies.models import PolicyModel
 from apps.rollouts.controlling import (
@@ -202,12 +203,15 @@ class CollectionDetailSerializer(CollectionSerializer):
         return [str(hold) for hold in find_holds(collection)]
 
 
-class CollectionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
     queryset = Collection.objects.select_related("dataset", "version", "environment", "agent", "policy_model")
     serializer_class = CollectionSerializer
     filterset_class = CollectionFilter
     lookup_value_regex = "[0-9]+"
-    query_parameters = {"import_stored": frozenset({"dataset", "agent", "policy_model", "name", "on_error"})}
+    query_parameters = {
+        **FIGURES,
+        "import_stored": frozenset({"dataset", "agent", "policy_model", "name", "on_error"}),
+    }
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
@@ -219,6 +223,9 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "cancel": Permission.COLLECT,
         "retry": Permission.COLLECT,
         "metrics": Permission.READ,
+        "breakdown": Permission.READ,
+        "profile": Permission.READ,
+        "contrast": Permission.READ,
     }
 
     def get_serializer_class(self) -> type[CollectionSerializer]:

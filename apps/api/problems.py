@@ -25,6 +25,7 @@ from apps.gym.mappings.columns import MappingRefused
 from apps.gym.tokens import TokensUnreadable
 from apps.policies.saving import PolicyModelChanged
 from apps.reviews.commenting import CommentRefused
+from apps.rollouts.contrasting import CannotContrast
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.matching import ImportRefused
 from apps.rollouts.planning import NothingToCollect, PlanConflict
@@ -146,6 +147,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     RequestDataTooBig: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
     NothingToCollect: lambda error: Problem(HTTPStatus.BAD_REQUEST, "nothing-to-collect", str(error)),
     PlanConflict: lambda error: Problem(HTTPStatus.CONFLICT, "idempotency-key-used", str(error)),
+    CannotContrast: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-contrast", str(error)),
     CannotSteer: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-steer", str(error)),
     ImportRefused: lambda error: Problem(
         HTTPStatus.BAD_REQUEST,

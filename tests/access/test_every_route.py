@@ -95,6 +95,8 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("GET", "/api/v1/rollouts/999999/trace/", MEMBERS),
         ("GET", "/api/v1/rollouts/999999/tokens/", MEMBERS),
         ("GET", "/api/v1/policy-models/no-such-thing/versions/", MEMBERS),
+        ("GET", "/api/v1/collections/999999/breakdown/", MEMBERS),
+        ("GET", "/api/v1/collections/999999/profile/", MEMBERS),
         ("POST", "/api/v1/datasets/", BUILDERS),
         ("POST", f"{DATASET}uploads/", BUILDERS),
         ("GET", f"{DATASET}uploads/", MEMBERS),

@@ -1,0 +1,73 @@
+"""Breakdowns, profiles and contrasts over the API."""
+
+import pytest
+
+from apps.rollouts.models import Collection
+from tests.factories import make_collection, make_dataset, make_rollout, make_row
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def collection():
+    made = make_collection(dataset=make_dataset([make_row(str(n)) for n in range(3)]))
+    for number, task in enumerate(made.version.tasks.order_by("index")):
+        for reward in (float(number > 0), float(number > 1)):
+            make_rollout(made, task=task, reward=reward, trace=[], model_version="v1")
+    Collection.objects.filter(pk=made.pk).update(rewarded=6, reward_sum=3.0)
+    return made
+
+
+def get(client, collection, path):
+    return client.get(f"/api/v1/collections/{collection.pk}/{path}")
+
+
+def test_a_breakdown_names_its_labels(viewer, collection):
+    (share,) = get(viewer, collection, "breakdown/?by=model_version").json()
+    assert (share["label"], share["rollouts"], share["tasks"], share["mean_reward"]) == ("v1", 6, 3, 0.5)
+    assert get(viewer, collection, "breakdown/").json()[0]["label"] == ""
+
+
+def test_profiles_are_read_page_by_page(viewer, collection):
+    first = get(viewer, collection, "profile/?limit=2").json()
+    second = get(viewer, collection, f"profile/?limit=2&after={first['next_after']}").json()
+    assert [each["solved"] for each in [*first["results"], *second["results"]]] == [0, 1, 2]
+    assert second["next_after"] is None
+    (sometimes,) = get(viewer, collection, "profile/?bucket=sometimes").json()["results"]
+    assert (sometimes["mean_reward"], sometimes["min_reward"], sometimes["max_reward"]) == (0.5, 0.0, 1.0)
+
+
+def test_two_collections_are_contrasted(viewer, collection):
+    other = make_collection(dataset=collection.dataset)
+    for task in collection.version.tasks.all():
+        make_rollout(other, task=task, reward=1.0, trace=[])
+    found = get(viewer, collection, f"contrast/?with={other.pk}").json()
+    assert (found["tasks"], found["improved"], found["regressed"], found["newly_solved"]) == (3, 2, 0, 1)
+    assert found["interval"]["mean"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("path", "pointer", "message"),
+    [
+        ("breakdown/?by=colour", "?by", "There is no breakdown by colour: choose one of split, tag, model_version."),
+        ("profile/?bucket=often", "?bucket", "There is no bucket often: choose one of never, sometimes, always."),
+        ("profile/?limit=0", "?limit", "`limit` is a whole number from 1 to 1000."),
+        ("profile/?limit=1001", "?limit", "`limit` is a whole number from 1 to 1000."),
+        ("profile/?after=-1", "?after", "`after` is a whole number from 0 to 9223372036854775807."),
+        ("profile/?after=９", "?after", "`after` is a whole number from 0 to 9223372036854775807."),
+        ("contrast/", "?with", "`with` is a whole number from 1 to 9223372036854775807."),
+        ("contrast/?with=999999", "?with", "There is no collection 999999."),
+    ],
+)
+def test_what_makes_no_sense_is_named(viewer, collection, path, pointer, message):
+    answer = get(viewer, collection, path)
+    assert (answer.status_code, answer.json()["errors"]) == (
+        400,
+        [{"pointer": pointer, "code": "invalid", "message": message}],
+    )
+
+
+def test_an_unknown_parameter_is_refused_and_another_dataset_too(viewer, collection):
+    assert get(viewer, collection, "profile/?bucke=never").status_code == 400
+    answer = get(viewer, collection, f"contrast/?with={make_collection().pk}")
+    assert (answer.status_code, "are of different datasets" in answer.json()["detail"]) == (409, True)
