@@ -239,6 +239,10 @@ WORKER_SEATS = env.whole("GYMWEB_WORKER_SEATS", default=256, least=1, most=100_0
 WORKER_GRACE_SECONDS = env.number("GYMWEB_WORKER_GRACE_SECONDS", default=20.0, least=0, most=86_400)
 SERVED_SESSIONS = env.whole("GYMWEB_SERVED_SESSIONS", default=10_000, least=1, most=10**7)
 SERVED_SESSION_SECONDS = env.number("GYMWEB_SERVED_SESSION_SECONDS", default=3600.0, least=1, most=86_400)
+# Rollouts that a program is sent as they end: how many such streams a web process holds open, and how large each is.
+STREAMS = env.whole("GYMWEB_STREAMS", default=32, least=1, most=10_000)
+STREAM_ROLLOUTS = env.whole("GYMWEB_STREAM_ROLLOUTS", default=10_000, least=1, most=30_000)
+STREAM_SECONDS = env.whole("GYMWEB_STREAM_SECONDS", default=14_400, least=1, most=7 * 86_400)
 BREAKER_FAILURES = env.whole("GYMWEB_BREAKER_FAILURES", default=10, least=1, most=10**9)
 # Long work of the rooms, done in threads of any worker: each name is a function that does one piece and says whether
 # it found any. Named here, since the engine must not import the rooms above it.
@@ -279,7 +283,11 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["apps.api.permissions.TablePermission"],
     "COMPONENT_SPLIT_REQUEST": True,
     # Several components have these: their names cannot be made of the component's.
-    "ENUM_NAME_OVERRIDES": {"CollectionStateEnum": "apps.rollouts.models.Collection.State"},
+    "ENUM_NAME_OVERRIDES": {
+        "CollectionStateEnum": "apps.rollouts.models.Collection.State",
+        "ProviderEnum": "apps.policies.models.Provider",
+        "EndpointProviderEnum": "apps.api.streams.PROVIDERS",
+    },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "apps.api.schema.add_problems",

@@ -17,6 +17,7 @@ from apps.api.policy_models import PolicyModelViewSet
 from apps.api.reverifications import ReverificationViewSet
 from apps.api.rollouts import RolloutViewSet
 from apps.api.schema import SchemaView
+from apps.api.streams import StreamViewSet
 from apps.api.tasks import TaskViewSet
 from apps.api.uploads import UploadViewSet
 from apps.api.verifiers import VerifierViewSet
@@ -45,6 +46,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/me/", MeViewSet.as_view({"get": "show"}), name="me"),
     path("v1/verifiers/", VerifierViewSet.as_view({"get": "show"}), name="verifiers"),
     path("v1/verifiers/try/", VerifierViewSet.as_view({"post": "attempt"}), name="verifier_try"),
+    path("v1/rollouts/stream/", StreamViewSet.as_view({"post": "stream"}), name="rollout_stream"),
     path("v1/", include(router.urls)),
     path("schema/", SchemaView.as_view(), name="schema"),
     path("docs/", docs, name="docs"),

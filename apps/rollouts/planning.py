@@ -3,7 +3,7 @@
 import hashlib
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -61,11 +61,16 @@ def plan_collection(
     max_cost: float | None = None,
     user: User | None = None,
     idempotency_key: str | None = None,
+    version: DatasetVersion | None = None,
+    task_ids: Sequence[int] | None = None,
+    asked: str | None = None,
 ) -> Collection:
     """Make the collection and its queued rollouts, and ring the workers.
 
-    Planning the same again with the same idempotency key gives the collection that exists. Raises NothingToCollect, and
-    PlanConflict for a key that stands for something else, and ValidationError for sampling or limits that cannot be.
+    `version` is the latest where it is left out; `task_ids` are those of its tasks to attempt, all by default. Planning
+    the same again with the same idempotency key gives the collection that exists; `asked` is the digest of what was
+    asked for, where the caller knows it better. Raises NothingToCollect, and PlanConflict for a key that stands for
+    something else, and ValidationError for sampling or limits that cannot be.
     """
     plan: dict[str, Any] = {
         "dataset": dataset,
@@ -85,14 +90,17 @@ def plan_collection(
         "created_by": user,
     }
     _check(plan)
-    digest = _digest(plan, name)
-    if earlier := _planned_earlier(idempotency_key, digest):
+    digest = asked or _digest(plan, name)
+    if earlier := find_planned(idempotency_key, digest):
         return earlier
-    version = dataset.latest_version()
+    version = version or dataset.latest_version()
     if version is None:
         raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
-    task_ids = version.tasks.active().order_by("index").values_list("pk", "index")[: limit or version.task_count]
-    if repeats < 1 or not task_ids.exists():
+    chosen = version.tasks.active().order_by("index").values_list("pk", "index")
+    if task_ids is not None:
+        chosen = chosen.filter(pk__in=task_ids)
+    chosen = chosen[: limit or version.task_count]
+    if repeats < 1 or not chosen.exists():
         raise NothingToCollect(f"{version} × {repeats} repeats holds no rollout.")
     environment = dataset.environment
     collection = Collection(
@@ -108,12 +116,12 @@ def plan_collection(
         with transaction.atomic():
             collection.save()
     except IntegrityError:
-        if earlier := _planned_earlier(idempotency_key, digest):
+        if earlier := find_planned(idempotency_key, digest):
             return earlier
         raise
     rows = (
         Planned(task_id, repeat, rollout_seed(seed, index, repeat))
-        for task_id, index in task_ids.iterator(chunk_size=CHUNK)
+        for task_id, index in chosen.iterator(chunk_size=CHUNK)
         for repeat in range(repeats)
     )
     try:
@@ -203,7 +211,7 @@ def _queue(collection: Collection, chunk: list[Planned]) -> None:
         )
 
 
-def _planned_earlier(idempotency_key: str | None, digest: str) -> Collection | None:
+def find_planned(idempotency_key: str | None, digest: str) -> Collection | None:
     """The collection that stands for the key. A plan whose planner died is deleted, so that it can be made anew."""
     earlier = Collection.objects.filter(idempotency_key=idempotency_key).first() if idempotency_key else None
     if earlier is None:

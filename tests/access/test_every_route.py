@@ -94,6 +94,7 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("GET", "/api/v1/policy-models/", MEMBERS),
         ("GET", "/api/v1/rollouts/999999/trace/", MEMBERS),
         ("GET", "/api/v1/rollouts/999999/tokens/", MEMBERS),
+        ("POST", "/api/v1/rollouts/stream/", BUILDERS),
         ("GET", "/api/v1/policy-models/no-such-thing/versions/", MEMBERS),
         ("GET", "/api/v1/collections/999999/breakdown/", MEMBERS),
         ("GET", "/api/v1/collections/999999/profile/", MEMBERS),

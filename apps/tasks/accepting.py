@@ -1,0 +1,80 @@
+"""Take rows that come with a request: they become a version of the dataset that belongs to their environment."""
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from apps.accounts.models import User
+from apps.environments.models import Environment
+from apps.gym.taskfile import RowRefused, parse_line
+from apps.tasks.choosing import Choices
+from apps.tasks.models import Dataset, DatasetVersion, Upload
+from apps.tasks.uploading import create_dataset, upload_file
+
+SLUG = "online-"
+SLUG_CHARS = 64
+
+
+class RowsRefused(Exception):
+    """Rows that are no tasks. `errors` name each by its index, from 0, and the place in it."""
+
+    def __init__(self, message: str, errors: list[dict[str, Any]]) -> None:
+        super().__init__(message)
+        self.errors = errors
+
+
+def accept_rows(*, environment: Environment, rows: Sequence[Any], user: User | None = None) -> DatasetVersion:
+    """The version that holds these rows in their order; the same rows again give the version that exists.
+
+    Raises RowsRefused; nothing is stored then.
+    """
+    lines = [json.dumps(row, ensure_ascii=False).encode() for row in rows]
+    dataset = _dataset_of(environment, user)
+    if known := _known_version(dataset, lines):
+        return known
+    choices = Choices(on_error=Upload.OnError.REJECT, on_duplicate=Upload.OnDuplicate.KEEP)
+    stream = io.BytesIO(b"\n".join(lines) + b"\n")
+    upload = upload_file(dataset=dataset, stream=stream, filename="rows.jsonl", choices=choices, user=user)
+    if upload.state != Upload.State.READY or upload.version is None:
+        raise RowsRefused(upload.message, [{**error, "row": error.get("line", 1) - 1} for error in upload.errors])
+    return upload.version
+
+
+def _dataset_of(environment: Environment, user: User | None) -> Dataset:
+    """Apart from the datasets that people upload: their latest version stays what it was."""
+    slug = f"{SLUG}{environment.slug}"
+    if len(slug) > SLUG_CHARS:
+        slug = slug[: SLUG_CHARS - 9] + "-" + hashlib.sha256(slug.encode()).hexdigest()[:8]
+    found = Dataset.objects.filter(slug=slug).first()
+    if found is None:
+        try:
+            with transaction.atomic():
+                return create_dataset(
+                    slug=slug,
+                    name=f"Online: {environment.name}"[:100],
+                    environment=environment,
+                    description="Rows that came with requests for rollouts; others are another version.",
+                    user=user,
+                )
+        except IntegrityError:
+            found = Dataset.objects.get(slug=slug)
+    if found.environment_id != environment.pk:
+        message = f"The dataset {slug} belongs to another environment: rows for {environment.slug} need that name."
+        raise RowsRefused(message, [])
+    return found
+
+
+def _known_version(dataset: Dataset, lines: Sequence[bytes]) -> DatasetVersion | None:
+    digest = hashlib.sha256()
+    try:
+        for line in lines:
+            digest.update(parse_line(line).row_json.encode() + b"\n")
+    except RowRefused:
+        # Rows of another shape, which loading recognises, or none: it says what is wrong with them.
+        return None
+    ready = dataset.versions.filter(state=DatasetVersion.State.READY, content_hash=digest.hexdigest())
+    return ready.order_by("number").first()
