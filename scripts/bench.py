@@ -8,7 +8,8 @@ CPU a rollout: of the worker's process and of the database and Redis. The model'
 counted, since they stand for somebody else's machines.
 
 `engine.live_loops` holds 4,096 rollouts of a model that takes 5 s a call in one process. `engine.claim` plans 1,000,000
-rollouts and measures claims of 64 from them. Every figure is the median of several fresh processes, where several run.
+rollouts and measures claims of 64 from them. `figures.*` reads the figures of a collection of 1,000,000 rollouts.
+Every figure is the median of several fresh processes, where several run.
 PostgreSQL and Redis are started here, on private ports; a benchmark whose server is not installed is skipped by name.
 """
 
@@ -34,7 +35,7 @@ REFERENCE = [
     for tokens in ("", ".tokens")
 ]
 BENCHES = [*REFERENCE, "engine.live_loops", "engine.claim"]
-ON_REQUEST = ["engine.claim.sqlite"]
+ON_REQUEST = ["engine.claim.sqlite", "figures.postgres", "figures.sqlite"]
 """Too long for every day."""
 
 
@@ -75,11 +76,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    from scripts import queue_work, reference_work
+    from scripts import figures_work, queue_work, reference_work
 
     bench = options.benches[0]
     if bench.startswith("engine.claim"):
         return queue_work.measure_claims(queued=options.queued)
+    if bench.startswith("figures."):
+        return figures_work.measure_figures(rollouts=options.queued)
     if bench == "engine.live_loops":
         return reference_work.measure_live_loops(loops=options.loops)
     return reference_work.measure_cpu(bench, rollouts=options.rollouts, servers=options.servers)
@@ -111,7 +114,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "benches",
         nargs="*",
-        help=f"of {', '.join([*BENCHES, *ON_REQUEST])}; a prefix names several; default: all but the last",
+        help=f"of {', '.join([*BENCHES, *ON_REQUEST])}; a prefix names several; default: those before {ON_REQUEST[0]}",
     )
     parser.add_argument("--rollouts", type=int, default=2560, help="of the reference work; a multiple of 128")
     parser.add_argument("--runs", type=int, default=5, help="fresh processes of each benchmark of the reference work")

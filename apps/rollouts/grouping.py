@@ -32,7 +32,8 @@ _VOTES = f"""
 """  # noqa: S608
 _JOINED = {
     "sqlite": "group_concat(voting || ':' || attempts || ':' || solved, '/')",
-    "postgresql": "string_agg(concat(voting, ':', attempts, ':', solved), '/' ORDER BY voting, attempts, solved)",
+    # Unsorted, as it comes: shapes are put together below.
+    "postgresql": "string_agg(voting || ':' || attempts || ':' || solved, '/')",
 }
 
 

@@ -2,11 +2,12 @@
 
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import orjson
 from django.db import connection
 from django.db.models import Avg, Count, F, Max, Min, Q, Sum
 from django.db.models.functions import Floor
@@ -28,46 +29,19 @@ from apps.rollouts.models import Collection, Rollout
 
 LENGTH_BARS = 12
 
-_PARTS = {
-    "sqlite": """
-        SELECT part.key AS name, part.value AS value, task_id
-        FROM rollouts_rollout, json_each(rollouts_rollout.components) AS part
-        WHERE rollouts_rollout.collection_id = %s AND rollouts_rollout.status = 'completed'
-    """,
-    "postgresql": """
-        SELECT part.key AS name, part.value::float8 AS value, task_id
-        FROM rollouts_rollout, jsonb_each_text(rollouts_rollout.components) AS part
-        WHERE rollouts_rollout.collection_id = %s AND rollouts_rollout.status = 'completed'
-    """,
-}
-# Deviations are taken from the mean before they are squared, for attempts and for the sums of groups.
-_COMPONENTS = {
-    vendor: f"""
-        WITH parts AS ({parts}),
-        means AS (SELECT name, AVG(value) AS mean FROM parts GROUP BY name),
-        groups AS (
-            SELECT parts.name, COUNT(*) AS size, MIN(mean) AS mean, SUM(value - mean) AS deviation,
-                SUM((value - mean) * (value - mean)) AS squares
-            FROM parts JOIN means ON means.name = parts.name GROUP BY parts.name, task_id
-        )
-        SELECT name, CAST(SUM(size) AS bigint), COUNT(*), MIN(mean), SUM(squares), SUM(deviation * deviation)
-        FROM groups GROUP BY name ORDER BY name
-    """  # noqa: S608 (constants alone are formatted in)
-    for vendor, parts in _PARTS.items()
-}
-_COMPONENT_MEDIANS = {
-    "sqlite": f"""
-        SELECT name, AVG(value) FROM (
-            SELECT name, value, ROW_NUMBER() OVER (PARTITION BY name ORDER BY value) AS place,
-                COUNT(*) OVER (PARTITION BY name) AS size
-            FROM ({_PARTS["sqlite"]}) parts
-        ) placed WHERE place IN ((size + 1) / 2, (size + 2) / 2) GROUP BY name
-    """,  # noqa: S608
-    "postgresql": f"""
-        SELECT name, percentile_cont(0.5) WITHIN GROUP (ORDER BY value)
-        FROM ({_PARTS["postgresql"]}) parts GROUP BY name
-    """,  # noqa: S608
-}
+# Verifiers give few different sets of components, so the database counts sets, not their values one by one. Where they
+# are many after all, as with times among them, it is a row for each that comes back.
+_COMPONENT_SETS = """
+    SELECT components, COUNT(*) FROM rollouts_rollout
+    WHERE collection_id = %s AND status = 'completed' GROUP BY components
+"""
+_CLUSTERED = """
+    SELECT {totals} FROM (
+        SELECT {sums} FROM rollouts_rollout WHERE collection_id = %s AND status = 'completed' GROUP BY task_id
+    ) groups
+"""
+_VALUE = {"sqlite": "json_extract(components, %s)", "postgresql": "(components->>%s)::float8"}
+_COMPONENTS_A_QUERY = 20
 _TOOLS = {
     "sqlite": """
         SELECT part.key, COUNT(*), SUM(part.value->>0), SUM(part.value->>1), SUM(part.value->>2)
@@ -218,7 +192,7 @@ def measure_collection(collection: Collection) -> CollectionMetrics:
         mean_tool_calls=mean("tool_calls_sum"),
         mean_duration=mean("duration_sum"),
         latency={phase: mean(f"{phase}_sum") or 0.0 for phase in ("model", "tools", "verify")} if completed else {},
-        by_length=_read_lengths(collection),
+        by_length=_read_lengths(collection, max((row["longest"] or 0 for row in outcomes), default=0)),
     )
 
 
@@ -243,6 +217,7 @@ def _read_outcomes(collection: Collection) -> list[dict[str, Any]]:
         tools_sum=Sum("tool_time"),
         verify_sum=Sum("verify_time"),
         contradicted=Count("id", filter=Q(error_kind="judge_error", error_message__contains=CONTRADICTION)),
+        longest=Max("output_tokens", filter=Q(reward__isnull=False)),
     )
     return list(rows)
 
@@ -328,12 +303,11 @@ def _histogram(collection: Collection, spread: _Spread) -> list[dict[str, float 
     return bin_counts(edges, counts)
 
 
-def _read_lengths(collection: Collection) -> list[LengthBar]:
+def _read_lengths(collection: Collection, longest: int) -> list[LengthBar]:
     """The rewarded rollouts in bars of equal width by output tokens; bars that hold none are left out."""
-    rewarded = Rollout.objects.filter(collection=collection).rewarded().order_by()
-    longest = rewarded.aggregate(longest=Max("output_tokens"))["longest"]
     if not longest:
         return []
+    rewarded = Rollout.objects.filter(collection=collection).rewarded().order_by()
     place = F("output_tokens") * LENGTH_BARS / (longest + 1)
     rows = rewarded.values_list(place).annotate(
         low=Min("output_tokens"), high=Max("output_tokens"), count=Count("id"), mean=Avg("reward")
@@ -343,22 +317,65 @@ def _read_lengths(collection: Collection) -> list[LengthBar]:
 
 
 def _read_components(collection: Collection) -> list[ComponentFigures]:
-    medians = dict(_rows(_COMPONENT_MEDIANS, collection))
-    return [
-        ComponentFigures(
-            name=name,
-            count=count,
-            mean=mean,
-            std=sample_std(count, squares),
-            median=medians[name],
-            confidence=(
-                None
-                if (error := standard_error_from(clustered, count, groups)) is None
-                else confidence_interval(mean, error)
-            ),
-        )
-        for name, count, groups, mean, squares, clustered in _rows(_COMPONENTS, collection)
-    ]
+    with connection.cursor() as cursor:
+        cursor.execute(_COMPONENT_SETS, [collection.pk])
+        values: dict[str, Counter[float]] = defaultdict(Counter)
+        for found, count in cursor.fetchall():
+            for name, value in (orjson.loads(found) if isinstance(found, str) else found).items():
+                values[name][float(value)] += count
+    means = {
+        name: math.fsum(value * count for value, count in found.items()) / found.total()
+        for name, found in values.items()
+    }
+    clustered = _read_clustered(collection, means)
+    return [_component(name, values[name], means[name], *clustered[name]) for name in sorted(values)]
+
+
+def _component(name: str, values: Counter[float], mean: float, groups: int, squares: float) -> ComponentFigures:
+    count = values.total()
+    error = standard_error_from(squares, count, groups)
+    return ComponentFigures(
+        name=name,
+        count=count,
+        mean=mean,
+        std=sample_std(count, math.fsum((value - mean) ** 2 * times for value, times in values.items())),
+        median=_median(values),
+        confidence=None if error is None else confidence_interval(mean, error),
+    )
+
+
+def _median(values: Counter[float]) -> float:
+    """Of counted values."""
+    low, high = (values.total() - 1) // 2, values.total() // 2
+    passed, found = 0, []
+    for value in sorted(values):
+        found += [value] * ((passed <= low < passed + values[value]) + (passed <= high < passed + values[value]))
+        passed += values[value]
+    return statistics.mean(found)
+
+
+def _read_clustered(collection: Collection, means: dict[str, float]) -> dict[str, tuple[int, float]]:
+    """For each component how many tasks have it, and the sum of their squared deviations from its mean."""
+    names = list(means)
+    found: dict[str, tuple[int, float]] = {}
+    for start in range(0, len(names), _COMPONENTS_A_QUERY):
+        chunk = names[start : start + _COMPONENTS_A_QUERY]
+        value = _VALUE[connection.vendor]
+        sums = ", ".join(f"SUM({value} - %s) AS d{place}" for place in range(len(chunk)))
+        totals = ", ".join(f"COUNT(d{place}), SUM(d{place} * d{place})" for place in range(len(chunk)))
+        given: list[Any] = [each for name in chunk for each in (_path(name), means[name])]
+        with connection.cursor() as cursor:
+            cursor.execute(_CLUSTERED.format(totals=totals, sums=sums), [*given, collection.pk])
+            numbers = cursor.fetchone()
+        found |= {name: (numbers[2 * place], numbers[2 * place + 1]) for place, name in enumerate(chunk)}
+    return found
+
+
+def _path(name: str) -> str:
+    """How the database names a member of a JSON object."""
+    if connection.vendor == "postgresql":
+        return name
+    return f"$.{orjson.dumps(name).decode()}"
 
 
 def _read_tools(collection: Collection) -> list[ToolFigures]:

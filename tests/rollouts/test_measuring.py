@@ -132,7 +132,7 @@ def test_rewards_beyond_zero_and_one_get_bars_of_their_own():
 
 def test_the_number_of_queries_does_not_grow_with_the_rollouts(django_assert_num_queries):
     collection = make_collection()
-    for _ in range(4):
-        make_rollout(collection, trace=[])
-    with django_assert_num_queries(10):
-        measure_collection(collection)
+    for number in range(1, 4):
+        make_rollout(collection, components={"correct": 1.0}, output_tokens=5 * number, trace=[])
+        with django_assert_num_queries(10):
+            measure_collection(collection)
