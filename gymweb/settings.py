@@ -254,6 +254,7 @@ WORKER_CHORES = [
     "apps.tasks.sweeping.sweep_uploads",
     "apps.tasks.measuring.measure_next_version",
     "apps.tasks.deleting.delete_next",
+    "apps.rollouts.deleting.delete_next_collection",
     "apps.rollouts.reverifying.continue_reverification",
     "apps.exports.exporting.write_queued_export",
 ]
@@ -287,6 +288,7 @@ SPECTACULAR_SETTINGS = {
         "CollectionStateEnum": "apps.rollouts.models.Collection.State",
         "ProviderEnum": "apps.policies.models.Provider",
         "EndpointProviderEnum": "apps.api.streams.PROVIDERS",
+        "DeletionStateEnum": "apps.tasks.models.Deletion.State",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

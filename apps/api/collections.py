@@ -1,5 +1,6 @@
 """Collections: dataset × agent × policy model × repeats, and what came of it."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, get_args
 
@@ -15,6 +16,7 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
 from apps.api.bodies import FILE_PARSERS, RAW_TYPES, open_files
+from apps.api.collection_deletions import CollectionDeletionSerializer
 from apps.api.declared import DeclaredFields
 from apps.api.figures import QUERY_PARAMETERS as FIGURES
 from apps.api.figures import FigureViewSet
@@ -22,7 +24,10 @@ from apps.api.filters import SlugFilter
 from apps.api.metrics import MetricsSerializer
 from apps.api.problems import QueryProblem, flatten_errors
 from apps.gym.errors import ErrorKind
+from apps.gym.prompting import MAX_TEMPLATE
 from apps.policies.models import PolicyModel
+from apps.rollouts.archiving import archive_collection, restore_collection
+from apps.rollouts.cloning import plan_again
 from apps.rollouts.controlling import (
     adjust_collection,
     cancel_collection,
@@ -30,17 +35,24 @@ from apps.rollouts.controlling import (
     resume_collection,
     retry_failed,
 )
+from apps.rollouts.deleting import queue_collection_deletion
+from apps.rollouts.estimating import estimate_plan
 from apps.rollouts.holding import find_holds
 from apps.rollouts.importing import import_rollouts
 from apps.rollouts.matching import File
 from apps.rollouts.measuring import measure_collection
-from apps.rollouts.models import Collection
-from apps.rollouts.planning import LIMITS, plan_collection
+from apps.rollouts.models import Collection, CollectionQuerySet
+from apps.rollouts.planning import LIMITS, MAX_MARKS, MAX_REPEATS, plan_collection
 from apps.tasks.models import Dataset, Upload
 
-MAX_REPEATS = 10_000
 MAX_INTEGER = 2**31 - 1
 IDEMPOTENCY_HEADER = "Idempotency-Key"
+IDEMPOTENCY = OpenApiParameter(
+    IDEMPOTENCY_HEADER,
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="Planning again with the same key answers with the collection that exists.",
+)
 
 
 DEFAULTS = {field.name: field.get_default() for field in Collection._meta.fields if field.name in LIMITS}
@@ -53,6 +65,15 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
     agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
     policy_model = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
     sampling = serializers.DictField(read_only=True)
+    split_repeats = serializers.DictField(child=serializers.IntegerField(), read_only=True)
+    splits = serializers.ListField(child=serializers.CharField(), read_only=True)
+    tags = serializers.ListField(child=serializers.CharField(), read_only=True)
+    prompt_template = serializers.DictField(child=serializers.CharField(), read_only=True)
+    resume_from = serializers.PrimaryKeyRelatedField[Any](read_only=True)
+    is_archived = serializers.BooleanField(read_only=True)
+    snapshot_digest = serializers.CharField(
+        read_only=True, help_text="SHA-256 of the resolved configuration: the same for what was run in the same way."
+    )
     mean_reward = serializers.FloatField(read_only=True, allow_null=True)
 
     class Meta:
@@ -67,11 +88,20 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
             "policy_model",
             "repeats",
             "limit",
+            "split_repeats",
+            "splits",
+            "tags",
+            "search",
+            "resume_from",
+            "only_failed",
             "seed",
             "sampling",
+            "prompt_template",
             *LIMITS,
             "state",
             "pause_reason",
+            "is_archived",
+            "snapshot_digest",
             "total",
             "completed",
             "failed",
@@ -106,6 +136,13 @@ class LimitsSerializer(DeclaredFields, serializers.ModelSerializer[Collection]):
         }
 
 
+class PromptTemplateSerializer(DeclaredFields, serializers.Serializer[Any]):
+    """In place of the tasks' own prompts. `{gaps}` are dotted paths into the row; `{prompt}` is its user's message."""
+
+    system = serializers.CharField(required=False, allow_blank=True, max_length=MAX_TEMPLATE, trim_whitespace=False)
+    user = serializers.CharField(required=False, allow_blank=True, max_length=MAX_TEMPLATE, trim_whitespace=False)
+
+
 class PlanSerializer(LimitsSerializer):
     dataset = serializers.SlugRelatedField(slug_field="slug", queryset=Dataset.objects.all())
     agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all())
@@ -117,6 +154,37 @@ class PlanSerializer(LimitsSerializer):
     limit = serializers.IntegerField(
         min_value=1, max_value=MAX_INTEGER, required=False, allow_null=True, help_text="Only the first so many tasks."
     )
+    split_repeats = serializers.DictField(
+        child=serializers.IntegerField(min_value=1, max_value=MAX_REPEATS),
+        required=False,
+        help_text='Rollouts of each task by its split, such as {"train": 8, "validation": 2}; others get `repeats`.',
+    )
+    splits = serializers.ListField(
+        child=serializers.CharField(max_length=64),
+        required=False,
+        max_length=MAX_MARKS,
+        help_text="Only tasks of one of these splits.",
+    )
+    tags = serializers.ListField(
+        child=serializers.CharField(max_length=64),
+        required=False,
+        max_length=MAX_MARKS,
+        help_text="Only tasks that have all of these tags.",
+    )
+    search = serializers.CharField(
+        max_length=200,
+        required=False,
+        allow_blank=True,
+        help_text="Only tasks with these words in their id or in the beginning of their prompt.",
+    )
+    resume_from = serializers.PrimaryKeyRelatedField(
+        queryset=Collection.objects.present(),
+        required=False,
+        allow_null=True,
+        help_text="Only what failed, was cancelled or is missing in this earlier collection, on the version it had.",
+    )
+    only_failed = serializers.BooleanField(required=False, help_text="Of that, only what failed.")
+    prompt_template = PromptTemplateSerializer(required=False)
     seed = serializers.IntegerField(min_value=0, max_value=MAX_INTEGER, default=0)
     sampling = serializers.DictField(required=False, help_text="Overrides the agent's and the model's.")
     name = serializers.CharField(max_length=200, required=False, allow_blank=True)
@@ -128,6 +196,13 @@ class PlanSerializer(LimitsSerializer):
             "policy_model",
             "repeats",
             "limit",
+            "split_repeats",
+            "splits",
+            "tags",
+            "search",
+            "resume_from",
+            "only_failed",
+            "prompt_template",
             "seed",
             "sampling",
             "name",
@@ -137,6 +212,19 @@ class PlanSerializer(LimitsSerializer):
         extra_kwargs = {
             name: {**LimitsSerializer.Meta.extra_kwargs.get(name, {}), "default": DEFAULTS[name]} for name in LIMITS
         }
+
+
+class EstimateSerializer(serializers.Serializer[Any]):
+    dataset = serializers.CharField(source="version.dataset.slug")
+    version = serializers.IntegerField(source="version.number")
+    tasks = serializers.IntegerField()
+    rollouts = serializers.IntegerField()
+    input_tokens = serializers.IntegerField(allow_null=True)
+    output_tokens = serializers.IntegerField(allow_null=True)
+    cost = serializers.FloatField(allow_null=True, help_text="USD by the prices of now; 0 where the model has none.")
+    seconds = serializers.FloatField(allow_null=True, help_text="Null where nothing like it has run.")
+    basis = serializers.CharField(help_text="Where this comes from.")
+    based_on = serializers.ListField(child=serializers.IntegerField(), help_text="The collections that were measured.")
 
 
 class RetrySerializer(DeclaredFields, serializers.Serializer[Any]):
@@ -185,10 +273,18 @@ class CollectionFilter(django_filters.FilterSet):
     environment = SlugFilter("environment")
     agent = SlugFilter("agent")
     policy_model = SlugFilter("policy_model")
+    archived = django_filters.ChoiceFilter(
+        choices=[("true", "only those in the archive"), ("all", "those too")],
+        method="filter_archived",
+        label="Left out: without those in the archive.",
+    )
 
     class Meta:
         model = Collection
         fields: list[str] = []
+
+    def filter_archived(self, queryset: CollectionQuerySet, name: str, value: str) -> CollectionQuerySet:
+        return queryset.filter(archived_at__isnull=False) if value == "true" else queryset
 
 
 class CollectionDetailSerializer(CollectionSerializer):
@@ -196,15 +292,19 @@ class CollectionDetailSerializer(CollectionSerializer):
         help_text="Why its rollouts wait: breakers that are open, an environment whose server is unwell"
     )
 
+    snapshot = serializers.DictField(
+        read_only=True, help_text="The resolved configuration: agent, model, environment, sampling and choice of tasks."
+    )
+
     class Meta(CollectionSerializer.Meta):
-        fields = [*CollectionSerializer.Meta.fields, "held_back_by"]
+        fields = [*CollectionSerializer.Meta.fields, "held_back_by", "snapshot"]
 
     def get_held_back_by(self, collection: Collection) -> list[str]:
         return [str(hold) for hold in find_holds(collection)]
 
 
 class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
-    queryset = Collection.objects.select_related("dataset", "version", "environment", "agent", "policy_model")
+    queryset = Collection.objects.present().select_related("dataset", "version", "environment", "agent", "policy_model")
     serializer_class = CollectionSerializer
     filterset_class = CollectionFilter
     lookup_value_regex = "[0-9]+"
@@ -217,6 +317,11 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
         "retrieve": Permission.READ,
         "create": Permission.COLLECT,
         "import_stored": Permission.COLLECT,
+        "estimate": Permission.COLLECT,
+        "clone": Permission.COLLECT,
+        "archive": Permission.COLLECT,
+        "restore": Permission.COLLECT,
+        "destroy": Permission.COLLECT,
         "partial_update": Permission.COLLECT,
         "pause": Permission.COLLECT,
         "resume": Permission.COLLECT,
@@ -228,30 +333,67 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
         "contrast": Permission.READ,
     }
 
+    def get_queryset(self) -> Any:
+        rows: Any = super().get_queryset()
+        return rows.listed() if self.action == "list" and not self.request.query_params.get("archived") else rows
+
     def get_serializer_class(self) -> type[CollectionSerializer]:
         return CollectionDetailSerializer if self.action == "retrieve" else CollectionSerializer
 
     @extend_schema(
         request=PlanSerializer,
         responses={201: CollectionSerializer},
-        parameters=[
-            OpenApiParameter(
-                IDEMPOTENCY_HEADER,
-                OpenApiTypes.STR,
-                OpenApiParameter.HEADER,
-                description="Planning again with the same key answers with the collection that exists.",
-            )
-        ],
+        parameters=[IDEMPOTENCY],
     )
     def create(self, request: Request) -> Response:
         """Plan a collection: its rollouts are queued for the workers."""
         plan = PlanSerializer(data=request.data)
         plan.is_valid(raise_exception=True)
+        return self._plan(request, plan.validated_data)
+
+    def _plan(self, request: Request, plan: Mapping[str, Any]) -> Response:
         key = request.headers.get(IDEMPOTENCY_HEADER, "")
         if len(key) > 128:
             raise serializers.ValidationError({IDEMPOTENCY_HEADER: "This header has at most 128 characters."})
-        collection = plan_collection(**plan.validated_data, user=self.person, idempotency_key=key or None)
+        collection = plan_collection(**plan, user=self.person, idempotency_key=key or None)
         return Response(CollectionSerializer(collection).data, status=HTTPStatus.CREATED)
+
+    @extend_schema(request=PlanSerializer, responses=EstimateSerializer)
+    @action(detail=False, methods=["post"])
+    def estimate(self, request: Request) -> Response:
+        """What a plan would take, without planning it: rollouts, tokens, cost and time."""
+        plan = PlanSerializer(data=request.data)
+        plan.is_valid(raise_exception=True)
+        return Response(EstimateSerializer(estimate_plan(plan.validated_data)).data)
+
+    @extend_schema(
+        request=PlanSerializer(partial=True), responses={201: CollectionSerializer}, parameters=[IDEMPOTENCY]
+    )
+    @action(detail=True, methods=["post"])
+    def clone(self, request: Request, pk: str) -> Response:
+        """Plan the same again; what the body names is changed."""
+        changes = PlanSerializer(data=request.data, partial=True)
+        changes.is_valid(raise_exception=True)
+        return self._plan(request, {**plan_again(self.get_object()), **changes.validated_data})
+
+    @extend_schema(request=None, responses=CollectionSerializer)
+    @action(detail=True, methods=["post"])
+    def archive(self, request: Request, pk: str) -> Response:
+        """Lists leave it out from now on; nothing of it changes."""
+        return Response(CollectionSerializer(archive_collection(collection=self.get_object(), user=self.person)).data)
+
+    @extend_schema(request=None, responses=CollectionSerializer)
+    @action(detail=True, methods=["post"])
+    def restore(self, request: Request, pk: str) -> Response:
+        """Lists show it again."""
+        return Response(CollectionSerializer(restore_collection(collection=self.get_object(), user=self.person)).data)
+
+    @extend_schema(responses={202: CollectionDeletionSerializer})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Delete it with its rollouts, traces and pairs: a worker does it, and the answer's address tells how far."""
+        deletion = queue_collection_deletion(collection=self.get_object(), user=self.person)
+        address = {"Location": f"/api/v1/collection-deletions/{deletion.pk}/"}
+        return Response(CollectionDeletionSerializer(deletion).data, status=HTTPStatus.ACCEPTED, headers=address)
 
     @extend_schema(
         request={

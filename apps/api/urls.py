@@ -2,6 +2,7 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from rest_framework.routers import SimpleRouter
 
 from apps.api.agents import AgentViewSet
+from apps.api.collection_deletions import CollectionDeletionViewSet
 from apps.api.collections import CollectionViewSet
 from apps.api.column_mappings import ColumnMappingViewSet
 from apps.api.comments import CommentViewSet
@@ -33,6 +34,7 @@ router.register("environments", EnvironmentViewSet)
 router.register("policy-models", PolicyModelViewSet)
 router.register("agents", AgentViewSet)
 router.register("collections", CollectionViewSet)
+router.register("collection-deletions", CollectionDeletionViewSet)
 router.register("rollouts", RolloutViewSet)
 router.register("reverifications", ReverificationViewSet)
 router.register("pair-sets", PairSetViewSet)

@@ -22,6 +22,7 @@ from apps.gym.events import (
 )
 from apps.gym.items import Item, TaskRow, Tool, dump_json, function_calls, input_items, item_type, message, text_of
 from apps.gym.policy.protocol import Ask, Policy, Reply
+from apps.gym.prompting import PromptTemplate, ask_as_planned
 from apps.gym.resources.protocol import AsksJudge, ResourceServer, Session, Stepped
 from apps.gym.responses import assemble_response
 from apps.gym.tokens import pack_tokens
@@ -67,6 +68,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     system_prompt: str = ""
+    prompt: PromptTemplate = PromptTemplate()
     examples: list[Item] = []
     max_steps: int = 10
     time_limit: float = 600.0
@@ -127,6 +129,7 @@ class Attempt:
 
     async def events(self) -> AsyncIterator[TraceUnion]:
         """Every event in order. Raises a GymError where something outside the attempt failed."""
+        self.row = ask_as_planned(self.harness.prompt, self.row)
         session = await self.server.seed_session(self.row, seed=self.seed)
         self._judged = session if isinstance(session, AsksJudge) else None
         try:

@@ -44,7 +44,11 @@ def connect_setting(
 ) -> Setting:
     """The harness, sampling, verifier, rubric and how a judge is asked are those of the plan: rewards of one collection
     must compare. The endpoints, keys, prices and limits are those of now, and so is which model judges."""
-    planned = {**collection.snapshot["agent"], "sampling": collection.snapshot["sampling"]}
+    planned = {
+        **collection.snapshot["agent"],
+        "sampling": collection.snapshot["sampling"],
+        "prompt": collection.prompt_template,
+    }
     model, environment = collection.policy_model, collection.environment
     kept = collection.snapshot["environment"]
     environment.verifier = kept.get("verifier", environment.verifier)

@@ -1,3 +1,5 @@
+import hashlib
+import json
 from datetime import datetime
 from typing import Any, get_args
 
@@ -18,6 +20,16 @@ from apps.tasks.models import Dataset, DatasetVersion, Task
 
 LARGEST = 1e308
 """Both databases can compare with it: what is between it and its negative is neither infinite nor NaN."""
+
+
+class CollectionQuerySet(models.QuerySet["Collection"]):
+    def present(self) -> "CollectionQuerySet":
+        """Those that are not on their way out."""
+        return self.filter(is_being_deleted=False)
+
+    def listed(self) -> "CollectionQuerySet":
+        """Of them, those that nobody has put into the archive."""
+        return self.present().filter(archived_at__isnull=True)
 
 
 class Collection(models.Model):
@@ -46,6 +58,30 @@ class Collection(models.Model):
     limit = models.PositiveIntegerField(null=True, blank=True, help_text="Only the first so many tasks")
     seed = models.PositiveIntegerField(default=0)
     sampling = models.JSONField(default=dict, blank=True)
+    split_repeats = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text='Rollouts of each task by its split, e.g. {"train": 8}; others get `repeats`',
+    )
+    splits = models.JSONField(default=list, blank=True, help_text="Only tasks of one of these splits")
+    tags = models.JSONField(default=list, blank=True, help_text="Only tasks that have all of these tags")
+    search = models.CharField(
+        max_length=200,
+        blank=True,
+        help_text="Only tasks with these words in their id or in the beginning of their prompt",
+    )
+    prompt_template = models.JSONField(
+        default=dict, blank=True, help_text="In place of the tasks' own prompts: {system, user}, with {gaps}"
+    )
+    resume_from = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="resumed_by",
+        help_text="Only what failed, was cancelled or is missing in this earlier collection",
+    )
+    only_failed = models.BooleanField(default=False, help_text="Of that, only the rollouts that failed there")
     priority = models.SmallIntegerField(
         default=0,
         validators=[MinValueValidator(-1000), MaxValueValidator(1000)],
@@ -86,6 +122,8 @@ class Collection(models.Model):
         validators=[MinValueValidator(0)],
         help_text="USD by the prices of its models, after which it is paused; empty: no limit",
     )
+    archived_at = models.DateTimeField(null=True, blank=True, help_text="Since when lists leave it out")
+    is_being_deleted = models.BooleanField(default=False, help_text="A worker deletes it: nobody sees it any more")
     snapshot = models.JSONField(default=dict, help_text="The resolved agent, policy model and environment as planned")
     idempotency_key = models.CharField(max_length=128, null=True, blank=True, unique=True)
     plan_digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of what was asked for with that key")
@@ -111,6 +149,8 @@ class Collection(models.Model):
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last sign of life of its planning")
     started_at = models.DateTimeField(null=True, blank=True, help_text="When its first rollout was claimed")
     finished_at = models.DateTimeField(null=True, blank=True)
+
+    objects = CollectionQuerySet.as_manager()
 
     class Meta:
         ordering = ["-id"]
@@ -163,6 +203,16 @@ class Collection(models.Model):
         return self.completed + self.failed + self.cancelled
 
     @property
+    def is_archived(self) -> bool:
+        return self.archived_at is not None
+
+    @property
+    def snapshot_digest(self) -> str:
+        """SHA-256 of the resolved configuration: the same where two collections ran the same in the same way."""
+        written = json.dumps(self.snapshot, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(written.encode()).hexdigest()
+
+    @property
     def mean_reward(self) -> float | None:
         return self.reward_sum / self.rewarded if self.rewarded else None
 
@@ -174,6 +224,49 @@ class Collection(models.Model):
     def may_go_on(self) -> bool:
         """Something of it may still run: of a completed one, what failed may be tried again."""
         return not self.is_finished or (self.state == self.State.COMPLETED and self.failed > 0)
+
+
+class CollectionDeletion(models.Model):
+    """A collection on its way out, with its rollouts and their traces; the row stays and says how that ended."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "waiting for a worker"
+        DELETING = "deleting", "deleting"
+        DONE = "done", "done"
+        FAILED = "failed", "failed"
+
+    collection = models.ForeignKey(Collection, null=True, on_delete=models.SET_NULL, related_name="deletions")
+    name = models.CharField(max_length=220, help_text="What was deleted, as people called it")
+    state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
+    total = models.PositiveIntegerField(default=0, help_text="Rollouts there were")
+    deleted = models.PositiveIntegerField(default=0)
+    message = models.CharField(max_length=500, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    touched_at = models.DateTimeField(default=timezone.now, help_text="Last sign of life of whoever works at it")
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["collection"],
+                condition=Q(state__in=["queued", "deleting"]),
+                name="deletion_of_a_collection_once_at_a_time",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"deletion of {self.name} ({self.state})"
+
+    @property
+    def is_going_on(self) -> bool:
+        return self.state in {self.State.QUEUED, self.State.DELETING}
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.deleted / self.total) if self.total else 0.0
 
 
 class Worker(models.Model):

@@ -3,11 +3,12 @@
 import hashlib
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import Any
 
+import msgspec
 import orjson
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
@@ -18,9 +19,12 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym import leaving
+from apps.gym.prompting import PromptTemplate, find_template_problems
 from apps.gym.sampling import find_sampling_problems
+from apps.gym.storable import find_unstorable
 from apps.policies.models import PolicyModel
 from apps.rollouts.announcing import ring_doorbell
+from apps.rollouts.choosing import Choice
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.queueing import Planned, insert_rollouts
 from apps.tasks.models import Dataset, DatasetVersion
@@ -51,6 +55,13 @@ def plan_collection(
     limit: int | None = None,
     seed: int = 0,
     sampling: dict[str, Any] | None = None,
+    split_repeats: Mapping[str, int] | None = None,
+    splits: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    search: str = "",
+    prompt_template: Mapping[str, str] | None = None,
+    resume_from: Collection | None = None,
+    only_failed: bool = False,
     name: str = "",
     priority: int = 0,
     concurrency: int | None = None,
@@ -67,47 +78,57 @@ def plan_collection(
 ) -> Collection:
     """Make the collection and its queued rollouts, and ring the workers.
 
+    `resume_from` makes only what failed, was cancelled or is missing in that earlier collection of the same dataset, of
+    the version that it was planned on; with `only_failed`, only what failed there. A rollout keeps its repeat, and with
+    the same seed its own.
+
     `version` is the latest where it is left out; `task_ids` are those of its tasks to attempt, all by default. Planning
     the same again with the same idempotency key gives the collection that exists; `asked` is the digest of what was
     asked for, where the caller knows it better. Raises NothingToCollect, and PlanConflict for a key that stands for
-    something else, and ValidationError for sampling or limits that cannot be.
+    something else, and ValidationError for what cannot be.
     """
-    plan: dict[str, Any] = {
-        "dataset": dataset,
-        "agent": agent,
-        "policy_model": policy_model,
-        "repeats": repeats,
-        "limit": limit,
-        "seed": seed,
-        "sampling": sampling or {},
-        "priority": priority,
-        "concurrency": concurrency,
-        "rollout_timeout": rollout_timeout,
-        "max_attempts": max_attempts,
-        "max_seconds": max_seconds,
-        "max_tokens": max_tokens,
-        "max_cost": max_cost,
-        "created_by": user,
-    }
-    _check(plan)
+    plan = check_plan(
+        {
+            "dataset": dataset,
+            "agent": agent,
+            "policy_model": policy_model,
+            "repeats": repeats,
+            "limit": limit,
+            "seed": seed,
+            "sampling": sampling,
+            "split_repeats": split_repeats,
+            "splits": splits,
+            "tags": tags,
+            "search": search,
+            "prompt_template": prompt_template,
+            "resume_from": resume_from,
+            "only_failed": only_failed,
+            "priority": priority,
+            "concurrency": concurrency,
+            "rollout_timeout": rollout_timeout,
+            "max_attempts": max_attempts,
+            "max_seconds": max_seconds,
+            "max_tokens": max_tokens,
+            "max_cost": max_cost,
+            "created_by": user,
+        }
+    )
     digest = asked or _digest(plan, name)
     if earlier := find_planned(idempotency_key, digest):
         return earlier
-    version = version or dataset.latest_version()
-    if version is None:
-        raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
-    chosen = version.tasks.active().order_by("index").values_list("pk", "index")
-    if task_ids is not None:
-        chosen = chosen.filter(pk__in=task_ids)
-    chosen = chosen[: limit or version.task_count]
-    if repeats < 1 or not chosen.exists():
-        raise NothingToCollect(f"{version} × {repeats} repeats holds no rollout.")
+    choice = choose_rollouts(plan, version=version, task_ids=task_ids)
+    if next(choice.rollouts(), None) is None:
+        raise NothingToCollect(_explain_nothing(choice))
+    version = choice.version
     environment = dataset.environment
     collection = Collection(
         name=name or f"{dataset.name} × {policy_model.name}",
         version=version,
         environment=environment,
-        snapshot=take_snapshot(agent, policy_model, environment, version, sampling or {}),
+        snapshot={
+            **take_snapshot(agent, policy_model, environment, version, sampling or {}),
+            "plan": _describe_choice(plan),
+        },
         idempotency_key=idempotency_key or None,
         plan_digest=digest,
         **plan,
@@ -119,11 +140,7 @@ def plan_collection(
         if earlier := find_planned(idempotency_key, digest):
             return earlier
         raise
-    rows = (
-        Planned(task_id, repeat, rollout_seed(seed, index, repeat))
-        for task_id, index in chosen.iterator(chunk_size=CHUNK)
-        for repeat in range(repeats)
-    )
+    rows = (Planned(task_id, repeat, rollout_seed(seed, index, repeat)) for task_id, index, repeat in choice.rollouts())
     try:
         for chunk in _chunks(rows):
             _queue(collection, chunk)
@@ -136,6 +153,45 @@ def plan_collection(
     collection.refresh_from_db()
     return collection
 
+
+CHOSEN = ("repeats", "split_repeats", "limit", "splits", "tags", "search", "only_failed")
+"""Of a plan, what says which rollouts there are."""
+
+
+def choose_rollouts(
+    plan: Mapping[str, Any], *, version: DatasetVersion | None = None, task_ids: Sequence[int] | None = None
+) -> Choice:
+    """Which rollouts the plan has. Raises NothingToCollect for a dataset that was never filled."""
+    dataset, earlier = plan["dataset"], plan.get("resume_from")
+    version = earlier.version if earlier else version or dataset.latest_version()
+    if version is None:
+        raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
+    chosen: dict[str, Any] = {name: plan[name] for name in CHOSEN if name in plan}
+    lists: dict[str, Any] = {name: tuple(chosen.pop(name, ())) for name in ("splits", "tags")}
+    return Choice(version=version, task_ids=task_ids, resume_from=earlier, **lists, **chosen)
+
+
+def _explain_nothing(choice: Choice) -> str:
+    if choice.resume_from is not None and choice.tasks().exists():
+        what = "failed" if choice.only_failed else "is left to do"
+        return f"Nothing of {choice.resume_from.label} {what} among these tasks."
+    if choice.is_filtered:
+        return f"No task of {choice.version} has what the filters ask for."
+    return f"{choice.version} × {choice.repeats} repeats holds no rollout."
+
+
+def _describe_choice(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """For the snapshot: which rollouts, and how they were asked."""
+    earlier = plan["resume_from"]
+    return {
+        **{name: plan[name] for name in (*CHOSEN, "seed", "prompt_template")},
+        "resume_from": earlier.pk if earlier else None,
+    }
+
+
+MAX_REPEATS = 10_000
+MAX_MARKS = 64
+"""Splits or tags that one plan may name."""
 
 LIMITS = ("concurrency", "rollout_timeout", "max_attempts", "max_seconds", "max_tokens", "max_cost", "priority")
 """What a collection's owner may set, at its planning and while it runs."""
@@ -162,6 +218,24 @@ def _check_range(limits: dict[str, Any]) -> None:
         raise ValidationError(errors)
 
 
+def check_plan(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a collection, out of arguments of plan_collection. Raises ValidationError by field."""
+    fields = {name: Collection._meta.get_field(name).get_default() for name in (*CHOSEN, *LIMITS)}  # type: ignore[union-attr]
+    plan = {**fields, "seed": 0, "resume_from": None, **given}
+    for name in ("name", "idempotency_key", "user"):
+        plan.pop(name, None)
+    plan |= {
+        "sampling": plan.get("sampling") or {},
+        "split_repeats": dict(plan["split_repeats"] or {}),
+        "splits": list(dict.fromkeys(plan["splits"])),
+        "tags": list(dict.fromkeys(plan["tags"])),
+        "search": plan["search"].strip(),
+        "prompt_template": {part: text for part, text in (plan.get("prompt_template") or {}).items() if text},
+    }
+    _check(plan)
+    return plan
+
+
 def _check(plan: dict[str, Any]) -> None:
     errors: dict[str, Any] = {}
     if problems := find_sampling_problems(plan["sampling"]):
@@ -172,12 +246,46 @@ def _check(plan: dict[str, Any]) -> None:
         errors["policy_model"] = [
             f"No worker may run this: the model and the environment belong to different worker groups ({groups})."
         ]
+    errors |= _find_choice_problems(plan)
     try:
         check_limits(plan)
     except ValidationError as wrong:
         errors |= wrong.update_error_dict({})
     if errors:
         raise ValidationError(errors)
+
+
+def _find_choice_problems(plan: dict[str, Any]) -> dict[str, Any]:
+    errors: dict[str, Any] = {}
+    for name in ("splits", "tags", "split_repeats"):
+        if len(plan[name]) > MAX_MARKS or not all(
+            isinstance(mark, str) and 0 < len(mark) <= 64 and "\n" not in mark for mark in plan[name]
+        ):
+            errors[name] = [f"At most {MAX_MARKS} names of 1 to 64 characters."]
+    numbers = plan["split_repeats"].values()
+    if not all(isinstance(one, int) and not isinstance(one, bool) and 1 <= one <= MAX_REPEATS for one in numbers):
+        errors["split_repeats"] = [f"Give each split a whole number from 1 to {MAX_REPEATS:,}."]
+    if len(plan["search"]) > 200:
+        errors["search"] = ["At most 200 characters."]
+    if find_unstorable([plan["search"], *plan["splits"], *plan["tags"], *plan["split_repeats"]]) is not None:
+        errors["search"] = ["A split, a tag or the search holds a zero byte or half a surrogate pair."]
+    try:
+        template = msgspec.convert(plan["prompt_template"], PromptTemplate)
+    except msgspec.ValidationError as wrong:
+        errors["prompt_template"] = [f"{wrong}. It has the parts system and user, each a text."]
+    else:
+        if problems := find_template_problems(template):
+            errors["prompt_template"] = [f"{part}: {problem}" for part, problem in problems.items()]
+        elif find_unstorable(plan["prompt_template"]) is not None:
+            errors["prompt_template"] = ["It holds a zero byte or half a surrogate pair."]
+    earlier = plan["resume_from"]
+    if earlier is None and plan["only_failed"]:
+        errors["only_failed"] = ["Name the earlier collection whose failed rollouts are meant."]
+    elif earlier is not None and earlier.dataset_id != plan["dataset"].pk:
+        errors["resume_from"] = [f"{earlier.label} is of another dataset, {earlier.dataset.slug}."]
+    elif earlier is not None and (earlier.is_being_deleted or earlier.version.state != DatasetVersion.State.READY):
+        errors["resume_from"] = [f"{earlier.label} or its tasks are being deleted."]
+    return errors
 
 
 def sweep_plans() -> bool:
@@ -228,7 +336,10 @@ def find_planned(idempotency_key: str | None, digest: str) -> Collection | None:
 
 def _digest(plan: dict[str, Any], name: str) -> str:
     """Of what was asked for. The collection's own fields cannot tell: its limits may be changed while it runs."""
-    asked = {field: value.pk if isinstance(value, Model) else value for field, value in plan.items()}
+    # What came later counts where it is given: the keys of earlier plans stay good.
+    later = {*CHOSEN, "prompt_template", "resume_from"} - {"repeats", "limit"}
+    given = {field: value for field, value in plan.items() if value or field not in later}
+    asked = {field: value.pk if isinstance(value, Model) else value for field, value in given.items()}
     return hashlib.sha256(orjson.dumps({**asked, "name": name}, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

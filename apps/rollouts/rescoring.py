@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from django.db import transaction
 from django.db.models import F, Max, Q, QuerySet
 from django.utils import timezone
@@ -16,6 +17,7 @@ from apps.gym.events import ModelCall, TraceUnion, encode_event
 from apps.gym.items import TaskRow
 from apps.gym.outbound import Outbound
 from apps.gym.pricing import FREE
+from apps.gym.prompting import PromptTemplate, ask_as_planned
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.reverifying import Verdict, verify_again
 from apps.gym.rolloutfile import judged_stop_reason
@@ -97,8 +99,9 @@ def _verify_chunks(
     chosen = select_rollouts(reverification.collection, reverification.filters).select_related("task").order_by("pk")
     last = reverification.rewards.aggregate(last=Max("rollout_id"))["last"] or 0
     broken = 0
+    template = msgspec.convert(reverification.collection.prompt_template, PromptTemplate)
     while chunk := list(chosen.filter(pk__gt=last)[:CHUNK]):
-        pieces = [_piece(rollout) for rollout in chunk]
+        pieces = [_piece(rollout, template) for rollout in chunk]
         verdicts = _verify_chunk(owner, reverification, server, runner, pieces)
         _store(owner, reverification, pieces, verdicts)
         last = chunk[-1].pk
@@ -109,10 +112,11 @@ def _verify_chunks(
         owner.pause_here()
 
 
-def _piece(rollout: Rollout) -> _Piece:
+def _piece(rollout: Rollout, template: PromptTemplate) -> _Piece:
     # What stands behind the attempt's own end is of earlier reverifications.
     events = rollout.trace()
-    return _Piece(rollout, rollout.task.row, events, rollout.stop_reason or judged_stop_reason(events))
+    row = ask_as_planned(template, rollout.task.row)
+    return _Piece(rollout, row, events, rollout.stop_reason or judged_stop_reason(events))
 
 
 def _verify_chunk(

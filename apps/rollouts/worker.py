@@ -63,6 +63,7 @@ DATASETS = frozenset(
         "apps.tasks.uploading.load_queued_upload",
         "apps.tasks.measuring.measure_next_version",
         "apps.tasks.deleting.delete_next",
+        "apps.rollouts.deleting.delete_next_collection",
     }
 )
 """Chores that take minutes for a million tasks. Theirs is another thread: a cancellation must not wait for them."""

@@ -10,6 +10,7 @@ from django.test import AsyncClient
 from apps.accounts.models import Role
 from apps.exports.exporting import write_export
 from apps.exports.models import Export
+from apps.rollouts.deleting import delete_next_collection
 from apps.rollouts.models import Collection, Rollout
 from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
 
@@ -133,3 +134,77 @@ def test_an_export_is_queued_and_downloaded_with_ranges(engineer, collection):
 def test_an_export_that_makes_no_file_is_refused(engineer, collection):
     answer = post(engineer, "exports/", {"format": "trl_dpo", "collection": collection.pk})
     assert (answer.status_code, answer.json()["type"]) == (400, "urn:gymweb:problem:export-refused")
+
+
+def test_a_plan_takes_filters_repeats_by_split_and_a_template(engineer):
+    body = plan(
+        repeats=2,
+        split_repeats={"train": 3},
+        search="what",
+        tags=[],
+        prompt_template={"user": "Think. {prompt}"},
+    )
+    shown = post(engineer, "collections/", body).json()
+    assert (shown["total"], shown["split_repeats"], shown["prompt_template"]) == (
+        6,
+        {"train": 3},
+        {"user": "Think. {prompt}"},
+    )
+    detail = engineer.get(f"/api/v1/collections/{shown['id']}/").json()
+    assert detail["snapshot_digest"] == shown["snapshot_digest"]
+    assert detail["snapshot"]["plan"]["search"] == "what"
+    wrong = post(engineer, "collections/", plan(split_repeats={"train": 0}, prompt_template={"user": "{"}, splits=[""]))
+    assert [error["pointer"] for error in wrong.json()["errors"]] == ["/split_repeats/train", "/splits/0"]
+    wrong = post(engineer, "collections/", plan(prompt_template={"user": "{"}))
+    assert [error["pointer"] for error in wrong.json()["errors"]] == ["/prompt_template"]
+
+
+def test_an_estimate_plans_nothing(engineer, viewer):
+    body = plan(repeats=4)
+    answer = post(engineer, "collections/estimate/", body)
+    assert (answer.status_code, answer.json()["tasks"], answer.json()["rollouts"]) == (200, 3, 12)
+    assert Collection.objects.count() == 0
+    assert post(viewer, "collections/estimate/", body).status_code == 403
+    empty = post(engineer, "collections/estimate/", plan(dataset=make_dataset([]).slug)).json()
+    assert (empty["rollouts"], empty["cost"], empty["basis"]) == (0, None, "Nothing is to be done.")
+
+
+def test_a_clone_is_planned_with_what_the_body_changes(engineer):
+    first = post(engineer, "collections/", plan(repeats=2, seed=9)).json()
+    again = post(engineer, f"collections/{first['id']}/clone/", {"repeats": 1})
+    assert (again.status_code, again.json()["total"], again.json()["seed"]) == (201, 3, 9)
+    same = post(engineer, f"collections/{first['id']}/clone/", {}).json()
+    assert same["snapshot_digest"] == first["snapshot_digest"]
+    rest = post(engineer, f"collections/{first['id']}/clone/", {"resume_from": first["id"]})
+    assert (rest.status_code, rest.json()["type"]) == (400, "urn:gymweb:problem:nothing-to-collect")
+
+
+def test_lists_leave_out_what_is_archived_unless_asked(engineer):
+    shown, hidden = make_collection(state="completed"), make_collection(state="completed")
+    assert post(engineer, f"collections/{hidden.pk}/archive/", {}).json()["is_archived"] is True
+
+    def listed(query=""):
+        return [row["id"] for row in engineer.get(f"/api/v1/collections/{query}").json()["results"]]
+
+    assert (listed(), listed("?archived=true"), listed("?archived=all")) == (
+        [shown.pk],
+        [hidden.pk],
+        [hidden.pk, shown.pk],
+    )
+    assert engineer.get(f"/api/v1/collections/{hidden.pk}/").status_code == 200
+    post(engineer, f"collections/{hidden.pk}/restore/", {})
+    assert listed() == [hidden.pk, shown.pk]
+
+
+def test_a_deletion_is_accepted_and_says_how_far_it_is(engineer, collection):
+    url = f"/api/v1/collections/{collection.pk}/"
+    assert engineer.delete(url).json()["type"] == "urn:gymweb:problem:cannot-steer"
+    Collection.objects.update(state="completed", finished_at=collection.created_at, total=2)
+    post(engineer, "exports/", {"format": "nemo_gym_rollouts", "collection": collection.pk})
+    assert (engineer.delete(url).status_code, engineer.delete(url).json()["type"]) == (409, "urn:gymweb:problem:in-use")
+    Export.objects.all().delete()
+    answer = engineer.delete(url)
+    assert (answer.status_code, engineer.get(url).status_code) == (202, 404)
+    assert delete_next_collection()
+    ended = engineer.get(answer["Location"]).json()
+    assert (ended["state"], ended["deleted"], ended["total"], ended["collection"]) == ("done", 2, 2, None)

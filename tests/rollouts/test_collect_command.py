@@ -102,3 +102,27 @@ def test_whom_it_waits_for_is_said_until_that_worker_is_gone(capsys):
     said = capsys.readouterr()
     assert said.err == f"Left to {idle}, which claims nothing: the disk is full.\n"
     assert json.loads(said.out)["completed"] == 1
+
+
+def test_an_estimate_is_said_and_nothing_is_planned(capsys):
+    call_command("collect", *words("--repeats", "3", "--split-repeats", "train=5", "--estimate"))
+    said = json.loads(capsys.readouterr().out)
+    assert (said["tasks"], said["rollouts"], said["based_on"], Collection.objects.count()) == (1, 3, [], 0)
+
+
+def test_an_earlier_collection_is_cloned_or_resumed(capsys):
+    call_command("collect", *words("--repeats", "2", "--seed", "4"))
+    first = Collection.objects.get()
+    call_command("collect", "--clone", str(first.pk), "--repeats", "1", "--json")
+    again = Collection.objects.latest("pk")
+    assert (again.total, again.seed, again.dataset, again.agent) == (1, 4, first.dataset, first.agent)
+    with pytest.raises(CommandError, match=r"Nothing of #.* failed among these tasks"):
+        call_command("collect", "--resume-from", str(first.pk), "--only-failed")
+    with pytest.raises(CommandError, match="There is no collection 999"):
+        call_command("collect", "--clone", "999")
+    with pytest.raises(CommandError, match="name that too"):
+        call_command("collect", *words("--only-failed"))
+    with pytest.raises(CommandError, match="Name --dataset"):
+        call_command("collect", "--model", make_policy_model().slug)
+    with pytest.raises(CommandError, match="is not such as train=8"):
+        call_command("collect", *words("--split-repeats", "train"))

@@ -46,7 +46,7 @@ def say_what_is_wrong(error: ValidationError) -> str:
     by_field = error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
     return "\n".join(
         f"--{field.replace('_', '-')}: {message}"
-        if field in {*LIMITS, "sampling"}
+        if field in {*LIMITS, "sampling", "split_repeats", "search", "prompt_template", "resume_from", "only_failed"}
         else f"{field}: {message}".removeprefix(": ")
         for field, messages in by_field.items()
         for message in messages

@@ -13,37 +13,24 @@ from django.db import connections
 from django.db.models import Count, Max
 from tqdm import tqdm
 
-from apps.agents.models import Agent
-from apps.policies.models import PolicyModel
 from apps.rollouts.checks import WORKER_STARTS
 from apps.rollouts.collecting import finish_collection
+from apps.rollouts.estimating import Estimate, estimate_plan
 from apps.rollouts.holding import Holds, explain_pause
 from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
-from apps.rollouts.management.options import read_key, read_object, read_seats
+from apps.rollouts.management.options import read_key, read_seats
+from apps.rollouts.management.plans import add_plan, given_plan
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.planning import NothingToCollect, PlanConflict, plan_collection
-from apps.tasks.models import Dataset
 
 
 class Command(BaseCommand):
     help = "Plan a rollout collection, wait for it with a progress bar and print its metrics."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--dataset", required=True, metavar="SLUG")
-        parser.add_argument("--agent", default="default", metavar="SLUG")
-        parser.add_argument("--model", required=True, metavar="SLUG")
-        parser.add_argument("--repeats", type=int, default=1)
-        parser.add_argument("--limit", type=int, default=None, help="only the first so many tasks")
-        parser.add_argument("--seed", type=int, default=0)
+        add_plan(parser)
         parser.add_argument("--name", default="")
-        parser.add_argument(
-            "--sampling",
-            type=read_object,
-            default={},
-            metavar="JSON",
-            help='over those of model and agent: {"temperature": 0.7}',
-        )
         parser.add_argument(
             "--idempotency-key",
             type=read_key,
@@ -55,6 +42,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--seats", type=read_seats, default=None, help="rollouts in flight, if this command runs them itself"
         )
+        parser.add_argument("--estimate", action="store_true", help="say what it would take, and plan nothing")
         parser.add_argument("--json", action="store_true", help="print one JSON object and no progress bar")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -62,18 +50,10 @@ class Command(BaseCommand):
             # It may run a worker of its own.
             self.check(tags=[WORKER_STARTS], include_deployment_checks=True)
         try:
-            collection = plan_collection(
-                dataset=_find(Dataset, options["dataset"]),
-                agent=_find(Agent, options["agent"]),
-                policy_model=_find(PolicyModel, options["model"]),
-                repeats=options["repeats"],
-                limit=options["limit"],
-                seed=options["seed"],
-                name=options["name"],
-                sampling=options["sampling"],
-                idempotency_key=options["idempotency_key"],
-                **given_limits(options),
-            )
+            plan = given_plan(options) | given_limits(options)
+            if options["estimate"]:
+                return self._say(_describe_estimate(estimate_plan(plan)), as_json=options["json"])
+            collection = plan_collection(**plan, name=options["name"], idempotency_key=options["idempotency_key"])
         except ValidationError as wrong:
             raise CommandError(say_what_is_wrong(wrong)) from wrong
         except (NothingToCollect, PlanConflict) as problem:
@@ -91,17 +71,20 @@ class Command(BaseCommand):
             "pass_at_1": metrics.pass_at_1,
             "errors": metrics.errors,
         }
-        if options["json"]:
-            self.stdout.write(json.dumps(report))
-        else:
-            for name, value in report.items():
-                self.stdout.write(f"{name:>12}  {value}")
+        self._say(report, as_json=options["json"])
         if collection.failed:
             self.stderr.write(_explain_failures(collection))
         if collection.state == Collection.State.PAUSED:
             raise CommandError(_explain_pause(collection))
         if collection.failed and not collection.completed:
             raise CommandError("No rollout was completed.")
+
+    def _say(self, report: dict[str, Any], *, as_json: bool) -> None:
+        if as_json:
+            self.stdout.write(json.dumps(report))
+            return
+        for name, value in report.items():
+            self.stdout.write(f"{name:>13}  {value}")
 
 
 def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet: bool = False) -> Collection:
@@ -152,16 +135,12 @@ def _explain_pause(collection: Collection) -> str:
     )
 
 
+def _describe_estimate(estimate: Estimate) -> dict[str, Any]:
+    return {**estimate._asdict(), "version": str(estimate.version)}
+
+
 def _explain_failures(collection: Collection) -> str:
     failed = collection.rollouts.filter(status=Rollout.Status.FAILED)
     kinds = failed.values("error_kind").annotate(number=Count("pk"), example=Max("error_message")).order_by("-number")
     lines = [f"  {kind['number']} × {kind['error_kind']}, such as: {kind['example']}" for kind in kinds]
     return "\n".join([f"{collection.failed} of {collection.total} rollouts failed and have no reward:", *lines])
-
-
-def _find(model: Any, slug: str) -> Any:
-    try:
-        return model.objects.get(slug=slug)
-    except model.DoesNotExist:
-        known = ", ".join(model.objects.values_list("slug", flat=True)[:20]) or "none yet"
-        raise CommandError(f"No {model._meta.verbose_name} {slug!r}; there are: {known}.") from None

@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.gym.errors import ErrorKind
+from apps.rollouts.archiving import archive_collection, restore_collection
 from apps.rollouts.controlling import (
     CannotSteer,
     adjust_collection,
@@ -17,13 +18,17 @@ from apps.rollouts.controlling import (
     resume_collection,
     retry_failed,
 )
+from apps.rollouts.deleting import queue_collection_deletion
 from apps.rollouts.holding import explain_missing_worker, explain_pause, find_holds
 from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.models import Collection
+from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
 
 
 class Command(BaseCommand):
-    help = "Look at a collection, pause, resume or cancel it, retry what failed, change its priority and limits."
+    help = (
+        "Look at a collection, pause, resume or cancel it, retry what failed, change its limits, archive or delete it."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("collection", type=int, metavar="ID")
@@ -40,6 +45,9 @@ class Command(BaseCommand):
             choices=get_args(ErrorKind),
             help="only those that failed with this; may be given several times",
         )
+        actions.add_parser("archive", help="leave it out of lists, once it has ended")
+        actions.add_parser("restore", help="show it in lists again")
+        actions.add_parser("delete", help="a worker deletes it with its rollouts and traces; it has to have ended")
         adjust = actions.add_parser("adjust", help="change its priority, concurrency and limits")
         add_limits(adjust, show_defaults=False)
         for action in actions.choices.values():
@@ -53,7 +61,7 @@ class Command(BaseCommand):
             raise CommandError(f"There is no collection {options['collection']}.") from None
         try:
             said = self._act(collection, options)
-        except CannotSteer as refusal:
+        except (CannotSteer, StillInUse, AlreadyBeingDeleted) as refusal:
             raise CommandError(str(refusal)) from refusal
         except ValidationError as wrong:
             raise CommandError(say_what_is_wrong(wrong)) from wrong
@@ -69,6 +77,12 @@ class Command(BaseCommand):
                 resume_collection(collection=collection)
             case "cancel":
                 cancel_collection(collection=collection)
+            case "archive":
+                return {"archived": archive_collection(collection=collection).is_archived}
+            case "restore":
+                return {"archived": restore_collection(collection=collection).is_archived}
+            case "delete":
+                return {"deletion": queue_collection_deletion(collection=collection).pk}
             case "retry":
                 return {"queued": retry_failed(collection=collection, error_kinds=options["error_kind"] or [])}
             case "adjust":

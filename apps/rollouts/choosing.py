@@ -1,0 +1,117 @@
+"""Which tasks of a version a collection attempts, and how often each: read by the chunk, counted by the database."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+from django.db.models import Count, Q
+
+from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
+from apps.tasks.models import DatasetVersion, Task, TaskQuerySet
+
+CHUNK = 2_000
+"""Rollouts that are looked up in an earlier collection at once."""
+
+
+class Chosen(NamedTuple):
+    """A rollout to be made: which task, its position in the version, and which attempt at it."""
+
+    task_id: int
+    position: int
+    repeat: int
+
+
+class Size(NamedTuple):
+    tasks: int
+    rollouts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Retired tasks are never among them. `tags` are all wanted; `limit` counts the tasks that the filters leave.
+
+    With an earlier collection, only what failed, was cancelled or is missing there; `only_failed`: only what failed.
+    """
+
+    version: DatasetVersion
+    repeats: int = 1
+    split_repeats: Mapping[str, int] = field(default_factory=dict)
+    limit: int | None = None
+    splits: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    search: str = ""
+    task_ids: Sequence[int] | None = None
+    resume_from: Collection | None = None
+    only_failed: bool = False
+
+    def repeats_of(self, split: str) -> int:
+        return self.split_repeats.get(split, self.repeats)
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self.splits or self.tags or self.search)
+
+    def tasks(self) -> TaskQuerySet:
+        """In their order."""
+        found: TaskQuerySet = Task.objects.filter(version=self.version).active().order_by("index")
+        if self.task_ids is not None:
+            found = found.filter(pk__in=self.task_ids)
+        if self.splits:
+            found = found.filter(split__in=self.splits)
+        for tag in self.tags:
+            found = found.tagged(tag)
+        if self.search:
+            found = found.filter(Q(prompt_excerpt__icontains=self.search) | Q(external_id__icontains=self.search))
+        return found[: self.limit] if self.limit else found
+
+    def rollouts(self) -> Iterator[Chosen]:
+        """In the order of tasks and repeats. Constant memory, however many."""
+        rows = self.tasks().values_list("pk", "index", "split").iterator(chunk_size=CHUNK)
+        most = max([1, self.repeats, *self.split_repeats.values()])
+        while tasks := list(islice(rows, max(1, CHUNK // most))):
+            left = self._left({task_id for task_id, _, _ in tasks})
+            for task_id, index, split in tasks:
+                for repeat in range(self.repeats_of(split)):
+                    if left is None or ((task_id, repeat) in left) == self.only_failed:
+                        yield Chosen(task_id, index, repeat)
+
+    def _left(self, task_ids: set[int]) -> set[tuple[int, int]] | None:
+        """Of the earlier collection: what failed, or else what needs not be made again."""
+        if self.resume_from is None:
+            return None
+        found = self._earlier().filter(task_id__in=task_ids)
+        return set(found.values_list("task_id", "repeat"))
+
+    def _earlier(self) -> "RolloutQuerySet":
+        """What waits or runs there is still to come, so it is not made again either."""
+        kept = [Rollout.Status.COMPLETED, Rollout.Status.RUNNING, Rollout.Status.QUEUED]
+        statuses = [Rollout.Status.FAILED] if self.only_failed else kept
+        return Rollout.objects.filter(collection=self.resume_from, status__in=statuses).order_by()
+
+    def size(self) -> Size:
+        """Counted without reading them."""
+        by_split = self._count_by_split()
+        tasks = sum(by_split.values())
+        planned = sum(count * self.repeats_of(split) for split, count in by_split.items())
+        if self.resume_from is None:
+            return Size(tasks, planned)
+        earlier = sum(
+            self._earlier().filter(task__in=self._tasks_of(split), repeat__lt=self.repeats_of(split)).count()
+            for split in by_split
+        )
+        return Size(tasks, earlier if self.only_failed else planned - earlier)
+
+    def _count_by_split(self) -> dict[str, int]:
+        chosen = self.tasks()
+        if self.limit:
+            chosen = Task.objects.filter(pk__in=chosen.values("pk"))
+        return {
+            row["split"]: row["count"]
+            for row in chosen.order_by().values("split").annotate(count=Count("pk")).order_by()
+        }
+
+    def _tasks_of(self, split: str) -> TaskQuerySet:
+        chosen = Task.objects.filter(pk__in=self.tasks().values("pk")) if self.limit else self.tasks().order_by()
+        found: TaskQuerySet = chosen.filter(split=split).values("pk")  # type: ignore[assignment]
+        return found

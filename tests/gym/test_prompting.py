@@ -1,0 +1,56 @@
+"""A prompt template asks the same task in another way."""
+
+import pytest
+
+from apps.gym.errors import EnvironmentFault
+from apps.gym.prompting import PromptTemplate, apply_prompt_template, ask_as_planned, find_template_problems
+
+ROW = {
+    "responses_create_params": {
+        "instructions": "Be brief.",
+        "input": [{"role": "developer", "content": "old"}, {"role": "user", "content": "What is 2 + 2?"}],
+        "temperature": 0.5,
+    },
+    "hint": {"unit": "apples"},
+}
+
+
+def test_the_parts_replace_those_of_the_row_and_gaps_read_it():
+    asked = apply_prompt_template(PromptTemplate(system="In {hint.unit}.", user="Think. {prompt}"), ROW)
+    assert asked["responses_create_params"] == {
+        "input": [
+            {"type": "message", "role": "system", "content": "In apples."},
+            {"type": "message", "role": "user", "content": "Think. What is 2 + 2?"},
+        ],
+        "temperature": 0.5,
+    }
+    assert asked["hint"] == ROW["hint"]
+
+
+def test_the_user_part_alone_leaves_system_messages_and_instructions():
+    params = apply_prompt_template(PromptTemplate(user="Again: {prompt}"), ROW)["responses_create_params"]
+    assert (params["instructions"], params["input"][0]) == ("Be brief.", {"role": "developer", "content": "old"})
+    assert params["input"][1]["content"] == "Again: What is 2 + 2?"
+
+
+def test_an_empty_template_leaves_the_row_as_it_is():
+    assert apply_prompt_template(PromptTemplate(), ROW) is ROW
+
+
+def test_a_text_prompt_becomes_the_gap():
+    row = {"responses_create_params": {"input": "Say hi."}}
+    asked = apply_prompt_template(PromptTemplate(user="{prompt}!"), row)["responses_create_params"]["input"]
+    assert [item["content"] for item in asked] == ["Say hi.!"]
+
+
+def test_a_row_that_lacks_a_gap_fails_for_good():
+    with pytest.raises(EnvironmentFault, match="needs /topic, which this task lacks") as failed:
+        ask_as_planned(PromptTemplate(user="{topic}"), ROW)
+    assert failed.value.passing is False
+
+
+def test_what_is_wrong_with_a_template_is_said_by_its_part():
+    assert find_template_problems(PromptTemplate(system="{", user="x" * 20_001)) == {
+        "system": "Single '{' encountered in format string: write a literal brace twice, {{ or }}.",
+        "user": "At most 20,000 characters.",
+    }

@@ -1,0 +1,227 @@
+"""What a plan chooses, resumes, estimates; and what becomes of a collection afterwards: archive, deletion."""
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ValidationError
+
+from apps.accounts.models import AuditEntry
+from apps.gym.items import message
+from apps.rollouts.archiving import archive_collection, restore_collection
+from apps.rollouts.cloning import plan_again, plan_rest
+from apps.rollouts.collecting import finish_collection
+from apps.rollouts.controlling import CannotSteer
+from apps.rollouts.deleting import delete_next_collection, queue_collection_deletion
+from apps.rollouts.estimating import estimate_plan
+from apps.rollouts.models import Collection, CollectionDeletion, Rollout, TraceEvent
+from apps.rollouts.planning import NothingToCollect, choose_rollouts, plan_collection
+from apps.tasks.deleting import AlreadyBeingDeleted, queue_deletion
+from apps.tasks.models import Task
+from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_row
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def dataset():
+    """Six tasks: four to train on, of which the third is hard and the fourth retired, and two to validate with."""
+    dataset = make_dataset([make_row(f"What is {n} + 1?", str(n + 1)) for n in range(6)])
+    tasks = list(Task.objects.filter(dataset=dataset).order_by("index"))
+    for task in tasks:
+        task.split = "train" if task.index < 4 else "validation"
+        task.prompt_excerpt = f"What is {task.index} + 1?"
+        task.tags = ["hard", "math"] if task.index in {2, 5} else ["math"]
+        task.is_retired = task.index == 3
+        task.save()
+    return dataset
+
+
+def plan(dataset, **fields):
+    return {"dataset": dataset, "agent": make_agent(), "policy_model": make_policy_model(), **fields}
+
+
+def planned(collection):
+    """(index, repeat) of every rollout, in order."""
+    return list(collection.rollouts.order_by("pk").values_list("task__index", "repeat"))
+
+
+CHOICES = [
+    ({"repeats": 1}, [(0, 0), (1, 0), (2, 0), (4, 0), (5, 0)]),
+    ({"split_repeats": {"train": 2}}, [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (4, 0), (5, 0)]),
+    ({"splits": ["validation"], "repeats": 2}, [(4, 0), (4, 1), (5, 0), (5, 1)]),
+    ({"splits": ["train", "validation"], "limit": 4}, [(0, 0), (1, 0), (2, 0), (4, 0)]),
+    ({"tags": ["hard", "math"]}, [(2, 0), (5, 0)]),
+    ({"tags": ["math"], "search": "IS 4", "split_repeats": {"validation": 3}}, [(4, 0), (4, 1), (4, 2)]),
+]
+
+
+@pytest.mark.parametrize(("fields", "wanted"), CHOICES)
+def test_a_plan_makes_the_rollouts_it_chose_and_counts_them_before(dataset, fields, wanted):
+    arguments = plan(dataset, **fields)
+    assert estimate_plan(arguments)[1:3] == (len({index for index, _ in wanted}), len(wanted))
+    collection = plan_collection(**arguments)
+    assert planned(collection) == wanted
+    assert collection.total == len(wanted)
+
+
+def test_filters_that_leave_nothing_say_so(dataset):
+    with pytest.raises(NothingToCollect, match="has what the filters ask for"):
+        plan_collection(**plan(dataset, tags=["nobody"]))
+    assert Collection.objects.count() == 0
+
+
+@pytest.fixture
+def earlier(dataset):
+    """Two repeats of five tasks, of which one failed, one is completed, and the rest was cancelled."""
+    collection = plan_collection(**plan(dataset, repeats=2, seed=5))
+    Rollout.objects.filter(collection=collection).update(status="cancelled")
+    failed = Rollout.objects.filter(collection=collection, task__index=1, repeat=1)
+    failed.update(status="failed", error_kind="policy_error", attempt=1, finished_at=collection.created_at)
+    done = Rollout.objects.filter(collection=collection, task__index=0, repeat=0)
+    done.update(status="completed", stop_reason="answered", attempt=1, finished_at=collection.created_at)
+    Collection.objects.filter(pk=collection.pk).update(
+        state="cancelled", completed=1, failed=1, cancelled=8, finished_at=collection.created_at
+    )
+    collection.refresh_from_db()
+    return collection
+
+
+def test_only_what_failed_is_made_again_with_its_repeat_and_seed(earlier):
+    arguments = plan_rest(earlier, only_failed=True)
+    assert estimate_plan(arguments)[1:3] == (5, 1)
+    again = plan_collection(**arguments)
+    assert planned(again) == [(1, 1)]
+    old = earlier.rollouts.get(task__index=1, repeat=1)
+    assert list(again.rollouts.values_list("seed", flat=True)) == [old.seed]
+    assert (again.resume_from, again.only_failed, again.snapshot["plan"]["resume_from"]) == (earlier, True, earlier.pk)
+
+
+def test_resuming_makes_what_failed_was_cancelled_or_is_missing(earlier):
+    arguments = {**plan_rest(earlier), "repeats": 3}
+    assert estimate_plan(arguments).rollouts == 14
+    rest = plan_collection(**arguments)
+    everything = [(index, repeat) for index in (0, 1, 2, 4, 5) for repeat in range(3)]
+    assert planned(rest) == [one for one in everything if one != (0, 0)]
+
+
+def test_what_waits_or_runs_in_the_earlier_collection_is_not_made_again(earlier):
+    Rollout.objects.filter(collection=earlier, status="cancelled").update(status="queued")
+    assert planned(plan_collection(**plan_rest(earlier))) == [(1, 1)]
+
+
+def test_tasks_retired_since_are_left_out_of_what_is_resumed(earlier, dataset):
+    Task.objects.filter(dataset=dataset, index=1).update(is_retired=True)
+    with pytest.raises(NothingToCollect, match=f"Nothing of #{earlier.pk} .* failed among these tasks"):
+        plan_collection(**plan_rest(earlier, only_failed=True))
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"only_failed": True}, "only_failed"),
+        ({"split_repeats": {"train": 0}}, "split_repeats"),
+        ({"tags": ["a\nb"]}, "tags"),
+        ({"search": "\x00"}, "search"),
+        ({"prompt_template": {"user": "{"}}, "prompt_template"),
+        ({"prompt_template": {"both": "x"}}, "prompt_template"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_by_its_field(dataset, fields, field):
+    with pytest.raises(ValidationError) as refused:
+        plan_collection(**plan(dataset, **fields))
+    assert list(refused.value.message_dict) == [field]
+
+
+def test_an_earlier_collection_has_to_be_of_the_same_dataset(earlier):
+    with pytest.raises(ValidationError, match="is of another dataset"):
+        plan_collection(**plan(make_dataset(), resume_from=earlier))
+
+
+def test_a_clone_has_the_same_digest_and_another_seed_gives_another(earlier):
+    arguments = plan_again(earlier)
+    same, other = plan_collection(**arguments), plan_collection(**{**arguments, "seed": 6})
+    assert (same.snapshot_digest, planned(same)) == (earlier.snapshot_digest, planned(earlier))
+    assert other.snapshot_digest != earlier.snapshot_digest
+    assert len(same.snapshot_digest) == 64
+
+
+def test_an_estimate_goes_by_earlier_collections_like_it(dataset):
+    model = make_policy_model(input_price=2.0, output_price=10.0, concurrency=2)
+    like = {"dataset": dataset, "policy_model": model, "agent": make_agent()}
+    begun = make_collection(**like, state="running", total=4, completed=3, failed=1, started_at="2026-01-01T00:00Z")
+    for _ in range(3):
+        make_rollout(begun, trace=[], duration=6.0)
+    Collection.objects.filter(pk=begun.pk).update(input_tokens=4000, output_tokens=400)
+    found = estimate_plan({**like, "repeats": 2})
+    assert (found.rollouts, found.input_tokens, found.output_tokens) == (10, 10_000, 1_000)
+    assert (round(found.cost, 9), found.seconds, found.based_on) == (0.03, 6.0 * 5, [begun.pk])
+
+
+def test_without_any_an_estimate_goes_by_the_words_of_the_tasks(dataset):
+    found = estimate_plan(plan(dataset, sampling={"max_output_tokens": 100}, limit=2))
+    assert (found.output_tokens, found.seconds, found.based_on) == (200, None, [])
+    assert found.input_tokens > 10
+    assert found.basis.startswith("Guessed: nothing like it has run. The words of 6 tasks")
+
+
+def test_only_what_has_ended_can_be_archived_and_it_comes_back():
+    running, done = make_collection(), make_collection(state="completed")
+    with pytest.raises(CannotSteer, match="only what has ended can be archived"):
+        archive_collection(collection=running)
+    for _ in range(2):
+        assert archive_collection(collection=done).is_archived
+    assert list(Collection.objects.listed()) == [running]
+    assert not restore_collection(collection=done).is_archived
+    assert set(Collection.objects.listed()) == {running, done}
+    assert list(AuditEntry.objects.order_by("pk").values_list("action", flat=True)) == [
+        "collection.archived",
+        "collection.restored",
+    ]
+
+
+def test_a_deleted_collection_is_gone_with_all_it_had():
+    done, other = make_collection(state="completed", total=3), make_collection(state="completed")
+    later = make_collection(dataset=done.dataset, resume_from=done, state="completed")
+    for _ in range(3):
+        make_rollout(done)
+    kept = make_rollout(other)
+    deletion = queue_collection_deletion(collection=done)
+    assert (deletion.state, list(Collection.objects.present())) == ("queued", [later, other])
+    with pytest.raises(AlreadyBeingDeleted):
+        queue_collection_deletion(collection=done)
+    assert (delete_next_collection(), delete_next_collection()) == (True, False)
+    deletion.refresh_from_db()
+    assert (deletion.state, deletion.deleted, deletion.share, deletion.collection) == ("done", 3, 1.0, None)
+    assert list(Rollout.objects.all()) == [kept]
+    assert set(TraceEvent.objects.values_list("rollout", flat=True)) == {kept.pk}
+    later.refresh_from_db()
+    assert later.resume_from is None
+
+
+def test_a_collection_that_goes_on_is_not_deleted():
+    with pytest.raises(CannotSteer, match="cancel it before it is deleted"):
+        queue_collection_deletion(collection=make_collection())
+    assert CollectionDeletion.objects.count() == 0
+
+
+def test_a_dataset_can_be_deleted_once_its_collections_are(dataset):
+    done = make_collection(dataset=dataset, state="completed")
+    make_rollout(done)
+    queue_collection_deletion(collection=done)
+    delete_next_collection()
+    assert queue_deletion(dataset=dataset).total == 6
+
+
+@pytest.mark.usefixtures("migrated")
+@pytest.mark.django_db(transaction=True)
+def test_a_planned_template_is_what_the_model_is_asked(settings):
+    settings.WORKER_CHORES = []
+    dataset = make_dataset([make_row("What is 2 + 2?", "4", unit="apples")])
+    template = {"system": "Count {unit}.", "user": "Carefully: {prompt}"}
+    arguments = plan(dataset, prompt_template=template)
+    collection = async_to_sync(finish_collection)(plan_collection(**arguments), progress=lambda seen: None)
+    prompt = next(event for event in collection.rollouts.get().trace() if type(event).__name__ == "Prompt")
+    assert prompt.items == [message("system", "Count apples."), message("user", "Carefully: What is 2 + 2?")]
+
+
+def test_the_choice_reads_a_version_of_the_earlier_collection(earlier):
+    assert choose_rollouts(plan_rest(earlier)).version == earlier.version
