@@ -1,0 +1,1 @@
+"""Credentials are taken out of what is stored: by the name beside them, by their form, or because they are ours."""

@@ -1,0 +1,235 @@
+"""The redactor: texts, JSON values and encoded JSON without their credentials, and how many there were of each kind.
+
+What has none, nearly everything, costs a few searches for literals in the encoded text and is given back as it is.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from apps.gym.redaction.rules import (
+    ASSIGNED,
+    BODY,
+    CERTAIN_HINTS,
+    CERTAIN_NAME,
+    FORMS,
+    LIKELY_HINTS,
+    LIKELY_NAME,
+    LITERALS,
+    LONG_RUN,
+    LONGEST_PREFIX,
+    MAX_NAME,
+    PREFIXES,
+    QUOTED,
+    RUNS,
+    is_assigned,
+    is_secret_beside,
+)
+
+MIN_KNOWN = 12
+"""Characters of a secret of our own below which it would be found in every other word."""
+MIN_PREFIX = 3
+
+Counts = dict[str, int]
+"""How many credentials were taken out, by kind."""
+
+
+class Pattern(msgspec.Struct, frozen=True, kw_only=True):
+    """What an installation adds: a key `name` whose values are credentials, or a `prefix` that credentials begin with,
+    followed by at least `least` letters, digits, `_` or `-`. No expressions: one that is slow would stop the engine."""
+
+    kind: str
+    name: str = ""
+    prefix: str = ""
+    least: int = 16
+
+
+class Redactor:
+    """Immutable once made, so that any thread may use it. `known` are secrets of our own, in clear."""
+
+    def __init__(
+        self,
+        *,
+        known: Iterable[str] = (),
+        patterns: Sequence[Pattern] = (),
+        exceptions: Iterable[str] = (),
+        enabled: bool = True,
+    ) -> None:
+        self.enabled = enabled
+        self._exceptions = frozenset(filter(None, exceptions))
+        # The longest first: one may begin with another.
+        secrets = sorted({one for one in known if len(one) >= MIN_KNOWN}, key=len, reverse=True)
+        self._known = tuple(dict.fromkeys(form for one in secrets for form in _written_forms(one)))
+        self._names = {pattern.name.lower(): pattern.kind for pattern in patterns if pattern.name}
+        self._prefixes = tuple(
+            (pattern.kind, _prefix_expression(pattern.prefix, pattern.least)) for pattern in patterns if pattern.prefix
+        )
+        self._always = tuple(map(_encoded, [*self._known, *(one.prefix for one in patterns if one.prefix)]))
+        self._lowered = tuple(map(_encoded, self._names))
+
+    def is_suspicious(self, text: str) -> bool:
+        """Whether a closer look is due; False is certain. Encoded JSON and what it encodes are both good."""
+        if not self.enabled:
+            return False
+        # As bytes, whose `lower` and search cost the same whatever the alphabet.
+        data = _encoded(text)
+        lowered = data.lower()
+        for search in CERTAIN_HINTS:
+            if search(lowered):
+                return True
+        for literal in self._always:
+            if literal in data:
+                return True
+        for literal in self._lowered:
+            if literal in lowered:
+                return True
+        if b"@" in data and b"://" in data:
+            return True
+        return LONG_RUN in data.translate(RUNS) and _has_form(data, lowered)
+
+    def redact_text(self, text: str) -> tuple[str, Counts]:
+        counts: Counter[str] = Counter()
+        return (self._clean(text, counts) if self.is_suspicious(text) else text), dict(counts)
+
+    def redact_json(self, payload: str) -> tuple[str, Counts]:
+        """Encoded JSON with its texts cleaned; the very same text where there was nothing to clean."""
+        if not self.is_suspicious(payload):
+            return payload, {}
+        try:
+            value = msgspec.json.decode(payload)
+        except (msgspec.DecodeError, RecursionError):
+            return self.redact_text(payload)
+        cleaned, counts = self.redact_value(value)
+        if not counts:
+            return payload, {}
+        try:
+            return msgspec.json.encode(cleaned).decode(), counts
+        except (msgspec.EncodeError, OverflowError, UnicodeEncodeError):
+            return json.dumps(cleaned, ensure_ascii=True), counts
+
+    def redact_value(self, value: Any) -> tuple[Any, Counts]:
+        """A JSON value, cleaned in place; of a text, the clean one."""
+        counts: Counter[str] = Counter()
+        if not self.enabled:
+            return value, {}
+        top = [value]
+        waiting: list[Any] = [top]
+        # No recursion: how deep strangers nest is theirs to say.
+        while waiting:
+            one = waiting.pop()
+            members = list(one.items()) if isinstance(one, dict) else list(enumerate(one))
+            for place, member in members:
+                if isinstance(member, dict | list):
+                    waiting.append(member)
+                    kind = ""
+                elif isinstance(member, str) and member:
+                    kind = self._kind_of_member(place, member) if isinstance(place, str) else ""
+                    clean = self._mark(kind, counts) if kind else self._look(member, counts)
+                    if clean is not member:
+                        one[place] = clean
+                if isinstance(place, str):
+                    self._clean_name(one, place, counts)
+        return top[0], dict(counts)
+
+    def _clean_name(self, one: dict[str, Any], name: str, counts: Counter[str]) -> None:
+        clean = self._look(name, counts)
+        if clean is not name:
+            one[clean] = one.pop(name)
+
+    def _kind_of_member(self, name: str, value: str) -> str:
+        if len(name) > MAX_NAME or value in self._exceptions:
+            return ""
+        own = self._names.get(name.lower())
+        if own and is_secret_beside(certain=True, name=name, value=value):
+            return own
+        certain = CERTAIN_NAME.fullmatch(name) is not None
+        if (certain or LIKELY_NAME.fullmatch(name)) and is_secret_beside(certain=certain, name=name, value=value):
+            return "named"
+        return ""
+
+    def _look(self, text: str, counts: Counter[str]) -> str:
+        return self._clean(text, counts) if self.is_suspicious(text) else text
+
+    def _clean(self, text: str, counts: Counter[str]) -> str:
+        for secret in self._known:
+            if secret in text:
+                counts["own_secret"] += text.count(secret)
+                text = text.replace(secret, "[REDACTED:own_secret]")
+        for form in FORMS:
+            if any(literal in text for literal in form.literals):
+                text = self._replace(form.kind, form.expression, form.check, text, counts)
+        for kind, expression in self._prefixes:
+            text = self._replace(kind, expression, None, text, counts)
+        text = QUOTED.sub(lambda match: self._named(match, counts), text)
+        text = ASSIGNED.sub(lambda match: self._assigned(match, counts), text)
+        for name, kind in self._names.items():
+            if name in text.lower():
+                text = self._replace(kind, _own_name(name), None, text, counts)
+        return text
+
+    def _replace(self, kind: str, expression: re.Pattern[str], check: Any, text: str, counts: Counter[str]) -> str:
+        group: str | int = "secret" if "secret" in expression.groupindex else 0
+
+        def replaced(match: re.Match[str]) -> str:
+            secret = match[group]
+            if secret in self._exceptions or "[REDACTED:" in secret or (check and not check(secret)):
+                return match[0]
+            return self._within(match, group, kind, counts)
+
+        return expression.sub(replaced, text)
+
+    def _named(self, match: re.Match[str], counts: Counter[str]) -> str:
+        name, value = match["certain"] or match["likely"], match["secret"]
+        if value in self._exceptions or not is_secret_beside(certain=bool(match["certain"]), name=name, value=value):
+            return match[0]
+        return self._within(match, "secret", "named", counts)
+
+    def _assigned(self, match: re.Match[str], counts: Counter[str]) -> str:
+        if match["secret"] in self._exceptions or not is_assigned(match):
+            return match[0]
+        return self._within(match, "secret", "named", counts)
+
+    def _within(self, match: re.Match[str], group: str | int, kind: str, counts: Counter[str]) -> str:
+        start, end = match.start(group) - match.start(), match.end(group) - match.start()
+        return f"{match[0][:start]}{self._mark(kind, counts)}{match[0][end:]}"
+
+    def _mark(self, kind: str, counts: Counter[str]) -> str:
+        counts[kind] += 1
+        return f"[REDACTED:{kind}]"
+
+
+def _has_form(data: bytes, lowered: bytes) -> bool:
+    """Whether a literal of one of the forms stands there, or a name that means something beside what looks random."""
+    if any(literal in data for literal in LITERALS):
+        return True
+    for match in BODY.finditer(data):
+        end = match.start() + 1
+        if data[max(0, end - LONGEST_PREFIX) : end].endswith(PREFIXES):
+            return True
+    return any(search(lowered) for search in LIKELY_HINTS)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")
+
+
+def _written_forms(secret: str) -> list[str]:
+    """As it is, inside JSON, and inside a URL."""
+    return list(dict.fromkeys([secret, json.dumps(secret)[1:-1], quote(secret, safe="")]))
+
+
+def _prefix_expression(prefix: str, least: int) -> re.Pattern[str]:
+    return re.compile(rf"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])){re.escape(prefix)}[A-Za-z0-9_-]{{{least},}}")
+
+
+def _own_name(name: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"(?<![A-Za-z0-9]){re.escape(name)}\\{{0,3}}[\"']?\s{{0,4}}[:=]\s{{0,4}}\\{{0,3}}[\"']?"
+        r"(?P<secret>[^\s\"'`,;(){}<>\[\]&|\\]{4,2048})",
+        re.IGNORECASE,
+    )

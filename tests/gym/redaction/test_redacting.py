@@ -1,0 +1,270 @@
+"""What is taken for a credential, what is not, and what the look costs."""
+
+import json
+import time
+from random import Random
+
+import msgspec
+import pytest
+
+from apps.gym.redaction.redacting import Pattern, Redactor
+
+PLAIN = Redactor()
+_PEM_BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n" * 6
+
+
+def random_text(alphabet, length, seed=7):
+    return "".join(Random(seed).choices(alphabet, k=length))
+
+
+LETTERS = "abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+HEX = "0123456789abcdef"
+ALNUM40 = "Q7" + random_text(LETTERS, 38)
+
+SECRETS = {
+    "pem": "-----BEGIN " + "RSA PRIVATE KEY-----\n" + _PEM_BODY + "-----END RSA PRIVATE KEY-----",
+    "openssh": "-----BEGIN " + "OPENSSH PRIVATE KEY-----\n" + _PEM_BODY + "-----END OPENSSH PRIVATE KEY-----",
+    "cut pem": "-----BEGIN " + "PRIVATE KEY-----\n" + _PEM_BODY,
+    "jwt": "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0"
+    ".dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+    "openai": "sk-proj-" + ALNUM40,
+    "openai old": "sk-" + ALNUM40,
+    "anthropic": "sk-ant-api03-" + ALNUM40,
+    "langfuse": "sk-lf-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
+    "nvidia": "nvapi-" + ALNUM40 + "-" + ALNUM40,
+    "hugging face": "hf_" + ALNUM40[:34],
+    "xai": "xai-" + ALNUM40,
+    "groq": "gsk_" + ALNUM40,
+    "google": "AIza" + ALNUM40[:35],
+    "our own api keys": "gw_" + "0123456789ab" + "_" + random_text(LETTERS, 43),
+    "github": "ghp_" + ALNUM40[:36],
+    "github fine": "github_pat_" + ALNUM40,
+    "gitlab": "glpat-" + ALNUM40[:20],
+    "npm": "npm_" + ALNUM40[:36],
+    "pypi": "pypi-AgEIcHlwaS5vcmc" + ALNUM40 + ALNUM40,
+    "aws": "AKIA" + "IOSFODNN7EXAMPLE",
+    "google oauth": "ya29." + ALNUM40,
+    "databricks": "dapi" + random_text(HEX, 32),
+    "vault": "hvs." + ALNUM40,
+    "slack": "xoxb-" + "123456789012-123456789012-" + ALNUM40[:24],
+    "stripe": "sk_live_" + ALNUM40[:24],
+    "sendgrid": "SG." + ALNUM40[:22] + "." + ALNUM40 + "abc",
+    "shopify": "shpat_" + random_text(HEX, 32),
+    "atlassian": "ATATT3" + ALNUM40 + ALNUM40,
+    "age": "AGE-SECRET-KEY-1" + random_text("ABCDEFGHJKLMNPQRSTUVWXYZ23456789", 58),
+    "telling length": "tvly-" + ALNUM40[:32],
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_credential_is_found_by_its_form_wherever_it_stands(name):
+    secret = SECRETS[name]
+    places = [
+        secret,
+        f"The key is {secret}, keep it.",
+        f'{{"result": "{secret}"}}',
+        json.dumps({"output": json.dumps({"deep": json.dumps(f"one\n{secret}\ntwo")})}),
+        f"模型说：{secret} 。",
+    ]
+    for text in places:
+        clean, counts = PLAIN.redact_text(text)
+        assert (secret in clean, sum(counts.values())) == (False, 1), clean
+        value, found = PLAIN.redact_value({"items": [{"content": [{"text": text}]}]})
+        assert (secret in json.dumps(value), sum(found.values())) == (False, 1)
+        encoded = msgspec.json.encode({"items": [{"content": text}]}).decode()
+        stored, found = PLAIN.redact_json(encoded)
+        assert (secret in json.loads(stored)["items"][0]["content"], sum(found.values())) == (False, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("Authorization: Bearer abcDEF1234567890abcdef", "abcDEF1234567890abcdef"),
+        ("curl -H 'Authorization: Basic dXNlcjpwYXNz' http://host", "dXNlcjpwYXNz"),
+        ("postgres://app:hunter2@db.internal:5432/app", "hunter2"),
+        ("git clone https://bot:abc123@git.example.com/x.git", "abc123"),
+        ('{"password": "swordfish"}', "swordfish"),
+        ('{\\"db_password\\": \\"swordfish\\"}', "swordfish"),
+        ("{'api_key': 'a-key-in-python'}", "a-key-in-python"),
+        ("DB_PASSWORD=hunter2\nDEBUG=1", "hunter2"),
+        ("export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY1", "wJalrXUtnFEMI"),
+        ('client = Client(api_key="ab12cd34")', "ab12cd34"),
+        ("X-Auth-Token: 0a1b2c3d4e5f6a7b8c9d", "0a1b2c3d4e5f6a7b8c9d"),
+        ("DefaultEndpointsProtocol=https;AccountKey=" + ALNUM40 + "==;", ALNUM40),
+        ("https://hooks.slack.com/services/T00000000/B00000000/abcdefABCDEF123456789012", "abcdefABCDEF123456789012"),
+    ],
+)
+def test_a_credential_is_found_by_what_stands_beside_it(text, secret):
+    clean, counts = PLAIN.redact_text(text)
+    assert (secret in clean, sum(counts.values())) == (False, 1), clean
+
+
+def test_the_value_of_a_telling_key_is_taken_out_and_its_neighbours_stay():
+    value = {
+        "headers": {"Authorization": "abc def", "X-Api-Key": "plain words here", "Accept": "json"},
+        "openaiApiKey": "swordfish",
+        "client_secret": "swordfish",
+        "password": "correct horse",
+        "nested": [{"refresh_token": "swordfish"}],
+        "user": "ann",
+    }
+    clean, counts = PLAIN.redact_value(value)
+    assert clean == {
+        "headers": {"Authorization": "[REDACTED:named]", "X-Api-Key": "[REDACTED:named]", "Accept": "json"},
+        "openaiApiKey": "[REDACTED:named]",
+        "client_secret": "[REDACTED:named]",
+        "password": "[REDACTED:named]",
+        "nested": [{"refresh_token": "[REDACTED:named]"}],
+        "user": "ann",
+    }
+    assert counts == {"named": 6}
+
+
+def test_a_credential_that_is_the_name_of_a_member_is_found():
+    clean, counts = PLAIN.redact_value({SECRETS["github"]: 1})
+    assert (clean, counts) == ({"[REDACTED:github_token]": 1}, {"github_token": 1})
+
+
+HARMLESS = [
+    "17 * 23 = 391, so 391 + 9 = 400.",
+    "3.14159265358979323846264338327950288419716939937510",
+    "d41d8cd98f00b204e9800998ecf8427e",
+    "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+    "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "key: 550e8400-e29b-41d4-a716-446655440000",
+    "token: 550e8400-e29b-41d4-a716-446655440000",
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
+    "sk-learn-is-a-library-for-machine-learning",
+    '<div id="sk-container-id-1" class="sk-top-container sk-toggleable__content-arrow">',
+    "def login(user, password): return check(password)",
+    "password = input('Password: ')",
+    "password = getpass.getpass()",
+    "api_key = os.environ['OPENAI_API_KEY']",
+    'api_key="OPENAI_API_KEY"',
+    "api_key=settings.api_key2",
+    "token = tokenizer.decode(ids[0])",
+    "for token in tokens: print(token)",
+    'eos_token="<|im_end|>", pad_token="<|endoftext|>"',
+    "max_tokens=1024, output_tokens: 20",
+    "The secret word is: apple. The password is your pet's name.",
+    "Password: must have at least 8 characters",
+    'fetch(url, {credentials: "same-origin"})',
+    "Cookie: chocolate chip; sugar",
+    "Bearer authentication is described in RFC 6750.",
+    "Authorization: Bearer <token>",
+    "Authorization: Bearer {api_key}",
+    "Authorization: Basic authentication is required",
+    "if '-----BEGIN PRIVATE KEY-----' in text:",
+    "-----BEGIN CERTIFICATE-----\n" + _PEM_BODY + "-----END CERTIFICATE-----",
+    "mail ann@example.com or see https://example.com/a:b",
+    "http://localhost:8000/v1 and user@host",
+    "postgres://user:${PASSWORD}@host/db",
+    "ASIAN and ASIA are words, AKIAs too; eyJ is not",
+    "risk-assessment-for-the-year-2024-and-beyond",
+    "github_actions_workflow_runner_configuration",
+    "my_function_name_that_is_very_long_indeed_2",
+    "lru_cache(key=lambda item: item.identifier2)",
+    "sorted(rows, key=operator.itemgetter2)",
+    '{"keys": ["password", "api_key", "token"]}',
+    '{"type": "object", "properties": {"password": {"type": "string"}}, "required": ["password"]}',
+    '{"password": "string", "api_key": null, "secret": "apple", "token": "hello"}',
+]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_only_looks_like_a_credential_stays_as_it_is(text):
+    assert PLAIN.redact_text(text) == (text, {})
+    assert PLAIN.redact_value({"output": text}) == ({"output": text}, {})
+    encoded = msgspec.json.encode({"output": text}).decode()
+    assert PLAIN.redact_json(encoded) == (encoded, {})
+
+
+def test_keys_that_mean_something_else_keep_their_values():
+    value = {
+        "max_tokens": 5,
+        "token": "hello",
+        "tokens_note": "none",
+        "password": {"type": "string"},
+        "secret": "apple",
+        "token_id": "550e8400-e29b-41d4-a716-446655440000",
+        "key": "d41d8cd98f00b204e9800998ecf8427e",
+        "api_key": "",
+        "password_hint": "the name of a pet",
+        "cookie": "chocolate",
+    }
+    assert PLAIN.redact_value(dict(value)) == (value, {})
+
+
+def test_our_own_secrets_are_found_in_every_way_they_are_written():
+    redactor = Redactor(known=['pa"ss wörd/7', "short"])
+    text = json.dumps({"plain": 'pa"ss wörd/7', "url": "pa%22ss%20w%C3%B6rd%2F7", "short": "short"}, ensure_ascii=False)
+    clean, counts = redactor.redact_json(text)
+    assert json.loads(clean) == {"plain": "[REDACTED:own_secret]", "url": "[REDACTED:own_secret]", "short": "short"}
+    assert counts == {"own_secret": 2}
+
+
+def test_an_installation_adds_names_prefixes_and_exceptions():
+    redactor = Redactor(
+        patterns=[Pattern(kind="badge", name="badge"), Pattern(kind="corp", prefix="corp.", least=6)],
+        exceptions=["AKIA" + "IOSFODNN7EXAMPLE"],
+    )
+    value = {"Badge": "blue 17", "text": "corp.abc123 corp.abc AKIAIOSFODNN7EXAMPLE", "line": "badge: blue17"}
+    clean, counts = redactor.redact_value(value)
+    assert clean == {
+        "Badge": "[REDACTED:badge]",
+        "text": "[REDACTED:corp] corp.abc AKIAIOSFODNN7EXAMPLE",
+        "line": "badge: [REDACTED:badge]",
+    }
+    assert counts == {"badge": 2, "corp": 1}
+
+
+def test_what_was_redacted_stays_as_it_is():
+    text = "password=" + "hunter2" + " " + "DB_PASSWORD=hunter2 " + SECRETS["github"] + ' {"api_key": "swordfish"}'
+    once, counts = PLAIN.redact_text(text)
+    assert counts == {"named": 2, "github_token": 1}
+    assert PLAIN.redact_text(once) == (once, {})
+
+
+def test_a_redactor_that_is_off_changes_nothing():
+    off = Redactor(known=["our-own-secret"], enabled=False)
+    text = f"our-own-secret {SECRETS['aws']}"
+    assert off.redact_text(text) == (text, {})
+    assert off.redact_value({"password": text}) == ({"password": text}, {})
+
+
+def test_values_nested_a_hundred_thousand_deep_are_cleaned_without_recursion():
+    deep = inner = []
+    for _ in range(100_000):
+        inner.append([])
+        inner = inner[0]
+    inner.append(SECRETS["github"])
+    _, counts = PLAIN.redact_value(deep)
+    assert (inner, counts) == (["[REDACTED:github_token]"], {"github_token": 1})
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "eyJ",
+        "sk-",
+        "-----BEGIN PRIVATE KEY-----",
+        "password=",
+        '"password": "',
+        "://a:",
+        "Bearer ",
+        "a1",
+        "api_",
+        "\\n",
+    ],
+)
+def test_hostile_text_takes_time_in_proportion_to_its_length(part):
+    text = "password Bearer PRIVATE KEY eyJ " + part * (200_000 // len(part))
+    began = time.process_time()
+    PLAIN.redact_text(text)
+    assert time.process_time() - began < 4.0
+
+
+def test_big_numbers_and_key_order_survive_a_redaction():
+    text = '{"b":12345678901234567890123,"a":0.1,"password":"swordfish"}'
+    clean, _ = PLAIN.redact_json(text)
+    assert clean == '{"b":12345678901234567890123,"a":0.1,"password":"[REDACTED:named]"}'
