@@ -3,6 +3,7 @@
 import logging
 from copy import copy
 
+from django.apps import apps
 from django.core.exceptions import PermissionDenied
 
 from gymweb.outages import is_outage
@@ -26,4 +27,14 @@ class LineFormatter(logging.Formatter):
             record = copy(record)
             record.msg, record.args = f"{record.getMessage()}: {' '.join(str(problem).split())}", ()
             record.exc_info = record.exc_text = None
-        return super().format(record)
+        return _redact(super().format(record))
+
+
+def _redact(line: str) -> str:
+    """Errors of strangers come into the log as they are, with whatever they quote."""
+    if not apps.models_ready:
+        return line
+    # Logging is set up before the models are, which the redactor needs.
+    from apps.policies.redacting import current_redactor
+
+    return current_redactor().redact_text(line)[0]

@@ -227,6 +227,9 @@ EXPORTS_DIR = VAR_DIR / "exports"
 # Outbound calls reach public addresses only, plus what the operator lists here: hosts, host:port, or networks.
 OUTBOUND_ALLOW = env.texts("GYMWEB_OUTBOUND_ALLOW")
 
+# Credentials are taken out of traces, tasks and log lines before they are stored.
+REDACT = env.switch("GYMWEB_REDACT", default=True)
+
 # MCP servers that run as processes of a worker: by name, since an engineer chooses among them and writes none.
 MCP_COMMANDS = read_commands(env.text("GYMWEB_MCP_COMMANDS", default=""))
 MCP_PROCESSES = env.whole("GYMWEB_MCP_PROCESSES", default=32, least=1, most=10_000)

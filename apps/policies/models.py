@@ -187,3 +187,38 @@ class PolicyModel(models.Model):
     @property
     def is_scripted(self) -> bool:
         return self.provider == Provider.SCRIPTED
+
+
+class RedactionPattern(models.Model):
+    """What this installation takes for a credential besides the built-in rules, or for none."""
+
+    class Kind(models.TextChoices):
+        NAME = "name", "Values of this key or header"
+        PREFIX = "prefix", "Texts that begin with this"
+        EXCEPTION = "exception", "Never redact this text"
+
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    text = models.CharField(max_length=200)
+    least = models.PositiveSmallIntegerField(
+        default=16,
+        validators=[MinValueValidator(4), MaxValueValidator(200)],
+        help_text="After a beginning: letters, digits, _ or - that follow at least",
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["kind", "text"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["kind", "text"], name="redaction_pattern_once", violation_error_message="This is there already."
+            ),
+            models.CheckConstraint(
+                condition=models.Q(kind__in=["name", "prefix", "exception"])
+                & ~models.Q(text="")
+                & models.Q(least__gte=4, least__lte=200),
+                name="redaction_pattern_is_possible",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()}: {self.text}"

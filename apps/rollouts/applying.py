@@ -5,7 +5,9 @@ from django.db.models import F, Max
 from django.utils import timezone
 
 from apps.gym.events import decode_event, event_kind
+from apps.gym.redaction.redacting import count_marks
 from apps.rollouts.announcing import announce_collection
+from apps.rollouts.cleaning import add_counts
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward, Rollout, TraceEvent
 from apps.rollouts.owning import Owner
 
@@ -59,6 +61,10 @@ def _apply_one(reward: ReverifiedReward, collection_id: int) -> str:
 def _append_events(reward: ReverifiedReward) -> None:
     events = TraceEvent.objects.filter(rollout=reward.rollout_id, attempt=reward.attempt)
     first = (events.aggregate(last=Max("seq"))["last"] or 0) + 1
+    if found := count_marks(reward.events):
+        rollout = Rollout.objects.only("redactions").get(pk=reward.rollout_id)
+        counts = add_counts(rollout.redactions, found)
+        Rollout.objects.filter(pk=reward.rollout_id).update(redactions=counts, flagged=True)
     TraceEvent.objects.bulk_create(
         TraceEvent(
             rollout_id=reward.rollout_id,

@@ -13,6 +13,7 @@ from apps.gym.observing import Outcome
 from apps.gym.outbound import Outbound
 from apps.gym.pricing import FREE
 from apps.policies.connecting import connect_policy
+from apps.policies.redacting import fresh_redactor
 from apps.policies.versioning import WeightsInUse
 from apps.rollouts.breaking import Endpoint
 from apps.rollouts.models import Collection
@@ -130,6 +131,8 @@ class Settings:
     def _connect(self, collection_id: int) -> "Setting | CannotRun":
         rows = Collection.objects.select_related("policy_model", "environment__judge_model", "agent")
         collection = rows.get(pk=collection_id)
+        # Before the first call with a key of now: it may come back in a reply or in an error.
+        fresh_redactor()
         try:
             return connect_setting(collection, self._outbound, self._watch, self._seats, self._weights)
         except DatabaseError:

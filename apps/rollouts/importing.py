@@ -19,7 +19,8 @@ from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.gym import leaving
-from apps.gym.events import encode_event, event_kind, event_tokens
+from apps.gym.events import event_kind
+from apps.gym.redaction.redacting import Redactor
 from apps.gym.rolloutfile import (
     StoredAttempt,
 )
@@ -27,7 +28,9 @@ from apps.gym.storable import clean_line, clean_names
 from apps.gym.taskfiles.limits import READ_BYTES
 from apps.gym.voting import MAX_ANSWER, comparable_answer
 from apps.policies.models import PolicyModel, Provider
+from apps.policies.redacting import fresh_redactor
 from apps.rollouts.announcing import announce_collection
+from apps.rollouts.cleaning import add_counts, clean_event
 from apps.rollouts.matching import BadLine, File, ImportRefused, StoredFiles
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.planning import delete_plan, take_snapshot
@@ -162,24 +165,21 @@ def _store_chunk(
 ) -> None:
     # When they ended, and how long they took, the files do not say.
     now = timezone.now()
-    rollouts = [_rollout(collection, task_ids[task], repeat, attempt) for task, repeat, attempt in chunk]
-    for rollout in rollouts:
+    redactor = fresh_redactor()
+    rollouts, traces = [], []
+    for task, repeat, attempt in chunk:
+        rollout = _rollout(collection, task_ids[task], repeat, attempt, redactor)
         rollout.finished_at = now
+        rollouts.append(rollout)
+        traces.append(_clean_trace(rollout, attempt, redactor))
     rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]
     failed = sum(rollout.status == Rollout.Status.FAILED for rollout in rollouts)
     with transaction.atomic():
         Rollout.objects.bulk_create(rollouts)
         TraceEvent.objects.bulk_create(
-            TraceEvent(
-                rollout_id=rollout.pk,
-                attempt=1,
-                seq=seq,
-                kind=event_kind(event),
-                payload=encode_event(event),
-                tokens=event_tokens(event),
-            )
-            for rollout, (_, _, attempt) in zip(rollouts, chunk, strict=True)
-            for seq, event in enumerate(attempt.events)
+            TraceEvent(rollout_id=rollout.pk, attempt=1, seq=seq, kind=kind, payload=payload, tokens=tokens)
+            for rollout, trace in zip(rollouts, traces, strict=True)
+            for seq, (kind, payload, tokens) in enumerate(trace)
         )
         Collection.objects.filter(pk=collection.pk).update(
             total=F("total") + len(rollouts),
@@ -193,11 +193,27 @@ def _store_chunk(
         )
 
 
-def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredAttempt) -> Rollout:
+def _clean_trace(rollout: Rollout, attempt: StoredAttempt, redactor: Redactor) -> list[tuple[str, str, bytes | None]]:
+    """Kind, payload and tokens of each event; the rollout is told of the credentials that were in them."""
+    trace = []
+    counts: dict[str, int] | None = rollout.redactions
+    for event in attempt.events:
+        payload, tokens, counts = clean_event(event, redactor, counts)
+        trace.append((event_kind(event), payload, tokens))
+    rollout.redactions = counts or {}
+    rollout.flagged = bool(counts)
+    return trace
+
+
+def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredAttempt, redactor: Redactor) -> Rollout:
     tally = Tally()
     for event in attempt.events:
         tally.add(event)
     verified = tally.verification
+    message, found = redactor.redact_text(attempt.error_message)
+    answer, also_found = redactor.redact_text(comparable_answer(tally.said, verified.details) if verified else "")
+    tools, _ = redactor.redact_value(dict(tally.tools))
+    components, _ = redactor.redact_value(dict(attempt.components))
     return Rollout(
         collection_id=collection.pk,
         task_id=task_id,
@@ -207,15 +223,17 @@ def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredA
         failures=1 if attempt.error_kind else 0,
         model_version=clean_line(attempt.model, 200),
         reward=attempt.reward,
-        components=clean_names(attempt.components),
+        components=clean_names(components),
         stop_reason="" if attempt.error_kind else clean_line(attempt.stop_reason, 32),
         error_kind=attempt.error_kind,
-        error_message=clean_line(attempt.error_message, MAX_MESSAGE),
+        error_message=clean_line(message, MAX_MESSAGE),
         turns=tally.turns,
         tool_calls=tally.tool_calls,
         tool_errors=tally.tool_errors,
         input_tokens=tally.input_tokens,
         output_tokens=tally.output_tokens,
-        tools={clean_line(name, MAX_TOOL_NAME): counts for name, counts in tally.tools.items()},
-        answer=clean_line(comparable_answer(tally.said, verified.details), MAX_ANSWER) if verified else "",
+        tools={clean_line(name, MAX_TOOL_NAME): counts for name, counts in tools.items()},
+        answer=clean_line(answer, MAX_ANSWER),
+        # What an answer or a message says stands in the events as well, where it is counted.
+        redactions={} if attempt.events else add_counts(found, also_found),
     )

@@ -408,6 +408,10 @@ class Rollout(models.Model):
     verify_time = models.FloatField(default=0.0, help_text="Seconds of verification, judges included")
     tools = models.JSONField(default=dict, blank=True, help_text="By name of the tool: calls, errors, seconds")
     answer = models.CharField(max_length=200, blank=True, help_text="What the attempt answered, made comparable")
+    redactions = models.JSONField(
+        default=dict, blank=True, help_text="Credentials that were taken out of its trace, by kind"
+    )
+    flagged = models.BooleanField(default=False, help_text="It had credentials, and nobody has looked at it since")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -451,6 +455,7 @@ class Rollout(models.Model):
         indexes = [
             models.Index(fields=["collection", "lost", "id"], condition=Q(status="queued"), name="rollout_queue"),
             models.Index(fields=["lease"], condition=Q(status="running"), name="rollout_leases"),
+            models.Index(fields=["collection"], condition=Q(flagged=True), name="rollout_flagged"),
         ]
 
     def __str__(self) -> str:

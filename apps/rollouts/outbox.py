@@ -9,8 +9,10 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from apps.gym.events import TraceUnion, encode_event, event_kind, event_tokens
+from apps.gym.events import TraceUnion, event_kind
+from apps.policies.redacting import current_redactor
 from apps.rollouts.claiming import Claim
+from apps.rollouts.cleaning import clean_end, clean_event
 from apps.rollouts.recording import End, EventRow, record_batch, unstorable_end
 
 logger = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ class Outbox:
         self._ends: dict[tuple[int, int], End] = {}
         self._seqs: dict[tuple[int, int], int] = {}
         self._wake = asyncio.Event()
+        self._redactions: dict[tuple[int, int], dict[str, int]] = {}
         self._stopping = False
         self._touched: set[int] = set()
         self._bytes = 0
@@ -50,7 +53,11 @@ class Outbox:
         key = (claim.rollout_id, claim.attempt)
         seq = self._seqs.get(key, 0)
         self._seqs[key] = seq + 1
-        row = (*key, seq, event_kind(event), encode_event(event), event_tokens(event))
+        before = self._redactions.get(key)
+        payload, tokens, redactions = clean_event(event, current_redactor(), before)
+        if redactions is not before and redactions:
+            self._redactions[key] = redactions
+        row = (*key, seq, event_kind(event), payload, tokens)
         self._events.append(row)
         self._touched.add(claim.collection_id)
         self._bytes += _size(row)
@@ -64,14 +71,18 @@ class Outbox:
 
     def keep_end(self, end: End) -> None:
         """The first end of an attempt counts; what comes after it was too late."""
-        self._seqs.pop((end.id, end.attempt), None)
-        self._ends.setdefault((end.id, end.attempt), end)
+        key = (end.id, end.attempt)
+        self._seqs.pop(key, None)
+        redactions = self._redactions.pop(key, {})
+        if key not in self._ends:
+            self._ends[key] = clean_end(end, current_redactor(), redactions)
         if len(self._ends) >= MAX_ENDS:
             self._wake.set()
 
     def forget(self, claim: Claim) -> None:
         """Drop the bookkeeping of a rollout that ends without an end of ours."""
         self._seqs.pop((claim.rollout_id, claim.attempt), None)
+        self._redactions.pop((claim.rollout_id, claim.attempt), None)
 
     @property
     def backlog(self) -> int:

@@ -50,6 +50,8 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     verify_time: float = 0.0
     tools: dict[str, tuple[int, int, float]] = {}
     answer: str = ""
+    redactions: dict[str, int] = {}
+    flagged: bool = False
 
 
 def unstorable_end(end: End, problem: Exception) -> End:
@@ -87,6 +89,8 @@ _COLUMNS = {
     "verify_time": "double precision",
     "tools": "jsonb",
     "answer": "text",
+    "redactions": "jsonb",
+    "flagged": "boolean",
 }
 """Those of the rollout that an end sets, each from its field of the same name, with PostgreSQL's type."""
 _FENCE = {"id": "bigint", "lease": "bigint", "attempt": "int", "failed": "int"}

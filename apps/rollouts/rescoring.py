@@ -24,6 +24,7 @@ from apps.gym.rolloutfile import judged_stop_reason
 from apps.gym.storable import clean_line, clean_names
 from apps.gym.voting import MAX_ANSWER, comparable_answer
 from apps.policies.connecting import open_outbound
+from apps.policies.redacting import fresh_redactor
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward, Rollout
 from apps.rollouts.owning import Owner
 from apps.rollouts.running import MAX_MESSAGE
@@ -189,6 +190,7 @@ def _store(owner: Owner, reverification: Reverification, pieces: Sequence[_Piece
 
 def _reward(reverification: Reverification, piece: _Piece, verdict: Verdict) -> ReverifiedReward:
     rollout, verification, error = piece.rollout, verdict.verification, verdict.error
+    redactor = fresh_redactor()
     events: list[TraceUnion] = [*verdict.judge_calls, *([verification] if verification else [])]
     kept = ReverifiedReward(
         reverification=reverification,
@@ -198,16 +200,21 @@ def _reward(reverification: Reverification, piece: _Piece, verdict: Verdict) -> 
         old_reward=rollout.reward,
         old_components=rollout.components,
         stop_reason=piece.stop_reason[:32],
-        events="\n".join(map(encode_event, events)),
+        events="\n".join(redactor.redact_json(encode_event(event))[0] for event in events),
     )
     if verification is None:
         kept.error_kind = error.kind if isinstance(error, GymError) else VerifierError.kind
-        shown = str(error) if isinstance(error, GymError) else f"{type(error).__name__}: {error}"
+        said_error = str(error) if isinstance(error, GymError) else f"{type(error).__name__}: {error}"
+        shown, _ = redactor.redact_text(said_error)
         kept.error_message = shown.replace("\0", "").encode(errors="replace").decode()[:MAX_MESSAGE]
         return kept
-    kept.new_reward, kept.new_components = verification.reward, clean_names(verification.components)
+    kept.new_reward, kept.new_components = (
+        verification.reward,
+        clean_names(redactor.redact_value(dict(verification.components))[0]),
+    )
     said = [event.items for event in piece.events if isinstance(event, ModelCall)]
-    kept.answer = clean_line(comparable_answer(said[-1] if said else [], verification.details), MAX_ANSWER)
+    answer = comparable_answer(said[-1] if said else [], verification.details)
+    kept.answer = clean_line(redactor.redact_text(answer)[0], MAX_ANSWER)
     if verification.reward is not None and rollout.reward is not None:
         kept.difference = verification.reward - rollout.reward
     kept.changed = kept.difference is None or abs(kept.difference) > SAME or _differ(rollout, kept.new_components)

@@ -24,6 +24,7 @@ from apps.gym.taskfile import ParsedTask, RowRefused, parse_changed, parse_line,
 from apps.gym.taskfiles.limits import BadRow, Limits, Readable
 from apps.gym.taskfiles.reading import OpenFile, open_rows
 from apps.gym.verifiers.registry import find_problems, read_verifier
+from apps.policies.redacting import fresh_redactor
 from apps.tasks.matching import Base, Seen, hash_text, key_of
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload, join_tags
 from apps.tasks.rejecting import Rejects
@@ -136,6 +137,7 @@ class Loader:
         self.metrics = DatasetMetrics()
         self._chunk: list[_Candidate] = []
         self._chunk_bytes = 0
+        self._redactor = fresh_redactor()
         self._last_sign = time.monotonic()
         self._needs = fields_needed(upload.dataset.environment)
         self._verifies_here = upload.dataset.environment.verifies_here
@@ -180,10 +182,10 @@ class Loader:
             if time.monotonic() - self._last_sign > SIGN_OF_LIFE_SECONDS:
                 self._breathe()
             if isinstance(line, BadRow):
-                self.rejects.add(line=number, code=line.code, message=line.message, text=line.head)
+                self.rejects.add(line=number, code=line.code, message=line.message, text=self._clean_text(line.head))
                 continue
             try:
-                task = parse(line)
+                task = self._clean(parse(line))
                 if self._verifies_here:
                     check_own_verifier(task)
             except RowRefused as error:
@@ -193,7 +195,21 @@ class Loader:
             yield _Candidate(number, task, row_hash, key_of(task.external_id, row_hash))
 
     def _refuse(self, number: int, error: RowRefused, text: bytes) -> None:
+        text = self._clean_text(text)
         self.rejects.add(line=number, code=error.code, message=error.message, text=text, pointer=error.pointer)
+
+    def _clean(self, task: ParsedTask) -> ParsedTask:
+        """The task as it is stored: without credentials. Nearly all are as they came."""
+        text, found = self._redactor.redact_json(task.row_json)
+        if not found:
+            return task
+        self.counts["redacted"] += 1
+        return parse_line(text.encode())
+
+    def _clean_text(self, text: bytes) -> bytes:
+        # Of a row that is refused, which people download to mend it.
+        clean, found = self._redactor.redact_text(text.decode(errors="replace"))
+        return clean.encode() if found else text
 
     def _sample(self, rows: Iterator[tuple[int, bytes | BadRow]]) -> list[tuple[int, bytes | BadRow]]:
         """The first rows, which tell what the others are."""

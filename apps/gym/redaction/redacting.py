@@ -35,6 +35,8 @@ MIN_KNOWN = 12
 """Characters of a secret of our own below which it would be found in every other word."""
 MIN_PREFIX = 3
 
+_MARK = re.compile(r"\[REDACTED:([a-z_]{1,32})\]")
+
 Counts = dict[str, int]
 """How many credentials were taken out, by kind."""
 
@@ -201,6 +203,11 @@ class Redactor:
     def _mark(self, kind: str, counts: Counter[str]) -> str:
         counts[kind] += 1
         return f"[REDACTED:{kind}]"
+
+
+def count_marks(text: str) -> Counts:
+    """How many credentials were taken out of a text, by what stands in their places."""
+    return dict(Counter(_MARK.findall(text)))
 
 
 def _has_form(data: bytes, lowered: bytes) -> bool:

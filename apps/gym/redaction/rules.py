@@ -58,7 +58,7 @@ PRIVATE_KEY = Form(
         r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:[^-]|-(?!----)){32,65536}-----END [A-Z0-9 ]{1,80}-----"
         # Cut off before its end, as the output of a tool may be.
-        r"|(?:\s|\\{1,8}[nr])*[A-Za-z0-9+/=]{20}(?:[A-Za-z0-9+/=]|\s|\\{1,8}[nr])*)"
+        r"|(?:(?:\s|\\{1,8}[nr]){0,16}[A-Za-z0-9+/=]{20,})+)"
     ),
 )
 
