@@ -2,7 +2,17 @@
 
 from django.urls import URLPattern, path
 
-from apps.dashboard.views import collections, exports, importing, pairs, reverifications, rollouts, steering, workers
+from apps.dashboard.views import (
+    archiving,
+    collections,
+    exports,
+    importing,
+    pairs,
+    reverifications,
+    rollouts,
+    steering,
+    workers,
+)
 
 urlpatterns: list[URLPattern] = [
     path("collections/", collections.collection_list, name="collection_list"),
@@ -14,6 +24,10 @@ urlpatterns: list[URLPattern] = [
     path("collections/<int:pk>/limits/", steering.collection_adjust, name="collection_adjust"),
     path("collections/<int:pk>/retry/", steering.collection_retry, name="collection_retry"),
     path("collections/<int:pk>/cancel/", steering.collection_cancel, name="collection_cancel"),
+    path("collections/<int:pk>/archive/", archiving.collection_archive, name="collection_archive"),
+    path("collections/<int:pk>/restore/", archiving.collection_restore, name="collection_restore"),
+    path("collections/<int:pk>/delete/", archiving.collection_delete, name="collection_delete"),
+    path("collection-deletions/<int:pk>/", archiving.collection_deletion_detail, name="collection_deletion_detail"),
     path("rollouts/", rollouts.rollout_list, name="rollout_list"),
     path("rollouts/<int:pk>/", rollouts.rollout_detail, name="rollout_detail"),
     path("rollouts/<int:pk>/raw/", rollouts.rollout_raw, name="rollout_raw"),

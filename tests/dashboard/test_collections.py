@@ -6,6 +6,7 @@ from django.urls import reverse
 
 from apps.accounts.models import Role
 from apps.dashboard.histogram import draw_histogram
+from apps.rollouts.deleting import delete_next_collection
 from apps.rollouts.models import Collection, Rollout
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
@@ -59,7 +60,7 @@ def test_htmx_gets_the_count_alone():
         {"dataset": make_dataset().slug, "repeats": 4},
         headers={"HX-Request": "true"},
     )
-    assert page.text.strip().startswith('<p id="plan"')
+    assert page.text.strip().startswith('<div id="plan"')
     assert "<strong>12 rollouts</strong>" in page.text
 
 
@@ -341,3 +342,116 @@ def test_a_histogram_is_drawn_to_the_tallest_bar_and_shows_the_rarest():
     drawn = draw_histogram([{"low": 0, "high": 0.5, "count": 1}, {"low": 0.5, "high": 1, "count": 1000}])
     assert [(bar.x, bar.width, bar.height) for bar in drawn.bars] == [(1.0, 238.0, 2.0), (241.0, 238.0, 112.0)]
     assert draw_histogram([]).bars == []
+
+
+def test_the_form_chooses_tasks_and_says_what_they_would_take():
+    dataset = make_dataset()
+    dataset.tasks.filter(index=0).update(split="train", tags_text="\nhard\n")
+    given = {
+        "dataset": dataset.slug,
+        "agent": make_agent().slug,
+        "policy_model": make_policy_model(output_price=1.0).slug,
+        "repeats": 2,
+        "split_repeats": "train=5",
+    }
+    client, address = signed_in(), reverse("dashboard:collection_create")
+    page = squeezed(client.get(address, given).text)
+    assert "<strong>9 rollouts</strong>" in page
+    assert "× 2 repeats, 5 of train" in page
+    assert re.search(r"About <strong>[\d,]+ tokens</strong>, \$0\.00\d+\.", page)
+    assert "Guessed: nothing like it has run." in page
+    assert "<strong>5 rollouts</strong>" in client.get(address, {**given, "tags": "hard"}).text
+
+
+def test_a_plan_from_the_form_has_its_choice_and_template():
+    dataset = make_dataset()
+    dataset.tasks.update(split="train", tags_text="\na\nb\n")
+    fields = plan_fields(
+        dataset=dataset.slug, split_repeats="train=3", splits="train", tags="a, b", search="What", limit=2
+    )
+    templates = {"system_template": "", "user_template": "One.\r\n{prompt}"}
+    assert signed_in().post(reverse("dashboard:collection_create"), {**fields, **templates}).status_code == 302
+    collection = Collection.objects.get()
+    assert (collection.total, collection.split_repeats, collection.splits) == (6, {"train": 3}, ["train"])
+    assert (collection.tags, collection.search, collection.limit) == (["a", "b"], "What", 2)
+    assert collection.prompt_template == {"user": "One.\n{prompt}"}
+    page = squeezed(signed_in().get(detail(collection)).text)
+    for part in ["3 of train", "the first 2 of train, tagged a, b, with “What”", collection.snapshot_digest[:16]]:
+        assert part in page
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"split_repeats": "train"}, "Give a name and a number for each"),
+        ({"split_repeats": "train=0"}, "Give a number from 1 to 10,000 for train."),
+        ({"user_template": "{"}, "write a literal brace twice"),
+        ({"resume_from": 999}, "Select a valid choice."),
+        ({"only_failed": "on"}, "Name the earlier collection"),
+        ({"tags": "nobody"}, "has what the filters ask for"),
+    ],
+)
+def test_a_choice_that_makes_no_sense_is_refused_beside_its_field(fields, complaint):
+    answer = signed_in().post(
+        reverse("dashboard:collection_create"), plan_fields(dataset=make_dataset().slug, **fields)
+    )
+    assert (answer.status_code, complaint in answer.text, Collection.objects.count()) == (422, True, 0)
+
+
+def test_a_clone_opens_the_form_as_the_earlier_plan_was():
+    dataset = make_dataset()
+    fields = plan_fields(dataset=dataset.slug, tags="", split_repeats="train=3", user_template="Again: {prompt}")
+    client, address = signed_in(), reverse("dashboard:collection_create")
+    client.post(address, fields)
+    collection = Collection.objects.get()
+    page = read(client.get(address, {"clone": collection.pk}).text)
+    shown = {each.attributes.get("name"): each.attributes.get("value") for each in page.all("input")}
+    assert {name: shown[name] for name in ("repeats", "seed", "split_repeats", "rollout_timeout", "max_seconds")} == {
+        "repeats": "2",
+        "seed": "7",
+        "split_repeats": "train=3",
+        "rollout_timeout": "20 min",
+        "max_seconds": "2 d",
+    }
+    texts = {each.attributes["name"]: each.text.strip() for each in page.all("textarea")}
+    assert (texts["user_template"], texts["sampling"]) == ("Again: {prompt}", '{\n  "temperature": 0.5\n}')
+    rest = client.get(address, {"rest": collection.pk}).text
+    assert f'name="resume_from" value="{collection.pk}"' in rest
+    assert client.get(address, {"clone": 999}).status_code == 404
+
+
+def test_an_archived_collection_leaves_the_list_and_comes_back():
+    client, collection = signed_in(), make_collection(name="Old one", state="completed")
+    address = reverse("dashboard:collection_list")
+
+    def listed(**query):
+        return "Old one" in client.get(address, query).text
+
+    client.post(reverse("dashboard:collection_archive", args=[collection.pk]), follow=True)
+    assert (listed(), listed(archived="true")) == (False, True)
+    assert "Restore</button>" in client.get(detail(collection)).text
+    client.post(reverse("dashboard:collection_restore", args=[collection.pk]))
+    client.get(detail(collection))
+    assert (listed(), listed(archived="true")) == (True, False)
+
+
+def test_a_collection_is_deleted_once_its_number_was_typed():
+    client, collection = signed_in(), make_collection(state="completed", total=1)
+    make_rollout(collection)
+    address = reverse("dashboard:collection_delete", args=[collection.pk])
+    assert "Type #" in client.get(address).text
+    assert client.post(address, {"name": "1"}).status_code == 422
+    going = client.post(address, {"name": f"#{collection.pk}"})["Location"]
+    assert client.get(detail(collection)).status_code == 404
+    assert "A worker does it" in client.get(going).text
+    delete_next_collection()
+    page = squeezed(client.get(going).text)
+    assert ("All of it is gone." in page, "<dd>1 <small>of 1</small></dd>" in page) == (True, True)
+
+
+def test_a_running_collection_is_neither_archived_nor_deleted():
+    client, collection = signed_in(), make_collection()
+    answer = client.post(reverse("dashboard:collection_archive", args=[collection.pk]), follow=True)
+    assert "only what has ended can be archived" in answer.text
+    refused = client.post(reverse("dashboard:collection_delete", args=[collection.pk]), {"name": f"#{collection.pk}"})
+    assert (refused.status_code, "cancel it before it is deleted" in refused.text) == (422, True)

@@ -11,7 +11,7 @@ from apps.accounts.models import User
 from apps.accounts.signing_in import create_sign_in_link
 from apps.dashboard.urls import urlpatterns
 from apps.exports.models import Export, ExportFormat, PairSet, PreferencePair
-from apps.rollouts.models import Reverification
+from apps.rollouts.models import CollectionDeletion, Reverification
 from apps.tasks.models import Deletion, Upload
 from tests.dashboard.markup import faults, read
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
@@ -43,6 +43,9 @@ def samples(admin: User) -> dict[str, object]:
         "agent": "it",
         "upload": upload.pk,
         "deletion": Deletion.objects.create(name="sums@v1", whole=False, total=5, deleted=2, state="deleting").pk,
+        "collection_deletion": CollectionDeletion.objects.create(
+            name="#1 sums", total=5, deleted=2, state="deleting"
+        ).pk,
         "task": chosen.task_id,
         "collection": collection.pk,
         "rollout": chosen.pk,
@@ -60,6 +63,8 @@ def _address(pattern: URLPattern, samples: dict[str, object]) -> str:
     noun = str(pattern.name).split("_")[0]
     if str(pattern.name).startswith("pair_set"):
         noun = "pair_set"
+    if str(pattern.name).startswith("collection_deletion"):
+        noun = "collection_deletion"
     return reverse(f"dashboard:{pattern.name}", args=[samples[noun] for _ in names])
 
 

@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.http import QueryDict
 
 from apps.agents.models import Agent
-from apps.dashboard.forms.fields import JSONTextField, SecondsField
+from apps.dashboard.forms.fields import JSONTextField, MarksField, NumberedField, SecondsField
+from apps.gym.prompting import MAX_TEMPLATE, PromptTemplate, find_template_problems
 from apps.policies.models import PolicyModel
+from apps.rollouts.choosing import Size
+from apps.rollouts.cloning import plan_again, plan_rest
+from apps.rollouts.estimating import Estimate, estimate_plan
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import LIMITS
+from apps.rollouts.planning import LIMITS, MAX_REPEATS, NothingToCollect, choose_rollouts
 from apps.tasks.models import Dataset, DatasetVersion
 
 
@@ -22,20 +27,28 @@ def _new_key() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be made: tasks × repeats."""
+    """What would be made; `estimate` once the agent and the model are chosen too."""
 
     version: DatasetVersion
-    tasks: int
+    size: Size
     repeats: int
-
-    @property
-    def rollouts(self) -> int:
-        return self.tasks * self.repeats
+    split_repeats: dict[str, int]
+    is_rest: bool
+    estimate: Estimate | None
 
 
 def _default(name: str) -> Any:
     return Collection._meta.get_field(name).get_default()  # type: ignore[union-attr]
 
+
+_CHOICE = {
+    "split_repeats": "repeats",
+    "splits": "splits",
+    "tags": "tags",
+    "search": "words",
+    "resume_from": "what is left of #",
+    "only_failed": "",
+}
 
 _SUMMED = (
     ("concurrency", "at once"),
@@ -122,6 +135,38 @@ class CollectionForm(LimitsForm):
     )
     repeats = forms.IntegerField(min_value=1, max_value=1024, initial=4, help_text="Rollouts per task: its group")
     limit = forms.IntegerField(min_value=1, required=False, help_text="Only the first so many tasks; empty takes all")
+    split_repeats = NumberedField(
+        high=MAX_REPEATS, label="Repeats by split", help_text="Such as train=8, validation=2; others as above"
+    )
+    splits = MarksField(help_text="Only tasks of these, such as train, validation; empty takes all")
+    tags = MarksField(help_text="Only tasks that have all of these")
+    search = forms.CharField(
+        max_length=200, required=False, label="Words", help_text="Only tasks with these in their id or prompt"
+    )
+    resume_from = forms.ModelChoiceField(
+        Collection.objects.none(),
+        required=False,
+        label="Earlier collection",
+        widget=forms.NumberInput(attrs={"min": 1}),
+        help_text="Its number: only what failed, was cancelled or is missing there, on the version it had",
+    )
+    only_failed = forms.BooleanField(required=False, label="Of that, only what failed")
+    system_template = forms.CharField(
+        max_length=MAX_TEMPLATE,
+        required=False,
+        strip=False,
+        label="System message",
+        widget=forms.Textarea(attrs={"class": "code", "rows": 3}),
+        help_text="In place of the tasks' own; {gaps} are fields of the task",
+    )
+    user_template = forms.CharField(
+        max_length=MAX_TEMPLATE,
+        required=False,
+        strip=False,
+        label="User's message",
+        widget=forms.Textarea(attrs={"class": "code", "rows": 3}),
+        help_text="In place of the tasks' own, which stands where you write {prompt}",
+    )
     seed = forms.IntegerField(min_value=0, max_value=2**31 - 1, initial=0, help_text="The same seed repeats the plan")
     sampling = JSONTextField(
         kind=dict,
@@ -138,6 +183,7 @@ class CollectionForm(LimitsForm):
         self._choices("dataset").queryset = ready
         self._choices("agent").queryset = Agent.objects.all()
         self._choices("policy_model").queryset = PolicyModel.objects.all()
+        self._choices("resume_from").queryset = Collection.objects.present().select_related("version", "dataset")
 
     def _choices(self, name: str) -> "forms.ModelChoiceField[Any]":
         field = self.fields[name]
@@ -148,14 +194,47 @@ class CollectionForm(LimitsForm):
         """A form sent again after a change is another plan, so its key is one of form and plan together."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         key = cleaned.pop("idempotency_key", "")
+        self._fold_template(cleaned)
         plan = "|".join(f"{name}={value!r}" for name, value in sorted(cleaned.items()))
         digest = hashlib.sha256(f"{key}|{plan}".encode()).hexdigest()
         return {**cleaned, "idempotency_key": digest if key else None}
 
+    def _fold_template(self, fields: dict[str, Any]) -> None:
+        """The two parts are one argument."""
+        parts = {part: fields.pop(f"{part}_template", "").replace("\r\n", "\n") for part in ("system", "user")}
+        for part, problem in find_template_problems(PromptTemplate(**parts)).items():
+            self.add_error(f"{part}_template", problem)
+        fields["prompt_template"] = {part: text for part, text in parts.items() if text.strip()}
+
     @classmethod
-    def opened_with(cls, given: QueryDict) -> "CollectionForm":
-        """An unsent form that shows what the address gives, and its own initial values otherwise."""
-        return cls(initial=cls.known(given))
+    def opened_with(
+        cls, given: QueryDict, earlier: Collection | None = None, *, rest: bool = False
+    ) -> "CollectionForm":
+        """An unsent form that shows what the address gives, and its own initial values otherwise.
+
+        With an earlier collection, that one's plan; `rest` is for what that one has not completed.
+        """
+        return cls(initial={**(cls._of_earlier(earlier, rest) if earlier else {}), **cls.known(given)})
+
+    @staticmethod
+    def _of_earlier(earlier: Collection, rest: bool) -> dict[str, Any]:
+        plan = plan_rest(earlier) if rest else plan_again(earlier)
+        for name in ("dataset", "agent", "policy_model"):
+            plan[name] = plan[name].slug
+        plan["resume_from"] = plan["resume_from"].pk if plan["resume_from"] else None
+        parts = plan.pop("prompt_template")
+        return {**plan, **{f"{part}_template": text for part, text in parts.items()}}
+
+    @property
+    def choice_errors(self) -> bool:
+        return any(name in self.errors for name in _CHOICE)
+
+    @property
+    def choice_summary(self) -> str:
+        """How tasks are chosen, as the form stands."""
+        values = [(self[name].value(), name) for name in _CHOICE if name != "only_failed"]
+        shown = [(self.fields[name].prepare_value(value), name) for value, name in values if value]
+        return " · ".join(f"{_CHOICE[name]} {value}".replace("# ", "#") for value, name in shown)
 
     @classmethod
     def known(cls, given: QueryDict) -> dict[str, str]:
@@ -166,12 +245,21 @@ class CollectionForm(LimitsForm):
 
     def plan(self) -> Plan | None:
         """The size of the plan as the form stands; None while the dataset or a number is missing or wrong."""
-        dataset = self._understood("dataset")
-        repeats, limit = self._understood("repeats"), self._understood("limit")
-        version = dataset.latest_version() if dataset else None
-        if version is None or not repeats:
+        given = {name: self._understood(name) for name in self.fields}
+        if not given["dataset"] or not given["repeats"]:
             return None
-        return Plan(version, min(version.task_count, limit or version.task_count), repeats)
+        plan = {name: value for name, value in given.items() if value is not None}
+        parts = {part: plan.pop(f"{part}_template", "") for part in ("system", "user")}
+        plan |= {"prompt_template": parts, "only_failed": bool(plan.get("only_failed") and plan.get("resume_from"))}
+        try:
+            choice = choose_rollouts(plan)
+            estimate = estimate_plan(plan) if plan.get("agent") and plan.get("policy_model") else None
+        except (ValidationError, NothingToCollect):
+            return None
+        size = Size(estimate.tasks, estimate.rollouts) if estimate else choice.size()
+        return Plan(
+            choice.version, size, choice.repeats, dict(choice.split_repeats), choice.resume_from is not None, estimate
+        )
 
     def _understood(self, name: str) -> Any:
         try:

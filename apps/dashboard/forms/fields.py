@@ -78,6 +78,55 @@ class LinesField(forms.Field):
 _UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
 
+class MarksField(forms.Field):
+    """Names between commas, such as splits or tags."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"required": False, "widget": forms.TextInput(attrs={"maxlength": 2000}), **kwargs})
+
+    def prepare_value(self, value: Any) -> Any:
+        return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> list[str]:
+        names = list(dict.fromkeys(name.strip() for name in str(value or "").split(",") if name.strip()))
+        refuse_unstorable(names)
+        return names
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return self.to_python(data) != (initial or [])
+
+
+class NumberedField(forms.Field):
+    """A number for each name: `train=8, validation=2`."""
+
+    def __init__(self, *, high: int, **kwargs: Any) -> None:
+        self.high = high
+        super().__init__(**{"required": False, "widget": forms.TextInput(attrs={"maxlength": 2000}), **kwargs})
+
+    def prepare_value(self, value: Any) -> Any:
+        return ", ".join(f"{name}={number}" for name, number in value.items()) if isinstance(value, dict) else value
+
+    def to_python(self, value: Any) -> dict[str, int]:
+        found = {}
+        for part in str(value or "").split(","):
+            if not part.strip():
+                continue
+            name, _, number = part.rpartition("=")
+            if not re.fullmatch(r"\s*[0-9]{1,9}\s*", number) or not name.strip():
+                raise ValidationError("Give a name and a number for each, such as train=8, validation=2.")
+            if not 1 <= int(number) <= self.high:
+                raise ValidationError(f"Give a number from 1 to {self.high:,} for {name.strip()}.")
+            found[name.strip()] = int(number)
+        refuse_unstorable(found)
+        return found
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        try:
+            return self.to_python(data) != (initial or {})
+        except ValidationError:
+            return True
+
+
 class SecondsField(forms.Field):
     """A length of time as people write it: `7 d`, `12 h`, `30 min`, `45 s`; a bare number is seconds."""
 

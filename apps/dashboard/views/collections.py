@@ -3,7 +3,6 @@
 from urllib.parse import urlencode
 
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.vary import vary_on_headers
@@ -17,21 +16,26 @@ from apps.dashboard.keyset import page_by_id
 from apps.dashboard.progress import read_progress
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.results import read_results
-from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 from apps.rollouts.planning import NothingToCollect, plan_collection
 
 _RETRIED = {Collection.State.RUNNING, Collection.State.PAUSED, Collection.State.COMPLETED}
 POLL_ENDED = 286  # htmx: swap, and stop polling
 
 
-def _collections() -> QuerySet[Collection]:
-    return Collection.objects.select_related("dataset", "version__dataset", "agent", "policy_model", "created_by")
+def _collections() -> CollectionQuerySet:
+    return Collection.objects.present().select_related(
+        "dataset", "version__dataset", "agent", "policy_model", "created_by"
+    )
 
 
 @allow(GET=Permission.READ)
 def collection_list(request: PageRequest) -> HttpResponse:
-    page = page_by_id(_collections(), request.GET.get("after", ""))
-    return answer(request, "collections/list.html", {"page": page}, part="collections")
+    """Those in the archive only where `?archived=true` asks for them."""
+    is_archive = request.GET.get("archived") == "true"
+    rows = _collections().filter(archived_at__isnull=not is_archive)
+    page = page_by_id(rows, request.GET.get("after", ""))
+    return answer(request, "collections/list.html", {"page": page, "is_archive": is_archive}, part="collections")
 
 
 @allow(GET=Permission.COLLECT, POST=Permission.COLLECT)
@@ -54,8 +58,18 @@ def collection_create(request: PageRequest) -> HttpResponse:
             else:
                 return redirect("dashboard:collection_detail", pk=collection.pk)
         return render(request, "collections/create.html", {"form": form, "plan": form.plan()}, status=422)
-    form = CollectionForm.opened_with(request.GET)
+    earlier, rest = _earlier(request)
+    form = CollectionForm.opened_with(request.GET, earlier, rest=rest)
     return answer(request, "collections/create.html", {"form": form, "plan": form.plan()}, part="plan")
+
+
+def _earlier(request: PageRequest) -> tuple[Collection | None, bool]:
+    """The collection that `?clone=` or `?rest=` names, and whether only what is left of it is meant."""
+    for name in ("clone", "rest"):
+        number = request.GET.get(name, "")
+        if number.isascii() and number.isdigit() and len(number) < 19:
+            return get_object_or_404(_collections(), pk=int(number)), name == "rest"
+    return None, False
 
 
 @allow(GET=Permission.READ)
@@ -69,7 +83,7 @@ def collection_page(
     request: PageRequest, pk: int, *, limits_form: LimitsForm | None = None, status: int = 200
 ) -> HttpResponse:
     """`limits_form` is one that was sent and is wrong."""
-    collection = get_object_or_404(_collections().select_related("environment"), pk=pk)
+    collection = get_object_or_404(_collections().select_related("environment", "resume_from"), pk=pk)
     if request.htmx.target == "collection-progress":
         return _progress(request, collection)
     context: dict[str, object] = {

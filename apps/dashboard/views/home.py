@@ -97,7 +97,7 @@ def _failures(collections: list[Collection]) -> list[dict[str, object]]:
 
 @allow(GET=Permission.READ)
 def home(request: HttpRequest) -> HttpResponse:
-    collections = Collection.objects.select_related("dataset", "policy_model", "agent")
+    collections = Collection.objects.listed().select_related("dataset", "policy_model", "agent")
     active = list(collections.filter(state__in=_ACTIVE)[:_LATEST])
     latest = list(collections.exclude(state__in=_ACTIVE)[:_LATEST])
     is_new = not active and not latest
@@ -111,7 +111,7 @@ def home(request: HttpRequest) -> HttpResponse:
             ("Tasks", _task_count()),
             ("Environments", Environment.objects.count()),
             ("Models", PolicyModel.objects.count()),
-            ("Collections", Collection.objects.count()),
+            ("Collections", Collection.objects.listed().count()),
         ],
     }
     return answer(request, "home/home.html", context, part="overview")

@@ -1,0 +1,59 @@
+"""Collections that are over: into the archive and back, and deletion."""
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.answering import answer, answer_form, go, posted
+from apps.dashboard.forms.datasets import DeleteForm
+from apps.dashboard.requests import PageRequest
+from apps.rollouts.archiving import archive_collection, restore_collection
+from apps.rollouts.controlling import CannotSteer
+from apps.rollouts.deleting import queue_collection_deletion
+from apps.rollouts.models import Collection, CollectionDeletion
+from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references
+
+
+def _collection(pk: int) -> Collection:
+    return get_object_or_404(Collection.objects.present(), pk=pk)
+
+
+@allow(POST=Permission.COLLECT)
+def collection_archive(request: PageRequest, pk: int) -> HttpResponse:
+    try:
+        collection = archive_collection(collection=_collection(pk), user=request.user)
+    except CannotSteer as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, f"{collection} is in the archive: lists leave it out.")
+    return redirect("dashboard:collection_detail", pk=pk)
+
+
+@allow(POST=Permission.COLLECT)
+def collection_restore(request: PageRequest, pk: int) -> HttpResponse:
+    collection = restore_collection(collection=_collection(pk), user=request.user)
+    messages.success(request, f"Lists show {collection} again.")
+    return redirect("dashboard:collection_detail", pk=pk)
+
+
+@allow(GET=Permission.COLLECT, POST=Permission.COLLECT)
+def collection_delete(request: PageRequest, pk: int) -> HttpResponse:
+    """Delete the collection after its number was typed."""
+    collection = _collection(pk)
+    form = DeleteForm(posted(request), wanted=f"#{collection.pk}")
+    if form.is_valid():
+        try:
+            deletion = queue_collection_deletion(collection=collection, user=request.user)
+        except (CannotSteer, StillInUse, AlreadyBeingDeleted) as refused:
+            form.add_error(None, str(refused))
+        else:
+            return go(request, "dashboard:collection_deletion_detail", deletion.pk)
+    context = {"form": form, "collection": collection, "references": find_references(collection)}
+    return answer_form(request, "collections/delete.html", context)
+
+
+@allow(GET=Permission.READ)
+def collection_deletion_detail(request: PageRequest, pk: int) -> HttpResponse:
+    deletion = get_object_or_404(CollectionDeletion.objects.select_related("created_by"), pk=pk)
+    return answer(request, "collections/deletion.html", {"deletion": deletion}, part="live")
