@@ -53,7 +53,7 @@ check: export GYMWEB_DATABASE_URL = sqlite://:memory:
 check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, the API's schema
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy apps gymweb scripts examples
+	$(BIN)/mypy apps gymweb scripts examples clients/python
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING

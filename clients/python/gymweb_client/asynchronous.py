@@ -1,0 +1,298 @@
+"""The asynchronous client: one method for each thing that a script does."""
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self, cast
+
+import aiohttp
+
+from gymweb_client.errors import ApiError, ChecksumMismatch, StreamBroken, TimeIsUp, WorkFailed
+from gymweb_client.rows import Collection, Export, PairSet, Row
+
+CHUNK = 256 * 1024
+PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds between the tries of what may be tried again."""
+UPLOADED = {"draft", "checked", "ready", "rejected", "failed"}
+Progress = Callable[[Collection], None]
+BUSY = {429, 502, 503, 504}
+LOST = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
+
+
+class RolloutStream:
+    """Iterate it for rollouts (or groups) in the order in which they end; `collection` and `end` are the lines around
+    them. Leaving `async with` closes it, which cancels what is left unless it is to be kept."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, first: Row, lines: AsyncIterator[Row]) -> None:
+        self.collection: int = first["collection"]
+        self.total: int = first["total"]
+        self.end: Row = {}
+        self._answer, self._lines = answer, lines
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._answer.close()
+
+    async def __aiter__(self) -> AsyncIterator[Row]:
+        async for line in self._lines:
+            if line["type"] == "end":
+                self.end = line
+                return
+            yield line
+        raise StreamBroken(f"The stream of collection {self.collection} broke off.")
+
+
+class AsyncGymWeb:
+    """A GymWeb installation, by its address and an API key (or GYMWEB_URL and GYMWEB_KEY).
+
+    What changes nothing when it is sent twice is tried again where the connection breaks or the server is busy.
+    """
+
+    def __init__(self, url: str = "", key: str = "", *, timeout: float = 60.0) -> None:
+        url = url or os.environ.get("GYMWEB_URL", "http://127.0.0.1:8000")
+        self._base = url.rstrip("/").removesuffix("/api/v1") + "/api/v1/"
+        key = key or os.environ.get("GYMWEB_KEY", "")
+        self._headers = {"Authorization": f"Bearer {key}"}
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=timeout)
+        self._session: aiohttp.ClientSession | None = None  # made in the loop that uses it
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def request(self, /, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """Any call of the API: `path` below /api/v1/. Gives the JSON of the answer; raises ApiError."""
+        headers = {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" and path == "collections/" else {}
+        again = method in {"GET", "PUT"} or bool(headers)
+        given = {"json": body, "params": _texts(query), "headers": headers}
+        async with await self._send(method, path, again=again, **given) as answer:
+            return await answer.json() if answer.status != 204 else None
+
+    async def _send(self, method: str, path: str, *, again: bool, **given: Any) -> aiohttp.ClientResponse:
+        """The answer, open; tried again where `again` says that it may be."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
+        for pause in (*PAUSES, None):
+            try:
+                answer = await self._session.request(method, self._base + path, **given)
+            except LOST:
+                if not again or pause is None:
+                    raise
+                await asyncio.sleep(pause)
+                continue
+            if answer.status < 400:
+                return answer
+            async with answer:
+                if again and pause is not None and answer.status in BUSY:
+                    await asyncio.sleep(float(answer.headers.get("Retry-After", pause)))
+                    continue
+                raise ApiError(answer.status, await _read_problem(answer))
+        raise AssertionError("the last try returns or raises")
+
+    async def pages(self, /, path: str, **filters: Any) -> AsyncIterator[Row]:
+        """Every row of a list, page by page."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self.request("GET", path, **{"limit": 1000, **filters}, cursor=cursor or None)
+            for row in page["results"]:
+                yield row
+            cursor = page["next_cursor"]
+
+    async def _settle(
+        self, path: str, ends: set[str], seconds: float | None, look: float, progress: Progress | None = None
+    ) -> Any:
+        """Ask until the row's state is one of these."""
+        until = time.monotonic() + (float("inf") if seconds is None else seconds)
+        while True:
+            row = await self.request("GET", path)
+            if progress:
+                progress(row)
+            if row["state"] in ends:
+                return row
+            if time.monotonic() >= until:
+                raise TimeIsUp(f"{path} is still {row['state']} after {seconds:g} s.")
+            await asyncio.sleep(look)
+
+    async def upload(
+        self, /, dataset: str, tasks: str | Path | Iterable[Mapping[str, Any]], *, environment: str = "", **choices: Any
+    ) -> Row:
+        """Tasks from a file, or rows, as a new version of the dataset; gives the upload when it is loaded.
+
+        A dataset that is not there yet is made where its `environment` is named. `choices` are those of the API, such
+        as `on_error="skip"` or `mode="upsert"`. Raises WorkFailed with the rejected lines in its row.
+        """
+        path = Path(tasks) if isinstance(tasks, str | Path) else Path("rows.jsonl")
+        query = {**choices, "filename": path.name, "environment": environment or None}
+        body = _file_chunks(path) if isinstance(tasks, str | Path) else _lines(tasks)
+        given = {"data": body, "params": _texts(query), "headers": {"Content-Type": "application/octet-stream"}}
+        async with await self._send("POST", f"datasets/{dataset}/uploads/", again=False, **given) as answer:
+            sent = await answer.json()
+        loaded: Row = await self._settle(f"uploads/{sent['id']}/", UPLOADED, None, 0.2)
+        if loaded["state"] not in {"ready", "checked"}:
+            raise WorkFailed("Upload", loaded)
+        return loaded
+
+    async def plan(
+        self, /, dataset: str, policy_model: str, *, agent: str = "default", repeats: int = 1, **limits: Any
+    ) -> Collection:
+        """Queue a collection; `limits` are those of the API, such as `sampling`, `concurrency` or `max_cost`."""
+        parts = {"dataset": dataset, "policy_model": policy_model, "agent": agent, "repeats": repeats}
+        return cast(Collection, await self.request("POST", "collections/", {**parts, **limits}))
+
+    async def collection(self, collection: int) -> Collection:
+        return cast(Collection, await self.request("GET", f"collections/{collection}/"))
+
+    async def wait(
+        self, collection: int, *, seconds: float | None = None, look: float = 1.0, progress: Progress | None = None
+    ) -> Collection:
+        """Until it is completed, cancelled or paused. Raises TimeIsUp after so many seconds."""
+        ends = {"completed", "cancelled", "paused"}
+        return cast(Collection, await self._settle(f"collections/{collection}/", ends, seconds, look, progress))
+
+    async def cancel(self, collection: int) -> Collection:
+        return cast(Collection, await self.request("POST", f"collections/{collection}/cancel/"))
+
+    async def metrics(self, collection: int) -> Row:
+        """Mean reward, pass@k, solve buckets, stop reasons and errors."""
+        return cast(Row, await self.request("GET", f"collections/{collection}/metrics/"))
+
+    def rollouts(self, /, **filters: Any) -> AsyncIterator[Row]:
+        """Rows of rollouts, by the filters of the API: `collection=1`, `reward_min=0.5`, `status="failed"`, …"""
+        return self.pages("rollouts/", **filters)
+
+    async def trace(self, rollout: int) -> list[Row]:
+        """The events of its latest attempt."""
+        return cast(list[Row], (await self.request("GET", f"rollouts/{rollout}/trace/"))["events"])
+
+    async def tokens(self, rollout: int) -> Row:
+        """Its captured tokens as segments to train on."""
+        return cast(Row, await self.request("GET", f"rollouts/{rollout}/tokens/"))
+
+    async def stream(self, /, *, idempotency_key: str = "", **asked: Any) -> RolloutStream:
+        """Run tasks now and get each rollout as it ends; `asked` is what docs/online.md lists: `rows` and `environment`
+        or `task_ids`, `policy_model` or `endpoint`, `repeats`, `group`, `keep`, `seconds`, …"""
+        # With one key for all tries, none of them runs anything twice.
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex, "Accept": "application/x-ndjson"}
+        answer = await self._send("POST", "rollouts/stream/", again=True, json=asked, headers=headers)
+        lines = _json_lines(answer)
+        try:
+            return RolloutStream(answer, await anext(lines), lines)
+        except (StopAsyncIteration, *LOST):
+            answer.close()
+            raise StreamBroken("The stream broke off before its first line.") from None
+
+    async def build_pairs(self, /, collection: int, *, margin: float = 0.1, **rule: Any) -> PairSet:
+        """Preference pairs: the best with the worst rollout of every task; `rule` may have `min_chosen_reward`."""
+        rule = {"collection": collection, "margin": margin, **rule}
+        return cast(PairSet, await self.request("POST", "pair-sets/", rule))
+
+    def pairs(self, pair_set: int) -> AsyncIterator[Row]:
+        return self.pages("pairs/", pair_set=pair_set)
+
+    async def export(self, /, format: str, collection: int, *, seconds: float | None = None, **order: Any) -> Export:
+        """A training file (`trl_sft`, `trl_dpo`, `nemo_gym_rollouts`), when it is written; `order` may have `pair_set`
+        and `filters`."""
+        ordered = await self.request("POST", "exports/", {"format": format, "collection": collection, **order})
+        export = await self._settle(f"exports/{ordered['id']}/", {"ready", "failed"}, seconds, 0.2)
+        if export["state"] != "ready":
+            raise WorkFailed("Export", export)
+        return cast(Export, export)
+
+    async def manifest(self, export: int) -> Row:
+        """What the file holds, and why rows were left out."""
+        return cast(Row, await self.request("GET", f"exports/{export}/manifest/"))
+
+    async def download(self, export: Export, path: str | Path) -> Path:
+        """The file, checked against its SHA-256. A download that breaks off goes on where it stopped."""
+        part = Path(f"{path}.part")
+        part.unlink(missing_ok=True)
+        for pause in (*PAUSES, None):
+            try:
+                await self._download_rest(export, part)
+                break
+            except LOST:
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
+        digest = await asyncio.to_thread(_sha256, part)
+        if digest != export["sha256"]:
+            part.unlink()
+            raise ChecksumMismatch(f"{path}: SHA-256 is {digest}, not {export['sha256']}.")
+        return part.replace(path)
+
+    async def _download_rest(self, export: Export, part: Path) -> None:
+        have = part.stat().st_size if part.exists() else 0
+        if 0 < have == export["bytes"]:
+            return
+        headers = {"Range": f"bytes={have}-"} if have else {}
+        address = f"exports/{export['id']}/download/"
+        async with await self._send("GET", address, again=True, headers=headers) as answer:
+            with part.open("ab" if answer.status == 206 else "wb") as file:
+                async for chunk in answer.content.iter_chunked(CHUNK):
+                    file.write(chunk)
+
+
+def _texts(query: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters as the API reads them: null is left out, truth is true or false, objects are JSON."""
+    given = {name: value for name, value in query.items() if value is not None}
+    return {name: json.dumps(value) if isinstance(value, bool | dict) else str(value) for name, value in given.items()}
+
+
+async def _read_problem(answer: aiohttp.ClientResponse) -> dict[str, Any]:
+    text = await answer.text(errors="replace")
+    try:
+        problem = json.loads(text)
+    except ValueError:
+        problem = None
+    # Proxies answer in HTML.
+    return problem if isinstance(problem, dict) else {"type": "unreadable", "detail": text[:200]}
+
+
+async def _json_lines(answer: aiohttp.ClientResponse) -> AsyncIterator[Row]:
+    """Lines of any length; empty ones are signs of life. A connection that breaks ends them."""
+    parts: list[bytes] = []
+    try:
+        async for chunk in answer.content.iter_any():
+            head, *rest = chunk.split(b"\n")
+            parts.append(head)
+            for begun in rest:
+                if line := b"".join(parts).strip():
+                    yield json.loads(line)
+                parts = [begun]
+    except LOST:
+        return
+
+
+async def _lines(rows: Iterable[Mapping[str, Any]]) -> AsyncIterator[bytes]:
+    block = bytearray()
+    for row in rows:
+        block += json.dumps(row, ensure_ascii=False).encode() + b"\n"
+        if len(block) >= CHUNK:
+            yield bytes(block)
+            block.clear()
+    yield bytes(block)
+
+
+async def _file_chunks(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := await asyncio.to_thread(file.read, CHUNK):
+            yield chunk
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

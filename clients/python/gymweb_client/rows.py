@@ -1,0 +1,34 @@
+"""The shapes of what the server answers, as far as scripts rely on them; rows may have more fields than these."""
+
+from typing import Any, TypedDict
+
+Row = dict[str, Any]
+"""A row whose fields the API's own documentation describes."""
+
+
+class Collection(TypedDict):
+    id: int
+    name: str
+    state: str
+    total: int
+    completed: int
+    failed: int
+    cancelled: int
+    mean_reward: float | None
+
+
+class Export(TypedDict):
+    id: int
+    format: str
+    state: str
+    rows: int
+    bytes: int
+    sha256: str
+    message: str
+
+
+class PairSet(TypedDict):
+    id: int
+    collection: int
+    pair_count: int
+    counts: dict[str, int]
