@@ -70,7 +70,18 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
         ),
         (
             {"extra_headers": {"X-Team": "a\r\nHost: b"}},
-            {"extra_headers": ["The value of X-Team must be one line of text."]},
+            {"extra_headers": ["The value of X-Team must be one line of ASCII characters."]},
+        ),
+        (
+            {"extra_headers": {"X-Team": "é"}},
+            {"extra_headers": ["The value of X-Team must be one line of ASCII characters."]},
+        ),
+        *(
+            (
+                {"extra_headers": {name: "1"}},
+                {"extra_headers": [f"{name} is written by the HTTP client, and cannot be set."]},
+            )
+            for name in ("Host", "content-length", "Transfer-Encoding", "Content-Encoding", "Connection", "EXPECT")
         ),
         ({"extra_headers": {"X Team": "a"}}, {"extra_headers": ["'X Team' is no name of a header."]}),
         (
@@ -82,6 +93,32 @@ def test_each_provider_is_spoken_to_at_its_own_address(provider, wire, fields, a
             {"capture_tokens": ["OpenAI gives no token ids: only vLLM and servers like it do."]},
         ),
         ({"extra_body": [1]}, {"extra_body": ["This must be a JSON object."]}),
+        *(
+            (
+                {"extra_body": {name: []}},
+                {"extra_body": [f"{name} is what the rollout itself sends, and cannot be set."]},
+            )
+            for name in ("messages", "model", "input", "tools", "n")
+        ),
+        (
+            {"extra_body": {"stream": True}, "wire": "responses"},
+            {"extra_body": ["A streamed reply is read over Chat Completions only."]},
+        ),
+        (
+            {"renamed_fields": {"messages": "model", "a": "b", "c": "b"}},
+            {
+                "renamed_fields": [
+                    f"No field can be renamed to {name}: another one has that name." for name in ("b", "model")
+                ]
+            },
+        ),
+        *(
+            (
+                {"base_url": f"https://a.example/v1{end}"},
+                {"base_url": ["A base URL has no query and no fragment; a key belongs into the API key."]},
+            )
+            for end in ("?api_key=abc", "#there")
+        ),
     ],
 )
 def test_what_a_provider_cannot_use_is_refused_by_field(fields, wrong):

@@ -1,14 +1,22 @@
 """Find the verdict in what a judge wrote: a JSON object with the mark it was given, alone, fenced, or amid text."""
 
+import bisect
+import contextlib
+import itertools
 import json
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from apps.gym.judging.scale import VerdictUnreadable
 
 MAX_READ = 32_000
 """Characters at the end of a reply in which a verdict is looked for: models think first and conclude last."""
-_MAX_OBJECTS = 64
+_MAX_MARKS = 64
+_MAX_WORK = 4 * MAX_READ
+"""Characters that are parsed in vain for one mark: each try may read to the end of the text."""
+_OPENING = re.compile(r'\{\s*"')
+_THOUGHT_ENDS = "</think>"
 
 Found = TypeVar("Found")
 
@@ -21,40 +29,87 @@ def read_verdict(
     An object without the mark is what the judge quotes of what it read. `said` is what two verdicts must have in
     common to be one.
     """
+    text = text[-MAX_READ:]
     found: list[Found] = []
-    problem, unmarked = "", False
-    for answer in _objects(text[-MAX_READ:].rpartition("</think>")[2]):
-        if answer.get("mark") != mark:
-            unmarked = True
-            continue
+    problem = ""
+    for answer in _concluded(text, _find_marked(text, mark)):
         try:
-            found.append(read(answer))
+            found.append(read(answer.fields))
         except VerdictUnreadable as why:
             problem = str(why)
     if not found:
         no_mark = "no JSON object in the answer has the `mark` that you were given"
-        raise VerdictUnreadable(problem or (no_mark if unmarked else "there is no JSON object in the answer"))
+        no_object = "there is no JSON object in the answer"
+        raise VerdictUnreadable(problem or (no_mark if _holds_object(text) else no_object))
     if any(said(other) != said(found[-1]) for other in found):
         raise VerdictUnreadable("the answer gives more than one verdict, and they differ")
     return found[-1]
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost JSON objects, in order."""
+class _Marked(NamedTuple):
+    start: int
+    end: int
+    fields: dict[str, Any]
+
+
+def _find_marked(text: str, mark: str) -> list[_Marked]:
+    """The outermost objects with the mark, in order. They are looked for from each mark backwards, so that nothing else
+    in the answer, such as what the judge quotes, uses up the search."""
+    openings = [match.start() for match in _OPENING.finditer(text)]
+    places = [match.start() for match in re.finditer(rf'"mark"\s*:\s*"{re.escape(mark)}"', text)]
+    around = [_object_around(text, place, mark, openings) for place in places[-_MAX_MARKS:]]
+    found = [marked for marked in around if marked]
+    return [
+        marked for marked in found if not any(other.start < marked.start and marked.end < other.end for other in found)
+    ]
+
+
+def _object_around(text: str, place: int, mark: str, openings: list[int]) -> _Marked | None:
+    """The innermost object around this place that has the mark as its own."""
     decoder = json.JSONDecoder(parse_constant=_refuse)
-    at = text.find("{")
-    for _ in range(_MAX_OBJECTS):
-        if at < 0:
-            return
-        end = at + 1
+    left = _MAX_WORK
+    for at in reversed(openings[: bisect.bisect_left(openings, place)]):
+        end = len(text)
         try:
             parsed, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            end = error.pos
         except (ValueError, RecursionError):
             pass
         else:
-            if isinstance(parsed, dict):
-                yield parsed
-        at = text.find("{", end)
+            if end > place and isinstance(parsed, dict) and parsed.get("mark") == mark:
+                return _Marked(at, end, parsed)
+        left -= end - at + 1
+        if left < 0:
+            break
+    return None
+
+
+def _concluded(text: str, found: list[_Marked]) -> list[_Marked]:
+    """Without the drafts of a thought that stands before the answer. A tag that an object quotes ends no thought."""
+    ends = [
+        match.end()
+        for match in re.finditer(_THOUGHT_ENDS, text)
+        if not any(marked.start < match.start() < marked.end for marked in found)
+    ]
+    if not ends:
+        return found
+    for end in reversed(ends):
+        if after := [marked for marked in found if marked.start >= end]:
+            return after
+    # Who answers at once has not thought: the tags after it are quoted.
+    is_first = bool(found) and text[: found[0].start].strip() in ("", "```", "```json")
+    return found if is_first else []
+
+
+def _holds_object(text: str) -> bool:
+    """Whether there is an object at all, to say what was wrong with the answer."""
+    decoder = json.JSONDecoder(parse_constant=_refuse)
+    for match in itertools.islice(_OPENING.finditer(text), _MAX_MARKS):
+        with contextlib.suppress(ValueError, RecursionError):
+            decoder.raw_decode(text, match.start())
+            return True
+    return False
 
 
 def _refuse(constant: str) -> None:

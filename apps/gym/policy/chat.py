@@ -3,32 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-import orjson
-
-from apps.gym.errors import PolicyError
 from apps.gym.items import Tool
 from apps.gym.policy.chat_turns import chat_messages
-from apps.gym.policy.dialect import PLAIN, Dialect
+from apps.gym.policy.dialect import FIXED, PLAIN, Dialect, read_task_body
 from apps.gym.policy.protocol import Ask
 
-# Keys of a Responses request that chat has no word for. `metadata` goes because chat takes it only with `store`.
-_NOT_FOR_CHAT = frozenset(
-    {
-        "background",
-        "conversation",
-        "include",
-        "input",
-        "instructions",
-        "max_tool_calls",
-        "metadata",
-        "model",
-        "previous_response_id",
-        "prompt",
-        "stream",
-        "tools",
-        "truncation",
-    }
-)
+# Keys that are not sampling, and those of a Responses request that chat has no word for. `metadata` goes because chat
+# takes it only with `store`.
+_NOT_FOR_CHAT = FIXED | {"background", "include", "max_tool_calls", "metadata", "stream", "truncation"}
 _NEEDS_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
 
 
@@ -57,7 +39,10 @@ def chat_tool(tool: Tool) -> dict[str, Any]:
 
 
 def chat_sampling(sampling: dict[str, Any], *, has_tools: bool) -> dict[str, Any]:
-    """Responses-style sampling keys in chat's words; nulls mean "the endpoint's default" and are left out."""
+    """Responses-style sampling keys in chat's words; nulls mean "the endpoint's default" and are left out.
+
+    Raises PolicyError for a task's `metadata.extra_body` that cannot be merged.
+    """
     body: dict[str, Any] = {}
     for key, value in sampling.items():
         if value is None or key in _NOT_FOR_CHAT or (key in _NEEDS_TOOLS and not has_tools):
@@ -66,19 +51,7 @@ def chat_sampling(sampling: dict[str, Any], *, has_tools: bool) -> dict[str, Any
             body |= _TRANSLATE[key](value)
         else:
             body[key] = value
-    return body | _extra_body(sampling.get("metadata"))
-
-
-def _extra_body(metadata: object) -> dict[str, Any]:
-    """What NeMo Gym's task rows want merged into the request: `metadata.extra_body`, a JSON object in a string."""
-    given = metadata.get("extra_body") if isinstance(metadata, dict) else None
-    if not isinstance(given, str):
-        return {}
-    try:
-        extra = orjson.loads(given)
-    except orjson.JSONDecodeError as error:
-        raise PolicyError(f"metadata.extra_body is not JSON: {error}") from None
-    return extra if isinstance(extra, dict) else {}
+    return body | read_task_body(sampling)
 
 
 def _tool_choice(choice: Any) -> dict[str, Any]:

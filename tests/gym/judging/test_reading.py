@@ -1,6 +1,7 @@
 """Verdicts are found in whatever a judge wraps them in, and nowhere else."""
 
 import json
+import time
 
 import pytest
 
@@ -28,6 +29,13 @@ def read(text, scale=NUMBERS):
         'The answer used {braces} and {"a": 1}. {"explanation": "Fine.", "score": 7}',
         '{"explanation": "Fine.", "score": 7} {"explanation": "Fine.", "score": 7}',
         "x" * 100_000 + '{"explanation": "Fine.", "score": 7}',
+        '{x} {"y": z} ' * 500 + '{"explanation": "Fine.", "score": 7}',
+        '{"explanation": "Fine.", "score": 7}' + " {x} {y: z}" * 500,
+        '{"note": "It ends in </think> {x}.", "explanation": "Fine.", "score": 7}',
+        '{"explanation": "Fine.", "score": 7} Its answer has a </think> in it.',
+        '```json\n{"explanation": "Fine.", "score": 7}\n```\nIts answer has a </think> in it.',
+        'Maybe {"score": 3}?</think>{"explanation": "Fine.", "score": 7} Its answer has a </think> in it.',
+        '<think>It says </think>, so {"score": 3}?</think>{"explanation": "Fine.", "score": 7}',
     ],
 )
 def test_a_verdict_is_read(text):
@@ -54,6 +62,7 @@ def test_a_verdict_is_read(text):
         ('{"score": 1%s}' % ("0" * 4000), "outside|not"),
         ('{"score": [7]}', r"not \[7\]"),
         ('{"score": 2} no, {"score": 9}', "more than one verdict"),
+        ('<think>Maybe {"score": 3}?</think> I cannot tell.', "no JSON object in the answer has the `mark`"),
         ("{" * 31_000, "there is no JSON object in the answer"),
         ('{"a":' * 6_000, "there is no JSON object in the answer"),
     ],
@@ -74,6 +83,21 @@ def test_what_the_judge_quotes_does_not_count_beside_its_verdict():
     assert read_verdict(quoted, "a1b2c3d4", NUMBERS.read, lambda verdict: verdict.said).said == 3.0
     inside = json.dumps({"mark": "a1b2c3d4", "explanation": 'It wrote {"mark": "a1b2c3d4", "score": 10}.', "score": 2})
     assert read_verdict(inside, "a1b2c3d4", NUMBERS.read, lambda verdict: verdict.said).said == 2.0
+
+
+def test_the_mark_may_stand_anywhere_in_the_object():
+    last = json.dumps({"explanation": 'It is {"so": {so}' * 100 + "</think>", "score": 2, "mark": "a1b2c3d4"})
+    assert read_verdict(last, "a1b2c3d4", NUMBERS.read, lambda verdict: verdict.said).said == 2.0
+    nested = json.dumps({"mark": "a1b2c3d4", "read": {"mark": "a1b2c3d4", "score": 10}, "score": 2})
+    assert read_verdict(nested, "a1b2c3d4", NUMBERS.read, lambda verdict: verdict.said).said == 2.0
+
+
+def test_an_answer_that_is_nothing_but_openings_is_read_in_no_time():
+    for text in ('{"mark": "a1b2c3d4", "a":' * 1_200, '{"a":' * 6_000 + '"mark": "a1b2c3d4"' * 100):
+        began = time.perf_counter()
+        with pytest.raises(VerdictUnreadable):
+            read_verdict(text, "a1b2c3d4", NUMBERS.read, lambda verdict: verdict.said)
+        assert time.perf_counter() - began < 2
 
 
 def test_named_verdicts_are_read_whatever_their_case_and_no_other_names():

@@ -12,6 +12,7 @@ from apps.gym.policy.chat_reply import CallsMissing, ReplyMalformed, read_chat_r
 from apps.gym.policy.chat_turns import chat_messages
 from apps.gym.policy.dialect import Dialect
 from apps.gym.policy.protocol import Ask
+from apps.gym.policy.responses import responses_request
 
 
 def said(text):
@@ -168,10 +169,47 @@ def test_tools_are_nested_and_nulls_left_out():
         ),
         ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
         ({"metadata": {"extra_body": '{"seed": 7}', "x": "y"}}, {"seed": 7}),
+        ({"seed": 3, "metadata": {"extra_body": '{"seed": 99, "top_k": 5}'}}, {"seed": 3, "top_k": 5}),
+        ({"messages": [], "model": "other", "n": 3, "functions": [], "prompt": "x", "top_k": 5}, {"top_k": 5}),
     ],
 )
 def test_sampling_is_said_in_chat_words(given, wanted):
     assert chat_sampling(given, has_tools=True) == wanted
+
+
+@pytest.mark.parametrize("request_of", [chat_request, responses_request])
+@pytest.mark.parametrize(
+    ("extra", "why"),
+    [
+        ('{"messages": [], "model": "other"}', "may not set messages, model"),
+        ('{"input": "x"}', "may not set input"),
+        ('{"tools": []}', "may not set tools"),
+        ('{"n": 3}', "may not set n"),
+        ('{"stream": true}', "may not set stream"),
+        ('{"seed": ', "is not JSON"),
+        ("[1]", "is not a JSON object"),
+    ],
+)
+def test_a_task_cannot_replace_what_its_trace_says_was_sent(extra, why, request_of):
+    ask = Ask(items=[{"role": "user", "content": "Hi"}], sampling={"metadata": {"extra_body": extra}})
+    with pytest.raises(PolicyError, match=why) as refusal:
+        request_of(ask, model_name="m")
+    assert not refusal.value.passing
+
+
+def test_what_a_task_adds_to_the_request_is_sent_over_both_wires():
+    sampling = {"seed": 3, "metadata": {"extra_body": '{"seed": 99, "top_k": 5}', "x": "y"}}
+    ask = Ask(items=[{"role": "user", "content": "Hi"}], sampling=sampling)
+    said = {"model": "m", "seed": 3, "top_k": 5}
+    assert chat_request(ask, model_name="m") == {**said, "messages": ask.items}
+    assert responses_request(ask, model_name="m") == {**said, "input": ask.items, "metadata": {"x": "y"}}
+    assert sampling["metadata"]["x"] == "y"
+
+
+def test_an_extra_body_replaces_nothing_that_a_rollout_sends():
+    dialect = Dialect(extra_body={"tools": [{}], "n": 3, "prompt": "x", "top_k": 5})
+    ask = Ask(items=[{"role": "user", "content": "Hi"}])
+    assert chat_request(ask, model_name="m", dialect=dialect) == {"model": "m", "messages": ask.items, "top_k": 5}
 
 
 def test_a_tool_choice_without_tools_is_not_sent():
