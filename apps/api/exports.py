@@ -19,6 +19,7 @@ from apps.api.declared import DeclaredFields
 from apps.api.filters import IdFilter
 from apps.api.problems import Problem
 from apps.api.viewsets import TableViewSet
+from apps.exports.deleting import delete_export
 from apps.exports.downloading import stream_file
 from apps.exports.exporting import queue_export
 from apps.exports.models import Export, ExportFormat, PairSet
@@ -47,7 +48,7 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
 
 class OrderSerializer(DeclaredFields, serializers.Serializer[Any]):
     format = serializers.ChoiceField(choices=ExportFormat.choices)
-    collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.all())
+    collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.present())
     pair_set = serializers.PrimaryKeyRelatedField(
         queryset=PairSet.objects.all(), required=False, allow_null=True, help_text="For `trl_dpo`."
     )
@@ -75,6 +76,7 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "create": Permission.EXPORT,
         "download": Permission.EXPORT,
         "manifest": Permission.EXPORT,
+        "destroy": Permission.EXPORT,
     }
 
     @extend_schema(request=OrderSerializer, responses={201: ExportSerializer})
@@ -84,6 +86,12 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         order.is_valid(raise_exception=True)
         export = queue_export(**order.validated_data, user=self.person)
         return Response(ExportSerializer(export).data, status=HTTPStatus.CREATED)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Delete the export and its file."""
+        delete_export(export=self.get_object(), user=self.person)
+        return Response(status=HTTPStatus.NO_CONTENT)
 
     @extend_schema(responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY})
     @action(detail=True)

@@ -28,7 +28,7 @@ class PairSetSerializer(serializers.ModelSerializer[PairSet]):
 
 
 class PairRuleSerializer(DeclaredFields, serializers.Serializer[Any]):
-    collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.all())
+    collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.present())
     margin = serializers.FloatField(min_value=0, default=0.1, help_text="chosen − rejected is at least this.")
     min_chosen_reward = serializers.FloatField(required=False, allow_null=True)
 

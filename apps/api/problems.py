@@ -19,6 +19,7 @@ from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
 from apps.environments.saving import EnvironmentChanged
+from apps.exports.deleting import StillBeingWritten
 from apps.exports.exporting import ExportRefused
 from apps.exports.pairing import PairingRefused
 from apps.gym.mappings.columns import MappingRefused
@@ -165,6 +166,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     TokensUnreadable: lambda error: Problem(HTTPStatus.CONFLICT, "tokens-unreadable", str(error)),
     WrongOffset: lambda error: Problem(HTTPStatus.CONFLICT, "wrong-offset", str(error), expected=error.expected),
     NotReceiving: lambda error: Problem(HTTPStatus.CONFLICT, "not-receiving", str(error)),
+    StillBeingWritten: lambda error: Problem(HTTPStatus.CONFLICT, "being-written", str(error)),
     StillInUse: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", str(error)),
     AlreadyBeingDeleted: lambda error: Problem(HTTPStatus.CONFLICT, "being-deleted", str(error)),
     MarkRefused: lambda error: _invalid(

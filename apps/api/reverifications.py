@@ -47,7 +47,7 @@ class ReverificationSerializer(serializers.ModelSerializer[Reverification]):
 
 
 class WishSerializer(DeclaredFields, serializers.Serializer[Any]):
-    collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.select_related("environment"))
+    collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.present().select_related("environment"))
     filters = serializers.DictField(
         required=False,
         help_text="`judge_failures`, `min_reward`, `max_reward`, `stop_reason`, `error_kind`; left out: all.",

@@ -44,6 +44,7 @@ urlpatterns: list[URLPattern] = [
     path("exports/", exports.export_list, name="export_list"),
     path("exports/new/", exports.export_create, name="export_create"),
     path("exports/<int:pk>/", exports.export_detail, name="export_detail"),
+    path("exports/<int:pk>/delete/", exports.export_delete, name="export_delete"),
     path("exports/<int:pk>/download/", exports.export_download, name="export_download"),
     path("exports/<int:pk>/manifest/", exports.export_manifest, name="export_manifest"),
     path("workers/", workers.worker_list, name="worker_list"),

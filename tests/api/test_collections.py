@@ -196,13 +196,19 @@ def test_lists_leave_out_what_is_archived_unless_asked(engineer):
     assert listed() == [hidden.pk, shown.pk]
 
 
-def test_a_deletion_is_accepted_and_says_how_far_it_is(engineer, collection):
+def test_a_deletion_is_accepted_and_says_how_far_it_is(engineer, collection, django_capture_on_commit_callbacks):
     url = f"/api/v1/collections/{collection.pk}/"
     assert engineer.delete(url).json()["type"] == "urn:gymweb:problem:cannot-steer"
     Collection.objects.update(state="completed", finished_at=collection.created_at, total=2)
     post(engineer, "exports/", {"format": "nemo_gym_rollouts", "collection": collection.pk})
     assert (engineer.delete(url).status_code, engineer.delete(url).json()["type"]) == (409, "urn:gymweb:problem:in-use")
-    Export.objects.all().delete()
+    export = write_export(export=Export.objects.get())
+    Export.objects.update(state="writing")
+    assert engineer.delete(f"/api/v1/exports/{export.pk}/").json()["type"] == "urn:gymweb:problem:being-written"
+    Export.objects.update(state="ready")
+    with django_capture_on_commit_callbacks(execute=True):
+        assert engineer.delete(f"/api/v1/exports/{export.pk}/").status_code == 204
+    assert not Path(export.path).exists()
     answer = engineer.delete(url)
     assert (answer.status_code, engineer.get(url).status_code) == (202, 404)
     assert delete_next_collection()

@@ -129,3 +129,19 @@ def test_a_viewer_sees_exports_and_downloads_none(tmp_path):
     assert "Download" not in client.get(url(export)).text
     assert client.get(url(export, "export_download")).status_code == 403
     assert client.post(CREATE, {}).status_code == 403
+
+
+def test_an_export_is_deleted_and_a_file_that_was_written_elsewhere_stays(tmp_path, django_capture_on_commit_callbacks):
+    client, export = signed_in(), written_export(tmp_path)
+    assert "Delete</button>" in client.get(url(export)).text
+    with django_capture_on_commit_callbacks(execute=True):
+        done = client.post(url(export, "export_delete"), follow=True)
+    assert f"Export #{export.pk} is deleted." in done.text
+    assert (Export.objects.count(), (tmp_path / "rows.jsonl").exists()) == (0, True)
+
+
+def test_an_export_that_is_being_written_is_not_deleted():
+    client, export = signed_in(), queued_export()
+    Export.objects.update(state="writing")
+    assert "wait for its end" in client.post(url(export, "export_delete"), follow=True).text
+    assert Export.objects.count() == 1

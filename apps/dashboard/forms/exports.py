@@ -39,7 +39,7 @@ class PairSetForm(forms.Form):
         super().__init__(*args, **kwargs)
         collection = self.fields["collection"]
         assert isinstance(collection, forms.ModelChoiceField)
-        collection.queryset = Collection.objects.all()
+        collection.queryset = Collection.objects.present()
 
     def clean_margin(self) -> float:
         margin: float = self.cleaned_data["margin"]
@@ -68,7 +68,7 @@ class ExportForm(forms.Form):
         collection, pair_set = self.fields["collection"], self.fields["pair_set"]
         assert isinstance(collection, forms.ModelChoiceField)
         assert isinstance(pair_set, forms.ModelChoiceField)
-        collection.queryset = Collection.objects.all()
+        collection.queryset = Collection.objects.present()
         pair_set.queryset = PairSet.objects.select_related("collection")
         pair_set.conditional = True  # type: ignore[attr-defined]
         if self.chosen is not None:

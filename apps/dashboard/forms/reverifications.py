@@ -40,7 +40,7 @@ class ReverificationForm(forms.Form):
         super().__init__(*args, **kwargs)
         collection = self.fields["collection"]
         assert isinstance(collection, forms.ModelChoiceField)
-        collection.queryset = Collection.objects.select_related("environment")
+        collection.queryset = Collection.objects.present().select_related("environment")
 
     @property
     def filters(self) -> dict[str, Any]:

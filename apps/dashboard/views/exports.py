@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 
@@ -11,6 +12,7 @@ from apps.dashboard.forms.exports import ExportForm
 from apps.dashboard.keyset import page_by_id
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.trace import pretty
+from apps.exports.deleting import StillBeingWritten, delete_export
 from apps.exports.downloading import stream_file
 from apps.exports.exporting import ExportRefused, queue_export
 from apps.exports.models import Export
@@ -23,6 +25,18 @@ FIELDS_OF_ADDRESS = ("collection", "pair_set", "format")
 def export_list(request: PageRequest) -> HttpResponse:
     page = page_by_id(Export.objects.select_related("collection", "created_by"), request.GET.get("after", ""))
     return answer(request, "exports/list.html", {"page": page}, part="exports")
+
+
+@allow(POST=Permission.EXPORT)
+def export_delete(request: PageRequest, pk: int) -> HttpResponse:
+    export = get_object_or_404(Export, pk=pk)
+    try:
+        delete_export(export=export, user=request.user)
+    except StillBeingWritten as refusal:
+        messages.error(request, str(refusal))
+        return redirect("dashboard:export_detail", pk=pk)
+    messages.success(request, f"Export #{pk} is deleted.")
+    return redirect("dashboard:export_list")
 
 
 @allow(GET=Permission.EXPORT, POST=Permission.EXPORT)

@@ -1,0 +1,33 @@
+"""Delete an export: its row, and its file where this server wrote it into its own folder."""
+
+from pathlib import Path
+
+from django.conf import settings
+from django.db import transaction
+
+from apps.accounts.auditing import record
+from apps.accounts.models import User
+from apps.exports.files import manifest_path
+from apps.exports.models import Export
+
+
+class StillBeingWritten(Exception):
+    """A worker writes its file."""
+
+
+def delete_export(*, export: Export, user: User | None = None) -> None:
+    """Raises StillBeingWritten. A file that a command wrote somewhere else stays with whoever asked for it."""
+    with transaction.atomic():
+        locked = Export.objects.select_for_update().get(pk=export.pk)
+        if locked.state == Export.State.WRITING:
+            raise StillBeingWritten(f"Export #{locked.pk} is being written: wait for its end.")
+        path = Path(locked.path) if locked.path else None
+        record(user=user, action="export.deleted", target=f"export {locked.pk}", collection=locked.collection_id)
+        locked.delete()
+        if path is not None and path.parent == Path(settings.EXPORTS_DIR).absolute():
+            transaction.on_commit(lambda: _remove(path))
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    manifest_path(path).unlink(missing_ok=True)
