@@ -21,11 +21,17 @@ from apps.api.segments import RolloutTokensSerializer, read_tokens
 from apps.api.viewsets import TableViewSet
 from apps.gym.items import dump_json
 from apps.rollouts.models import Rollout, RolloutQuerySet
+from apps.rollouts.resolving import resolve_flag
 from apps.rollouts.retracing import OUTCOMES, read_attempts
 
 
 class RolloutSerializer(serializers.ModelSerializer[Rollout]):
     components = serializers.DictField(child=serializers.FloatField(), read_only=True)
+    redactions = serializers.DictField(
+        child=serializers.IntegerField(),
+        read_only=True,
+        help_text="Credentials that were taken out of its trace before it was stored, by kind.",
+    )
 
     class Meta:
         model = Rollout
@@ -56,6 +62,8 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "duration",
             "started_at",
             "finished_at",
+            "redactions",
+            "flagged",
         ]
 
 
@@ -79,6 +87,7 @@ class RolloutFilter(django_filters.FilterSet):
     model_version = django_filters.CharFilter(field_name="model_version")
     stop_reason = django_filters.CharFilter(field_name="stop_reason")
     error_kind = django_filters.CharFilter(field_name="error_kind")
+    flagged = django_filters.BooleanFilter(field_name="flagged")
     rewarded = django_filters.BooleanFilter(field_name="reward", lookup_expr="isnull", exclude=True)
     reward_min = django_filters.NumberFilter(field_name="reward", lookup_expr="gte")
     reward_max = django_filters.NumberFilter(field_name="reward", lookup_expr="lte")
@@ -110,8 +119,15 @@ class RolloutViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "trace": Permission.READ,
         "tokens": Permission.READ,
         "attempts": Permission.READ,
+        "resolve_flag": Permission.EXPORT,
     }
     query_parameters = {"trace": frozenset({"attempt", "after"}), "tokens": frozenset({"attempt"})}
+
+    @extend_schema(request=None, responses=RolloutSerializer)
+    @action(detail=True, methods=["post"])
+    def resolve_flag(self, request: Request, pk: str) -> Response:
+        """Say that somebody has looked at what was redacted of it: exports take it again."""
+        return Response(RolloutSerializer(resolve_flag(rollout=self.get_object(), user=self.person)).data)
 
     @extend_schema(
         responses=TraceSerializer,

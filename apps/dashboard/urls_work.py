@@ -31,6 +31,7 @@ urlpatterns: list[URLPattern] = [
     path("rollouts/", rollouts.rollout_list, name="rollout_list"),
     path("rollouts/<int:pk>/", rollouts.rollout_detail, name="rollout_detail"),
     path("rollouts/<int:pk>/raw/", rollouts.rollout_raw, name="rollout_raw"),
+    path("rollouts/<int:pk>/resolve-flag/", rollouts.rollout_resolve_flag, name="rollout_resolve_flag"),
     path("rollouts/<int:pk>/comments/", rollouts.rollout_comment, name="rollout_comment"),
     path("reverifications/", reverifications.reverification_list, name="reverification_list"),
     path("reverifications/new/", reverifications.reverification_create, name="reverification_create"),

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
 from apps.accounts.auditing import record
@@ -18,10 +18,10 @@ from apps.accounts.models import User
 from apps.exports.census import Census
 from apps.exports.files import JsonLinesFile
 from apps.exports.manifests import make_manifest
-from apps.exports.models import Export, ExportFormat, PairSet
+from apps.exports.models import Export, ExportFormat, PairSet, PreferencePair
 from apps.exports.rows import RowReader
 from apps.gym import leaving
-from apps.rollouts.models import Collection
+from apps.rollouts.models import Collection, Rollout
 
 logger = logging.getLogger(__name__)
 
@@ -61,18 +61,22 @@ def queue_export(
 ) -> Export:
     """An export that a worker will write. Raises ExportRefused.
 
-    The only filter is `min_reward`: a number, or None for any. Of a pair it means the chosen one. Left out,
+    The filters are `min_reward`, a number, or None for any (of a pair it means the chosen one), and `include_flagged`:
+    rollouts that had credentials, and that nobody has looked at since, refuse the export unless it is true. Left out,
     DEFAULT_FILTERS of the format says what holds; the export keeps the filters that were applied.
     """
     if format not in ExportFormat.values:
         raise ExportRefused(f"There is no format {format}: {', '.join(ExportFormat.values)}.")
     _check_pair_set(format, collection, pair_set)
+    applied = _checked_filters(format, filters or {})
+    if not applied.get("include_flagged"):
+        _check_flags(collection, pair_set)
     with transaction.atomic():
         export = Export.objects.create(
             format=format,
             collection=collection,
             pair_set=pair_set,
-            filters=_checked_filters(format, filters or {}),
+            filters=applied,
             created_by=user,
         )
         record(user=user, action="export.create", target=export, format=format)
@@ -121,10 +125,28 @@ def _check_pair_set(format: str, collection: Collection, pair_set: PairSet | Non
         raise ExportRefused(problem, "pair_set")
 
 
+def _check_flags(collection: Collection, pair_set: PairSet | None) -> None:
+    flagged = Rollout.objects.filter(collection=collection, flagged=True)
+    if pair_set is not None:
+        pairs = PreferencePair.objects.filter(pair_set=pair_set)
+        flagged = flagged.filter(
+            Exists(pairs.filter(chosen=OuterRef("pk"))) | Exists(pairs.filter(rejected=OuterRef("pk")))
+        )
+    if number := flagged.count():
+        had = "rollout had" if number == 1 else "rollouts had"
+        raise ExportRefused(
+            f"{number:,} {had} credentials in the trace, and nobody has looked since. Look, and resolve the flags, or "
+            "include them with include_flagged: what was redacted stays so.",
+            "filters",
+        )
+
+
 def _checked_filters(format: str, filters: dict[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(filters) - {"min_reward"})
+    unknown = sorted(set(filters) - {"min_reward", "include_flagged"})
     if unknown:
-        raise ExportRefused(f"There is no filter {', '.join(unknown)}: only min_reward.", "filters")
+        raise ExportRefused(f"There is no filter {', '.join(unknown)}: only min_reward and include_flagged.", "filters")
+    if not isinstance(filters.get("include_flagged", False), bool):
+        raise ExportRefused("include_flagged is true or false.", "filters")
     least = filters.get("min_reward")
     is_number = isinstance(least, int | float) and not isinstance(least, bool) and math.isfinite(least)
     if least is not None and not is_number:

@@ -30,6 +30,8 @@ class RowReader:
         self.dropped: Counter[str] = Counter()
         collection = export.collection
         self._dataset = f"{collection.dataset.slug}@v{collection.version.number}"
+        # Of a collection that goes on, one may be flagged after the export was asked for.
+        self._with_flagged = bool(export.filters.get("include_flagged"))
         self._agent = collection.agent.slug
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -96,6 +98,8 @@ class RowReader:
     def _preference(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]]) -> dict[str, Any]:
         least = self.export.filters.get("min_reward")
         chosen, rejected = pair.chosen, pair.rejected
+        if (chosen.flagged or rejected.flagged) and not self._with_flagged:
+            raise Dropped("flagged")
         if chosen.reward is None or rejected.reward is None:
             raise Dropped("no_reward")
         if least is not None and chosen.reward < least:
@@ -123,8 +127,8 @@ class RowReader:
             return str(rollout.status)
         if rollout.status != Rollout.Status.COMPLETED:
             return "not_finished"
-        if rollout.reward is None:
-            return "no_reward"
+        if rollout.reward is None or (rollout.flagged and not self._with_flagged):
+            return "no_reward" if rollout.reward is None else "flagged"
         if least is not None and rollout.reward < least:
             return "below_min_reward"
         if self.export.format == ExportFormat.TRL_SFT and rollout.stop_reason not in ENDED_BY_ITSELF:

@@ -63,6 +63,12 @@ class ExportForm(forms.Form):
         help_text="Only rollouts this good (of a pair, the chosen one). Empty: 0.7 for demonstrations, else any",
     )
 
+    include_flagged = forms.BooleanField(
+        required=False,
+        label="Include flagged rollouts",
+        help_text="Those that had credentials in their traces; what was redacted stays so",
+    )
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         collection, pair_set = self.fields["collection"], self.fields["pair_set"]
@@ -94,4 +100,5 @@ class ExportForm(forms.Form):
     def filters(self) -> dict[str, Any]:
         """The filters as an export keeps them: only those that were given."""
         least = self.cleaned_data["min_reward"]
-        return {} if least is None else {"min_reward": least}
+        given = {} if least is None else {"min_reward": least}
+        return {**given, "include_flagged": True} if self.cleaned_data["include_flagged"] else given

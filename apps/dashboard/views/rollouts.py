@@ -14,6 +14,7 @@ from apps.dashboard.forms.rollouts import CommentForm, RolloutSearchForm
 from apps.dashboard.requests import PageRequest
 from apps.reviews.commenting import CommentRefused, add_comment
 from apps.rollouts.models import Rollout
+from apps.rollouts.resolving import resolve_flag
 
 NOT_CHANGED = 204
 
@@ -78,6 +79,13 @@ def rollout_comment(request: PageRequest, pk: int) -> HttpResponse:
             messages.success(request, "Comment added.")
             return redirect(f"{reverse('dashboard:rollout_detail', args=[pk])}#c{comment.pk}")
     return _page(request, rollout, read_parts(rollout, request.user, rollout.attempt) | {"form": form}, status=422)
+
+
+@allow(POST=Permission.EXPORT)
+def rollout_resolve_flag(request: PageRequest, pk: int) -> HttpResponse:
+    resolve_flag(rollout=_rollout(pk), user=request.user)
+    messages.success(request, "Flag resolved: exports take this rollout again.")
+    return redirect("dashboard:rollout_detail", pk=pk)
 
 
 def _rollout(pk: int) -> Rollout:

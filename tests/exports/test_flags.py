@@ -1,0 +1,108 @@
+"""Rollouts that had credentials in them stay out of exports until somebody has looked, or says to take them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from apps.accounts.models import AuditEntry, Role
+from apps.exports.exporting import ExportRefused, queue_export, write_export
+from apps.exports.pairing import build_pairs
+from apps.rollouts.models import Rollout
+from apps.rollouts.resolving import resolve_flag, resolve_flags
+from tests.factories import make_collection, make_rollout, make_trace, make_user
+
+pytestmark = pytest.mark.django_db
+FORMAT = "nemo_gym_rollouts"
+
+
+@pytest.fixture
+def collection(settings, tmp_path):
+    settings.EXPORTS_DIR = tmp_path
+    made = make_collection()
+    task = made.version.tasks.first()
+    make_rollout(made, task=task, reward=1.0, trace=make_trace("4", 1.0))
+    make_rollout(
+        made, task=task, reward=0.0, trace=make_trace("5", 0.0), redactions={"jwt": 2, "named": 1}, flagged=True
+    )
+    return made
+
+
+def written(collection, **given):
+    export = write_export(export=queue_export(format=FORMAT, collection=collection, **given))
+    return export, [json.loads(line) for line in Path(export.path).read_text().splitlines()]
+
+
+def test_an_export_with_a_flagged_rollout_is_refused_and_says_what_to_do(collection):
+    with pytest.raises(ExportRefused) as refusal:
+        queue_export(format=FORMAT, collection=collection)
+    assert (refusal.value.argument, str(refusal.value)) == (
+        "filters",
+        "1 rollout had credentials in the trace, and nobody has looked since. Look, and resolve the flags, or include "
+        "them with include_flagged: what was redacted stays so.",
+    )
+
+
+def test_an_export_takes_them_where_it_is_told_to(collection):
+    export, rows = written(collection, filters={"include_flagged": True})
+    assert (export.rows, len(rows), export.filters) == (2, 2, {"include_flagged": True})
+
+
+def test_a_resolved_flag_lets_the_rollout_in_and_keeps_its_counts(collection):
+    user, flagged = make_user(), Rollout.objects.get(flagged=True)
+    for _ in range(2):
+        resolve_flag(rollout=flagged, user=user)
+    assert (flagged.flagged, flagged.redactions) == (False, {"jwt": 2, "named": 1})
+    assert [entry.action for entry in AuditEntry.objects.filter(user=user)] == ["rollout.flag_resolved"]
+    assert written(collection)[0].rows == 2
+
+
+def test_the_flags_of_a_collection_are_resolved_together(collection):
+    assert resolve_flags(collection=collection) == 1
+    assert resolve_flags(collection=collection) == 0
+    assert written(collection)[0].rows == 2
+
+
+def test_a_rollout_that_is_flagged_after_the_export_was_asked_for_is_left_out(collection):
+    resolve_flags(collection=collection)
+    export = queue_export(format=FORMAT, collection=collection)
+    Rollout.objects.filter(reward=0.0).update(flagged=True)
+    write_export(export=export)
+    assert (export.rows, export.manifest["counts"]["dropped"]) == (1, {"flagged": 1})
+
+
+def test_pairs_are_refused_where_one_of_their_rollouts_is_flagged(collection):
+    pairs = build_pairs(collection=collection)
+    with pytest.raises(ExportRefused, match="1 rollout had credentials"):
+        queue_export(format="trl_dpo", collection=collection, pair_set=pairs)
+    export = queue_export(format="trl_dpo", collection=collection, pair_set=pairs, filters={"include_flagged": True})
+    assert write_export(export=export).rows == 1
+
+
+def test_the_page_tells_what_was_redacted_and_resolves_it(collection, client):
+    flagged = Rollout.objects.get(flagged=True)
+    client.force_login(make_user())
+    page = client.get(f"/rollouts/{flagged.pk}/").content.decode()
+    assert "jwt × 2" in page
+    assert "Resolve the flag" in page
+    assert client.post(f"/rollouts/{flagged.pk}/resolve-flag/").status_code == 302
+    assert "Resolve the flag" not in client.get(f"/rollouts/{flagged.pk}/").content.decode()
+    client.force_login(make_user(Role.VIEWER))
+    assert client.post(f"/rollouts/{flagged.pk}/resolve-flag/").status_code == 403
+
+
+def test_the_form_of_an_export_says_why_and_takes_them_when_ticked(collection, client):
+    client.force_login(make_user())
+    form = {"format": FORMAT, "collection": collection.pk}
+    refused = client.post("/exports/new/", form)
+    assert (refused.status_code, "1 rollout had credentials" in refused.content.decode()) == (422, True)
+    assert client.post("/exports/new/", {**form, "include_flagged": "on"}).status_code == 302
+
+
+def test_the_api_lists_flagged_rollouts_and_resolves_them(collection, client):
+    client.force_login(make_user())
+    found = client.get("/api/v1/rollouts/?flagged=true").json()["results"]
+    assert [(one["flagged"], one["redactions"]) for one in found] == [(True, {"jwt": 2, "named": 1})]
+    resolved = client.post(f"/api/v1/rollouts/{found[0]['id']}/resolve_flag/")
+    assert (resolved.status_code, resolved.json()["flagged"]) == (200, False)
+    assert client.get("/api/v1/rollouts/?flagged=true").json()["results"] == []
