@@ -84,6 +84,10 @@ class OutboundRefused(Exception):
     """The URL is one that this installation does not call. Trying again does not help."""
 
 
+class OutboundRedirectRefused(OutboundRefused):
+    """The URL may be called, and its server sent the call on to where none may go: the server's doing, not ours."""
+
+
 class OutboundFailed(Exception):
     """The call did not come back with a reply. Trying again may help."""
 
@@ -250,7 +254,8 @@ class Outbound:
     ) -> OutboundReply:
         """One call, whatever the status it ends with. `timeout` is seconds for each hop with its body.
 
-        Raises OutboundRefused, OutboundFailed or OutboundTimedOut.
+        Raises OutboundRefused (OutboundRedirectRefused where a redirect leads astray), OutboundFailed or
+        OutboundTimedOut.
         """
         target = self._urls.get(url) or self._remember(url)
         limits = self._timeouts.get((timeout, connect_timeout)) or self._limits(timeout, connect_timeout)
@@ -258,16 +263,19 @@ class Outbound:
             method, target, body=body, headers=headers, cookies=cookies, limits=limits, max_bytes=max_bytes
         )
         if reply.status in (301, 302, 303, 307, 308) and "Location" in reply.headers:
-            return await self._follow(
-                reply,
-                method,
-                target,
-                body=body,
-                headers=headers,
-                cookies=dict(cookies or {}),
-                limits=limits,
-                max_bytes=max_bytes,
-            )
+            try:
+                return await self._follow(
+                    reply,
+                    method,
+                    target,
+                    body=body,
+                    headers=headers,
+                    cookies=dict(cookies or {}),
+                    limits=limits,
+                    max_bytes=max_bytes,
+                )
+            except OutboundRefused as refused:
+                raise OutboundRedirectRefused(f"{_where(target)} redirected the call: {refused}") from refused
         return reply
 
     async def close(self) -> None:

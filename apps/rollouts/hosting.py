@@ -4,6 +4,7 @@ belong to, whichever thread a request comes on."""
 import asyncio
 import contextlib
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -29,6 +30,8 @@ class Host:
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hosted: dict[str, tuple[object, Served]] = {}
+        # One for each name that is being connected: a server that does not answer holds up its own requests alone.
+        self._connecting: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def answer(self, *, name: str, stamp: object, connect: Connect, asked: Asked, seconds: float) -> tuple[Answer, str]:
         """The answer, and the name of the cookie that its session goes into. `stamp` changes with the rows that `name`
@@ -59,7 +62,6 @@ class Host:
 
     def _live(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        self._connecting = asyncio.Lock()
         self._outbound = open_outbound()
         self._tidying = loop.create_task(self._tidy())
         loop.run_forever()
@@ -76,17 +78,17 @@ class Host:
         return await answer_always(served, asked, seconds=seconds), served.cookie
 
     async def _get(self, name: str, stamp: object, connect: Connect) -> Served:
-        async with asyncio.timeout(CONNECT_SECONDS), self._connecting:
+        async with asyncio.timeout(CONNECT_SECONDS), self._connecting.setdefault(name, asyncio.Lock()):
             known = self._hosted.get(name)
             if known is not None and known[0] == stamp:
                 return known[1]
             served = await connect(self._outbound)
-            if known is not None:
-                await known[1].close()
-            elif len(self._hosted) >= MOST_HOSTED:
-                oldest = next(iter(self._hosted))
-                await self._hosted.pop(oldest)[1].close()
+            over = self._hosted.pop(name, None)
+            if over is None and len(self._hosted) >= MOST_HOSTED:
+                over = self._hosted.pop(next(iter(self._hosted)))
             self._hosted[name] = stamp, served
+            if over is not None:
+                await over[1].close()
             return served
 
     async def _tidy(self) -> None:

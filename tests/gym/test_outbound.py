@@ -13,6 +13,7 @@ from apps.gym.outbound import (
     Outbound,
     OutboundFailed,
     OutboundPolicy,
+    OutboundRedirectRefused,
     OutboundRefused,
     OutboundTimedOut,
 )
@@ -369,7 +370,7 @@ def test_credentials_do_not_cross_origins():
     "location", ["http://169.254.169.254/latest", "http://10.0.0.1/", "file:///etc/passwd", "http://user@127.0.0.1/"]
 )
 def test_each_hop_of_a_redirect_is_checked(location):
-    with pytest.raises(OutboundRefused):
+    with pytest.raises(OutboundRedirectRefused, match="redirected the call"):
         end_of(302, location)
 
 

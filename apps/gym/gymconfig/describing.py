@@ -91,7 +91,10 @@ def describe_config(
         for name in reversed(key.split(".")):
             tree = {name: tree}
         merged.add(tree, "command line")
-    resolve_inheritance(merged)
+    try:
+        resolve_inheritance(merged)
+    except RecursionError:
+        raise ConfigRefused(Problem(str(files[0]), "", "what it inherits is nested too deep")) from None
     values = Values(merged, environment)
     reader = _Reader(values, roots, files, kinds=(SERVERS, AGENTS) if without_models else (SERVERS, AGENTS, MODELS))
     for name in values.names:

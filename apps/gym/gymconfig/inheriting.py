@@ -11,6 +11,8 @@ from apps.gym.gymconfig.merging import Merged, Tree
 from apps.gym.gymconfig.problems import ConfigRefused, Problem
 
 MISSING = "???"
+_MOST_STEPS = 300_000
+"""Values that are copied in all: far beyond what any configuration needs."""
 _DIRECTIVES = {"_inherit_from": True, "_copy": False}
 _SHORT = {"${inherit_from:": True, "${copy:": False}
 
@@ -29,8 +31,12 @@ class _Resolver:
         self._merged = merged
         self._frozen = deepcopy(merged.tree)
         self.moved: set[str] = set()
+        self._steps = 0
 
     def resolve(self, value: Any, key: str, chain: tuple[str, ...]) -> Any:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise self._refuse(key, f"what is inherited stands for more than {_MOST_STEPS:,} values")
         if isinstance(value, list):
             return [self.resolve(inner, f"{key}[{place}]", chain) for place, inner in enumerate(value)]
         if isinstance(value, str):

@@ -7,13 +7,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from apps.gym.gymconfig.inheriting import MISSING
 from apps.gym.gymconfig.merging import Merged
 from apps.gym.gymconfig.problems import ConfigRefused, Problem
+from apps.gym.gymconfig.reading import NotYaml, read_yaml
 
 _MAX_DEPTH = 20
+_MOST_STEPS = 300_000
+"""Values and references that are looked at for one configuration: far beyond what any needs."""
+_LONGEST = 1024 * 1024
+_OWN = "GYMWEB_"
+"""What this installation is set up with, its keys among it: no configuration has business with them."""
 _INNERMOST = re.compile(r"\$\{([^${}]*)\}")
 
 
@@ -27,6 +31,7 @@ class Values:
     def __init__(self, merged: Merged, environment: Mapping[str, str]) -> None:
         self._merged = merged
         self._environment = environment
+        self._steps = 0
 
     @property
     def names(self) -> list[str]:
@@ -47,7 +52,10 @@ class Values:
             value = self.raw(key)
         except Absent:
             return default
-        found = self._resolve(value, key, 0)
+        try:
+            found = self._resolve(value, key, 0)
+        except RecursionError:
+            raise self.refuse(key, "is nested too deep") from None
         return default if found is None else found
 
     def text(self, key: str, default: str = "") -> str:
@@ -86,6 +94,9 @@ class Values:
     def _resolve(self, value: Any, key: str, depth: int) -> Any:
         if depth > _MAX_DEPTH:
             raise self.refuse(key, "its references lead in a circle")
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise self.refuse(key, f"the references stand for more than {_MOST_STEPS:,} values")
         if isinstance(value, dict):
             return {name: self._resolve(inner, f"{key}.{name}", depth) for name, inner in value.items()}
         if isinstance(value, list):
@@ -108,6 +119,8 @@ class Values:
             if isinstance(value, dict | list):
                 raise self.refuse(key, f"{found[0]} is {_kind(value)}, which cannot stand inside a text")
             text = text[: found.start()] + ("" if value is None else str(value)) + text[found.end() :]
+            if len(text) > _LONGEST:
+                raise self.refuse(key, f"becomes longer than {_LONGEST:,} characters")
         raise self.refuse(key, "has too many references")
 
     def _reference(self, name: str, key: str, depth: int) -> Any:
@@ -135,17 +148,25 @@ class Values:
         except Absent:
             value = None
         if value is None or value == MISSING:
-            return yaml.safe_load(default.strip() or "null")
+            return self._default(default.strip() or "null", key)
         return self._resolve(value, path, depth + 1)
 
     def _from_environment(self, argument: str, key: str) -> Any:
         name, comma, default = argument.partition(",")
+        if name.strip().startswith(_OWN):
+            raise self.refuse(key, f"reads {name.strip()}, which is GymWeb's own and not given out")
         given = self._environment.get(name.strip())
         if given is not None:
             return given
         if not comma:
             raise self.refuse(key, f"reads {name.strip()} from the environment, which is not set there")
-        return yaml.safe_load(default.strip() or "''")
+        return self._default(default.strip() or "''", key)
+
+    def _default(self, text: str, key: str) -> Any:
+        try:
+            return read_yaml(text)
+        except NotYaml as error:
+            raise self.refuse(key, f"its default {error}") from None
 
 
 def _absolute(name: str, key: str) -> str:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from apps.gym.gymconfig.problems import ConfigRefused, Problem
+from apps.gym.gymconfig.reading import NotYaml, read_yaml
 
 INCLUDES = "config_paths"
 _MAX_FILES = 200
@@ -86,12 +85,13 @@ def find_file(name: str, *, roots: Sequence[Path], beside: Path) -> Path | None:
 
 def _read(file: Path) -> Tree:
     try:
-        tree = yaml.safe_load(file.read_text())
+        tree = read_yaml(file.read_text())
     except OSError as error:
         raise ConfigRefused(Problem(str(file), "", f"cannot be read: {error.strerror}")) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        told = " ".join(str(error).split())
-        raise ConfigRefused(Problem(str(file), "", f"is not YAML: {told}")) from None
+    except UnicodeDecodeError as error:
+        raise ConfigRefused(Problem(str(file), "", f"is not YAML: {error}")) from None
+    except NotYaml as error:
+        raise ConfigRefused(Problem(str(file), "", str(error))) from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):

@@ -9,7 +9,14 @@ from yarl import URL
 
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.observing import Observer, Outcome, ignore
-from apps.gym.outbound import Outbound, OutboundFailed, OutboundRefused, OutboundReply, OutboundTimedOut
+from apps.gym.outbound import (
+    Outbound,
+    OutboundFailed,
+    OutboundRedirectRefused,
+    OutboundRefused,
+    OutboundReply,
+    OutboundTimedOut,
+)
 from apps.gym.policy.chat import chat_request
 from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.policy.chat_stream import EVENT_STREAM, join_chat_stream
@@ -142,7 +149,8 @@ class HttpPolicy:
             self._observe("unreachable", str(error))
             raise TryAgain(self._error(f"The policy model cannot be reached: {error}")) from error
         except OutboundRefused as error:
-            raise self._error(str(error)).lasting().ours() from error
+            refused = self._error(str(error)).lasting()
+            raise (refused if isinstance(error, OutboundRedirectRefused) else refused.ours()) from error
         if got.status != 200:
             return self._refused(got)
         try:

@@ -9,6 +9,7 @@ from apps.gym.observing import Observer, Outcome, ignore
 from apps.gym.outbound import (
     Outbound,
     OutboundFailed,
+    OutboundRedirectRefused,
     OutboundRefused,
     OutboundReply,
     OutboundTimedOut,
@@ -92,6 +93,8 @@ class Caller:
             except OutboundFailed as error:
                 self._observe("unreachable", str(error))
                 raise TryAgain(EnvironmentFault(f"{self.name}: {error}")) from error
+            except OutboundRedirectRefused as error:
+                raise EnvironmentFault(f"{self.name}: {error}").lasting() from error
             except OutboundRefused as error:
                 raise EnvironmentFault(f"{self.name}: {error}").lasting().ours() from error
             if patient and (reply.status == 429 or reply.status >= 500):

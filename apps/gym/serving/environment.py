@@ -95,8 +95,7 @@ class ServedEnvironment:
         row = read_row(asked.body)
         # Seeded anew, a client's earlier session is over.
         await self.sessions.close(asked.session)
-        await self.sessions.make_room()
-        name = self.sessions.add(await self._open(row))
+        name = await self.sessions.open(lambda: self._open(row))
         return json_answer({"supports_explicit_close": True}, session=name)
 
     async def _call_tool(self, asked: Asked) -> Answer:

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from apps.gym.resources.protocol import Session
 from apps.gym.serving.asking import Refused
@@ -39,25 +39,36 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    async def make_room(self) -> None:
-        """Before a session is opened. Raises Refused where all are in use."""
-        await self.sweep()
-        if len(self._open) < self._most:
-            return
-        done = next((name for name, held in self._open.items() if held.verified), None)
-        if done is None:
-            raise Refused(
-                503,
-                f"All {self._most:,} sessions are in use.",
-                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-            )
-        await self.close(done)
+    async def open(self, opening: Callable[[], Awaitable[Session]]) -> str:
+        """The name of the new session, which nobody can guess. Raises Refused where all are in use, and what `opening`
+        raises."""
+        await self._make_room()
+        # A session takes its place from before it is opened: many may be opening at once.
+        self._pending += 1
+        try:
+            session = await opening()
+        finally:
+            self._pending -= 1
+        return self.add(session)
 
     def add(self, session: Session) -> str:
-        """The name of the session, which nobody can guess."""
+        """A session that is open, whatever the cap."""
         name = secrets.token_urlsafe(24)
         self._open[name] = OpenSession(session, self._clock() + self._seconds)
         return name
+
+    async def _make_room(self) -> None:
+        await self.sweep()
+        # Others may have come in while a session was being closed.
+        while len(self._open) + self._pending >= self._most:
+            done = next((name for name, held in self._open.items() if held.verified), None)
+            if done is None:
+                raise Refused(
+                    503,
+                    f"All {self._most:,} sessions are in use.",
+                    headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+                )
+            await self.close(done)
 
     def find(self, name: str) -> Session | None:
         """The session, which lives on from now; None where there is none of that name (any more)."""

@@ -153,6 +153,13 @@ def test_a_refusal_is_an_error_at_once_with_the_servers_words(status):
     assert endpoint.slept == []
 
 
+def test_a_redirect_to_where_none_may_go_is_the_endpoints_fault():
+    endpoint = Endpoint((307, {}, {"Location": "http://169.254.169.254/v1"}))
+    with pytest.raises(PolicyError, match="redirected the call") as caught:
+        endpoint.ask()
+    assert (caught.value.passing, caught.value.is_ours, endpoint.slept) == (False, False, [])
+
+
 def test_a_used_up_quota_is_not_waited_for():
     endpoint = Endpoint(error(429, "You exceeded your current quota.", "insufficient_quota"))
     with pytest.raises(PolicyError, match="quota"):

@@ -182,6 +182,16 @@ def test_an_address_that_is_not_allowed_is_a_fault_that_names_the_setting():
         seed_and(verify, Answers(seed_session={}), allow=[])
 
 
+def test_a_redirect_to_where_none_may_go_is_the_servers_fault_and_an_address_of_ours_is_our_own():
+    faults = []
+    answers = Answers(seed_session=(307, "", {"Location": "http://169.254.169.254/latest/meta-data/"}))
+    for options in ({}, {"allow": []}):
+        with pytest.raises(EnvironmentFault) as caught:
+            seed_and(verify, answers, **options)
+        faults.append((caught.value.passing, caught.value.is_ours))
+    assert faults == [(False, False), (False, True)]
+
+
 def test_a_refused_seed_ends_the_attempt_with_what_the_server_said():
     answers = Answers(seed_session=(422, '{"detail":"bad row"}', {}))
     with pytest.raises(EnvironmentFault, match=r'lab: POST /seed_session answered 422: {"detail":"bad row"}'):

@@ -21,6 +21,10 @@ class Clock:
         return self.now
 
 
+async def held():
+    return Held()
+
+
 @pytest.fixture
 def clock():
     return Clock()
@@ -51,17 +55,33 @@ def test_names_cannot_be_guessed_and_unknown_ones_find_nothing(sessions):
 
 def test_the_cap_holds_until_a_session_ends(sessions, clock):
     async def fill():
-        await sessions.make_room()
-        sessions.add(Held())
-        await sessions.make_room()
-        sessions.add(Held())
+        await sessions.open(held)
+        await sessions.open(held)
         with pytest.raises(Refused, match="All 2 sessions"):
-            await sessions.make_room()
+            await sessions.open(held)
         clock.now = 100.0
-        await sessions.make_room()
+        await sessions.open(held)
 
     asyncio.run(fill())
-    assert len(sessions) == 0
+    assert len(sessions) == 1
+
+
+def test_sessions_that_are_still_being_opened_count_too(sessions):
+    async def slowly():
+        await asyncio.sleep(0.01)
+        return Held()
+
+    async def broken():
+        await asyncio.sleep(0.01)
+        raise ValueError
+
+    async def storm():
+        failing = await asyncio.gather(*(sessions.open(broken) for _ in range(5)), return_exceptions=True)
+        opening = await asyncio.gather(*(sessions.open(slowly) for _ in range(50)), return_exceptions=True)
+        return [sum(isinstance(one, kind) for one in each) for each in (failing, opening) for kind in (Refused, str)]
+
+    assert asyncio.run(storm()) == [3, 0, 48, 2]
+    assert len(sessions) == 2
 
 
 def test_what_was_verified_makes_room_and_lives_for_a_minute_more(sessions, clock):
@@ -70,7 +90,7 @@ def test_what_was_verified_makes_room_and_lives_for_a_minute_more(sessions, cloc
     sessions.mark_verified(verified)
     clock.now = VERIFIED_SECONDS - 1
     assert sessions.find(verified) is first
-    asyncio.run(sessions.make_room())
+    asyncio.run(sessions.open(held))
     assert (first.closed, second.closed, sessions.find(running)) == (1, 0, second)
     sessions.mark_verified(running)
     clock.now += VERIFIED_SECONDS

@@ -1,0 +1,72 @@
+"""Configurations of a few lines that stand for any amount: each is refused, and soon."""
+
+import pytest
+
+from apps.gym.gymconfig.describing import describe_config
+from apps.gym.gymconfig.problems import ConfigRefused
+
+SERVER = 'lab:\n  resources_servers:\n    lab: {host: 127.0.0.1, port: 8123, description: "%s"}\n'
+
+
+def refusal(tmp_path, text, environment=None):
+    file = tmp_path / "lab.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigRefused) as caught:
+        describe_config([file], environment=environment or {})
+    return str(caught.value)
+
+
+def levels(line, count=9):
+    return "".join(line(f"a{place}", f"a{place - 1}") for place in range(1, count + 1))
+
+
+HOSTILE = {
+    "aliases": (
+        "a0: &a0 [x, x]\n" + levels(lambda name, last: f"{name}: &{name} [{', '.join([f'*{last}'] * 10)}]\n"),
+        "by its aliases",
+    ),
+    "merge keys": (
+        "a0: &a0 {x: 1}\n" + levels(lambda name, last: f"{name}: &{name} {{<<: [{', '.join([f'*{last}'] * 10)}]}}\n"),
+        "by its aliases",
+    ),
+    "an alias to what holds it": ("a: &a [*a]\n", "nested more than 64 deep"),
+    "brackets": ("a: " + "[" * 3000 + "]" * 3000, "nested more than 64 deep"),
+    "a long number": ("a: " + "1" * 5000, "is not YAML"),
+    "a date that is none": ("a: 2020-13-45", "is not YAML"),
+    "inheritance": (
+        "a0: {x: 1}\n"
+        + levels(
+            lambda name, last: (
+                f"{name}: {{{', '.join(f'k{place}: {{_inherit_from: {last}}}' for place in range(10))}}}\n"
+            )
+        ),
+        "what is inherited stands for more than",
+    ),
+    "references": (
+        "a0: [x, x]\n"
+        + levels(lambda name, last: f"{name}: [" + ", ".join([f'"${{{last}}}"'] * 10) + "]\n")
+        + SERVER % "${a9}",
+        "the references stand for more than",
+    ),
+    "references within a text": (
+        "a0: "
+        + "x" * 1000
+        + "\n"
+        + levels(lambda name, last: f"{name}: '" + f"${{{last}}}" * 10 + "'\n")
+        + SERVER % "${a9}",
+        "becomes longer than",
+    ),
+    "a default": (SERVER % "${oc.env:NOWHERE,[*a]}", "its default is not YAML"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_has_no_end_is_refused(tmp_path, name):
+    text, told = HOSTILE[name]
+    assert told in refusal(tmp_path, text)
+
+
+def test_our_own_settings_are_not_given_out(tmp_path):
+    told = refusal(tmp_path, SERVER % "${oc.env:GYMWEB_SECRET_KEY,none}", {"GYMWEB_SECRET_KEY": "hidden"})
+    assert "GYMWEB_SECRET_KEY, which is GymWeb's own" in told
+    assert "hidden" not in told
