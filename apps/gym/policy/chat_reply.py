@@ -8,6 +8,7 @@ from apps.gym.errors import PolicyError
 from apps.gym.items import TokenUsage
 from apps.gym.policy.chat_turns import Reasoning, assistant_items
 from apps.gym.policy.protocol import Reply
+from apps.gym.policy.usage import read_detail, read_usage
 from apps.gym.tokens import TokenCapture, TokensMissing, capture_tokens
 
 
@@ -25,32 +26,40 @@ class CallsMissing(ReplyMalformed):
 _FINISH = {
     "length": "max_output_tokens",
     "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "max_output_tokens": "max_output_tokens",
+    "model_length": "context_length",
     "content_filter": "content_filter",
+    "safety": "content_filter",
 }
+
+
+# Only what a reply cannot be read without is typed: everything else is taken where it is what it should be.
 
 
 class _Function(msgspec.Struct):
     name: str
-    arguments: Any = "{}"
+    arguments: msgspec.Raw = msgspec.Raw(b'"{}"')
 
 
 class _Call(msgspec.Struct):
     function: _Function
-    id: str | None = None
+    id: Any = None
 
 
 class _Message(msgspec.Struct):
     content: str | list[Any] | None = None
-    refusal: str | None = None
-    reasoning_content: str | None = None
+    refusal: Any = None
+    reasoning_content: Any = None
     reasoning: Any = None
     tool_calls: list[_Call] | None = None
-    annotations: list[Any] | None = None
+    function_call: _Function | None = None
+    annotations: Any = None
 
 
 class _Choice(msgspec.Struct):
     message: _Message
-    finish_reason: str | None = None
+    finish_reason: Any = None
 
 
 class _Logprob(msgspec.Struct, gc=False):
@@ -66,29 +75,14 @@ class _TokenChoice(_Choice):
     logprobs: _Logprobs | None = None
 
 
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _CompletionDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _CompletionDetails | None = None
-
-
 Choice = TypeVar("Choice", bound=_Choice)
 
 
 class _ChatReply(msgspec.Struct, Generic[Choice]):
     choices: list[Choice]
-    id: str = ""
-    model: str | None = None
-    usage: _Usage | None = None
+    id: Any = ""
+    model: Any = None
+    usage: Any = None
 
 
 class _TokenReply(_ChatReply[_TokenChoice]):
@@ -106,32 +100,89 @@ def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reaso
     """
     try:
         reply = _decode_with_tokens(body) if asked_tokens else _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ReplyMalformed(f"The endpoint's reply is no chat completion: {error}") from None
     if not reply.choices:
         raise ReplyMalformed("The endpoint's reply holds no choices.")
-    choice = reply.choices[0]
-    items = assistant_items(msgspec.to_builtins(choice.message), reply.id, reasoning=reasoning)
-    finish = _finish_reason(choice)
+    choice, response_id = reply.choices[0], as_name(reply.id)
+    calls = _calls(choice.message)
+    try:
+        message = _plain_message(choice.message, calls)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ReplyMalformed(f"The arguments of a call cannot be read: {error}") from None
+    items = assistant_items(message, response_id, reasoning=reasoning)
+    finish = _finish_reason(choice.finish_reason, has_calls=bool(calls))
     tokens, note = _tokens(reply) if asked_tokens else (None, "")
     return Reply(
         items=items,
         finish_reason=finish,
         usage=_usage(reply.usage),
-        model=reply.model or "",
-        response_id=reply.id,
+        model=as_name(reply.model),
+        response_id=response_id,
         tokens=tokens,
         tokens_note=note,
     )
 
 
-def _finish_reason(choice: _Choice) -> str:
-    given = choice.finish_reason
+def _plain_message(message: _Message, calls: list[_Call]) -> dict[str, Any]:
+    """The message with its fields as they should be; what is something else is left out."""
+    content = message.content
+    if isinstance(content, list):
+        content = [part for part in content if _is_part(part)]
+    annotations = message.annotations if isinstance(message.annotations, list) else []
+    return {
+        "content": content,
+        "refusal": message.refusal if isinstance(message.refusal, str) else None,
+        "reasoning_content": _thought(message.reasoning_content) or _thought(message.reasoning),
+        "annotations": [one for one in annotations if isinstance(one, dict)],
+        "tool_calls": [_plain_call(call) for call in calls],
+    }
+
+
+def _is_part(part: Any) -> bool:
+    return isinstance(part, dict) and (part.get("type") != "refusal" or isinstance(part.get("refusal"), str))
+
+
+def _calls(message: _Message) -> list[_Call]:
+    """`function_call` is how calls were written before there were several."""
+    if message.tool_calls or message.function_call is None:
+        return message.tool_calls or []
+    return [_Call(function=message.function_call)]
+
+
+def _plain_call(call: _Call) -> dict[str, Any]:
+    """Arguments are kept in the characters that they came in, also where they are the object itself."""
+    written = bytes(call.function.arguments)
+    if written.startswith(b'"'):
+        arguments = msgspec.json.decode(written, type=str)
+    else:
+        arguments = "{}" if written == b"null" else written.decode()
+    return {"id": as_name(call.id), "function": {"name": call.function.name, "arguments": arguments}}
+
+
+def _thought(given: Any) -> str:
+    """Reasoning as one text, whether it came as that, as parts or as an object with a text."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, dict):
+        return next((given[key] for key in ("text", "content") if isinstance(given.get(key), str)), "")
+    return "".join(_thought(part) for part in given if isinstance(part, str | dict)) if isinstance(given, list) else ""
+
+
+def as_name(given: Any) -> str:
+    """An id or a model's name, which some servers give as a number or as null."""
+    if isinstance(given, str):
+        return given
+    return str(given) if isinstance(given, int) and not isinstance(given, bool) and abs(given) < 2**64 else ""
+
+
+def _finish_reason(given: Any, *, has_calls: bool) -> str:
+    given = given.lower() if isinstance(given, str) else None
     if given in _FINISH:
         return _FINISH[given]
     if given in ("abort", "error"):
         raise ReplyMalformed(f"The endpoint gave up on the reply (finish reason {given!r}).")
-    if choice.message.tool_calls:
+    if has_calls:
         # A named tool choice ends with `stop`, the others with `tool_calls`.
         return "tool_calls"
     if given in ("tool_calls", "function_call"):
@@ -163,13 +214,12 @@ def _tokens(reply: _ChatReply[Any]) -> tuple[TokenCapture | None, str]:
         return None, why.note
 
 
-def _usage(usage: _Usage | None) -> TokenUsage:
-    if usage is None:
+def _usage(usage: Any) -> TokenUsage:
+    if not isinstance(usage, dict):
         return {}
-    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
-    return {
-        "input_tokens": usage.prompt_tokens or 0,
-        "output_tokens": usage.completion_tokens or 0,
-        "reasoning_tokens": (completion.reasoning_tokens if completion else None) or 0,
-        "cached_tokens": (prompt.cached_tokens if prompt else None) or 0,
-    }
+    return read_usage(
+        read=usage.get("prompt_tokens"),
+        written=usage.get("completion_tokens"),
+        cached=read_detail(usage, "prompt_tokens_details", "cached_tokens"),
+        reasoned=read_detail(usage, "completion_tokens_details", "reasoning_tokens"),
+    )

@@ -1,9 +1,11 @@
 """A policy model behind an OpenAI-compatible endpoint, over either wire."""
 
+import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
+import msgspec
 import orjson
 from yarl import URL
 
@@ -27,6 +29,7 @@ from apps.gym.policy.sending import PlainSender, Sender
 from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
 
 _MESSAGE_CHARACTERS = 500
+_LARGE_REPLY = 512 * 1024  # bytes that are read beside the loop
 _SHORTEST_SECRET = 4  # a shorter "key" (such as `x` for a server that wants none) is in every message by chance
 
 Wire = Literal["responses", "chat"]
@@ -77,6 +80,7 @@ class HttpPolicy:
         )
         self.weights = weights or Weights()
         self._secrets = list(secrets)
+        self._written_secrets = [msgspec.json.encode(secret).decode()[1:-1] for secret in self._secrets]
         self._observe = observe
         self._max_tries = max_tries
         self._pauses = pauses or Pauses()
@@ -143,10 +147,10 @@ class HttpPolicy:
         try:
             got = await self.sender.send(packed, session=session, tries=tries)
         except OutboundTimedOut as error:
-            self._observe("timed_out", str(error))
-            raise TryAgain(TimedOut(f"The policy model did not answer in time: {error}")) from error
+            self._observe("timed_out", self._said(str(error)))
+            raise TryAgain(TimedOut(self._said(f"The policy model did not answer in time: {error}"))) from error
         except OutboundFailed as error:
-            self._observe("unreachable", str(error))
+            self._observe("unreachable", self._said(str(error)))
             raise TryAgain(self._error(f"The policy model cannot be reached: {error}")) from error
         except OutboundRefused as error:
             refused = self._error(str(error)).lasting()
@@ -154,18 +158,35 @@ class HttpPolicy:
         if got.status != 200:
             return self._refused(got)
         try:
-            reply = self._read(self._joined(got))
+            if len(got.body) > _LARGE_REPLY:
+                # Nobody else is served by a loop that reads.
+                reply = await asyncio.to_thread(self._read_whole, got)
+            else:
+                reply = self._read_whole(got)
         except ReplyMalformed as error:
-            self._observe("malformed", str(error))
-            raise TryAgain(error) from None
+            failure = type(error)(self._said(str(error)))
+            self._observe("malformed", str(failure))
+            raise TryAgain(failure) from None
         except ReplyFailed as error:
             if _says_context_length(str(error), error.code):
                 self._observe("ok")
                 return Reply(items=[], finish_reason="context_length")
-            failure = self._error(str(error))
-            self._observe("server_error" if error.retryable else "ok", str(failure))
-            raise (TryAgain(failure) if error.retryable else failure.lasting()) from None
+            failed = self._error(str(error))
+            self._observe("server_error" if error.retryable else "ok", str(failed))
+            raise (TryAgain(failed) if error.retryable else failed.lasting()) from None
         self._observe("ok")
+        return reply
+
+    def _read_whole(self, got: OutboundReply) -> Reply:
+        """What was said, without our secrets, should the endpoint repeat them: replies are shown and exported."""
+        reply = self._read(self._joined(got))
+        try:
+            said = msgspec.json.encode((reply.items, reply.model, reply.response_id)).decode()
+        except (RecursionError, TypeError, ValueError) as error:
+            raise ReplyMalformed(f"The endpoint's reply cannot be kept: {error}") from None
+        clean = hide_secrets(said, self._written_secrets)
+        if clean is not said:
+            reply.items, reply.model, reply.response_id = msgspec.json.decode(clean)
         return reply
 
     def _joined(self, got: OutboundReply) -> bytes:
@@ -191,12 +212,15 @@ class HttpPolicy:
 
     def _error(self, message: str) -> GymError:
         """Endpoints quote what they were sent; what they say is stored and shown, so the key must not be in it."""
-        return PolicyError(hide_secrets(message, self._secrets)[:_MESSAGE_CHARACTERS])
+        return PolicyError(self._said(message))
+
+    def _said(self, message: str) -> str:
+        return hide_secrets(message, self._secrets)[:_MESSAGE_CHARACTERS]
 
 
 def hide_secrets(message: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
-        if len(secret) >= _SHORTEST_SECRET:
+        if len(secret) >= _SHORTEST_SECRET and secret in message:
             message = message.replace(secret, "[API key]")
     return message
 
@@ -243,4 +267,9 @@ def explain_refusal(body: bytes) -> tuple[str, str]:
 def _text(value: object) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:  # nested deeper than can be written
+        return ""

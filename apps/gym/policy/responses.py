@@ -86,7 +86,7 @@ def read_responses_reply(body: bytes) -> Reply:
     """The response's output as items. Raises ReplyFailed for a failed response, ReplyMalformed for anything else."""
     try:
         envelope = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _no_envelope(body, error) from None
     if envelope.error is not None or envelope.status == "failed":
         raise _failed(envelope.error or _Failure())
@@ -106,7 +106,7 @@ def _no_envelope(body: bytes, error: Exception) -> PolicyError:
     """Some servers answer 200 with nothing but an error object."""
     try:
         return _failed(_refusal_decoder.decode(body).error)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ReplyMalformed(f"The endpoint's reply is no Responses object: {error}")
 
 

@@ -1,0 +1,292 @@
+"""Whatever an endpoint sends is a reply or a PolicyError, soon, and never quotes our key."""
+
+import asyncio
+import time
+
+import msgspec
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.gym.errors import PolicyError
+from apps.gym.items import message, text_of
+from apps.gym.observing import Outcome, ignore
+from apps.gym.outbound import OutboundReply
+from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
+from apps.gym.policy.chat_stream import join_chat_stream
+from apps.gym.policy.dialect import Dialect
+from apps.gym.policy.http import HttpPolicy
+from apps.gym.policy.protocol import Ask, Reply
+
+KEY = "sk-test-0123456789abcdef"
+ASK = Ask(items=[message("user", "Hi")])
+
+
+class Says:
+    """A sender whose endpoint says the same each time."""
+
+    servers = ("http://model.example/v1",)
+
+    def __init__(self, body, content_type="application/json", status=200):
+        self.reply = OutboundReply(status, {"Content-Type": content_type}, body, {})
+
+    def pack(self, body):
+        return body
+
+    async def send(self, packed, *, session, tries):
+        return self.reply
+
+    async def get(self, path, *, server, at_root=False):
+        return self.reply
+
+
+def ask(body, *, wire="chat", content_type="application/json", status=200, observe=ignore):
+    policy = HttpPolicy(
+        Says(body, content_type, status),
+        model_name="m",
+        wire=wire,
+        dialect=Dialect(asks_tokens=True),
+        secrets=[KEY],
+        max_tries=1,
+        observe=observe,
+    )
+    return asyncio.run(policy.ask(ASK))
+
+
+def stream(*chunks):
+    return b"".join(b"data: " + orjson.dumps(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
+
+
+def delta(finish_reason=None, **fields):
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish_reason}]}
+
+
+# ── anything ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def odd(**fields):
+    """An object with some of these fields, each as it should be or as anything else."""
+    return st.fixed_dictionaries({}, optional={name: value | anything for name, value in fields.items()}) | anything
+
+
+function = odd(name=st.text(max_size=5), arguments=st.text(max_size=5))
+call = odd(index=st.integers(-2, 3), id=st.text(max_size=5), function=function)
+texts = {name: st.text(max_size=5) for name in ("content", "refusal", "reasoning", "reasoning_content")}
+spoken = odd(**texts, tool_calls=st.lists(call, max_size=3), function_call=function, annotations=st.lists(anything))
+logprobs = odd(content=st.lists(odd(logprob=st.floats(-9, 0)), max_size=2))
+ending = st.sampled_from(["stop", "length", "tool_calls", "function_call", "abort", "model_length"])
+choice = odd(
+    index=st.just(0),
+    delta=spoken,
+    message=spoken,
+    finish_reason=ending,
+    token_ids=st.lists(anything),
+    logprobs=logprobs,
+)
+details = odd(cached_tokens=st.integers(), reasoning_tokens=st.integers())
+usage = odd(
+    prompt_tokens=st.integers(),
+    completion_tokens=st.integers(),
+    input_tokens=st.integers(),
+    output_tokens=st.integers(),
+    prompt_tokens_details=details,
+    completion_tokens_details=details,
+    input_tokens_details=details,
+    output_tokens_details=details,
+)
+chat = odd(
+    id=st.text(max_size=5),
+    choices=st.lists(choice, max_size=2),
+    usage=usage,
+    error=anything,
+    prompt_token_ids=st.lists(anything, max_size=3),
+)
+part = odd(type=st.sampled_from(["output_text", "refusal", "reasoning_text"]), text=st.text(), refusal=st.text())
+item = odd(
+    type=st.sampled_from(["message", "function_call", "reasoning", "function_call_output"]),
+    id=st.text(max_size=5),
+    role=st.just("assistant"),
+    content=st.lists(part, max_size=2),
+    summary=st.lists(part, max_size=2),
+    call_id=st.text(max_size=5),
+    name=st.text(max_size=5),
+    arguments=st.text(max_size=5),
+)
+responses = odd(
+    id=st.text(max_size=5),
+    output=st.lists(item, max_size=3),
+    status=st.sampled_from(["completed", "incomplete", "failed"]),
+    incomplete_details=odd(reason=st.sampled_from(["max_output_tokens", "content_filter"])),
+    error=odd(code=st.text(max_size=5), message=st.text(max_size=5)),
+    usage=usage,
+)
+
+
+def is_an_outcome(body, **given):
+    try:
+        reply = ask(body, **given)
+    except PolicyError as error:
+        return str(error) != ""
+    assert isinstance(reply, Reply)
+    assert all(count >= 0 for count in reply.usage.values())
+    assert all(isinstance(text_of(item), str) for item in reply.items)
+    return msgspec.json.decode(msgspec.json.encode(reply.items)) == reply.items
+
+
+@given(chat)
+def test_any_json_over_chat_is_a_reply_or_a_policy_error(body):
+    assert is_an_outcome(msgspec.json.encode(body))
+
+
+@given(st.lists(chat, max_size=4))
+def test_any_chunks_of_a_stream_are_a_reply_or_a_policy_error(chunks):
+    body = b"".join(b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in [*chunks, delta("stop")])
+    assert is_an_outcome(body, content_type="text/event-stream")
+
+
+@given(responses)
+def test_any_json_over_responses_is_a_reply_or_a_policy_error(body):
+    assert is_an_outcome(msgspec.json.encode(body), wire="responses")
+
+
+@given(anything | odd(error=odd(message=anything, code=anything), detail=anything), st.sampled_from([400, 401, 422]))
+def test_any_json_with_a_refusal_is_a_reply_or_a_policy_error(body, status):
+    assert is_an_outcome(msgspec.json.encode(body), status=status)
+
+
+DEEP = b"[" * 300 + b"]" * 300
+DEEPER = b"[" * 100_000 + b"]" * 100_000
+HALF = rb'"\ud800"'
+
+
+@pytest.mark.parametrize("value", [DEEP, DEEPER, HALF, rb'"\udc00"', b"1" + b"0" * 4000, b"1e999"])
+@pytest.mark.parametrize(
+    ("frame", "given"),
+    [
+        (b'{"choices": [{"message": {"content": "x", "reasoning": %s}}]}', {}),
+        (b'{"choices": [{"message": {"content": "x"}}], "id": %s}', {}),
+        (b'{"choices": [{"message": {"tool_calls": [{"function": {"name": "f", "arguments": %s}}]}}]}', {}),
+        (b'{"choices": [{"message": {"content": "x", "annotations": [{"a": %s}]}}]}', {}),
+        (b'{"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": %s}}', {}),
+        (b'data: {"choices": [{"finish_reason": "stop"}], "usage": %s}\n\n', {"content_type": "text/event-stream"}),
+        (b'data: {"error": %s}\n\n', {"content_type": "text/event-stream"}),
+        (b'{"output": [{"type": "message", "role": "assistant", "content": "x", "a": %s}]}', {"wire": "responses"}),
+        (b'{"error": {"message": %s}}', {"status": 400}),
+    ],
+)
+def test_what_is_too_deep_too_large_or_half_a_character_is_no_crash(frame, given, value):
+    assert is_an_outcome(frame % value, **given)
+
+
+# ── streams ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_stream_of_5_mb_in_200_000_chunks_is_read_within_a_second():
+    """Seconds of this process's own time: other work on the machine is not counted."""
+    piece = b'data: {"choices":[{"index":0,"delta":{"content":"abcdefghijklmnopqrstuvwxy"}}]}\n\n'
+    body = piece * 200_000 + stream(delta("stop"))
+    began = time.process_time()
+    joined = join_chat_stream(body)
+    assert time.process_time() - began < 1.0
+    assert text_of(read_chat_reply(joined).items[0]) == "abcdefghijklmnopqrstuvwxy" * 200_000
+
+
+def test_arguments_in_200_000_pieces_are_read_within_a_second():
+    piece = b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1234567890"}}]}}]}\n\n'
+    first = delta(tool_calls=[{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}])
+    body = stream(first).removesuffix(b"data: [DONE]\n\n") + piece * 200_000 + stream(delta("tool_calls"))
+    began = time.process_time()
+    joined = join_chat_stream(body)
+    assert time.process_time() - began < 1.0
+    assert read_chat_reply(joined).items[0]["arguments"] == "1234567890" * 200_000
+
+
+@pytest.mark.parametrize("index", [-1, "0", 7, 2**40, None])
+def test_the_index_of_a_call_only_tells_calls_apart(index):
+    pieces = [{"id": "c", "function": {"name": "f", "arguments": '{"a"'}}, {"function": {"arguments": ": 1}"}}]
+    chunks = [delta(tool_calls=[{"index": index, **piece}]) for piece in pieces]
+    items = read_chat_reply(join_chat_stream(stream(*chunks, delta("tool_calls")))).items
+    assert [(item["call_id"], item["name"], item["arguments"]) for item in items] == [("c", "f", '{"a": 1}')]
+
+
+def test_calls_without_an_index_are_told_apart_by_their_ids():
+    calls = [{"id": name, "function": {"name": "f", "arguments": "{}"}} for name in "ab"]
+    items = read_chat_reply(join_chat_stream(stream(delta(tool_calls=calls), delta("tool_calls")))).items
+    assert [item["call_id"] for item in items] == ["a", "b"]
+
+
+def test_arguments_that_are_an_object_in_a_stream_become_text():
+    chunk = delta("tool_calls", tool_calls=[{"index": 0, "function": {"name": "f", "arguments": {"a": 1}}}])
+    assert read_chat_reply(join_chat_stream(stream(chunk))).items[0]["arguments"] == '{"a":1}'
+
+
+@pytest.mark.parametrize("error", [None, "", {}, False])
+def test_an_error_that_is_none_is_no_matter(error):
+    chunks = [{**delta(content="4"), "error": error}, delta("stop")]
+    assert text_of(read_chat_reply(join_chat_stream(stream(*chunks))).items[0]) == "4"
+
+
+@pytest.mark.parametrize("choices", [["x"], {"a": 1}, [{"delta": "x"}], [{"delta": {"tool_calls": ["x"]}}], [3]])
+def test_chunks_of_another_shape_are_malformed(choices):
+    with pytest.raises(ReplyMalformed, match="endpoint's stream"):
+        join_chat_stream(stream({"choices": choices}, delta("stop")))
+
+
+@pytest.mark.parametrize("logprobs", [[1], "x", {"content": "x"}, {"content": [1]}])
+def test_odd_tokens_in_a_stream_cost_a_note_and_never_the_reply(logprobs):
+    first = {"choices": [{"delta": {"content": "4"}, "token_ids": [7], "logprobs": logprobs}], "prompt_token_ids": [1]}
+    got = read_chat_reply(join_chat_stream(stream(first, delta("stop"))), asked_tokens=True)
+    assert (text_of(got.items[0]), got.tokens, got.tokens_note) == ("4", None, "malformed_tokens")
+
+
+# ── the key ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("body", "given"),
+    [
+        (stream({"error": {"message": f"bad key Bearer {KEY}"}}), {"content_type": "text/event-stream"}),
+        (stream({"error": f"bad key {KEY}"}), {"content_type": "text/event-stream"}),
+        (stream({"error": {"detail": f"bad key {KEY}"}}), {"content_type": "text/event-stream"}),
+        (orjson.dumps({"output": [], "status": "failed", "error": {"message": KEY}}), {"wire": "responses"}),
+        (orjson.dumps({"choices": [{"message": {}, "finish_reason": "error"}], "id": KEY}), {}),
+        (orjson.dumps({"detail": KEY}), {"status": 401}),
+    ],
+)
+def test_no_message_quotes_the_key_and_none_is_longer_than_500_characters(body, given):
+    observed: list[tuple[Outcome, str]] = []
+    with pytest.raises(PolicyError) as caught:
+        ask(
+            body.replace(b"bad key", b"bad key" + b"." * 900),
+            observe=lambda outcome, said="": observed.append((outcome, said)),
+            **given,
+        )
+    said = [str(caught.value), *(text for _, text in observed)]
+    assert [text for text in said if KEY in text or len(text) > 500] == []
+
+
+def test_a_reply_that_repeats_the_key_is_kept_without_it():
+    said = {"content": f"Your key is {KEY}.", "reasoning": KEY}
+    function = {"name": "f", "arguments": orjson.dumps({"key": KEY}).decode()}
+    choice = {"message": {**said, "tool_calls": [{"id": KEY, "function": function}]}}
+    got = ask(orjson.dumps({"id": KEY, "model": KEY, "choices": [choice]}))
+    assert KEY not in str(msgspec.to_builtins(got))
+    assert (got.model, text_of(got.items[1])) == ("[API key]", "Your key is [API key].")
+
+
+def test_a_key_that_is_split_over_chunks_is_found():
+    body = stream(delta(content=f"It is {KEY[:9]}"), delta(content=KEY[9:]), delta("stop"))
+    assert text_of(ask(body, content_type="text/event-stream").items[0]) == "It is [API key]"
+
+
+def test_a_key_that_is_escaped_is_found():
+    written = "".join(f"\\u{ord(letter):04x}" for letter in KEY)
+    body = b'{"output": [{"type": "message", "role": "assistant", "content": "%s"}]}' % written.encode()
+    assert ask(body, wire="responses").items[0]["content"] == "[API key]"
