@@ -204,3 +204,28 @@ def test_memory_stays_flat_over_thousands_of_rollouts(site: Site, tmp_path: Path
     assert len(answer) == 2002
     print(f"2,000 rollouts streamed; the server grew by {grown / 1e6:.0f} MB")
     assert grown < 60 * 1024**2
+
+
+def test_a_reader_that_is_slow_costs_no_memory(site: Site) -> None:
+    """Eighty megabytes wait for somebody who reads nothing for a while: in the database, not in the server."""
+    asked = ask(site, rows=[make_row("What is 2 + 2? " + "x" * 200_000, "4")], repeats=400)
+    stream(site, {**asked, "repeats": 20})
+    with open_stream(site, asked) as answer:
+        collection = json.loads(answer.readline())["collection"]
+        before = site.served.rss()
+        wait_for(lambda: site.counts(collection)["state"] == "completed", seconds=60.0)
+        time.sleep(2.0)
+        grown = site.served.rss() - before
+        lines = [json.loads(line) for line in answer if line.strip()]
+    sent = sum(len(one["prompt"][0]["content"]) for one in lines[:-1])
+    print(f"{sent / 1e6:.0f} MB waited for a slow reader; the server grew by {grown / 1e6:.0f} MB")
+    assert (len(lines), lines[-1]["reason"]) == (401, "completed")
+    assert sent > 80e6
+    assert grown < 48 * 1024**2
+
+
+def test_a_collection_that_its_budget_pauses_ends_the_stream_and_stays_paused(site: Site) -> None:
+    answer = stream(site, ask(site, repeats=400, concurrency=1, max_tokens=1))
+    assert (answer[-1]["type"], answer[-1]["reason"], answer[-1]["cancelled"]) == ("end", "paused", 0)
+    assert len(answer) - 2 == answer[-1]["completed"] < 800
+    assert site.counts(answer[-1]["collection"])["state"] == "paused"
