@@ -137,3 +137,12 @@ def test_collect_refuses_a_limit_that_cannot_be(quick):
     with pytest.raises(CommandError, match="--max-attempts: Ensure this value is less than or equal to 20"):
         collect(make_policy_model(), "--max-attempts", "21")
     assert Collection.objects.count() == 0
+
+
+def test_a_collection_is_archived_restored_and_deleted_by_command(capsys):
+    collection = make_collection(total=0, state="completed")
+    assert json.loads(steer(capsys, collection, "archive", "--json"))["archived"] is True
+    assert json.loads(steer(capsys, collection, "restore", "--json"))["archived"] is False
+    assert "deletion = " in steer(capsys, collection, "delete")
+    with pytest.raises(CommandError, match=f"There is no collection {collection.pk}"):
+        steer(capsys, collection, "show")

@@ -26,7 +26,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print the manifest as one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        collection = Collection.objects.filter(pk=options["collection"]).first()
+        collection = Collection.objects.present().filter(pk=options["collection"]).first()
         if collection is None:
             raise CommandError(f"There is no collection {options['collection']}.")
         pair_set = self._pair_set(collection, options["format"], options["pair_set"])

@@ -39,7 +39,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, **options: Any) -> None:
-        collection = Collection.objects.select_related("environment").filter(pk=options["collection"]).first()
+        collection = Collection.objects.present().select_related("environment").filter(pk=options["collection"]).first()
         if collection is None:
             raise CommandError(f"There is no collection {options['collection']}.")
         names = ("judge_failures", "min_reward", "max_reward", "stop_reason", "error_kind")

@@ -56,7 +56,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            collection = Collection.objects.get(pk=options["collection"])
+            collection = Collection.objects.present().get(pk=options["collection"])
         except Collection.DoesNotExist:
             raise CommandError(f"There is no collection {options['collection']}.") from None
         try:
