@@ -60,6 +60,7 @@ _SECTIONS: list[tuple[str, list[tuple[str, str, str, tuple[str, ...], Permission
         "Operate",
         [
             ("Workers", "worker_list", "workers", ("worker",), Permission.READ),
+            ("Redaction", "redaction", "key", ("redaction",), Permission.CONFIGURE),
             ("People", "people", "people", ("people", "person"), Permission.ACCOUNTS),
         ],
     ),
