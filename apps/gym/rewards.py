@@ -7,6 +7,9 @@ import msgspec
 
 from apps.gym.errors import VerifierError
 
+MAX_REWARD = 1e100
+"""The largest that a reward or a component is, either sign: figures square their deviations and add them up."""
+
 
 class Reward(msgspec.Struct, frozen=True, kw_only=True):
     """A finite score, usually 0.0–1.0, with named components and a sentence that explains it to a reader.
@@ -20,6 +23,11 @@ class Reward(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
+        # Half a surrogate pair, which JSON can spell, could not be stored.
+        msgspec.structs.force_setattr(self, "explanation", self.explanation.encode(errors="replace").decode())
         numbers = [*self.components.values(), *([] if self.value is None else [self.value])]
         if not all(math.isfinite(number) for number in numbers):
             raise VerifierError(f"the verifier gave a reward that is not finite: {self.value} {self.components}")
+        if any(abs(number) > MAX_REWARD for number in numbers):
+            told = f"the verifier gave a reward beyond ±{MAX_REWARD:g}, which no figure can be made of"
+            raise VerifierError(f"{told}: {self.value} {self.components}")

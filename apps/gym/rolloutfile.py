@@ -2,7 +2,6 @@
 place. Rows of failures and task rows (also materialised inputs) are told apart by their keys.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -21,6 +20,7 @@ from apps.gym.events import (
 )
 from apps.gym.items import Item, TaskRow, dump_json, function_calls, input_items, item_type, text_of
 from apps.gym.resources.scoring import keep_small
+from apps.gym.rewards import MAX_REWARD
 from apps.gym.taskfile import PARAMS, RowRefused, parse_line
 from apps.gym.turning import CUTS, read_turns, why_cut
 
@@ -167,7 +167,7 @@ def _reward(row: dict[str, Any]) -> float | None:
     if row.get("verification_skipped") is True:
         return None
     value = row.get("reward")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_REWARD:
         shown = "is missing" if "reward" not in row else f"must be a finite number, not {str(value)[:60]}"
         raise RowRefused("reward", f"/reward {shown}")
     return float(value)
@@ -195,7 +195,7 @@ def _components(row: dict[str, Any]) -> dict[str, float]:
     if not isinstance(given, dict):
         raise RowRefused("wrong_type", "/reward_components must be an object of numbers")
     for name, value in given.items():
-        if not isinstance(value, int | float) or not math.isfinite(value):
+        if not isinstance(value, int | float) or not abs(value) <= MAX_REWARD:
             raise RowRefused("reward", f"/reward_components/{name[:60]} must be a finite number")
     return {name: float(value) for name, value in given.items()}
 

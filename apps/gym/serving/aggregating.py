@@ -1,15 +1,15 @@
 """`/aggregate_metrics`: figures of verify replies by task and over all, in the shape of NeMo Gym's reply.
 
 Mean, max, min, median and sample standard deviation of every numeric column; true and false count as 1 and 0. A column
-that a row lacks is skipped for it. A deviation of fewer than two values is unknown and left out, unless no column has
-one: then all are 0.
+that a row lacks, or that holds no number a square can be made of, is skipped for it. A deviation of fewer than two
+values is unknown and left out, unless no column has one: then all are 0.
 """
 
-import math
 import statistics
 from collections import defaultdict
 from typing import Any
 
+from apps.gym.rewards import MAX_REWARD
 from apps.gym.serving.asking import Answer, Asked, invalid, json_answer, read_object
 
 _TOKENS = ("input_tokens", "output_tokens", "total_tokens")
@@ -82,7 +82,7 @@ def _numbers(row: dict[str, Any]) -> dict[str, float]:
     return {
         name: float(value) if isinstance(value, float) else int(value)
         for name, value in numbers.items()
-        if isinstance(value, int | float) and math.isfinite(value)
+        if isinstance(value, int | float) and -MAX_REWARD <= value <= MAX_REWARD
     }
 
 

@@ -69,6 +69,19 @@ def extract_answer(text: str, mode: ExtractionMode | None = None) -> str | None:
     return None if found is None else (_without_markup(found) or None)
 
 
+def stands_in_box(text: str, mode: str | None) -> bool:
+    """Whether the answer that `extract_answer` finds stands in a box."""
+    match mode:
+        case "boxed":
+            return True
+        case None:
+            return last_boxed(text) is not None
+        case "final_answer":
+            return _FINAL_ANSWER.search(text) is None and last_boxed(text) is not None
+        case _:
+            return False
+
+
 def excerpt(text: str) -> str:
     """The text, short enough for a sentence."""
     return text if len(text) <= 200 else f"{text[:200]}…"

@@ -46,14 +46,26 @@ def calls_expected(row: TaskRow, field: str) -> list[Call]:
 
 def same(one: object, other: object, *, relaxed: bool = False) -> bool:
     """JSON equality: 1 is 1.0, true is not 1. Relaxed, texts differ in neither case nor outer white space, and numbers
-    may be written as texts."""
+    may be written as texts. However deep they are."""
+    left = [(one, other)]
+    while left:
+        ours, theirs = left.pop()
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            if ours.keys() != theirs.keys():
+                return False
+            left.extend((value, theirs[key]) for key, value in ours.items())
+        elif isinstance(ours, list) and isinstance(theirs, list):
+            if len(ours) != len(theirs):
+                return False
+            left.extend(zip(ours, theirs, strict=True))
+        elif not _same_end(ours, theirs, relaxed):
+            return False
+    return True
+
+
+def _same_end(one: object, other: object, relaxed: bool) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other or (relaxed and str(one).lower() == str(other).strip().lower())
-    if isinstance(one, dict) and isinstance(other, dict):
-        keys = one.keys() == other.keys()
-        return keys and all(same(value, other[key], relaxed=relaxed) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(same(a, b, relaxed=relaxed) for a, b in zip(one, other, strict=True))
     if one == other:
         return True
     if not relaxed or isinstance(one, dict | list) or isinstance(other, dict | list):

@@ -1,13 +1,13 @@
 """Final state: what the environment holds in the end is what the task expects."""
 
+import json
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
-import msgspec
 import orjson
 from msgspec import Meta
 
-from apps.gym.items import Item, TaskRow, assistant_text, dump_json
+from apps.gym.items import Item, TaskRow, assistant_text
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.answering import refuse
 from apps.gym.verifiers.answers import excerpt
@@ -64,7 +64,7 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
             value=value,
             components={"final_state": value},
             explanation=f"{told}; not {excerpt(', '.join(wrong))}" if wrong else told,
-            details={"state": state if len(dump_json(state)) <= 4_000 else "left out: too large", "wrong": wrong[:50]},
+            details={"state": _keep(state), "wrong": wrong[:50]},
         )
 
     def _state(self, output: list[Item]) -> Any:
@@ -93,18 +93,34 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
         for key, value in expected.items():
             yield from self._compare(value, state.get(key, _ABSENT), f"{at}/{key}")
         if self.exact:
-            yield from ((f"{at}/{key}", False) for key in state if key not in expected)
+            # Half a surrogate pair in a key could not be stored.
+            others = (key.encode(errors="replace").decode() for key in state if key not in expected)
+            yield from ((f"{at}/{key}", False) for key in others)
         if not expected:
             yield at or "/", True
 
     def _equal(self, expected: Any, state: Any) -> bool:
         if self.any_order and isinstance(expected, list) and isinstance(state, list):
-            return sorted(map(_key, expected)) == sorted(map(_key, state))
+            wanted = sorted(map(_key, expected))
+            try:
+                return wanted == sorted(map(_key, state))
+            except RecursionError:
+                # Deeper than the expected ones, which had none.
+                return False
         return state is not _ABSENT and same(expected, state)
 
 
-def _key(value: Any) -> bytes:
-    return msgspec.json.encode(_whole(value), order="sorted")
+def _keep(state: Any) -> Any:
+    """The state for the trace, where it is small and can be stored: a policy model may write whole numbers of more than
+    64 bits, half a surrogate pair, or more levels than any reader takes."""
+    try:
+        return state if len(orjson.dumps(state)) <= 4_000 else "left out: too large"
+    except TypeError:
+        return "left out: it cannot be stored"
+
+
+def _key(value: Any) -> str:
+    return json.dumps(_whole(value), sort_keys=True)
 
 
 def _whole(value: Any) -> Any:

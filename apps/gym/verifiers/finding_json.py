@@ -4,8 +4,10 @@ import json
 import re
 from typing import Any
 
-_FENCE = re.compile(r"```[a-zA-Z0-9_-]{0,20}\s*\n(.*?)```", re.DOTALL)
+_FENCE = re.compile(r"```[a-zA-Z0-9_-]{0,20}[ \t\r]*+\n(.*?)```", re.DOTALL)
 _MAX_STARTS = 2_000
+_MAX_IN_VAIN = 1_000_000
+"""Characters read of what turned out to be no JSON: every bracket may begin another attempt that reads to the end."""
 
 
 def find_json(text: str, default: Any = None) -> Any:
@@ -16,18 +18,21 @@ def find_json(text: str, default: Any = None) -> Any:
             return json.loads(candidate, parse_constant=_refuse)
         except (ValueError, RecursionError):
             continue
-    found, at, tries = default, 0, 0
+    found, at, tries, in_vain = default, 0, 0, 0
     decoder = json.JSONDecoder(parse_constant=_refuse)
     for match in re.finditer(r"[\[{]", stripped):
         if match.start() < at:
             continue
         tries += 1
-        if tries > _MAX_STARTS:
+        if tries > _MAX_STARTS or in_vain > _MAX_IN_VAIN:
             break
         try:
             found, at = decoder.raw_decode(stripped, match.start())
+        except json.JSONDecodeError as error:
+            in_vain += error.pos - match.start()
         except (ValueError, RecursionError):
-            continue
+            # How far it came is not told.
+            in_vain += len(stripped) - match.start()
     return found
 
 

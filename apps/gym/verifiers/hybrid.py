@@ -24,7 +24,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ]
     verifier: Annotated[dict[str, Any], Meta(description='Any verifier but a hybrid, such as {"type": "exact_match"}')]
-    weight: Annotated[float, Meta(description="A weight below 0 makes a penalty")] = 1.0
+    weight: Annotated[float, Meta(ge=-1e6, le=1e6, description="A weight below 0 makes a penalty")] = 1.0
     required: Annotated[bool, Meta(description="The whole reward is 0.0 unless this part gives 1.0 or more")] = False
 
 

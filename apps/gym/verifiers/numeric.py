@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from apps.gym.items import TaskRow
+from apps.gym.items import TaskRow, assistant_text
 from apps.gym.rewards import Reward
-from apps.gym.verifiers.answering import AnswerVerifier, refuse
-from apps.gym.verifiers.answers import excerpt
+from apps.gym.verifiers.answering import AnswerVerifier, Extraction, refuse
+from apps.gym.verifiers.answers import excerpt, extraction_mode, stands_in_box
 from apps.gym.verifiers.protocol import Problem
 
 RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
@@ -21,11 +21,25 @@ RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
 # Lengths are bounded: a number of a million digits is no answer, and comparing it would stall the loop.
 _DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,60}|\d{1,200})"
 _DECIMAL = rf"(?:{_DIGITS}(?:\.\d{{0,200}})?|\.\d{{1,200}})(?:[eE][+-]?\d{{1,3}})?"
-_NUMBER = rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?P<top>{_DECIMAL})(?:\s*/\s*(?P<bottom>{_DECIMAL}))?\s*(?P<percent>\\?%)?"
+_NUMBER = rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?P<top>{_DECIMAL})(?:\s*/\s*(?P<bottom>{_DECIMAL}))?(?:\s*(?P<percent>\\?%))?"
 _WHOLE = re.compile(rf"\s*{_NUMBER}\s*[.!]?\s*")
+_BOXED = re.compile(rf"{_NUMBER}(?:\.$)?")
 # Not inside a word or another number: the 2 of "x2" and the tail of an over-long number are no answers.
 _ANYWHERE = re.compile(rf"(?<![\w.,/]){_NUMBER}(?![\w/]|[.,]\d)")
-_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
+_SPACED_THOUSANDS = re.compile(r"[+-]? ?[$€£]? ?\d{1,3}(?: \d{3}){1,60}(?=[^\d ,]|[ ,]?(?!\d)|$)")
+_MAX_ANSWER = 1_000
+# What may stand in a box beside the number: a variable or a currency before it, a unit after it. A unit of one letter
+# is one of those that are no usual names of variables; words that calculate are no units.
+_LED = re.compile(r"(?:[A-Za-z]\w{0,20}(?:\([\w, ]{0,20}\))? ?=|[A-Z]{3}(?= )|\\approx|≈|~)? ?")
+_CALCULATES = (
+    "and|cubed|divided|dozen|e|hundred|i|minus|mod|or|over|pi|plus|sqrt|squared|thousand|times|to|[mbtr]illion"
+)
+_UNIT = r"(?:[A-Za-zµμΩ°]{2,20}|[mgshlLJNWVAKCFdT])(?:\^?\{?-?\d\}?)?"
+_MEASURED = re.compile(
+    rf" ?(?:°|\^? ?\{{? ?\\circ ?\}}?) ?[CF]?| (?!(?:{_CALCULATES})\b){_UNIT}"
+    rf"(?:[ /·](?!(?:{_CALCULATES})\b){_UNIT}){{0,3}}"
+)
 _DASHES = str.maketrans({"−": "-", "–": "-", "\u2011": "-", "⁄": "/", "÷": "/"})
 
 
@@ -37,8 +51,10 @@ class Number(msgspec.Struct, frozen=True):
 
     @property
     def readings(self) -> tuple[Fraction, ...]:
-        """50 % may be meant as 0.5 and, where the question asks for a percentage, as 50."""
-        return (self.value / 100, self.value) if self.percent else (self.value,)
+        """50 % may be meant as 0.5 and, where the question asks for a percentage, as 50. Nobody means 50 by 5000 %."""
+        if not self.percent:
+            return (self.value,)
+        return (self.value / 100, self.value) if abs(self.value) <= 1_000 else (self.value,)
 
     def equals(self, other: "Number", tolerance: Fraction | None = None) -> bool:
         if self.percent and other.percent:
@@ -71,11 +87,27 @@ def last_number(text: str) -> Number | None:
 
 def _plain(text: str) -> str:
     text = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES)
-    text = _LATEX_FRACTION.sub(r" \1/\2 ", text)
+    text = _LATEX_FRACTION.sub(r" \1\2/\3\4 ", text).replace("{,}", ",")
     for markup in ("\\left", "\\right", "\\,", "\\!", "\\$", "*", "$", "\\(", "\\)", "\\[", "\\]"):
         text = text.replace(markup, "")
     # Single spaces keep the patterns linear.
-    return " ".join(text.split())
+    text = " ".join(text.split())
+    spaced = _SPACED_THOUSANDS.match(text)
+    return text[: spaced.end()].replace(" ", "") + text[spaced.end() :] if spaced else text
+
+
+def boxed_number(text: str) -> Number | None:
+    """The number that all of a box says, with a unit, a currency or a variable beside it; None for more than that, such
+    as 3 - 5, 5! or 41, 42: an answer that must be calculated, or chosen from, is none."""
+    if len(text) > _MAX_ANSWER:
+        return None
+    plain = _plain(text)
+    led = _LED.match(plain)
+    rest = plain[led.end() :] if led else plain
+    match = _BOXED.match(rest)
+    if match is None or not (match.end() == len(rest) or _MEASURED.fullmatch(rest, match.end())):
+        return None
+    return _from_match(match)
 
 
 def _from_match(match: re.Match[str]) -> Number | None:
@@ -93,7 +125,8 @@ def _fraction(digits: str) -> Fraction:
 class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
     """1.0 when the answer is the expected number, else 0.0.
 
-    The answer is the number that the extracted text is, else the last number in it: 1,234 · 1/2 · −5 · 12 % · $4.
+    What stands in a box must be one number, with a unit, a currency or "x =" beside it: 1,234 · 1/2 · −5 · 12 % · $4 ·
+    5 km. Of any other text it is the number that the text is, else the last number in it. 50 % is 0.5 or 50.
     Whole numbers must be equal; where a fraction is involved |answer − expected| may be up to the absolute tolerance,
     or up to the relative tolerance × |expected|. Without either, one part in a million.
 
@@ -140,12 +173,16 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
         details = {"extracted_answer": answer, "expected_answer": wanted}
         if answer is None:
             return _reward(0.0, f"no answer was given; expected {wanted}", details)
-        number = last_number(answer)
+        boxed = stands_in_box(assistant_text(response.get("output") or []), self._mode(row))
+        number = boxed_number(answer) if boxed else last_number(answer)
         if number is None:
             return _reward(0.0, f"answer {excerpt(answer)} is no number; expected {wanted}", details)
         equal = number.equals(expected, tolerance)
         verb = "equals" if equal else "is not"
         return _reward(float(equal), f"answer {excerpt(answer)} {verb} expected {wanted}", details)
+
+    def _mode(self, row: TaskRow) -> Extraction | None:
+        return self.extract or extraction_mode(row)
 
     def _tolerance(self, row: TaskRow, expected: Number) -> Fraction | None:
         """The wider of the two that are given; None where neither is."""

@@ -24,9 +24,9 @@ class ToolCallForm(Verifier, frozen=True, kw_only=True, tag="tool_call_form"):
     expected_field: Annotated[
         str, Meta(title="Field of the expected call", min_length=1, description='{"name": …, "arguments": {…}}')
     ] = "expected_call"
-    correctness: Annotated[float, Meta(title="Weight of correctness")] = 1.0
-    schema_valid: Annotated[float, Meta(title="Weight of valid arguments")] = 1.0
-    format: Annotated[float, Meta(title="Weight of the form")] = 1.0
+    correctness: Annotated[float, Meta(ge=-1e6, le=1e6, title="Weight of correctness")] = 1.0
+    schema_valid: Annotated[float, Meta(ge=-1e6, le=1e6, title="Weight of valid arguments")] = 1.0
+    format: Annotated[float, Meta(ge=-1e6, le=1e6, title="Weight of the form")] = 1.0
 
     @property
     def needs(self) -> frozenset[str]:

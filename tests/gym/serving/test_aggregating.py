@@ -79,3 +79,11 @@ def test_two_rows_of_one_rollout_are_refused():
 def test_what_is_no_list_of_rows_is_refused(body):
     with pytest.raises(Refused):
         aggregate_metrics(body)
+
+
+def test_a_number_too_large_to_be_squared_is_left_out():
+    rows = [{"reward": reward, "score": 1} for reward in (1e308, 10**400, 1.0, 3.0)]
+    overall = aggregate_metrics({"verify_responses": rows})["agent_metrics"]
+    assert overall["mean/reward"] == 2.0
+    assert overall["std/reward"] == pytest.approx(2**0.5)
+    assert overall["mean/score"] == 1.0

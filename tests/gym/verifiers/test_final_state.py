@@ -1,3 +1,4 @@
+import orjson
 import pytest
 
 from apps.gym.verifiers.registry import read_verifier
@@ -9,6 +10,13 @@ COUNTER, STATE = {"tool": "get_count"}, {"count": 6, "log": ["a", "b"]}
 
 def told(state):
     return [calls("get_count"), returns(state), says("It is done.")]
+
+
+def nested(levels):
+    value = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
 
 
 CASES = [
@@ -35,6 +43,17 @@ CASES = [
     ({}, {"a": None}, [says("{}")], 0.0),
     ({}, STATE, [], 0.0),
     ({}, STATE, [says("[" * 100_000)], 0.0),
+    ({}, {"b": 10**23}, [says('{"b": 100000000000000000000000}')], 1.0),
+    ({}, {"b": 1}, [says('{"b": 100000000000000000000000}')], 0.0),
+    ({"any_order": True}, {"b": [10**23, 1]}, [says('{"b": [1, 100000000000000000000000]}')], 1.0),
+    ({}, {"b": 1}, [says('{"b": "\\ud800"}')], 0.0),
+    ({"exact": True}, {"b": 1}, [says('{"b": 1, "\\ud800": 2}')], 0.0),
+    ({}, {"b": 1}, [says('{"b": 1, "c": ' + "[" * 300 + "]" * 300 + "}")], 1.0),
+    ({}, {"b": nested(300)}, [says('{"b": ' + "[" * 300 + "]" * 300 + "}")], 1.0),
+    ({}, {"b": nested(300)}, [says('{"b": ' + "[" * 301 + "]" * 301 + "}")], 0.0),
+    ({"any_order": True}, {"b": [1]}, [says('{"b": [' + "[" * 2_000 + "]" * 2_000 + "]}")], 0.0),
+    ({}, {"b": 1}, [says('{"b": 1e999}')], 0.0),
+    ({}, {"b": 1}, [says("[" * 900 + "1," * 49_000)], 0.0),
     ({"expected_field": "gold"}, STATE, told(STATE), REFUSED),
 ]
 
@@ -42,6 +61,18 @@ CASES = [
 @pytest.mark.parametrize(("given", "expected", "made", "reward"), CASES)
 def test_final_state(given, expected, made, reward):
     assert reward_of({"type": "final_state", **given}, {"expected_state": expected}, attempt(*made)) == reward
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ['{"a": 100000000000000000000000}', '{"a": "\\ud800"}', '{"\\ud800": 1}', '{"a": ' + "[" * 300 + "]" * 300 + "}"],
+)
+def test_a_state_that_cannot_be_stored_is_left_out_of_the_trace(reply):
+    verifier = read_verifier({"type": "final_state", "exact": True})
+    reward = verifier.verify({"expected_state": {"b": 1}}, attempt(says(reply)))
+    assert reward.value == 0.0
+    assert reward.details["state"] == "left out: it cannot be stored"
+    assert orjson.dumps([reward.explanation, reward.details])
 
 
 def test_what_is_wrong_is_named_by_its_place():
