@@ -30,7 +30,9 @@ class BreakSerializer(serializers.Serializer[Any]):
     agreed = serializers.IntegerField(help_text="How many ids the prompt has in common with that call, from the start.")
     seen = serializers.IntegerField(help_text="How many ids that call has, prompt and reply.")
     within = serializers.ChoiceField(
-        choices=["reply", "prompt"], help_text="`reply`: it came back in other ids. `prompt`: history was rewritten."
+        choices=["reply", "prompt", "again"],
+        help_text="`reply`: it came back in other ids. `prompt`: history was rewritten. `again`: the same prompt was "
+        "asked again, as after an empty reply.",
     )
 
 

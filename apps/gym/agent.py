@@ -21,7 +21,7 @@ from apps.gym.events import (
     Verification,
 )
 from apps.gym.items import Item, TaskRow, Tool, dump_json, function_calls, input_items, item_type, message, text_of
-from apps.gym.policy.protocol import Ask, Policy, Reply
+from apps.gym.policy.protocol import Ask, Policy, Reply, reseed
 from apps.gym.prompting import PromptTemplate, ask_as_planned
 from apps.gym.resources.protocol import AsksJudge, ResourceServer, Session, Stepped
 from apps.gym.responses import assemble_response
@@ -87,10 +87,13 @@ def compose_prompt(row: TaskRow, harness: Harness) -> list[Item]:
 
 
 def resolve_sampling(row: TaskRow, harness: Harness, seed: int) -> dict[str, Any]:
-    """The harness's sampling (model, agent and collection already merged) under what the task itself asks for."""
+    """The harness's sampling (model, agent and collection already merged) under what the task itself asks for.
+
+    The seed is the attempt's own: one that all attempts share would make repeats the same.
+    """
     params = row["responses_create_params"]
     own = {key: params[key] for key in SAMPLING_KEYS if params.get(key) is not None}
-    return {"seed": seed, **harness.sampling, **own}
+    return {**harness.sampling, **own, "seed": seed}
 
 
 class Attempt:
@@ -161,7 +164,7 @@ class Attempt:
         stop_reason: StopReason | None = None
         steps = empty = environment_turns = tokens = 0
         while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:
-            call = await self._ask()
+            call = await self._ask(empty)
             yield call
             steps += 1
             tokens += call.usage.get("input_tokens", 0) + call.usage.get("output_tokens", 0)
@@ -197,14 +200,16 @@ class Attempt:
             return "time_limit"
         return "token_limit" if tokens >= self.harness.token_limit else None
 
-    async def _ask(self) -> ModelCall:
+    async def _ask(self, empty: int) -> ModelCall:
+        """`empty` replies were given to the same conversation already: the same seed would give another."""
         began = self.elapsed()
+        sampling = reseed(self.sampling, empty + 1)
         seen = len(self.conversation)
         reply: Reply = await self.policy.ask(
             Ask(
                 items=self.conversation,
                 tools=self.tools,
-                sampling=self.sampling,
+                sampling=sampling,
                 session=self.name,
                 deadline=self.deadline,
             )
@@ -217,7 +222,7 @@ class Attempt:
             response_id=reply.response_id,
             finish_reason=reply.finish_reason,
             usage=reply.usage,
-            sampling=self.sampling,
+            sampling=sampling if reply.sampling is None else reply.sampling,
             retries=reply.retries,
             tokens=self._pack_tokens(reply),
             tokens_note=reply.tokens_note,

@@ -10,7 +10,8 @@ nothing is trained on. And a call that generated nothing adds nothing.
 
 A break lies `within` the reply of the call before (re-tokenisation: the template wrote the reply back and other ids
 came out, or an end-of-turn token is missing) or within its prompt (the template rewrote history, such as dropping
-earlier reasoning).
+earlier reasoning). Where the prompt is that of the call before and nothing more, the model was asked `again`, as after
+an empty reply: nothing was tokenised anew, and what it sampled first is a segment of its own.
 """
 
 from array import array
@@ -33,7 +34,7 @@ class Break(msgspec.Struct, frozen=True, kw_only=True):
     after: int
     agreed: int
     seen: int
-    within: Literal["reply", "prompt"]
+    within: Literal["reply", "prompt", "again"]
 
 
 class TokenFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,10 +120,7 @@ def join_calls(stored: Sequence[bytes | None]) -> list[Segment]:
 
 
 def _break(call: int, shape: TokenShape, after: int, before: TokenShape) -> Break:
-    return Break(
-        call=call,
-        after=after,
-        agreed=shape.shared,
-        seen=before.total,
-        within="reply" if shape.shared >= before.prompt else "prompt",
-    )
+    within: Literal["reply", "prompt", "again"] = "reply" if shape.shared >= before.prompt else "prompt"
+    if shape.prompt == shape.shared == before.prompt:
+        within = "again"
+    return Break(call=call, after=after, agreed=shape.shared, seen=before.total, within=within)

@@ -143,16 +143,19 @@ def count_tokens(stored: bytes) -> tuple[int, int]:
 
 
 def restore_tokens(events: list[TraceUnion]) -> list[TraceUnion]:
-    """The events, with the token fields on the last item of each turn that has tokens. Raises TokensUnreadable."""
+    """The events, with the token fields on the last item of each turn that has tokens. Raises TokensUnreadable.
+
+    A turn that said nothing has an empty message for them: its tokens were sampled all the same.
+    """
     restored: list[TraceUnion] = []
     before = b""
     for event in events:
         if isinstance(event, ModelCall) and event.tokens is not None:
             capture = unpack_tokens(event.tokens, before=before)
             before = capture.ids
-            if event.items:
-                items = [*event.items[:-1], event.items[-1] | capture.fields()]
-                event = msgspec.structs.replace(event, items=items, tokens=None)  # noqa: PLW2901 - the whole event
+            said = event.items or [{"type": "message", "role": "assistant", "content": []}]
+            items = [*said[:-1], said[-1] | capture.fields()]
+            event = msgspec.structs.replace(event, items=items, tokens=None)  # noqa: PLW2901 - the whole event
         restored.append(event)
     return restored
 

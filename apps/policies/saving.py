@@ -44,10 +44,10 @@ _SECRET_HEADER = re.compile(
 
 
 class KeyRequired(ValidationError):
-    """The base URL changed and the stored key was entered for the old one: whoever changes it must know the key."""
+    """The address or the provider changed, and the key was entered for the old one: who changes it must know it."""
 
     def __init__(self) -> None:
-        super().__init__({"api_key": "Enter the API key again: the stored one belongs to the old base URL."})
+        super().__init__({"api_key": "Enter the API key again: the stored one belongs to the old address or provider."})
 
 
 class PolicyModelChanged(Exception):
@@ -184,7 +184,9 @@ def _problems_of_names(names: Any) -> list[str]:
 
 
 def _goes_elsewhere(stored: PolicyModel, wanted: PolicyModel) -> bool:
-    """Whether the key would be sent where it was not sent before."""
+    """Whether the key would be sent where it was not sent before, or in another way."""
+    if stored.provider != wanted.provider and not wanted.is_scripted:
+        return True
     known = {url.rstrip("/") for url in stored.base_urls}
     return not {url.rstrip("/") for url in wanted.base_urls} <= known
 

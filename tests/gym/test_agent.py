@@ -187,6 +187,23 @@ def test_the_row_declares_its_tools_and_sampling_over_every_default():
     assert events[2].sampling == {"seed": 7, "temperature": 0, "top_p": 0.9}
 
 
+def test_a_seed_of_the_defaults_does_not_make_repeats_the_same():
+    events = attempt(Replay(turn(says("4"))), Adder(), sampling={"seed": 99, "temperature": 1})
+    assert events[2].sampling == {"seed": 7, "temperature": 1}
+
+
+def test_an_empty_reply_is_asked_for_again_under_another_seed():
+    events = attempt(Replay(turn(), turn(says("4"))), Adder())
+    first, second = (event.sampling["seed"] for event in events if type(event).__name__ == "ModelCall")
+    assert (first, second != 7) == (7, True)
+
+
+def test_a_call_tells_the_sampling_that_its_reply_was_asked_for_with():
+    reply = turn(says("4"))
+    reply.sampling = {"seed": 12}
+    assert attempt(Replay(reply), Adder())[2].sampling == {"seed": 12}
+
+
 def test_the_rows_instructions_become_a_system_message():
     row = {"responses_create_params": {"input": "hi", "instructions": "Rhyme."}}
     assert compose_prompt(row, Harness(system_prompt="Be brief.")) == [

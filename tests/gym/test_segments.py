@@ -75,6 +75,12 @@ def test_segments_are_what_a_plain_merge_gives(turns):
     assert segments == merged_as_trainers_do(turns)
 
 
+def test_an_empty_reply_that_was_asked_for_again_is_no_retokenisation():
+    stored = packed([said([1, 2], [9]), said([1, 2], [3, 9]), said([1, 2, 3, 9, 4], [9])])
+    assert check_prefixes(stored).breaks == [Break(call=2, after=1, agreed=2, seen=3, within="again")]
+    assert [list(segment.input_ids) for segment in join_calls(stored)] == [[1, 2, 9], [1, 2, 3, 9, 4, 9]]
+
+
 @given(attempts())
 def test_the_figures_come_from_the_heads_alone_and_agree_with_the_segments(turns):
     stored = packed(turns)

@@ -171,3 +171,18 @@ def test_an_attempt_leaves_the_tokens_of_each_turn_after_those_of_the_turn_befor
     ]
     assert fields == [capture.fields() if capture else {} for capture in turns]
     assert all("prompt_token_ids" not in item for call in calls for item in call.items)
+
+
+def test_the_tokens_of_a_reply_that_said_nothing_are_restored_on_an_empty_message():
+    packed = pack_tokens(capture_tokens([1, 2], [9], [-0.5]), before=b"")
+    (restored,) = restore_tokens([ModelCall(seen=1, items=[], tokens=packed)])
+    assert restored.items == [
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [],
+            "prompt_token_ids": [1, 2],
+            "generation_token_ids": [9],
+            "generation_log_probs": [-0.5],
+        }
+    ]

@@ -56,6 +56,15 @@ def test_a_new_base_url_needs_the_key_again():
     assert stored_key(PolicyModel.objects.get()) == "sk-of-the-other-host"
 
 
+def test_another_provider_needs_the_key_again():
+    row = saved()
+    row.provider = Provider.VLLM
+    with pytest.raises(KeyRequired):
+        save_policy_model(policy_model=row, api_key=None, user=None)
+    assert PolicyModel.objects.get().provider == Provider.COMPATIBLE
+    assert save_policy_model(policy_model=row, api_key=KEY, user=None).provider == Provider.VLLM
+
+
 def test_a_trailing_slash_is_no_new_base_url():
     row = saved()
     row.base_url = "https://models.example/v1/"

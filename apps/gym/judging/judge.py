@@ -168,7 +168,7 @@ class Hearing:
         raise JudgeError(told).lasting()
 
     def _sampling(self, schema: dict[str, Any], tries: int) -> dict[str, Any]:
-        sampling = {"seed": self._seed + tries - 1, **self._judge.sampling}
+        sampling = {**self._judge.sampling, "seed": self._seed + tries - 1}
         if self.settings.structured_output:
             form = {"type": "json_schema", "name": VERDICT_SCHEMA, "schema": schema, "strict": True}
             sampling["text"] = {"format": form}
@@ -200,6 +200,7 @@ class Hearing:
                 raise
             finally:
                 call.duration = time.perf_counter() - began
+        call.sampling = call.sampling if reply.sampling is None else reply.sampling
         call.items, call.model, call.version = reply.items, reply.model, reply.version
         call.usage, call.retries, call.finish_reason = reply.usage, reply.retries, reply.finish_reason
         if reply.finish_reason in ("context_length", "content_filter"):

@@ -23,7 +23,7 @@ from apps.gym.policy.chat import chat_request
 from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.policy.chat_stream import EVENT_STREAM, join_chat_stream
 from apps.gym.policy.dialect import PLAIN, Dialect
-from apps.gym.policy.protocol import Ask, Reply, Weights
+from apps.gym.policy.protocol import Ask, Reply, Weights, reseed
 from apps.gym.policy.responses import ReplyFailed, read_responses_reply, responses_request
 from apps.gym.policy.sending import PlainSender, Sender
 from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
@@ -129,18 +129,25 @@ class HttpPolicy:
     async def ask(self, ask: Ask) -> Reply:
         request = chat_request if self._is_chat else responses_request
         packed = self.sender.pack(request(ask, model_name=self._model_name, dialect=self._dialect))
-        tries, version = 0, ""
+        tries, version, asked = 0, "", ask
 
         async def send() -> Reply:
-            nonlocal tries, version
+            nonlocal tries, version, asked, packed
             tries += 1
             version = self.weights.version
-            return await self._try_once(packed, ask.session, tries)
+            try:
+                return await self._try_once(packed, ask.session, tries)
+            except TryAgain as again:
+                if isinstance(again.error, ReplyMalformed):
+                    asked = msgspec.structs.replace(ask, sampling=reseed(ask.sampling, tries + 1))
+                    packed = self.sender.pack(request(asked, model_name=self._model_name, dialect=self._dialect))
+                raise
 
         reply, retries = await call_with_retries(
             send, max_tries=self._max_tries, deadline=ask.deadline, pauses=self._pauses
         )
         reply.retries, reply.version = retries, version
+        reply.sampling = asked.sampling if asked is not ask else None
         return reply
 
     async def _try_once(self, packed: Any, session: str, tries: int) -> Reply:

@@ -1,5 +1,6 @@
 """The policy-client protocol: items in, a reply out."""
 
+import zlib
 from typing import Any, Protocol
 
 import msgspec
@@ -21,6 +22,14 @@ class Weights:
         self.version = version
 
 
+def reseed(sampling: dict[str, Any], tries: int) -> dict[str, Any]:
+    """The sampling of a further try at the same request: under the same seed it would answer the same again."""
+    seed = sampling.get("seed")
+    if tries <= 1 or not isinstance(seed, int):
+        return sampling
+    return {**sampling, "seed": zlib.crc32(f"{seed}/{tries}".encode()) >> 1}
+
+
 class Ask(msgspec.Struct, kw_only=True):
     """One request. `sampling` holds Responses-style keys: temperature, top_p, max_output_tokens, seed, tool_choice, …
 
@@ -39,8 +48,9 @@ class Reply(msgspec.Struct, kw_only=True):
     """One turn of the policy model.
 
     `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
-    `version` names the checkpoint or weights that answered. `tokens_note` says why there are no `tokens` where they
-    were asked for.
+    `version` names the checkpoint or weights that answered. `sampling` is what the answer was asked for with, where it
+    is not the ask's: a try after a reply that was none has another seed. `tokens_note` says why there are no
+    `tokens` where they were asked for.
     """
 
     items: list[Item]
@@ -50,6 +60,7 @@ class Reply(msgspec.Struct, kw_only=True):
     response_id: str = ""
     version: str = ""
     retries: int = 0
+    sampling: dict[str, Any] | None = None
     tokens: TokenCapture | None = None
     tokens_note: str = ""
 

@@ -125,6 +125,16 @@ def test_announced_calls_that_are_missing_are_asked_for_again():
         Endpoint(ok(empty), ok(empty), ok(empty)).ask()
 
 
+@pytest.mark.parametrize("wire", ["chat", "responses"])
+def test_a_reply_that_was_none_is_asked_for_under_another_seed_and_a_silence_under_the_same(wire):
+    endpoint = Endpoint(b"no JSON", error(503), b"no JSON", ok(CHAT_OK if wire == "chat" else RESPONSES_OK))
+    reply = endpoint.ask(wire=wire, max_tries=4)
+    first, second, third, fourth = (body["seed"] for _, _, body in endpoint.requests)
+    assert (first, second, len({first, second, fourth})) == (3, third, 3)
+    assert reply.sampling == {"seed": fourth}
+    assert Endpoint(ok()).ask().sampling is None
+
+
 def test_tries_end():
     endpoint = Endpoint(*[error(503, "Overloaded.")] * 3)
     with pytest.raises(PolicyError, match="answered 503: Overloaded") as caught:
