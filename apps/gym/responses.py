@@ -4,6 +4,7 @@ from typing import Any
 
 from apps.gym.events import ModelCall, Prompt, SessionOpened, TraceUnion
 from apps.gym.items import Item, TaskRow, TokenUsage, item_type
+from apps.gym.mending import mend_item
 
 _INCOMPLETE = {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -61,6 +62,10 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
 
 def _whole(item: Item, number: int) -> Item:
     """The item with every field that clients of the Responses API rely on, itself if it has them all."""
+    try:
+        item = mend_item(item, str(number))
+    except ValueError:
+        return item  # of no type that anybody knows
     kind = item_type(item)
     if kind == "function_call_output":
         return {"id": f"fco_{number}", "status": "completed", **item}
@@ -68,7 +73,7 @@ def _whole(item: Item, number: int) -> Item:
         return {"id": f"rs_{number}", "summary": [], **item}
     if kind == "message" and item.get("role") == "assistant":
         return _whole_message(item, number)
-    return item if "type" in item else {"type": kind, **item}
+    return item
 
 
 def _whole_message(item: Item, number: int) -> Item:

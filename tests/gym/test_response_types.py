@@ -1,5 +1,6 @@
 """Every Responses object that GymWeb makes is one to the `openai` package's own types."""
 
+import orjson
 import pytest
 from openai.types.responses import Response
 
@@ -7,6 +8,7 @@ from apps.gym.agent import StopReason
 from apps.gym.events import EnvironmentTurn, ModelCall, Prompt, ToolResult
 from apps.gym.items import message
 from apps.gym.policy.chat_turns import assistant_items
+from apps.gym.policy.responses import read_responses_reply
 from apps.gym.responses import assemble_response
 from tests.gym.traces import call, said, thought, trace, turn, weather_trace
 
@@ -37,6 +39,36 @@ def test_the_response_of_an_attempt_is_one_by_the_packages_types(events, stop_re
     assert parsed.usage is not None
     assert parsed.usage.total_tokens == given["usage"]["total_tokens"]
     assert parsed.status == ("completed" if stop_reason == "answered" else "incomplete")
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "function_call", "arguments": {"a": 1}},
+        {"type": "function_call", "name": 3, "call_id": None, "id": 4, "status": "done"},
+        {"name": "f", "arguments": None},
+        {"type": 5, "role": "assistant", "content": "4"},
+        {"type": "message", "content": None, "id": None, "status": None},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": 4}, "five", {"text": "6"}],
+        },
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "4", "annotations": None}],
+        },
+        {"type": "reasoning", "summary": "Hm.", "content": {"text": "Hm."}, "id": 3},
+        {"type": "reasoning", "summary": None, "content": None, "encrypted_content": None, "status": None},
+    ],
+)
+def test_odd_items_of_an_endpoint_are_mended_into_what_the_types_want(item):
+    given = assemble_response(trace(turn(item)), ROW)
+    parsed = Response.model_validate(given)
+    assert len(parsed.output) == 1
+    read = read_responses_reply(orjson.dumps({"id": "r", "output": [item]})).items
+    assert len(Response.model_validate(assemble_response(trace(turn(*read)), ROW)).output) == 1
 
 
 def test_observations_stand_among_the_output_as_the_messages_of_a_user():

@@ -189,7 +189,7 @@ class HttpPolicy:
         reply = self._read(self._joined(got))
         try:
             said = msgspec.json.encode((reply.items, reply.model, reply.response_id)).decode()
-        except (RecursionError, TypeError, ValueError) as error:
+        except (RecursionError, OverflowError, TypeError, ValueError) as error:
             raise ReplyMalformed(f"The endpoint's reply cannot be kept: {error}") from None
         clean = hide_secrets(said, self._written_secrets)
         if clean is not said:

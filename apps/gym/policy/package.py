@@ -15,6 +15,9 @@ from apps.gym.policy.sending import MAX_REPLY
 _UNSENT = frozenset({"host", "content-length", "connection", "accept-encoding"})
 """Headers that the HTTP client writes itself."""
 
+_ENCODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+"""Headers of a reply that speak of how it came."""
+
 
 class OutboundTransport(httpx2.AsyncBaseTransport):
     """The package's way out."""
@@ -34,7 +37,9 @@ class OutboundTransport(httpx2.AsyncBaseTransport):
             connect_timeout=self._connect_timeout,
             max_bytes=MAX_REPLY,
         )
-        return httpx2.Response(reply.status, headers=dict(reply.headers), content=reply.body, request=request)
+        # The body is decoded already: as its headers say it would be decoded once more.
+        headers = {name: value for name, value in reply.headers.items() if name.lower() not in _ENCODED}
+        return httpx2.Response(reply.status, headers=headers, content=reply.body, request=request)
 
 
 class PackageSender:

@@ -6,9 +6,11 @@ import msgspec
 
 from apps.gym.errors import PolicyError
 from apps.gym.items import Item, TokenUsage, item_type
-from apps.gym.policy.chat_reply import ReplyMalformed
+from apps.gym.mending import mend_item
+from apps.gym.policy.chat_reply import ReplyMalformed, as_name
 from apps.gym.policy.dialect import PLAIN, Dialect
 from apps.gym.policy.protocol import Ask, Reply
+from apps.gym.policy.usage import read_detail, read_usage
 
 _OURS = frozenset({"input", "model", "stream", "tools"})
 _RETRYABLE = frozenset({"server_error", "rate_limit_exceeded", "vector_store_timeout"})
@@ -40,42 +42,21 @@ def responses_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) ->
     return dialect.finish(body)
 
 
-class _InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
-
-
-class _Failure(msgspec.Struct):
-    code: str | int | None = None
-    message: str | None = None
-
-
-class _Incomplete(msgspec.Struct):
-    reason: str | None = None
+# Only what a reply cannot be read without is typed: everything else is taken where it is what it should be.
 
 
 class _Envelope(msgspec.Struct):
     output: list[dict[str, Any]]
-    id: str = ""
-    model: str | None = None
-    status: str | None = None
-    error: _Failure | None = None
-    incomplete_details: _Incomplete | None = None
-    usage: _Usage | None = None
+    id: Any = ""
+    model: Any = None
+    status: Any = None
+    error: Any = None
+    incomplete_details: Any = None
+    usage: Any = None
 
 
 class _Refusal(msgspec.Struct):
-    error: _Failure
+    error: dict[str, Any] | str
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
@@ -88,17 +69,21 @@ def read_responses_reply(body: bytes) -> Reply:
         envelope = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _no_envelope(body, error) from None
-    if envelope.error is not None or envelope.status == "failed":
-        raise _failed(envelope.error or _Failure())
+    if envelope.error or envelope.status == "failed":
+        raise _failed(envelope.error)
     if envelope.status in ("queued", "in_progress", "cancelled"):
         raise ReplyMalformed(f"The endpoint's response is {envelope.status}, not completed.")
-    items = [_typed(item) for item in envelope.output]
+    response_id = as_name(envelope.id)
+    try:
+        items = [mend_item(item, f"{response_id}_{number}") for number, item in enumerate(envelope.output)]
+    except ValueError as error:
+        raise ReplyMalformed(f"The endpoint's reply is no Responses object: {error}") from None
     return Reply(
         items=items,
         finish_reason=_finish_reason(envelope, items),
         usage=_usage(envelope.usage),
-        model=envelope.model or "",
-        response_id=envelope.id,
+        model=as_name(envelope.model),
+        response_id=response_id,
     )
 
 
@@ -110,32 +95,30 @@ def _no_envelope(body: bytes, error: Exception) -> PolicyError:
         return ReplyMalformed(f"The endpoint's reply is no Responses object: {error}")
 
 
-def _failed(failure: _Failure) -> ReplyFailed:
-    return ReplyFailed(
-        f"The endpoint failed to answer: {failure.message or 'it gave no reason'}", code=str(failure.code or "")
-    )
-
-
-def _typed(item: Item) -> Item:
-    return item if "type" in item else {"type": item_type(item), **item}
+def _failed(error: Any) -> ReplyFailed:
+    failure = error if isinstance(error, dict) else {"message": error}
+    message, code = failure.get("message"), failure.get("code")
+    message = message if isinstance(message, str) and message else "it gave no reason"
+    return ReplyFailed(f"The endpoint failed to answer: {message}", code=as_name(code))
 
 
 def _finish_reason(envelope: _Envelope, items: list[Item]) -> str:
-    if envelope.incomplete_details is not None and envelope.incomplete_details.reason:
-        reason = envelope.incomplete_details.reason
+    details = envelope.incomplete_details
+    reason = details.get("reason") if isinstance(details, dict) else None
+    if reason or envelope.status == "incomplete":
+        # An incomplete response without a reason is cut all the same, and its last call with it.
         return "content_filter" if reason == "content_filter" else "max_output_tokens"
     if any(item["type"] == "function_call" for item in items):
         return "tool_calls"
     return "stop"
 
 
-def _usage(usage: _Usage | None) -> TokenUsage:
-    if usage is None:
+def _usage(usage: Any) -> TokenUsage:
+    if not isinstance(usage, dict):
         return {}
-    given, made = usage.input_tokens_details, usage.output_tokens_details
-    return {
-        "input_tokens": usage.input_tokens or 0,
-        "output_tokens": usage.output_tokens or 0,
-        "reasoning_tokens": (made.reasoning_tokens if made else None) or 0,
-        "cached_tokens": (given.cached_tokens if given else None) or 0,
-    }
+    return read_usage(
+        read=usage.get("input_tokens"),
+        written=usage.get("output_tokens"),
+        cached=read_detail(usage, "input_tokens_details", "cached_tokens"),
+        reasoned=read_detail(usage, "output_tokens_details", "reasoning_tokens"),
+    )

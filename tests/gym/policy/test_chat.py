@@ -417,3 +417,47 @@ def test_chat_to_items_to_chat_gives_the_same_messages(turns):
             items.append(returned(call_id, f"result of {call_id}"))
             messages.append({"role": "tool", "tool_call_id": call_id, "content": f"result of {call_id}"})
     assert chat_messages(items) == messages
+
+
+@pytest.mark.parametrize(
+    ("usage", "wanted"),
+    [
+        ({"prompt_tokens": -1, "completion_tokens": -3_000_000}, {}),
+        ({"prompt_tokens": "x", "completion_tokens": 1e30}, {}),
+        ({"prompt_tokens": 7.0, "completion_tokens": "3"}, {"input_tokens": 7, "output_tokens": 3}),
+        ("many", {}),
+    ],
+)
+def test_a_usage_that_cannot_be_is_not_believed_and_never_costs_the_reply(usage, wanted):
+    got = read_chat_reply(reply({"content": "4"}, usage=usage))
+    assert {key: got.usage[key] for key in got.usage if key in ("input_tokens", "output_tokens")} == wanted
+    assert text_of(got.items[0]) == "4"
+
+
+@pytest.mark.parametrize(
+    ("message", "fields", "wanted"),
+    [
+        ({"content": "4"}, {"id": None}, {"type": "message", "id": "msg_"}),
+        ({"content": "4"}, {"id": 7}, {"type": "message", "id": "msg_7"}),
+        ({"tool_calls": [{**chat_call("a"), "id": 12}]}, {}, {"call_id": "12"}),
+        ({"reasoning_content": [{"type": "text", "text": "Hm."}]}, {}, {"type": "reasoning"}),
+        ({"function_call": {"name": "f", "arguments": "{}"}}, {}, {"type": "function_call", "name": "f"}),
+        ({"content": "4", "refusal": False, "annotations": "x"}, {}, {"type": "message"}),
+    ],
+)
+def test_trifles_never_cost_the_reply(message, fields, wanted):
+    item = read_chat_reply(reply(message, **fields)).items[0]
+    assert {key: item[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("model_length", "context_length"),
+        ("max_completion_tokens", "max_output_tokens"),
+        ("SAFETY", "content_filter"),
+        (3, "stop"),
+    ],
+)
+def test_other_names_of_finish_reasons_are_known(given, wanted):
+    assert read_chat_reply(reply({"content": "x"}, given)).finish_reason == wanted

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from apps.gym.errors import PolicyError, TimedOut
-from apps.gym.items import message
+from apps.gym.items import message, text_of
 from apps.gym.outbound import Outbound, OutboundPolicy
 from apps.gym.policy.http import PATHS, HttpPolicy
 from apps.gym.policy.package import PackageSender, open_azure, open_openai
@@ -46,6 +46,8 @@ class Provider:
         answer = self.answers.pop(0)
         if answer is None:
             await asyncio.sleep(5)
+        if callable(answer):
+            return answer()
         status, body = answer
         return web.Response(status=status, body=orjson.dumps(body), content_type="application/json")
 
@@ -162,3 +164,13 @@ def test_nothing_is_read_from_the_environment(monkeypatch):
     headers = provider.requests[0][2]
     assert headers["Authorization"] == f"Bearer {KEY}"
     assert "elsewhere" not in str(headers).lower()
+
+
+@pytest.mark.parametrize("azure", [None, {"is_token": False}])
+def test_a_reply_that_comes_compressed_is_read(azure):
+    def answer():
+        response = web.Response(body=orjson.dumps(CHAT), content_type="application/json")
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    assert text_of(Provider(answer).ask(azure=azure).items[0]) == "42"

@@ -94,3 +94,56 @@ def test_what_is_no_responses_object_is_malformed(body):
 def test_a_response_that_is_still_running_is_malformed():
     with pytest.raises(ReplyMalformed, match="in_progress"):
         read_responses_reply(envelope([], status="in_progress"))
+
+
+def test_an_incomplete_response_without_details_is_a_cut_one():
+    assert read_responses_reply(envelope([CALL], status="incomplete")).finish_reason == "max_output_tokens"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"arguments": {"a": 1}}, {"call_id": "fc", "name": "", "arguments": '{"a":1}'}),
+        ({"id": 3, "name": "f"}, {"call_id": "call_r1_0", "name": "f", "arguments": "{}"}),
+        ({"call_id": "c", "name": "f", "arguments": "{", "status": "done"}, {"arguments": "{"}),
+    ],
+)
+def test_a_call_gets_what_it_lacks(given, wanted):
+    got = read_responses_reply(envelope([{"type": "function_call", "id": "fc", **given}])).items[0]
+    assert {key: got[key] for key in wanted} == wanted
+    assert "status" not in got
+
+
+def test_an_item_without_any_type_is_malformed():
+    with pytest.raises(ReplyMalformed, match="no type"):
+        read_responses_reply(envelope([{"type": 5}]))
+
+
+@pytest.mark.parametrize(
+    ("usage", "wanted"),
+    [
+        ({"input_tokens": -3_000_000, "output_tokens": 1e30}, {}),
+        ({"input_tokens": True, "output_tokens": 2.5}, {}),
+        ({"input_tokens": "12", "output_tokens": 3.0}, {"input_tokens": 12, "output_tokens": 3}),
+        ({"output_tokens": 3}, {"output_tokens": 3}),
+        ([1], {}),
+    ],
+)
+def test_a_usage_that_cannot_be_is_not_believed(usage, wanted):
+    got = read_responses_reply(envelope([], usage=usage)).usage
+    assert {key: got[key] for key in got if key in ("input_tokens", "output_tokens")} == wanted
+
+
+def test_a_part_of_the_usage_is_never_more_than_its_whole():
+    usage = {
+        "input_tokens": 5,
+        "output_tokens": 2,
+        "input_tokens_details": {"cached_tokens": 900},
+        "output_tokens_details": {"reasoning_tokens": -4},
+    }
+    assert read_responses_reply(envelope([], usage=usage)).usage == {
+        "input_tokens": 5,
+        "output_tokens": 2,
+        "reasoning_tokens": 0,
+        "cached_tokens": 5,
+    }
