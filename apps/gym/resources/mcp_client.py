@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import re
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import msgspec
 from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.items import Tool, dump_json
 from apps.gym.outbound import Outbound, OutboundFailed, OutboundRefused, OutboundReply, OutboundTimedOut
+from apps.gym.resources.mcp_process import ProcessStreams
 from apps.gym.resources.protocol import ToolOutput
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ class Trouble:
         self.problem: OutboundFailed | OutboundRefused | None = None
         self.refusal: OutboundReply | None = None
         self.last_words: Callable[[], str] = str
+        self.ending = ""
+
+    def note_ending(self, why: str) -> None:
+        self.count += 1
+        self.ending = why
 
     def note(self, problem: OutboundFailed | OutboundRefused | None, refusal: OutboundReply | None) -> None:
         self.count += problem is not None or refusal is not None
@@ -57,6 +62,8 @@ class Trouble:
         if self.refusal is not None:
             text = self.refusal.body[:500].decode("utf-8", "replace").strip()
             return f"it answered {self.refusal.status}{f': {text}' if text else ''}"
+        if self.ending:
+            return self.ending
         said = self.last_words()
         return f"{_root(error)}{f'; it said: {said}' if said else ''}"
 
@@ -117,27 +124,18 @@ _UNSENT = frozenset({"host", "content-length", "connection", "accept-encoding", 
 async def open_process(command: Command, trouble: Trouble, *, call_timeout: float) -> "AsyncIterator[Client]":
     """A process of its own, which ends with the connection. Of our environment it gets PATH, HOME and their like."""
     from mcp.client.client import Client
-    from mcp.client.stdio import StdioServerParameters, stdio_client
+    from mcp.client.stdio import get_default_environment
 
-    server = StdioServerParameters(command=command.words[0], args=command.words[1:], env=command.environment)
-    with tempfile.TemporaryFile("w+", errors="replace") as errors:
-
-        def last_words() -> str:
-            errors.seek(0)
-            lines = errors.read()[-2_000:].strip().splitlines()
-            return lines[-1][:500] if lines else ""
-
-        trouble.last_words = last_words
-        try:
-            transport = stdio_client(server, errlog=errors)
-            async with Client(transport, read_timeout_seconds=call_timeout, cache=None) as client:
-                yield client
-        except BaseException as error:
-            told = trouble.explain(error)
-            trouble.last_words = str
-            if isinstance(error, Exception):
-                raise ConnectionError(told) from error
-            raise
+    environment = {**get_default_environment(), **command.environment}
+    streams = ProcessStreams(command.words, environment, trouble.note_ending)
+    trouble.last_words = streams.last_words
+    try:
+        async with Client(streams.open(), read_timeout_seconds=call_timeout, cache=None) as client:
+            yield client
+    except Exception as error:
+        told = trouble.explain(error)
+        trouble.last_words = str
+        raise ConnectionError(told) from error
 
 
 class McpConnection:
@@ -181,6 +179,8 @@ class McpConnection:
                 await asyncio.shield(opened)
         except TimeoutError:
             self._give_up()
+            # What it started ends before the time-out is told: whoever hears of it may end the loop at once.
+            await self.close()
             raise TimedOut(f"{self.name}: no MCP connection within {self._open_timeout:g} s") from None
         except asyncio.CancelledError:
             self._give_up()

@@ -222,6 +222,55 @@ def test_a_process_that_says_nothing_is_given_up_and_ended():
     assert time.monotonic() - began < 20
 
 
+PREACHING = """
+import os, sys
+part = sys.argv[1].encode() * 1000
+while True:
+    os.write(int(sys.argv[2]), part)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("no message\n", "more than 5,000 lines that answer nothing"),
+        ('{"jsonrpc": "2.0", "method": "notifications/message", "params": {}}\n', "lines that answer nothing"),
+        ("endless", "a line of more than 16,777,216 bytes"),
+    ],
+)
+def test_a_process_that_writes_without_end_is_ended_and_nothing_of_it_is_logged(line, told, caplog):
+    began = time.monotonic()
+    command = Command([sys.executable, "-c", PREACHING, line, "1"])
+    with pytest.raises(EnvironmentFault, match=told):
+        in_session(calling("add"), command=command, max_tries=1)
+    assert time.monotonic() - began < 10
+    assert sum(len(record.getMessage()) for record in caplog.records) < 10_000
+
+
+def test_an_error_output_without_end_is_neither_kept_nor_in_the_way_of_others():
+    command = Command([sys.executable, "-c", PREACHING, "noise\n", "2"])
+
+    async def while_it_preaches(server):
+        ticks = 0
+        seeding = asyncio.create_task(server.seed_session(ROW, seed=1))
+        while not seeding.done():
+            await asyncio.sleep(0.01)
+            ticks += 1
+        with pytest.raises((TimedOut, EnvironmentFault)) as caught:
+            await seeding
+        return ticks, str(caught.value)
+
+    ticks, told = with_server(while_it_preaches, command=command, call_timeout=1.0, connect_timeout=0.5, max_tries=1)
+    assert (ticks > 40, len(told) < 2_000) == (True, True)
+
+
+def test_the_last_words_of_a_process_are_more_than_its_last_line():
+    told = "cannot start:\n  no such table\n  hint: migrate first"
+    with pytest.raises(EnvironmentFault) as caught:
+        in_session(calling("add"), command=Command([sys.executable, "-c", f"import sys; sys.exit({told!r})"]))
+    assert told in str(caught.value)
+
+
 def test_a_server_that_is_not_there_is_a_fault_after_its_tries():
     heard = []
     with socket.socket() as closed:

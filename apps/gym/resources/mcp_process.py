@@ -1,0 +1,189 @@
+"""The streams of an MCP server that is a process of ours: what it writes is bounded, whatever it writes.
+
+The official package's own keeps every line of the error output in a file, logs each line that is no message with a
+traceback, and reads a line however long it is.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
+
+_LONGEST_LINE = 16 * 1024 * 1024
+_MOST_UNASKED = 5_000
+"""Lines in a row that answer nothing that it was asked: notifications, and what is no message at all."""
+_CHUNK = 64 * 1024
+_REST_SECONDS = 0.01
+"""Between two looks at the error output, so that a flood of it waits in the pipe and not in the event loop."""
+_FLUSH_SECONDS = 0.5
+_LEAVING_SECONDS = 2.0
+_POLL_SECONDS = 0.01
+_LAST_LINES = 8
+_LAST_CHARACTERS = 1_000
+
+
+class ProcessStreams:
+    """`ended` is told why, where the process is ended for what it wrote."""
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str], ended: Callable[[str], None]) -> None:
+        self._words = words
+        self._environment = environment
+        self._ended = ended
+        self._tail = b""
+
+    def last_words(self) -> str:
+        """The last lines of the error output."""
+        lines = self._tail.decode(errors="replace").strip().splitlines()
+        return "\n".join(lines[-_LAST_LINES:])[-_LAST_CHARACTERS:]
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> "AsyncIterator[TransportStreams]":
+        """Raises OSError where the process cannot be started."""
+        hearing, heard = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
+        saying, said = anyio.create_memory_object_stream["SessionMessage"](0)
+        errors, errors_end = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._words,
+                env=dict(self._environment),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors_end,
+                limit=_LONGEST_LINE,
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(errors)
+            for stream in (hearing, heard, saying, said):
+                stream.close()
+            raise
+        finally:
+            os.close(errors_end)
+        reading = asyncio.create_task(self._read(process, hearing))
+        writing = asyncio.create_task(_write(process, said, hearing))
+        listening = asyncio.create_task(self._listen(errors))
+        try:
+            yield heard, saying
+        finally:
+            heard.close()
+            saying.close()
+            try:
+                await asyncio.wait([writing], timeout=_FLUSH_SECONDS)
+                await _stop(process)
+                # What it said last is read to its end, unless somebody else holds on to the pipe.
+                await asyncio.wait([listening], timeout=_FLUSH_SECONDS)
+            finally:
+                # At once, where whoever waits for it is cancelled.
+                if process.returncode is None:
+                    _signal(process, signal.SIGKILL)
+                for task in (reading, writing, listening):
+                    task.cancel()
+                for stream in (hearing, said):
+                    stream.close()
+                # A descendant may hold a pipe open.
+                process._transport.close()  # type: ignore[attr-defined]
+            await asyncio.gather(reading, writing, listening, return_exceptions=True)
+
+    async def _read(
+        self, process: asyncio.subprocess.Process, hearing: "MemoryObjectSendStream[SessionMessage | Exception]"
+    ) -> None:
+        problem = ""
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            problem = await self._hear(process, hearing)
+        if problem:
+            self._ended(problem)
+            _signal(process, signal.SIGKILL)
+        hearing.close()
+        # A process that flushes what it has left must not wait for a reader.
+        while process.stdout is not None and await process.stdout.read(_CHUNK):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    async def _hear(
+        self, process: asyncio.subprocess.Process, hearing: "MemoryObjectSendStream[SessionMessage | Exception]"
+    ) -> str:
+        """Passes the messages on until there are no more; why not further, where it is not for the end of them."""
+        import mcp_types
+        from mcp.shared.message import SessionMessage
+
+        unasked = 0
+        while process.stdout is not None:
+            try:
+                line = await process.stdout.readline()
+            except ValueError:
+                return f"it wrote a line of more than {_LONGEST_LINE:,} bytes, and was ended"
+            if not line:
+                break
+            unasked += 1
+            try:
+                message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                message = None
+            if isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
+                unasked = 0
+            if unasked > _MOST_UNASKED:
+                return f"it wrote more than {_MOST_UNASKED:,} lines that answer nothing, and was ended"
+            # Nothing that a server tells unasked is of use to an attempt.
+            if message is not None and not isinstance(message, mcp_types.JSONRPCNotification):
+                await hearing.send(SessionMessage(message))
+        return ""
+
+    async def _listen(self, errors: int) -> None:
+        reader = asyncio.StreamReader(limit=_CHUNK)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(errors, "rb", buffering=0)
+        )
+        try:
+            while chunk := await reader.read(_CHUNK):
+                self._tail = (self._tail + chunk)[-4 * _LAST_CHARACTERS :]
+                await asyncio.sleep(_REST_SECONDS)
+        finally:
+            transport.close()
+
+
+async def _write(
+    process: asyncio.subprocess.Process,
+    said: "MemoryObjectReceiveStream[SessionMessage]",
+    hearing: "MemoryObjectSendStream[SessionMessage | Exception]",
+) -> None:
+    if process.stdin is None:
+        return
+    try:
+        async for one in said:
+            process.stdin.write(f"{one.message.model_dump_json(by_alias=True, exclude_unset=True)}\n".encode())
+            await process.stdin.drain()
+    except (OSError, anyio.ClosedResourceError):
+        # So that who is waiting for an answer hears of it.
+        hearing.close()
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """As the protocol wants it: close its input, wait, ask it to end, then end it, with all that it started."""
+    if process.stdin is not None:
+        process.stdin.close()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if await _has_left(process):
+            return
+        _signal(process, number)
+    await _has_left(process)
+
+
+async def _has_left(process: asyncio.subprocess.Process) -> bool:
+    # Not process.wait(), which waits for the ends of its pipes too: a descendant may hold them.
+    ends = asyncio.get_running_loop().time() + _LEAVING_SECONDS
+    while process.returncode is None and asyncio.get_running_loop().time() < ends:  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_SECONDS)
+    return process.returncode is not None
+
+
+def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
