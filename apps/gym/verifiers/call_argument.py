@@ -12,6 +12,9 @@ from apps.gym.verifiers.answers import excerpt
 from apps.gym.verifiers.calls import calls_made, same
 from apps.gym.verifiers.protocol import Verifier
 
+_NOT_GIVEN = object()
+"""No null: a call that leaves an argument out does not give it one."""
+
 
 class CallArgument(Verifier, frozen=True, kw_only=True, tag="call_argument"):
     """1.0 when the named argument of the last (or first, or any) call of the tool is the expected value, else 0.0.
@@ -37,13 +40,22 @@ class CallArgument(Verifier, frozen=True, kw_only=True, tag="call_argument"):
         if self.expected_field not in row:
             raise refuse(f"the task row has no `{self.expected_field}`, which this verifier needs")
         expected = row[self.expected_field]
-        given = [(call.arguments or {}).get(self.argument) for call in calls_made(response) if call.name == self.tool]
+        given = [
+            (call.arguments or {}).get(self.argument, _NOT_GIVEN)
+            for call in calls_made(response)
+            if call.name == self.tool
+        ]
         looked_at = {"last": given[-1:], "first": given[:1], "any": given}[self.which] or [[]]
         value = float(any(same(expected, one) for one in looked_at))
         components = {"call_argument": value}
         if isinstance(expected, list):
             components["overlap"] = max(_overlap(expected, one) for one in looked_at)
-        shown = excerpt(msgspec.json.encode(looked_at[-1]).decode()) if given else f"no call of {self.tool}"
+        if not given:
+            shown = f"no call of {self.tool}"
+        elif looked_at[-1] is _NOT_GIVEN:
+            shown = f"{self.tool} was called without {self.argument}"
+        else:
+            shown = excerpt(msgspec.json.encode(looked_at[-1]).decode())
         return Reward(
             value=value,
             components=components,

@@ -15,7 +15,8 @@ class ToolCallForm(Verifier, frozen=True, kw_only=True, tag="tool_call_form"):
     """Σ weight × component of `correctness`, `schema_valid` and `format`, each 1.0 or 0.0.
 
     correctness: some call has the expected name and every expected argument. schema_valid: the arguments of the first
-    call are an object that holds all that its tool's schema requires. format: there is exactly one call, no message.
+    call are an object that holds all that its tool's schema requires, and the task declares that tool where it declares
+    any. format: there is exactly one call, no message.
 
     Range: 0.0 to 3.0 with weights of 1. Components: `correctness`, `schema_valid`, `format`.
     """
@@ -61,7 +62,10 @@ def _holds(wanted: Call, call: Call) -> bool:
 
 def _has_required(row: TaskRow, call: Call) -> bool:
     tools = (row.get("responses_create_params") or {}).get("tools") or []
-    schema = next((tool.get("parameters") or {} for tool in tools if tool.get("name") == call.name), {})
+    schemas = {tool.get("name"): tool.get("parameters") or {} for tool in tools}
+    if schemas and call.name not in schemas:
+        return False
+    schema = schemas.get(call.name, {})
     return call.arguments is not None and all(name in call.arguments for name in schema.get("required") or [])
 
 

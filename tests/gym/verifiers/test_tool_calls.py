@@ -77,6 +77,10 @@ ARGUMENT = [
     (LAST, [1], [calls("submit", "no JSON")], 0.0),
     (LAST, [1], [calls("submit", "{" * 9_000)], 0.0),
     ({**LAST, "expected_field": "gold"}, [1], [calls("submit", {"values": [1]})], REFUSED),
+    (LAST, None, [calls("submit", {"values": None})], 1.0),
+    (LAST, None, [calls("submit", {})], 0.0),
+    (LAST, None, [calls("submit", "no JSON")], 0.0),
+    (LAST, None, [], 0.0),
 ]
 
 
@@ -101,7 +105,7 @@ FORM = [
     ({}, [calls("weather", "no JSON")], 1.0),
     ({}, [says("It rains.")], 0.0),
     ({}, [], 0.0),
-    ({}, [calls("time")], 2.0),
+    ({}, [calls("time")], 1.0),
     ({"format": 0}, [BERN_CALL, says("I asked.")], 2.0),
     ({"correctness": 2.5, "schema_valid": 0, "format": 0}, [BERN_CALL], 2.5),
     ({"format": -1}, [BERN_CALL], 1.0),
