@@ -6,7 +6,7 @@ from typing import Any
 
 from apps.exports.models import Export, PairSet, PreferencePair
 from apps.reviews.models import Comment
-from apps.rollouts.models import Reverification, Worker
+from apps.rollouts.models import CollectionDeletion, Reverification, Worker
 from apps.tasks.models import ColumnMapping, Deletion, Upload
 from tests.factories import (
     make_agent,
@@ -59,6 +59,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "policy-models": make_policy_model,
     "agents": make_agent,
     "collections": make_collection,
+    "collection-deletions": lambda: CollectionDeletion.objects.create(collection=make_collection(), name="sums"),
     "rollouts": lambda: make_rollout(make_collection()),
     "pair-sets": make_pair_set,
     "pairs": make_pair,
