@@ -17,7 +17,8 @@ Message = dict[str, Any]
 Reasoning = Literal["field", "text", "dropped"]
 """Where reasoning stands in a chat message: in `reasoning_content`, in the text between `<think>` tags, or nowhere."""
 
-_THOUGHT = re.compile(r"\s*<think>(?P<thought>.*?)</think>\s*", re.DOTALL)
+_THOUGHT_KEYS = ("text", "thinking", "summary", "content")
+_THOUGHT = re.compile(r"\s*<think>(?P<thought>.*?)</think>\n{0,2}", re.DOTALL)
 
 
 # ── items → messages ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -118,7 +119,11 @@ def _chat_part(part: Any) -> Any:
     if kind in ("input_text", "output_text"):
         return {"type": "text", "text": part.get("text", "")}
     if kind == "input_image":
-        image = {"url": part.get("image_url", "")}
+        if not part.get("image_url"):
+            raise PolicyError(
+                "An image without an `image_url` cannot be sent over the Chat Completions wire."
+            ).lasting()
+        image = {"url": part["image_url"]}
         return {"type": "image_url", "image_url": image | ({"detail": part["detail"]} if part.get("detail") else {})}
     if kind == "input_file":
         return {"type": "file", "file": {k: v for k, v in part.items() if k != "type" and v is not None}}
@@ -184,21 +189,42 @@ def assistant_items(message: Message, name: object, *, reasoning: Reasoning = "f
 def _thought_of(message: Message, reasoning: Reasoning) -> tuple[str, Any]:
     """The thought and what remains of the content."""
     content = message.get("content")
-    said = message.get("reasoning_content") or message.get("reasoning")
-    if isinstance(said, str) and said:
-        return said, content
+    for given in (message.get("reasoning_content"), message.get("reasoning"), message.get("reasoning_details")):
+        if said := _told_thought(given):
+            return said, content
+    if isinstance(content, list):
+        thinking = [part for part in content if isinstance(part, dict) and part.get("type") == "thinking"]
+        if said := _told_thought(thinking):
+            return said, content
     if reasoning == "text" and isinstance(content, str):
         return _split_thought(content)
     return "", content
+
+
+def _told_thought(given: Any) -> str:
+    """The words of a thought, whether it is a text, an object, or a list of these."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, list):
+        return "\n".join(filter(None, map(_told_thought, given)))
+    if isinstance(given, dict):
+        return next(filter(None, (_told_thought(given.get(key)) for key in _THOUGHT_KEYS)), "")
+    return ""
 
 
 def _split_thought(content: str) -> tuple[str, str]:
     found = _THOUGHT.match(content)
     if found:
         return found["thought"].strip("\n"), content[found.end() :]
+    opening, opened, unfinished = content.partition("<think>")
+    if opened and not opening.strip() and "</think>" not in unfinished:
+        # Cut amid its thought: what stands there was not said.
+        return unfinished.strip("\n"), ""
     # Templates that open the tag in the prompt leave only its end to the model.
     before, end, after = content.partition("</think>")
-    return (before.strip("\n"), after.lstrip()) if end and "<think>" not in before else ("", content)
+    if not end or "<think>" in before:
+        return "", content
+    return before.strip("\n"), re.sub(r"\A\n{1,2}", "", after)
 
 
 def _output_parts(content: Any, message: Message) -> list[Message]:

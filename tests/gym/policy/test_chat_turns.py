@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apps.gym.errors import PolicyError
 from apps.gym.items import Item
-from apps.gym.policy.chat_turns import assistant_items, chat_items, chat_messages
+from apps.gym.policy.chat_turns import Message, assistant_items, chat_items, chat_messages
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 name = st.text("abcdefgh_", min_size=1, max_size=8)
@@ -127,12 +128,40 @@ def test_dropped_reasoning_is_not_sent() -> None:
     [
         ("<think>\nSix sevens.\n</think>\n\n42", "Six sevens.", "42"),
         ("Six sevens.\n</think>\n42", "Six sevens.", "42"),
-        ("<think>never ends", "", "<think>never ends"),
+        ("<think>\nnever ends, \\boxed{4}", "never ends, \\boxed{4}", None),
+        ("<think>Six sevens.</think>\n\n  42", "Six sevens.", "  42"),
+        ("Six sevens.</think>\n    42", "Six sevens.", "    42"),
         ("42 <think>late</think>", "", "42 <think>late</think>"),
     ],
 )
-def test_thoughts_in_the_text_are_found_where_models_put_them(content: str, thought: str, said: str) -> None:
+def test_thoughts_in_the_text_are_found_where_models_put_them(content: str, thought: str, said: str | None) -> None:
     items = assistant_items({"role": "assistant", "content": content}, "x", reasoning="text")
     thoughts = [item["summary"][0]["text"] for item in items if item["type"] == "reasoning"]
     texts = [item["content"][0]["text"] for item in items if item["type"] == "message"]
-    assert (thoughts, texts) == ([thought] if thought else [], [said])
+    assert (thoughts, texts) == ([thought] if thought else [], [] if said is None else [said])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"reasoning": {"text": "Hm."}},
+        {"reasoning": {"summary": [{"type": "summary_text", "text": "Hm."}]}},
+        {"reasoning": None, "reasoning_details": [{"type": "reasoning.text", "text": "Hm.", "index": 0}]},
+        {"reasoning_details": [{"type": "reasoning.summary", "summary": "Hm."}, {"type": "reasoning.encrypted"}]},
+        {
+            "content": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]},
+                {"type": "text", "text": "42"},
+            ]
+        },
+        {"content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "42"}]},
+    ],
+)
+def test_thoughts_are_kept_whichever_shape_they_come_in(message: Message) -> None:
+    thought, said = assistant_items({"role": "assistant", "content": "42", **message}, "x")
+    assert (thought["summary"][0]["text"], said["content"][0]["text"]) == ("Hm.", "42")
+
+
+def test_an_image_that_has_no_address_is_not_sent_as_an_empty_one() -> None:
+    with pytest.raises(PolicyError, match="An image without an `image_url`"):
+        chat_messages([{"role": "user", "content": [{"type": "input_image", "file_id": "f1"}]}])
