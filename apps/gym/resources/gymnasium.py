@@ -3,6 +3,7 @@
 The reward of an attempt is the sum of the rewards of its steps. Observations are user messages.
 """
 
+import json
 import uuid
 from typing import Any
 
@@ -139,8 +140,8 @@ class GymnasiumSession:
 
     def _read(self, reply: OutboundReply, path: str) -> dict[str, Any]:
         try:
-            given = orjson.loads(reply.body)
-        except orjson.JSONDecodeError as error:
+            given = _loads(reply.body)
+        except (ValueError, RecursionError) as error:
             raise EnvironmentFault(f"{self._server.name}: the reply of {path} is not JSON: {error}") from None
         if not isinstance(given, dict):
             raise EnvironmentFault(f"{self._server.name}: the reply of {path} is not an object")
@@ -212,6 +213,14 @@ def _read_outputs(info: dict[str, Any]) -> dict[str, ToolOutput]:
         )
         for one in outputs
     }
+
+
+def _loads(body: bytes) -> Any:
+    """JSON, and what Python writes in its place: NaN and its like become texts, so a reward of NaN is no number."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return json.loads(body, parse_constant=str, parse_int=float)
 
 
 def _object(value: object) -> dict[str, Any]:

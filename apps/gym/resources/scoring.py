@@ -15,6 +15,8 @@ DETAILS = "_gymweb_details"
 """In which field of a verdict our own servers name the fields that are of the verifier, not of the task."""
 _MAX_DETAIL = 20_000
 _MAX_DETAILS = 64_000
+_MOST_COMPONENTS = 200
+_LONGEST_NAME = 200
 
 
 def encode_body(body: dict[str, Any]) -> bytes:
@@ -42,13 +44,18 @@ def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
         raise VerifierError(f"{source}: the reply of /verify has no finite number as `reward`: {_shorten(repr(value))}")
     components = verdict.get("reward_components")
     components = components if isinstance(components, dict) else {}
+    if len(components) > _MOST_COMPONENTS:
+        told = f"the reply of /verify has {len(components):,} reward_components; at most {_MOST_COMPONENTS} are kept"
+        raise VerifierError(f"{source}: {told}")
     explanation = verdict.get("explanation")
     return Reward(
         value=float(value),
         components={
-            name: float(part) for name, part in components.items() if isinstance(part, bool) or is_number(part)
+            _storable(name)[:_LONGEST_NAME]: float(part)
+            for name, part in components.items()
+            if isinstance(part, bool) or is_number(part)
         },
-        explanation=_shorten(explanation) if isinstance(explanation, str) else "",
+        explanation=_shorten(_storable(explanation)) if isinstance(explanation, str) else "",
         details=_details(verdict, row),
     )
 
@@ -86,13 +93,23 @@ def keep_small(given: dict[str, Any]) -> dict[str, Any]:
     details: dict[str, Any] = {}
     room = _MAX_DETAILS
     for key, value in given.items():
-        size = len(orjson.dumps(value))
+        try:
+            size = len(orjson.dumps(value))
+        except TypeError:
+            # Nested deeper than anything reads it again.
+            details[key] = "left out: it cannot be written as JSON"
+            continue
         if size > _MAX_DETAIL or size > room:
             value = f"left out: {size:,} bytes"  # noqa: PLW2901 - the note stands in for the value
         else:
             room -= size
         details[key] = value
     return details
+
+
+def _storable(text: str) -> str:
+    """Without zero bytes, which no database keeps in a text."""
+    return text.replace("\0", "�")
 
 
 def _shorten(text: str) -> str:

@@ -154,7 +154,10 @@ def test_an_attempt_that_fails_closes_its_session():
     assert len(answers.bodies("close")) == 1
 
 
-@pytest.mark.parametrize(("reward", "told"), [('"1"', "'1'"), ("true", "True"), ("[]", r"\[\]")])
+@pytest.mark.parametrize(
+    ("reward", "told"),
+    [('"1"', "'1'"), ("true", "True"), ("[]", r"\[\]"), ("NaN", "'NaN'"), ("-Infinity", "'-Infinity'")],
+)
 def test_a_reward_that_is_no_finite_number_is_the_verifiers_failure(reward, told):
     answers = Answers(reset={}, step=(200, f'{{"reward": {reward}}}', {}))
     with pytest.raises(VerifierError, match=rf"no finite number as `reward`: {told}"):

@@ -249,6 +249,23 @@ def test_a_verdict_becomes_a_reward_with_its_components_and_details():
     )
 
 
+def test_a_verdict_nested_without_end_and_with_zero_bytes_is_a_reward_all_the_same():
+    deep = "[" * 500 + "]" * 500
+    verdict = '{"reward": 1, "deep": %s, "reward_components": {"a\\u0000b": 1}, "explanation": "x\\u0000y"}' % deep  # noqa: UP031
+    assert seed_and(verify, Answers(seed_session={}, verify=(200, verdict, {}))) == Reward(
+        value=1.0,
+        components={"a�b": 1.0},
+        explanation="x�y",
+        details={"deep": "left out: it cannot be written as JSON"},
+    )
+
+
+def test_a_verdict_of_very_many_components_is_a_verifier_error():
+    verdict = {"reward": 1, "reward_components": {f"part{place}": 1 for place in range(201)}}
+    with pytest.raises(VerifierError, match="201 reward_components; at most 200 are kept"):
+        seed_and(verify, Answers(seed_session={}, verify=verdict))
+
+
 def test_all_details_together_are_bounded():
     verdict = {"reward": 0, **{f"part{n}": "x" * 15_000 for n in range(10)}}
     details = seed_and(verify, Answers(seed_session={}, verify=verdict)).details
