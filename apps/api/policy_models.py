@@ -28,7 +28,7 @@ from apps.rollouts.tracking import track_versions
 
 
 class CheckSerializer(serializers.Serializer[Any]):
-    name = serializers.ChoiceField(choices=["reachable", "model", "tool_call", "tokens", "latency"])
+    name = serializers.ChoiceField(choices=["reachable", "model", "tool_call", "usage", "tokens", "latency"])
     status = serializers.ChoiceField(choices=["ok", "failed", "not_applicable"])
     message = serializers.CharField(help_text="What was seen, or the exact error; never the key.")
     target = serializers.CharField(required=False, help_text="The server that was asked.")

@@ -27,6 +27,7 @@ from apps.gym.events import (
     event_tokens,
 )
 from apps.gym.items import Item, item_type, text_of
+from apps.gym.policy.usage import tells_all
 from apps.gym.segments import Break, TokenFigures, check_prefixes
 from apps.gym.tokens import TokensUnreadable, count_tokens
 
@@ -340,6 +341,8 @@ def _reply_facts(event: ModelCall | JudgeCall) -> Iterator[Fact]:
     ):
         if count:
             yield label, f"{count:,}"
+    if event.items and not tells_all(event.usage):
+        yield "usage", "not told"
 
 
 def _token_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:

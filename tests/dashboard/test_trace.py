@@ -1,5 +1,7 @@
 """The trace as a page shows it, from events alone."""
 
+import pytest
+
 from apps.dashboard.trace import Trace, build_trace
 from apps.gym.events import (
     EnvironmentTurn,
@@ -138,6 +140,12 @@ def test_a_model_call_says_its_usage_and_what_else_is_known():
         ("retries", "2"),
     )
     assert [(block.kind, block.title) for block in card.blocks] == [("fold", "sampling")]
+
+
+@pytest.mark.parametrize("usage", [{}, {"input_tokens": 9}])
+def test_a_model_call_that_did_not_tell_its_tokens_says_so(usage):
+    (card,) = shown(ModelCall(seen=3, items=[message("assistant", "4")], usage=usage)).cards
+    assert ("usage", "not told") in card.facts
 
 
 def test_a_verification_shows_reward_components_explanation_and_details():

@@ -118,6 +118,7 @@ def test_an_endpoint_that_has_the_model_and_calls_tools_is_healthy(server):
         ("reachable", "ok"),
         ("model", "ok"),
         ("tool_call", "ok"),
+        ("usage", "ok"),
         ("tokens", "not_applicable"),
         ("latency", "ok"),
     ]
@@ -241,7 +242,9 @@ def test_a_reply_without_the_call_is_said_exactly(server, reply, message):
 def test_an_error_of_the_call_is_quoted_without_the_key(server):
     server.answers["/v1/chat/completions"] = 400, {"error": {"message": f"tools are off for {KEY}"}}
     stored = check(server, api_key_encrypted=encrypt_secret(KEY))
-    assert states(stored)[2:] == [("tool_call", "failed"), ("tokens", "not_applicable"), ("latency", "not_applicable")]
+    assert states(stored)[2:] == [("tool_call", "failed")] + [
+        (name, "not_applicable") for name in ("usage", "tokens", "latency")
+    ]
     assert message_of(stored, "tool_call") == "The policy model answered 400: tools are off for [API key]"
 
 
@@ -282,7 +285,9 @@ def test_an_endpoint_that_is_not_there_is_unhealthy(server):
     stored = check(server, base_url="http://127.0.0.1:1/v1")
     assert stored.health == Health.UNHEALTHY
     assert stored.health_message.startswith("http://127.0.0.1:1/v1/models: ")
-    assert states(stored)[1:] == [(name, "not_applicable") for name in ("model", "tool_call", "tokens", "latency")]
+    assert states(stored)[1:] == [
+        (name, "not_applicable") for name in ("model", "tool_call", "usage", "tokens", "latency")
+    ]
 
 
 def test_a_server_that_hangs_is_given_up_in_bounded_time(server, monkeypatch):
@@ -322,3 +327,18 @@ def test_what_an_endpoint_says_is_stored_as_one_short_line(server):
         "The endpoint has no model 'nope'; it has: a b  c, longlonglonglonglo",
     )
     assert len(message) < 300
+
+
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 9}, {"prompt_tokens": -1, "completion_tokens": 1e30}])
+def test_an_endpoint_that_does_not_tell_its_tokens_holds_no_limits(server, usage):
+    server.answers["/v1/chat/completions"] = 200, {**CHAT, "usage": usage}
+    stored = check(server)
+    assert (stored.health, ("usage", "failed") in states(stored)) == (Health.UNHEALTHY, True)
+    assert message_of(stored, "usage").startswith("The reply does not tell how many tokens it read and wrote")
+
+
+def test_what_an_endpoint_says_of_itself_is_stored_without_the_key(server):
+    model = {"id": "qwen3", "root": f"weights/{KEY}", "max_model_len": 2048}
+    server.answers["/v1/models"] = 200, {"data": [model]}
+    stored = check(server, api_key_encrypted=encrypt_secret(KEY))
+    assert stored.capabilities["root"] == "weights/[API key]"

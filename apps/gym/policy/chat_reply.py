@@ -52,6 +52,7 @@ class _Message(msgspec.Struct):
     refusal: Any = None
     reasoning_content: Any = None
     reasoning: Any = None
+    reasoning_details: Any = None
     tool_calls: list[_Call] | None = None
     function_call: _Function | None = None
     annotations: Any = None
@@ -107,10 +108,9 @@ def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reaso
     choice, response_id = reply.choices[0], as_name(reply.id)
     calls = _calls(choice.message)
     try:
-        message = _plain_message(choice.message, calls)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ReplyMalformed(f"The arguments of a call cannot be read: {error}") from None
-    items = assistant_items(message, response_id, reasoning=reasoning)
+        items = assistant_items(_plain_message(choice.message, calls), response_id, reasoning=reasoning)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ReplyMalformed(f"The endpoint's message cannot be read: {error}") from None
     finish = _finish_reason(choice.finish_reason, has_calls=bool(calls))
     tokens, note = _tokens(reply) if asked_tokens else (None, "")
     return Reply(
@@ -133,7 +133,9 @@ def _plain_message(message: _Message, calls: list[_Call]) -> dict[str, Any]:
     return {
         "content": content,
         "refusal": message.refusal if isinstance(message.refusal, str) else None,
-        "reasoning_content": _thought(message.reasoning_content) or _thought(message.reasoning),
+        "reasoning_content": message.reasoning_content,
+        "reasoning": message.reasoning,
+        "reasoning_details": message.reasoning_details,
         "annotations": [one for one in annotations if isinstance(one, dict)],
         "tool_calls": [_plain_call(call) for call in calls],
     }
@@ -158,15 +160,6 @@ def _plain_call(call: _Call) -> dict[str, Any]:
     else:
         arguments = "{}" if written == b"null" else written.decode()
     return {"id": as_name(call.id), "function": {"name": call.function.name, "arguments": arguments}}
-
-
-def _thought(given: Any) -> str:
-    """Reasoning as one text, whether it came as that, as parts or as an object with a text."""
-    if isinstance(given, str):
-        return given
-    if isinstance(given, dict):
-        return next((given[key] for key in ("text", "content") if isinstance(given.get(key), str)), "")
-    return "".join(_thought(part) for part in given if isinstance(part, str | dict)) if isinstance(given, list) else ""
 
 
 def as_name(given: Any) -> str:

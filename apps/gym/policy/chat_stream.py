@@ -67,6 +67,7 @@ class _Choice:
     def __init__(self) -> None:
         self.finish_reason: Any = None
         self._texts: dict[str, list[str]] = {}
+        self._details: list[str] = []  # of reasoning, from servers that may say it in `reasoning` as well
         self._calls: dict[object, _Call] = {}
         self._legacy: _Call | None = None
         self._token_ids: list[Any] = []
@@ -87,6 +88,8 @@ class _Choice:
     def joined(self) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant"}
         message |= {name: "".join(pieces) for name, pieces in self._texts.items()}
+        if self._details:
+            message["reasoning_details"] = "".join(self._details)
         if self._calls:
             message["tool_calls"] = [call.joined() for call in self._calls.values()]
         if self._legacy is not None:
@@ -108,6 +111,8 @@ class _Choice:
                 self._texts.setdefault(name, []).append(given)
             elif isinstance(given, list):
                 self._texts.setdefault(name, []).extend(_texts_of(given))
+        if isinstance(delta.get("reasoning_details"), list):
+            self._details.extend(_texts_of(delta["reasoning_details"]))
         for call in _as_list(delta.get("tool_calls"), "tool_calls"):
             self._add_call(_as_object(call, "call"))
         if delta.get("function_call"):
@@ -172,8 +177,8 @@ def _as_object(given: Any, name: str) -> dict[str, Any]:
 
 def _texts_of(parts: list[Any]) -> Iterator[str]:
     for part in parts:
-        if isinstance(part, dict) and isinstance(part.get("text"), str):
-            yield part["text"]
+        texts = (part.get("text"), part.get("summary")) if isinstance(part, dict) else ()
+        yield from (text for text in texts if isinstance(text, str))
 
 
 def _problem(error: Any) -> str:

@@ -14,6 +14,7 @@ from apps.gym.outbound import OutboundFailed, OutboundRefused, OutboundReply
 from apps.gym.policy.http import explain_refusal, hide_secrets
 from apps.gym.policy.protocol import Ask, Policy, Reply
 from apps.gym.policy.sending import Sender
+from apps.gym.policy.usage import tells_all
 from apps.gym.storable import clean_line
 
 LIST_SECONDS = 10.0
@@ -44,7 +45,7 @@ Status = Literal["ok", "failed", "not_applicable"]
 
 
 class Check(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """`name` is reachable, model, tool_call, tokens or latency; `target` the server, where several are asked."""
+    """`name` is reachable, model, tool_call, usage, tokens or latency; `target` the server, where several are asked."""
 
     name: str
     status: Status
@@ -95,13 +96,17 @@ async def check_endpoint(endpoint: Endpoint) -> Checkup:
     capabilities = _capabilities(endpoint, servers)
     checks = [_reachable(server) for server in servers] + [_model(endpoint, servers)]
     if why := _not_worth_a_call(servers):
-        skipped = ("tool_call", "tokens", "latency")
+        skipped = ("tool_call", "usage", "tokens", "latency")
         checks += [Check(name=name, status="not_applicable", message=f"Not tried: {why}.") for name in skipped]
     else:
         checks += await _call(endpoint, servers, capabilities)
     for check in checks:
         check.message = clean_line(hide_secrets(check.message, endpoint.secrets), _MESSAGE_CHARACTERS)
-    return Checkup(checks, capabilities)
+    told = {
+        key: hide_secrets(value, endpoint.secrets) if isinstance(value, str) else value
+        for key, value in capabilities.items()
+    }
+    return Checkup(checks, told)
 
 
 # ── the servers ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -253,12 +258,13 @@ async def _call(endpoint: Endpoint, servers: list[_Server], capabilities: dict[s
     except TimeoutError:
         return _unanswered(f"No reply within {CALL_SECONDS:g} s.")
     seconds = time.perf_counter() - began
-    return [_tool_call(reply, limit), _tokens(endpoint, reply), _latency(servers, seconds)]
+    return [_tool_call(reply, limit), _usage(reply), _tokens(endpoint, reply), _latency(servers, seconds)]
 
 
 def _unanswered(problem: str) -> list[Check]:
     return [
         Check(name="tool_call", status="failed", message=problem),
+        Check(name="usage", status="not_applicable", message="There was no reply."),
         Check(name="tokens", status="not_applicable", message="There was no reply."),
         Check(name="latency", status="not_applicable", message="There was no reply."),
     ]
@@ -285,6 +291,19 @@ def _is_object(arguments: object) -> bool:
         return isinstance(orjson.loads(arguments), dict) if isinstance(arguments, str) else False
     except orjson.JSONDecodeError:
         return False
+
+
+def _usage(reply: Reply) -> Check:
+    if tells_all(reply.usage):
+        read, written = reply.usage["input_tokens"], reply.usage["output_tokens"]
+        return Check(
+            name="usage", status="ok", message=f"It told the tokens read ({read:,}) and written ({written:,})."
+        )
+    problem = (
+        "The reply does not tell how many tokens it read and wrote: limits of tokens and of cost cannot hold, and costs"
+        ' are told too low. A server that streams wants `"stream_options": {"include_usage": true}`.'
+    )
+    return Check(name="usage", status="failed", message=problem)
 
 
 def _tokens(endpoint: Endpoint, reply: Reply) -> Check:

@@ -246,6 +246,20 @@ def test_odd_tokens_in_a_stream_cost_a_note_and_never_the_reply(logprobs):
     assert (text_of(got.items[0]), got.tokens, got.tokens_note) == ("4", None, "malformed_tokens")
 
 
+@pytest.mark.parametrize(
+    "thoughts",
+    [
+        [{"reasoning_details": [{"type": "reasoning.text", "text": text}]} for text in ("2 + ", "2")],
+        [{"reasoning": text, "reasoning_details": [{"text": text}]} for text in ("2 + ", "2")],
+        [{"reasoning_content": [{"text": "2 + "}, {"text": "2"}]}],
+    ],
+)
+def test_a_thought_in_pieces_is_one(thoughts):
+    chunks = [*(delta(**thought) for thought in thoughts), delta(content="4"), delta("stop")]
+    items = read_chat_reply(join_chat_stream(stream(*chunks))).items
+    assert [text_of(item) for item in items] == ["2 + 2", "4"]
+
+
 # ── the key ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
