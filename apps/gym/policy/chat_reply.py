@@ -90,6 +90,11 @@ class _TokenReply(_ChatReply[_TokenChoice]):
     prompt_token_ids: list[int] | None = None
 
 
+class _Refusal(msgspec.Struct):
+    error: dict[str, Any] | str
+
+
+_refusal_decoder = msgspec.json.Decoder(_Refusal)
 _decoder = msgspec.json.Decoder(_ChatReply[_Choice])
 _token_decoder = msgspec.json.Decoder(_TokenReply)
 
@@ -102,7 +107,7 @@ def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reaso
     try:
         reply = _decode_with_tokens(body) if asked_tokens else _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ReplyMalformed(f"The endpoint's reply is no chat completion: {error}") from None
+        raise ReplyMalformed(_told_problem(body) or f"The endpoint's reply is no chat completion: {error}") from None
     if not reply.choices:
         raise ReplyMalformed("The endpoint's reply holds no choices.")
     choice, response_id = reply.choices[0], as_name(reply.id)
@@ -122,6 +127,16 @@ def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reaso
         tokens=tokens,
         tokens_note=note,
     )
+
+
+def _told_problem(body: bytes) -> str:
+    """Some servers answer 200 with nothing but an error object."""
+    try:
+        error = _refusal_decoder.decode(body).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    message = error.get("message") if isinstance(error, dict) else error
+    return f"The endpoint failed to answer: {message}" if isinstance(message, str) and message else ""
 
 
 def _plain_message(message: _Message, calls: list[_Call]) -> dict[str, Any]:

@@ -171,6 +171,9 @@ class HttpPolicy:
             else:
                 reply = self._read_whole(got)
         except ReplyMalformed as error:
+            if _says_context_length(str(error), ""):
+                self._observe("ok")
+                return Reply(items=[], finish_reason="context_length")
             failure = type(error)(self._said(str(error)))
             self._observe("malformed", str(failure))
             raise TryAgain(failure) from None

@@ -260,6 +260,21 @@ def test_a_thought_in_pieces_is_one(thoughts):
     assert [text_of(item) for item in items] == ["2 + 2", "4"]
 
 
+TOO_LONG = {"error": {"message": "This model's maximum context length is 1024 tokens."}}
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"), [(stream(TOO_LONG), "text/event-stream"), (orjson.dumps(TOO_LONG), "application/json")]
+)
+def test_a_conversation_that_outgrew_the_model_may_be_told_with_200(body, content_type):
+    assert ask(body, content_type=content_type).finish_reason == "context_length"
+
+
+def test_an_error_that_came_with_200_is_told_in_the_endpoints_words():
+    with pytest.raises(PolicyError, match=r"^The endpoint failed to answer: No GPU left\.$"):
+        ask(b'{"error": {"message": "No GPU left."}}')
+
+
 # ── the key ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
