@@ -7,7 +7,7 @@ from django.db import transaction
 
 from apps.accounts.auditing import record
 from apps.agents.models import Agent
-from apps.gym.sampling import find_sampling_problems
+from apps.gym.sampling import find_default_problems
 
 _ROLES = ("user", "assistant", "system", "developer")
 
@@ -28,7 +28,7 @@ def save_agent(*, agent: Agent, user: object) -> Agent:
 def find_errors(agent: Agent) -> dict[str, list[str]]:
     """By field, what keeps an agent from being saved that its fields' own validators do not see."""
     problem = find_problem(agent.examples)
-    found = {"examples": [problem] if problem else [], "sampling": find_sampling_problems(agent.sampling)}
+    found = {"examples": [problem] if problem else [], "sampling": find_default_problems(agent.sampling)}
     return {field: problems for field, problems in found.items() if problems}
 
 

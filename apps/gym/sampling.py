@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from apps.gym.policy.dialect import FIXED
+
 _Check = tuple[Callable[[Any], bool], str]
 
 
@@ -19,6 +21,9 @@ _CHECKS: dict[str, _Check] = {
 }
 
 
+_NO_SAMPLING = FIXED - {"instructions"}
+
+
 def find_sampling_problems(sampling: object) -> list[str]:
     """A sentence for each value that cannot be; none where all may be sent.
 
@@ -27,10 +32,23 @@ def find_sampling_problems(sampling: object) -> list[str]:
     if not isinstance(sampling, dict):
         return ['Give a JSON object, such as {"temperature": 1.0}.']
     return [
-        f"{key} must be {wanted}, not {_shown(sampling[key])}."
-        for key, (may_be, wanted) in _CHECKS.items()
-        if sampling.get(key) is not None and not may_be(sampling[key])
+        *(
+            f"{key} must be {wanted}, not {_shown(sampling[key])}."
+            for key, (may_be, wanted) in _CHECKS.items()
+            if sampling.get(key) is not None and not may_be(sampling[key])
+        ),
+        *(
+            f"{key} is what the rollout itself sends, and no sampling."
+            for key in sorted(_NO_SAMPLING & sampling.keys())
+        ),
     ]
+
+
+def find_default_problems(sampling: object) -> list[str]:
+    """The same of defaults that many rollouts share, which is why they hold no seed."""
+    shared = isinstance(sampling, dict) and sampling.get("seed") is not None
+    seed = ["seed is the rollout's own, made from that of its collection: here it would do nothing."] if shared else []
+    return [*find_sampling_problems(sampling), *seed]
 
 
 def _shown(value: Any) -> str:

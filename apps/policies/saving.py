@@ -10,7 +10,7 @@ from django.db import transaction
 from apps.accounts.auditing import record
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.policy.dialect import FIXED
-from apps.gym.sampling import find_sampling_problems
+from apps.gym.sampling import find_default_problems
 from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACE, Health, PolicyModel, Provider, Wire
 from apps.policies.secrets import encrypt_secret, hint_of
 
@@ -100,7 +100,7 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
         "renamed_fields": _problems_of_names(policy_model.renamed_fields),
         "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model's name."],
         "capture_tokens": _problems_of_capturing(policy_model),
-        "sampling": find_sampling_problems(policy_model.sampling),
+        "sampling": find_default_problems(policy_model.sampling),
         "input_price": _problems_of_price(policy_model.input_price),
         "cached_input_price": _problems_of_price(policy_model.cached_input_price or 0.0),
         "output_price": _problems_of_price(policy_model.output_price),

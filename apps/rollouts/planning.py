@@ -20,7 +20,7 @@ from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym import leaving
 from apps.gym.prompting import PromptTemplate, find_template_problems
-from apps.gym.sampling import find_sampling_problems
+from apps.gym.sampling import find_default_problems
 from apps.gym.storable import find_unstorable
 from apps.policies.models import PolicyModel
 from apps.rollouts.announcing import ring_doorbell
@@ -238,7 +238,7 @@ def check_plan(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check(plan: dict[str, Any]) -> None:
     errors: dict[str, Any] = {}
-    if problems := find_sampling_problems(plan["sampling"]):
+    if problems := find_default_problems(plan["sampling"]):
         errors["sampling"] = problems
     wanted = {plan["policy_model"].worker_group, plan["dataset"].environment.worker_group} - {""}
     if len(wanted) > 1:

@@ -1,6 +1,6 @@
 import pytest
 
-from apps.gym.sampling import find_sampling_problems
+from apps.gym.sampling import find_default_problems, find_sampling_problems
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,15 @@ def test_all_keys_are_looked_at_and_long_values_are_cut():
         f"temperature must be a number from 0 to 2, not '{'x' * 39}….",
         "top_p must be a number from 0 to 1, not 2.",
     ]
+
+
+@pytest.mark.parametrize("key", ["messages", "model", "input", "tools", "n", "functions"])
+def test_what_a_rollout_sends_itself_is_no_sampling(key):
+    assert find_sampling_problems({key: []}) == [f"{key} is what the rollout itself sends, and no sampling."]
+
+
+def test_defaults_that_rollouts_share_hold_no_seed():
+    told = "seed is the rollout's own, made from that of its collection: here it would do nothing."
+    assert find_default_problems({"seed": 3, "top_p": 2}) == ["top_p must be a number from 0 to 1, not 2.", told]
+    assert (find_default_problems({"seed": None}), find_default_problems([])) == ([], find_sampling_problems([]))
+    assert find_sampling_problems({"seed": 3}) == []

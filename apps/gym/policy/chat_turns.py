@@ -196,8 +196,15 @@ def _thought_of(message: Message, reasoning: Reasoning) -> tuple[str, Any]:
         thinking = [part for part in content if isinstance(part, dict) and part.get("type") == "thinking"]
         if said := _told_thought(thinking):
             return said, content
-    if reasoning == "text" and isinstance(content, str):
+    if reasoning != "text":
+        return "", content
+    if isinstance(content, str):
         return _split_thought(content)
+    if isinstance(content, list) and content:
+        first, *others = content
+        if isinstance(first, dict) and first.get("type") == "text" and isinstance(first.get("text"), str):
+            thought, rest = _split_thought(first["text"])
+            return thought, [{**first, "text": rest}, *others]
     return "", content
 
 

@@ -25,14 +25,10 @@ opening = st.builds(
 thought = st.lists(text, min_size=1, max_size=2).map(
     lambda texts: {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": one} for one in texts]}
 )
-said = st.lists(text, min_size=1, max_size=2).map(
-    lambda texts: {
-        "type": "message",
-        "id": "msg",
-        "role": "assistant",
-        "status": "completed",
-        "content": [{"type": "output_text", "text": one, "annotations": []} for one in texts],
-    }
+spoken = text.map(lambda one: {"type": "output_text", "text": one, "annotations": []})
+refused = st.sampled_from(["No.", "I cannot.\n"]).map(lambda one: {"type": "refusal", "refusal": one})
+said = st.lists(st.one_of(spoken, spoken, spoken, refused), min_size=1, max_size=2).map(
+    lambda parts: {"type": "message", "id": "msg", "role": "assistant", "status": "completed", "content": parts}
 )
 call = st.builds(
     lambda called, arguments: {"type": "function_call", "name": called, "arguments": arguments},
@@ -43,14 +39,16 @@ call = st.builds(
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Item]:
-    """An opening, then turns of thoughts, texts and calls, each call with its output, other people in between."""
+    """An opening, then turns of thoughts, texts, refusals and calls in any order, each call with its output, other
+    people in between."""
     items = draw(st.lists(opening, min_size=1, max_size=3))
     for turn in range(draw(st.integers(0, 4))):
         calls = [
             {**one, "id": f"fc_{turn}_{number}", "call_id": f"call_{turn}_{number}"}
             for number, one in enumerate(draw(st.lists(call, max_size=3)))
         ]
-        items += [*draw(st.lists(thought, max_size=1)), *draw(st.lists(said, max_size=2)), *calls]
+        thoughts, texts = draw(st.lists(thought, max_size=2)), draw(st.lists(said, max_size=2))
+        items += draw(st.permutations([*thoughts, *texts, *calls]))
         items += [{"type": "function_call_output", "call_id": one["call_id"], "output": draw(content)} for one in calls]
         if not calls:
             items.append(draw(opening))
@@ -58,20 +56,28 @@ def conversations(draw: st.DrawFn) -> list[Item]:
 
 
 def as_chat_can_say_it(items: list[Item]) -> list[Item]:
-    """The same conversation with what the wire changes: fresh ids, the texts of a turn joined, empty ones dropped."""
+    """The same conversation with what the wire changes, all of it written in docs/models.md: fresh ids, what stands
+    together in a turn one message with its thoughts first and its calls last, texts and thoughts joined, empty ones
+    dropped, developers called system."""
     plain: list[Item] = []
     turn: list[Item] = []
 
     def end_turn() -> None:
-        thoughts = [part["text"] for item in turn if item["type"] == "reasoning" for part in item["summary"]]
-        texts = ["".join(part["text"] for part in item["content"]) for item in turn if item["type"] == "message"]
-        # Several parts of one thought stand on lines of their own.
-        joined = "\n".join(filter(None, thoughts))
-        spoken = "\n\n".join(filter(None, texts))
-        if joined:
+        # Several parts of one thought stand on lines of their own, several thoughts in paragraphs.
+        thoughts = [
+            "\n".join(filter(None, (part["text"] for part in item["summary"])))
+            for item in turn
+            if item["type"] == "reasoning"
+        ]
+        messages = [item["content"] for item in turn if item["type"] == "message"]
+        parts = [part.get("text", "") or part.get("refusal", "") for content in messages for part in content]
+        if not any(part["type"] == "refusal" for content in messages for part in content):
+            texts = ("".join(part["text"] for part in content) for content in messages)
+            parts = ["\n\n".join(filter(None, texts))]
+        if joined := "\n\n".join(filter(None, thoughts)):
             plain.append({"type": "reasoning", "text": joined})
-        if spoken:
-            plain.append({"type": "message", "role": "assistant", "text": spoken})
+        if parts := [part for part in parts if part]:
+            plain.append({"type": "message", "role": "assistant", "parts": parts})
         plain.extend(
             {key: item[key] for key in ("type", "call_id", "name", "arguments")}
             for item in turn
