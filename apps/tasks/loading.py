@@ -17,12 +17,14 @@ from apps.environments.models import Adapter, Environment
 from apps.gym import leaving
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.dataset_metrics import DatasetMetrics
+from apps.gym.errors import VerifierError
 from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.resources.verified import ROW_FIELD
 from apps.gym.taskfile import ParsedTask, RowRefused, parse_changed, parse_line, read_row
 from apps.gym.taskfiles.limits import BadRow, Limits, Readable
 from apps.gym.taskfiles.reading import OpenFile, open_rows
+from apps.gym.verifiers.protocol import Verifier
 from apps.gym.verifiers.registry import find_problems, read_verifier
 from apps.policies.redacting import fresh_redactor
 from apps.tasks.matching import Base, Seen, hash_text, key_of
@@ -86,12 +88,19 @@ def fields_needed(environment: Environment) -> frozenset[str]:
     return known.needs if known else frozenset()
 
 
-def check_own_verifier(task: ParsedTask) -> None:
-    """Raises RowRefused for a task that brings a verifier of its own which cannot be one."""
-    if ROW_FIELD not in task.row:
+def check_verifiable(task: ParsedTask, verifier: Verifier | None) -> None:
+    """Raises RowRefused for a task that brings a verifier of its own which cannot be one, or that has what its verifier
+    needs as something that no attempt could be held to. One that lacks it is counted, and loaded."""
+    if task.row.get(ROW_FIELD) is not None:
+        for pointer, problem in find_problems(task.row[ROW_FIELD]):
+            raise RowRefused("bad_verifier", problem, pointer=f"/{ROW_FIELD}{pointer}")
+        verifier = read_verifier(task.row[ROW_FIELD])
+    if verifier is None or not verifier.needs <= task.row.keys():
         return
-    for pointer, problem in find_problems(task.row[ROW_FIELD]):
-        raise RowRefused("bad_verifier", problem, pointer=f"/{ROW_FIELD}{pointer}")
+    try:
+        verifier.check_row(task.row)
+    except VerifierError as error:
+        raise RowRefused("not_verifiable", str(error)) from None
 
 
 def owned(upload: Upload) -> QuerySet[Upload]:
@@ -139,8 +148,10 @@ class Loader:
         self._chunk_bytes = 0
         self._redactor = fresh_redactor()
         self._last_sign = time.monotonic()
-        self._needs = fields_needed(upload.dataset.environment)
-        self._verifies_here = upload.dataset.environment.verifies_here
+        environment = upload.dataset.environment
+        self._needs = fields_needed(environment)
+        self._verifier = read_verifier(environment.verifier) if environment.verifier else None
+        self._verifies_here = environment.verifies_here
         self.lacking: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.lines = 0
@@ -187,7 +198,7 @@ class Loader:
             try:
                 task = self._clean(parse(line))
                 if self._verifies_here:
-                    check_own_verifier(task)
+                    check_verifiable(task, self._verifier)
             except RowRefused as error:
                 self._refuse(number, error, line)
                 continue

@@ -324,10 +324,37 @@ def test_where_the_server_verifies_a_field_of_that_name_is_its_own(dataset):
     assert load(dataset, jsonl(make_row(verifier={"type": "regex", "verify_regex": "x"}))).state == "ready"
 
 
+@pytest.mark.parametrize(
+    ("verifier", "row", "message"),
+    [
+        ({"type": "multiple_choice"}, {"options": ["a", "b"], "expected_answer": "cat"}, "'CAT', not the letter"),
+        ({"type": "multiple_choice"}, {"options": ["a", "b"], "expected_answer": 0}, "'0', not the letter"),
+        ({"type": "numeric"}, {"expected_answer": "four"}, "is no number: 'four'"),
+        ({"type": "instructions"}, {"instruction_id_list": ["punctuation:no_comma"], "kwargs": ["x"]}, "an object"),
+        (
+            {"type": "hybrid", "components": [{"name": "right", "verifier": {"type": "numeric"}}]},
+            {"expected_answer": "four"},
+            "is no number: 'four'",
+        ),
+    ],
+)
+def test_a_task_that_no_attempt_could_be_held_to_is_refused(verifier, row, message):
+    environment = make_environment(adapter="declared", builtin="", verifier=verifier)
+    configured = create_dataset(slug="configured", name="Configured", environment=environment)
+    [error] = load(configured, jsonl(make_row(**row))).errors
+    assert error["code"] == "not_verifiable"
+    assert message in error["message"]
+    open_to_rows = create_dataset(slug="o", name="O", environment=make_environment(adapter="declared", builtin=""))
+    [error] = load(open_to_rows, jsonl(make_row(**row, verifier=verifier))).errors
+    assert error["code"] == "not_verifiable"
+
+
 def test_tasks_without_what_the_configured_verifier_needs_are_loaded_and_said_so():
     environment = make_environment(adapter="declared", builtin="", verifier={"type": "multiple_choice"})
     choices = create_dataset(slug="choices", name="Choices", environment=environment)
-    upload = load(choices, jsonl(make_row(), make_row(options=["a", "b"]), make_row(verifier={"type": "numeric"})))
+    upload = load(
+        choices, jsonl(make_row(), make_row(answer="B", options=["a", "b"]), make_row(verifier={"type": "numeric"}))
+    )
     assert upload.message == f"No options in 1 of 3 tasks: {environment} cannot verify those."
     open_to_rows = create_dataset(slug="o", name="O", environment=make_environment(adapter="declared", builtin=""))
     assert load(open_to_rows, jsonl(make_row())).message.startswith("No verifier in 1 of 1 tasks")

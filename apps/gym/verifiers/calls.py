@@ -1,5 +1,6 @@
 """The tool calls of an attempt, and those that a task expects."""
 
+import json
 from typing import Any, NamedTuple
 
 import orjson
@@ -71,6 +72,20 @@ def _same_end(one: object, other: object, relaxed: bool) -> bool:
     if not relaxed or isinstance(one, dict | list) or isinstance(other, dict | list):
         return False
     return _plain(one) == _plain(other)
+
+
+def json_key(value: object) -> str:
+    """A text that two values share where they are the same in JSON."""
+    return json.dumps(_whole(value), sort_keys=True)
+
+
+def _whole(value: Any) -> Any:
+    """1.0 as 1, so that numbers are equal as text."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _whole(one) for key, one in value.items()}
+    return [_whole(one) for one in value] if isinstance(value, list) else value
 
 
 def _plain(value: object) -> object:

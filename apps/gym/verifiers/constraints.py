@@ -35,9 +35,16 @@ def _constraint(name: str, *needs: str, slow: bool = False) -> Callable[[_Check]
     return register
 
 
+def whole_number(given: object) -> int:
+    """Of 100, 100.0 and "100". Raises ValueError for what is none."""
+    if isinstance(given, float) and given.is_integer():
+        return int(given)
+    return int(str(given))
+
+
 def relate(count: int, wanted: object, relation: object) -> bool:
     """`less than`, `at most`, `exactly`, and at least by default."""
-    number = int(str(wanted))
+    number = whole_number(wanted)
     match relation:
         case "less than":
             return count < number
@@ -51,7 +58,10 @@ def relate(count: int, wanted: object, relation: object) -> bool:
             raise ValueError(f"the relation {relation!r} is not one of at least, less than, at most, exactly")
 
 
-def _texts(given: object) -> list[str]:
+def texts(given: object) -> list[str]:
+    """Null is no text."""
+    if given is None:
+        return []
     return [str(one) for one in given] if isinstance(given, list) else [str(given)]
 
 
@@ -71,7 +81,7 @@ def count_sentences(reply: str) -> int:
 
 @_constraint("keywords:existence", "keywords")
 def _existence(reply: str, given: Arguments) -> bool:
-    return all(_count_word(reply, word) for word in _texts(given["keywords"]))
+    return all(_count_word(reply, word) for word in texts(given["keywords"]))
 
 
 @_constraint("keywords:frequency", "keyword", "frequency")
@@ -81,7 +91,7 @@ def _frequency(reply: str, given: Arguments) -> bool:
 
 @_constraint("keywords:forbidden_words", "forbidden_words")
 def _forbidden_words(reply: str, given: Arguments) -> bool:
-    words = (re.escape(word) for word in _texts(given["forbidden_words"]))
+    words = (re.escape(word) for word in texts(given["forbidden_words"]))
     return not any(re.search(rf"\b{word}\b", reply, re.IGNORECASE) for word in words)
 
 
@@ -116,7 +126,7 @@ def _number_characters(reply: str, given: Arguments) -> bool:
 def _number_paragraphs(reply: str, given: Arguments) -> bool:
     """Between lines of `***`; only the first and the last may be empty."""
     parts = [part.strip() for part in re.split(r"\s?\*\*\*\s?", reply)]
-    return all(parts[1:-1]) and sum(bool(part) for part in parts) == int(given["num_paragraphs"])
+    return all(parts[1:-1]) and sum(bool(part) for part in parts) == whole_number(given["num_paragraphs"])
 
 
 @_constraint("length_constraints:nth_paragraph_first_word", "num_paragraphs", "nth_paragraph", "first_word")
@@ -125,8 +135,8 @@ def _nth_paragraph_first_word(reply: str, given: Arguments) -> bool:
     parts = [
         " ".join(lines) for blank, lines in groupby(reply.splitlines(), lambda line: not line.strip()) if not blank
     ]
-    nth = int(given["nth_paragraph"])
-    if len(parts) != int(given["num_paragraphs"]) or not 1 <= nth <= len(parts):
+    nth = whole_number(given["nth_paragraph"])
+    if len(parts) != whole_number(given["num_paragraphs"]) or not 1 <= nth <= len(parts):
         return False
     first = re.match(r"[\"'“‘(*_]*([^\s.,?!'\"”’)*_]+)", parts[nth - 1].strip())
     return first is not None and first[1].lower() == str(given["first_word"]).lower()
@@ -142,7 +152,7 @@ def _count_brackets(line: str) -> int:
 
 @_constraint("detectable_content:number_placeholders", "num_placeholders")
 def _number_placeholders(reply: str, given: Arguments) -> bool:
-    return sum(map(_count_brackets, reply.splitlines())) >= int(given["num_placeholders"])
+    return sum(map(_count_brackets, reply.splitlines())) >= whole_number(given["num_placeholders"])
 
 
 @_constraint("detectable_content:postscript", "postscript_marker")
@@ -156,7 +166,7 @@ def _postscript(reply: str, given: Arguments) -> bool:
 def _number_bullets(reply: str, given: Arguments) -> bool:
     lines = [line.lstrip() for line in reply.splitlines()]
     stars = sum(line.startswith("*") and line[1:2] not in ("", "*") for line in lines)
-    return stars + sum(line.startswith("-") for line in lines) == int(given["num_bullets"])
+    return stars + sum(line.startswith("-") for line in lines) == whole_number(given["num_bullets"])
 
 
 @_constraint("detectable_format:constrained_response")
@@ -168,13 +178,13 @@ def _constrained_response(reply: str, given: Arguments) -> bool:
 def _number_highlights(reply: str, given: Arguments) -> bool:
     """`*one*` and `**two**`, each counted by itself: `***three***` is both."""
     found = re.findall(r"\*([^\n*]*)\*", reply) + re.findall(r"\*\*([^\n*]*)\*\*", reply)
-    return sum(bool(text.strip()) for text in found) >= int(given["num_highlights"])
+    return sum(bool(text.strip()) for text in found) >= whole_number(given["num_highlights"])
 
 
 @_constraint("detectable_format:multiple_sections", "section_spliter", "num_sections")
 def _multiple_sections(reply: str, given: Arguments) -> bool:
     marker = re.escape(str(given["section_spliter"]).strip())
-    return len(re.findall(rf"{marker}\s?\d+", reply)) >= int(given["num_sections"])
+    return len(re.findall(rf"{marker}\s?\d+", reply)) >= whole_number(given["num_sections"])
 
 
 @_constraint("detectable_format:json_format")

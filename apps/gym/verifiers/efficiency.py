@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from apps.gym.items import TaskRow, function_calls, item_type
 from apps.gym.rewards import Reward
+from apps.gym.verifiers.answering import refuse
 from apps.gym.verifiers.protocol import Problem, Verifier
 
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -16,7 +17,8 @@ class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
     """The mean of max(0, 1 − over ÷ slack) for each budget that is given, where over = max(0, used − budget).
 
     The slack is the budget itself times `tolerance`: with 1.0 an attempt that uses twice the budget has 0.0, and with
-    0.0 one that is over it at all. Steps are replies of the model; tokens are those that all calls read and wrote.
+    0.0 one that is over it at all. Steps are replies of the model; tokens are those that all calls read and wrote. A
+    model that does not tell its tokens has no reward where a budget of them is given: `verifier_error`.
 
     It says nothing of the answer: put it into a hybrid, beside a verifier of the answer that is `required`.
 
@@ -43,7 +45,10 @@ class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         used = _use(response)
-        parts = {name: self._score(used[name], budget) for name, budget in self.budgets.items()}
+        for name in self.budgets:
+            if used[name] is None:
+                raise refuse(f"the model does not tell its {name.replace('_', ' ')}, which have a budget here")
+        parts = {name: self._score(used[name] or 0, budget) for name, budget in self.budgets.items()}
         told = ", ".join(f"{used[name]:,} of {most:,} {name.replace('_', ' ')}" for name, most in self.budgets.items())
         return Reward(
             value=sum(parts.values()) / len(parts), components=parts, explanation=told, details={"used": used}
@@ -55,16 +60,26 @@ class Efficiency(Verifier, frozen=True, kw_only=True, tag="efficiency"):
         return 1.0 if not over else max(0.0, 1.0 - over / slack) if slack else 0.0
 
 
-def _use(response: dict[str, Any]) -> dict[str, int]:
+def _use(response: dict[str, Any]) -> dict[str, int | None]:
+    """None for what is not told. A response says 0 where no call told anything: no model reads nothing, and none writes
+    an answer of no tokens."""
     output = [item for item in response.get("output") or [] if isinstance(item, dict)]
-    usage = response.get("usage") or {}
-    written = int(usage.get("output_tokens") or 0)
+    steps = _count_steps(output)
+    usage = response.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    read, written = _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
+    if written == 0 and steps:
+        written = None
     return {
-        "steps": _count_steps(output),
+        "steps": steps,
         "tool_calls": len(function_calls(output)),
-        "tokens": int(usage.get("input_tokens") or 0) + written,
+        "tokens": read + written if read and written is not None else None,
         "output_tokens": written,
     }
+
+
+def _count(given: object) -> int | None:
+    return given if isinstance(given, int) and not isinstance(given, bool) and given >= 0 else None
 
 
 def _count_steps(output: list[dict[str, Any]]) -> int:

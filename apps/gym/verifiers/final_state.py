@@ -1,6 +1,5 @@
 """Final state: what the environment holds in the end is what the task expects."""
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,7 +10,7 @@ from apps.gym.items import Item, TaskRow, assistant_text
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.answering import refuse
 from apps.gym.verifiers.answers import excerpt
-from apps.gym.verifiers.calls import same
+from apps.gym.verifiers.calls import json_key, same
 from apps.gym.verifiers.finding_json import find_json
 from apps.gym.verifiers.protocol import Problem, Verifier
 
@@ -101,9 +100,9 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
 
     def _equal(self, expected: Any, state: Any) -> bool:
         if self.any_order and isinstance(expected, list) and isinstance(state, list):
-            wanted = sorted(map(_key, expected))
+            wanted = sorted(map(json_key, expected))
             try:
-                return wanted == sorted(map(_key, state))
+                return wanted == sorted(map(json_key, state))
             except RecursionError:
                 # Deeper than the expected ones, which had none.
                 return False
@@ -117,16 +116,3 @@ def _keep(state: Any) -> Any:
         return state if len(orjson.dumps(state)) <= 4_000 else "left out: too large"
     except TypeError:
         return "left out: it cannot be stored"
-
-
-def _key(value: Any) -> str:
-    return json.dumps(_whole(value), sort_keys=True)
-
-
-def _whole(value: Any) -> Any:
-    """1.0 as 1, so that numbers are equal as text."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _whole(one) for key, one in value.items()}
-    return [_whole(one) for one in value] if isinstance(value, list) else value

@@ -64,6 +64,10 @@ class Hybrid(Verifier, frozen=True, kw_only=True, tag="hybrid"):
         if self.combine == "mean" and not sum(max(part.weight, 0.0) for part in self.components) > 0:
             yield "/components", "have no weight above 0, so they have no mean: give one of them a weight"
 
+    def check_row(self, row: TaskRow) -> None:
+        for part in self.parts.values():
+            part.check_row(row)
+
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         return self.combine_rewards({name: part.verify(row, response) for name, part in self.parts.items()})
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from apps.gym.items import TaskRow, item_type, text_of
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.answering import refuse
-from apps.gym.verifiers.constraints import CONSTRAINTS, relate
+from apps.gym.verifiers.constraints import CONSTRAINTS, relate, texts, whole_number
 from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier
 
 _RELATIONS = ("relation", "let_relation", "capital_relation")
@@ -59,6 +59,10 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
                 (f"/instructions/{index}{pointer}", problem) for pointer, problem in instruction_problems(instruction)
             )
 
+    def check_row(self, row: TaskRow) -> None:
+        if self.instructions or "instruction_id_list" in _metadata(row):
+            self._wanted(row)
+
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         wanted = self._wanted(row)
         reply = _last_message(response)
@@ -93,6 +97,8 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
         wanted = []
         for index, (name, one) in enumerate(zip(ids, arguments, strict=True)):
             # Rows of some data sets write every argument of every instruction, with null where it has none.
+            if not isinstance(one, dict | None):
+                raise refuse(f"the task row's instruction {index + 1}: its `kwargs` must be an object")
             kept = {key: value for key, value in (one or {}).items() if value is not None}
             instruction = Instruction(id=str(name), arguments=kept)
             for pointer, problem in instruction_problems(instruction):
@@ -113,7 +119,9 @@ def instruction_problems(instruction: Instruction) -> Iterator[Problem]:
             if name in _RELATIONS:
                 relate(0, 0, value)
             elif name.startswith("num_") or name.endswith("frequency") or name == "nth_paragraph":
-                int(str(value))
+                whole_number(value)
+            elif name in known.needs and not all(text.strip() for text in texts(value) or [""]):
+                yield f"/arguments/{name}", "is empty, or holds an empty text: every reply would follow it, or none"
         except ValueError:
             right = "at least, less than, at most or exactly" if name in _RELATIONS else "a whole number"
             yield f"/arguments/{name}", f"is {value!r:.80}: give {right}"

@@ -1,6 +1,7 @@
 """Symbolic equality: the answer is the expected expression, however it is written."""
 
 import logging
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 
@@ -16,11 +17,19 @@ MAX_EXPRESSION = 10_000
 """Characters of an expression; more than any answer needs, and little enough for its grammar."""
 
 
+_EQUALS = re.compile(r"(?<![<>!=:])=(?!=)")
+_MOST_SIDES = 20
+_COMMANDS = re.compile(r"\\(?:[dt]?frac|sqrt|cdot|times|div|left|right|pi|pm)(?![a-zA-Z])|(?<=\d)[eE](?=[+-]?\d)")
+_TIMES_TEN = re.compile(r"(?<![\w.])(\d{1,60}(?:\.\d{1,60})?)[eE]([+-]?\d{1,4})(?![\w.])")
+"""6.02e23 as programs write it; math-verify would take the e for a name."""
+
+
 class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
     r"""1.0 when the answer and the expected one are the same expression in mathematics, else 0.0.
 
     Both are read as LaTeX or plain text and compared as numbers, expressions, equations, sets, intervals, matrices:
-    \frac{1}{2} is 0.5, (x+1)^2 is x^2+2x+1, {1,2} is {2,1}. Decimals are equal when they agree after rounding. The
+    \frac{1}{2} is 0.5, (x+1)^2 is x^2+2x+1, {1,2} is {2,1}, 6.02e23 is 6.02 × 10^23. Of a chain of equations the last
+    side counts, if the numbers in it agree. Decimals are equal when they agree after rounding. The
     answer is the last box, else what the last line says.
 
     Some expressions take for ever. This runs in a process that is stopped at the time limit; the attempt then has no
@@ -56,7 +65,7 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
             told = f"the answer has {len(written):,} characters, more than any expression needs"
             return _reward(0.0, told, wanted, excerpt(written))
         answer = _parse(written)
-        equal = bool(answer) and self._equal(expected, answer)
+        equal = bool(answer) and self._equal(expected, answer) and self._holds(written)
         verb = "equals" if equal else "is not"
         shown = str(answer[-1]) if answer else written
         return _reward(float(equal), f"answer {excerpt(shown)} {verb} expected {excerpt(wanted)}", wanted, shown)
@@ -68,6 +77,12 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
         text = assistant_text(response.get("output") or [])
         box = last_boxed(text)
         return last_line(text) if box is None else _box(box)
+
+    def _holds(self, written: str) -> bool:
+        """Whether the numbers agree that a chain of equations names: of 31 = 32 the last is no answer."""
+        sides = _EQUALS.split(written.removeprefix("\\boxed{").removesuffix("}"))
+        numbers = [_parse(_box(side)) for side in sides if _is_number(side)] if 1 < len(sides) <= _MOST_SIDES else []
+        return all(self._equal(numbers[0], other) for other in numbers[1:])
 
     def _equal(self, expected: list[Any], answer: list[Any]) -> bool:
         from math_verify import verify
@@ -90,6 +105,11 @@ class Mathematics(AnswerVerifier, frozen=True, kw_only=True, tag="math"):
             return False
 
 
+def _is_number(text: str) -> bool:
+    """Whether it is made of numbers alone, with no variable or word."""
+    return any(map(str.isdigit, text)) and not re.search(r"[^\W\d_]", _COMMANDS.sub("", text))
+
+
 def _box(text: str) -> str:
     r"""A whole text as one expression: math-verify looks for `\boxed{…}` and `$…$` in what it reads."""
     for opened, closed in (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]")):
@@ -104,7 +124,7 @@ def _parse(text: str) -> list[Any]:
     # It says at every call that without its own time limit (a signal, which needs the main thread) one must be kept.
     for name in ("math_verify.parser", "math_verify.grader"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    return list(parse(text, parsing_timeout=None))
+    return list(parse(_TIMES_TEN.sub(r"\1\\times 10^{\2}", text), parsing_timeout=None))
 
 
 def _reward(value: float, explanation: str, expected: str, answer: str | None) -> Reward:

@@ -40,7 +40,7 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
     strict_single_letter_boxed, a letter alone or before one of `: ) . -` in the last box; lenient_boxed, that, else the
     only option whose text stands in the box; lenient_answer_colon, after the first "Answer:", a letter or the text of
     an option; lenient_answer_colon_md, after the last line that begins with "Answer:", in Markdown or not, where "A or
-    B" is no answer.
+    B" is no answer. A letter that only letters of other options follow, as in A-B-C, is none in any mode.
 
     Range: 0.0 or 1.0. Component: `multiple_choice`.
     """
@@ -80,9 +80,13 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
         if self.pattern and (problem := pattern_problem(self.pattern)):
             yield "/pattern", problem
 
+    def check_row(self, row: TaskRow) -> None:
+        self._read(row)
+        self._mode(row)
+        self._patterns(row)
+
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
-        options = read_options(row.get(self.options_field), self.options_field)
-        expected = answer_text(row.get(self.expected_field), f"the task row's `{self.expected_field}`").upper()
+        options, expected = self._read(row)
         text = assistant_text(response.get("output") or [])
         chosen = self._choose(row, text, options)
         value = float(chosen == expected)
@@ -93,6 +97,14 @@ class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice")
             explanation=told,
             details={"extracted_answer": chosen, "expected_answer": expected},
         )
+
+    def _read(self, row: TaskRow) -> tuple[Options, str]:
+        options = read_options(row.get(self.options_field), self.options_field)
+        expected = answer_text(row.get(self.expected_field), f"the task row's `{self.expected_field}`").upper()
+        if expected not in options:
+            told = f"{excerpt(expected)!r}, not the letter of an option: {', '.join(options)}"
+            raise refuse(f"the task row's `{self.expected_field}` is {told}")
+        return options, expected
 
     def _choose(self, row: TaskRow, text: str, options: Options) -> str | None:
         for pattern in self._patterns(row):
@@ -151,7 +163,16 @@ def boxed_letter(text: str, options: Options) -> str | None:
     """The option whose letter stands in the last box, alone or before one of `: ) . -`."""
     box = _TEXT.sub(r"\1", last_boxed(text) or "").strip()
     match = _LETTER.fullmatch(box)
-    return match[1].upper() if match and match[1].upper() in options else None
+    return _unless_hedged(match[1].upper(), box[1:], options) if match and match[1].upper() in options else None
+
+
+def _unless_hedged(letter: str, rest: str, options: Options) -> str | None:
+    """The letter, unless nothing but letters of options follows it: A-B-C chooses nothing."""
+    words = re.findall(r"\w+", rest)
+    alone = all(word.upper() in options or word.lower() in ("or", "and") for word in words)
+    if any(word.upper() in options for word in words) and alone:
+        return letter if _fold(" ".join(words)) in (_fold(options[letter]), _fold(letter)) else None
+    return letter
 
 
 def match_exactly(answer: str | None, options: Options) -> str | None:
@@ -168,7 +189,9 @@ def match_option(answer: str, options: Options) -> str | None:
     if exact := match_exactly(plain, options):
         return exact
     match = _LEADING.match(plain)
-    return match[1].upper() if match and match[1].upper() in options else None
+    if not match or match[1].upper() not in options:
+        return None
+    return _unless_hedged(match[1].upper(), plain[match.end() :], options)
 
 
 def _fold(text: str) -> str:

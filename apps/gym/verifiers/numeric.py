@@ -163,11 +163,12 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
         if self.expected is not None and parse_number(str(self.expected)) is None:
             yield "/expected", "is no number: give one such as 42, 1/2 or 0.5"
 
+    def check_row(self, row: TaskRow) -> None:
+        _, expected = self._read_expected(row)
+        self._tolerance(row, expected)
+
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
-        wanted = self.find_expected(row)
-        expected = parse_number(wanted)
-        if expected is None:
-            raise refuse(f"the task row's `{self.expected_field}` is no number: {wanted[:100]!r}")
+        wanted, expected = self._read_expected(row)
         tolerance = self._tolerance(row, expected)
         answer = self.find_answer(row, response)
         details = {"extracted_answer": answer, "expected_answer": wanted}
@@ -180,6 +181,13 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
         equal = number.equals(expected, tolerance)
         verb = "equals" if equal else "is not"
         return _reward(float(equal), f"answer {excerpt(answer)} {verb} expected {wanted}", details)
+
+    def _read_expected(self, row: TaskRow) -> tuple[str, Number]:
+        wanted = self.find_expected(row)
+        expected = parse_number(wanted)
+        if expected is None:
+            raise refuse(f"the task row's `{self.expected_field}` is no number: {wanted[:100]!r}")
+        return wanted, expected
 
     def _mode(self, row: TaskRow) -> Extraction | None:
         return self.extract or extraction_mode(row)

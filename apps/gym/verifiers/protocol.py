@@ -40,6 +40,9 @@ class Verifier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """What is wrong with parameters that each fit the schema."""
         return iter(())
 
+    def check_row(self, row: TaskRow) -> None:
+        """Raises VerifierError for a row that has what is needed, but as something that no attempt could be held to."""
+
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         """`response` is a Responses object whose `output` holds every item after the prompt. Raises VerifierError."""
         raise NotImplementedError

@@ -10,6 +10,8 @@ from apps.gym.items import TaskRow, assistant_text, function_calls
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.answering import refuse
 from apps.gym.verifiers.answers import excerpt
+from apps.gym.verifiers.calls import json_key
+from apps.gym.verifiers.endless import find_endless
 from apps.gym.verifiers.explaining import join_pointer
 from apps.gym.verifiers.finding_json import find_json
 from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier
@@ -70,6 +72,7 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
 
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         from jsonschema import Draft202012Validator
+        from jsonschema.validators import extend
         from referencing import Registry
 
         schema = self._schema(row)
@@ -78,7 +81,9 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
             return Reward(value=0.0, components={"json": 0.0, "schema": 0.0}, explanation=problem)
         # An empty registry: the library would else fetch what a schema refers to.
         closed = close_schema(schema) if self.closed else schema
-        validator = Draft202012Validator(closed, registry=Registry())
+        # The library compares every item with every other.
+        quick = extend(Draft202012Validator, {"uniqueItems": _unique})
+        validator = quick(closed, registry=Registry())
         problems = []
         for error in validator.iter_errors(given):
             problems.append(f"{join_pointer(error.absolute_path) or '/'}: {excerpt(error.message)}")
@@ -139,6 +144,13 @@ class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
         return arguments[argument], ""
 
 
+def _unique(_: Any, wanted: Any, given: Any, __: Any) -> Iterator[Exception]:
+    from jsonschema.exceptions import ValidationError
+
+    if wanted and isinstance(given, list) and len(set(map(json_key, given))) < len(given):
+        yield ValidationError("the list holds an item twice")
+
+
 def close_schema(schema: Any) -> Any:
     """The schema with every property required and no others allowed, at every depth."""
     if isinstance(schema, list):
@@ -165,6 +177,8 @@ def _schema_problems(schema: dict[str, Any]) -> Iterator[Problem]:
     for reference in _references(schema):
         if not reference.startswith("#"):
             yield "", f"refers to {reference[:80]!r}: only references within the schema, #/…, are followed"
+    if endless := find_endless(schema):
+        yield "", f"refers to itself without an end, by {endless[:80]!r}: no value could be held to it"
 
 
 def _references(schema: Any) -> Iterator[str]:

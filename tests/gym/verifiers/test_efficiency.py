@@ -1,7 +1,7 @@
 import pytest
 
 from apps.gym.verifiers.registry import find_problems, read_verifier
-from tests.gym.verifiers.cases import reward_of
+from tests.gym.verifiers.cases import REFUSED, reward_of
 from tests.gym.verifiers.replies import attempt, calls, returns, says
 
 ROUND = [calls("f"), returns("1")]
@@ -26,14 +26,22 @@ CASES = [
     ({"output_tokens": 200}, FOUR_STEPS, 0.5),
     ({"steps": 3, "tokens": 2_000}, FOUR_STEPS, (2 / 3 + 0.5) / 2),
     ({"steps": 1}, attempt(), 1.0),
-    ({"tokens": 10}, {"output": None}, 1.0),
+    ({"tokens": 10}, {"output": None}, REFUSED),
+    ({"tokens": 10}, attempt(says("done")), REFUSED),
+    ({"tokens": 10}, attempt(says("done"), input_tokens=0, output_tokens=0), REFUSED),
+    ({"output_tokens": 10}, attempt(says("done"), input_tokens=5, output_tokens=0), REFUSED),
+    ({"output_tokens": 10}, {"output": [says("done")], "usage": "much"}, REFUSED),
+    ({"output_tokens": 10}, {"output": [says("done")], "usage": {"output_tokens": "5"}}, REFUSED),
+    ({"output_tokens": 10}, attempt(input_tokens=5, output_tokens=0), 1.0),
+    ({"steps": 1}, attempt(says("done")), 1.0),
     ({"steps": 1}, attempt(*[says("x")] * 10_000), 1.0),
 ]
 
 
 @pytest.mark.parametrize(("given", "reply", "reward"), CASES)
 def test_efficiency(given, reply, reward):
-    assert reward_of({"type": "efficiency", **given}, {}, reply) == pytest.approx(reward)
+    found = reward_of({"type": "efficiency", **given}, {}, reply)
+    assert found == (reward if reward == REFUSED else pytest.approx(reward))
 
 
 def test_each_budget_is_a_component():

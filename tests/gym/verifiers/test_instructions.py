@@ -103,6 +103,7 @@ def test_every_constraint_stands_in_the_table_with_a_reply_that_follows_and_one_
     assert told == {(name, reward) for name in CONSTRAINTS for reward in (0.0, 1.0)}
 
 
+WORDS, LETTER = "length_constraints:number_words", "keywords:letter_frequency"
 NO_COMMA, TITLE = "punctuation:no_comma", "detectable_format:title"
 ROWS = [
     ({}, {"instruction_id_list": [NO_COMMA, TITLE], "kwargs": [{}, {}]}, "<<A>> b", 1.0),
@@ -116,6 +117,15 @@ ROWS = [
     ({}, {"instruction_id_list": ["keywords:existence"], "kwargs": [{}]}, "b", REFUSED),
     ({}, {"instruction_id_list": ["length:magic"]}, "b", REFUSED),
     ({}, {"instruction_id_list": []}, "b", REFUSED),
+    ({}, {"instruction_id_list": [NO_COMMA], "kwargs": ["x"]}, "b", REFUSED),
+    ({}, {"instruction_id_list": [WORDS], "kwargs": [{"num_words": 2.0}]}, "a b", 1.0),
+    ({}, {"instruction_id_list": [WORDS], "kwargs": [{"num_words": "2"}]}, "a", 0.0),
+    ({}, {"instruction_id_list": [WORDS], "kwargs": [{"num_words": 2.5}]}, "a b", REFUSED),
+    ({}, {"instruction_id_list": [WORDS], "kwargs": [{"num_words": True}]}, "a b", REFUSED),
+    ({}, {"instruction_id_list": ["startend:end_checker"], "kwargs": [{"end_phrase": ""}]}, "b", REFUSED),
+    ({}, {"instruction_id_list": ["keywords:existence"], "kwargs": [{"keywords": []}]}, "b", REFUSED),
+    ({}, {"instruction_id_list": ["keywords:existence"], "kwargs": [{"keywords": ["b", " "]}]}, "b", REFUSED),
+    ({}, {"instruction_id_list": [LETTER], "kwargs": [{"letter": "", "let_frequency": 1}]}, "b", REFUSED),
     ({}, {}, "b", REFUSED),
     ({}, {"instruction_id_list": [NO_COMMA]}, attempt(says("a, b"), calls("f"), says("b")), 1.0),
     ({}, {"instruction_id_list": [NO_COMMA]}, attempt(calls("f")), 0.0),

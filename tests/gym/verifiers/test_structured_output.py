@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from apps.gym.verifiers.endless import find_endless
 from apps.gym.verifiers.registry import find_problems, read_verifier
 from tests.gym.verifiers.cases import REFUSED, reward_of
 from tests.gym.verifiers.replies import attempt, calls, response, says
@@ -11,6 +12,7 @@ PERSON = {
     "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
     "required": ["name"],
 }
+SEVERAL = {"type": "array", "uniqueItems": True}
 GIVEN = {"schema": PERSON}
 ADA, ADA_30 = '{"name": "Ada"}', '{"name": "Ada", "age": 30}'
 TOOL = {**GIVEN, "source": "tool_call"}
@@ -50,6 +52,12 @@ CASES = [
         attempt(calls("save", {"person": {"name": "Ada"}})),
         1.0,
     ),
+    ({"schema": SEVERAL}, {}, json.dumps([{"a": index} for index in range(3_000)]), 1.0),
+    ({"schema": SEVERAL}, {}, json.dumps([{"a": index} for index in range(3_000)] + [{"a": 7.0}]), 0.0),
+    ({"schema": SEVERAL}, {}, "[1, true, 0, false, null]", 1.0),
+    ({"schema": SEVERAL}, {}, "[1, 1.0]", 0.0),
+    ({"schema": SEVERAL}, {}, '[{"a": 1, "b": 2}, {"b": 2, "a": 1}]', 0.0),
+    ({}, {"schema_str": {"$ref": "#"}}, ADA, REFUSED),
     (GIVEN, {"response_mode": "smoke"}, ADA, REFUSED),
     (GIVEN, {}, "{" * 200_000, 0.0),
     (GIVEN, {}, "", 0.0),
@@ -82,3 +90,42 @@ def test_nothing_is_fetched_for_a_schema():
     assert list(find_problems(given)) == [
         ("/schema", "refers to 'http://127.0.0.1:9/x': only references within the schema, #/…, are followed")
     ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "reference"),
+    [
+        ({"$ref": "#"}, "#"),
+        ({"allOf": [{"$ref": "#"}]}, "#"),
+        (
+            {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"not": {"$ref": "#/$defs/a"}}}},
+            "#/$defs/a",
+        ),
+        ({"properties": {"a": {"anyOf": [{"type": "null"}, {"$ref": "#/properties/a"}]}}}, "#/properties/a"),
+        ({"properties": {"a~/b": {"if": {"$ref": "#/properties/a~0~1b"}}}}, "#/properties/a~0~1b"),
+        ({"anyOf": [{"type": "null"}, {"$ref": "#/anyOf/1"}]}, "#/anyOf/1"),
+    ],
+)
+def test_a_schema_that_refers_to_itself_without_an_end_is_refused(schema, reference):
+    assert list(find_problems({"type": "json_schema", "schema": schema})) == [
+        ("/schema", f"refers to itself without an end, by {reference!r}: no value could be held to it")
+    ]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"next": {"$ref": "#"}}},
+        {"anyOf": [{"type": "null"}, {"items": {"$ref": "#"}}]},
+        {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "string"}}},
+        {"properties": {"$ref": {"type": "string"}}, "const": {"a": 1}},
+    ],
+)
+def test_a_schema_may_refer_to_itself_for_a_part_of_the_value(schema):
+    assert list(find_problems({"type": "json_schema", "schema": schema})) == []
+
+
+def test_a_deep_maze_of_references_is_walked_once():
+    levels = {f"l{n}": {"allOf": [{"$ref": f"#/$defs/l{n + 1}"}, {"$ref": f"#/$defs/l{n + 1}"}]} for n in range(500)}
+    assert find_endless({"$defs": {**levels, "l500": {}}, "$ref": "#/$defs/l0"}) == ""
+    assert find_endless({"$defs": {**levels, "l500": {"$ref": "#/$defs/l0"}}, "$ref": "#/$defs/l0"}) == "#/$defs/l0"
