@@ -48,6 +48,37 @@ def test_what_a_rollout_would_end_with_is_an_error_and_no_reward(engineer):
     )
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"a": 1e999}',
+        '{"a": -1e999}',
+        '{"a": 100000000000000000000000}',
+        '{"a": "\\ud800"}',
+        '{"\\ud800": 1}',
+        '{"a": ' + "[" * 400 + "]" * 400 + "}",
+    ],
+)
+@pytest.mark.parametrize(
+    "verifier", [{"type": "final_state", "exact": True}, {"type": "json_schema", "schema": {"not": {}}}]
+)
+def test_whatever_json_a_reply_holds_it_is_wrong_and_no_error(engineer, verifier, reply):
+    tried = attempt(engineer, verifier=verifier, row={"expected_state": {"a": 1}}, reply=reply)
+    assert tried.status_code == 200
+    assert (tried.json()["reward"], tried.json()["error"]) == (0.0, "")
+
+
+@pytest.mark.parametrize("field", ["row", "verifier", "output"])
+def test_a_number_beyond_all_numbers_is_refused_or_answered(engineer, field):
+    given = {
+        "row": '{"verifier": {"type": "final_state"}, "row": {"expected_state": 1e999}, "reply": "{}"}',
+        "verifier": '{"verifier": {"type": "numeric", "expected": 1e999}, "row": {}, "reply": "1"}',
+        "output": '{"verifier": {"type": "efficiency", "steps": 1}, "row": {}, "output": [{"type": "x", "a": 1e999}]}',
+    }[field]
+    reply = engineer.post("/api/v1/verifiers/try/", given, content_type="application/json")
+    assert reply.status_code in (200, 400)
+
+
 def test_a_verifier_that_hangs_is_stopped_while_it_is_tried(engineer):
     hangs = {"type": "regex", "wanted": ["^(a|a)+$"], "time_limit": 0.3}
     given = attempt(engineer, verifier=hangs, reply="a" * 60 + "b").json()

@@ -1,5 +1,6 @@
 """Final state: what the environment holds in the end is what the task expects."""
 
+import json
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -111,8 +112,9 @@ class FinalState(Verifier, frozen=True, kw_only=True, tag="final_state"):
 
 def _keep(state: Any) -> Any:
     """The state for the trace, where it is small and can be stored: a policy model may write whole numbers of more than
-    64 bits, half a surrogate pair, or more levels than any reader takes."""
+    64 bits, half a surrogate pair, a number beyond all numbers (1e999), or more levels than any reader takes."""
     try:
+        json.dumps(state, allow_nan=False)
         return state if len(orjson.dumps(state)) <= 4_000 else "left out: too large"
-    except TypeError:
+    except (TypeError, ValueError, RecursionError):
         return "left out: it cannot be stored"

@@ -65,7 +65,13 @@ def test_final_state(given, expected, made, reward):
 
 @pytest.mark.parametrize(
     "reply",
-    ['{"a": 100000000000000000000000}', '{"a": "\\ud800"}', '{"\\ud800": 1}', '{"a": ' + "[" * 300 + "]" * 300 + "}"],
+    [
+        '{"a": 1e999}',
+        '{"a": 100000000000000000000000}',
+        '{"a": "\\ud800"}',
+        '{"\\ud800": 1}',
+        '{"a": ' + "[" * 300 + "]" * 300 + "}",
+    ],
 )
 def test_a_state_that_cannot_be_stored_is_left_out_of_the_trace(reply):
     verifier = read_verifier({"type": "final_state", "exact": True})

@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 
@@ -123,6 +124,14 @@ def test_a_schema_that_refers_to_itself_without_an_end_is_refused(schema, refere
 )
 def test_a_schema_may_refer_to_itself_for_a_part_of_the_value(schema):
     assert list(find_problems({"type": "json_schema", "schema": schema})) == []
+
+
+def test_a_long_list_of_objects_is_quickly_known_to_hold_each_once():
+    verifier = read_verifier({"type": "json_schema", "schema": SEVERAL})
+    reply = response(json.dumps([{"a": index, "b": "x"} for index in range(5_000)]))
+    began = time.process_time()
+    assert verifier.verify({}, reply).value == 1.0
+    assert time.process_time() - began < 2.0
 
 
 def test_a_deep_maze_of_references_is_walked_once():
