@@ -1,7 +1,11 @@
 """The figures of a collection, counted by the database, against figures worked out by hand."""
 
+import dataclasses
+import json
+
 import pytest
 
+from apps.gym.rewards import MAX_REWARD
 from apps.rollouts.measuring import measure_collection
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
 
@@ -136,3 +140,14 @@ def test_the_number_of_queries_does_not_grow_with_the_rollouts(django_assert_num
         make_rollout(collection, components={"correct": 1.0}, output_tokens=5 * number, trace=[])
         with django_assert_num_queries(10):
             measure_collection(collection)
+
+
+def test_the_largest_rewards_that_there_may_be_have_finite_figures():
+    collection = make_collection()
+    for reward in (-MAX_REWARD, MAX_REWARD, MAX_REWARD, 0.5):
+        make_rollout(collection, reward=reward, components={"part": reward}, trace=[])
+    found = measure_collection(collection)
+    assert (found.min_reward, found.max_reward) == (-MAX_REWARD, MAX_REWARD)
+    assert found.std == pytest.approx(0.9574e100, rel=1e-3)
+    assert sum(bar["count"] for bar in found.histogram) == 4
+    assert json.dumps(dataclasses.asdict(found), allow_nan=False)
