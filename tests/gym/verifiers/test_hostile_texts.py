@@ -7,7 +7,7 @@ import pytest
 
 from apps.gym.errors import VerifierError
 from apps.gym.verifiers.registry import read_verifier
-from tests.gym.verifiers.replies import attempt, says
+from tests.gym.verifiers.replies import attempt, calls, returns, says
 
 SIZE = 100_000
 SEEDS = {
@@ -52,6 +52,25 @@ VERIFIERS = [
     ({"type": "efficiency", "steps": 3}, {}),
     ({"type": "call_argument", "tool": "note", "argument": "a"}, {"expected_answer": 1}),
     ({"type": "tool_calls"}, {"expected_answers": []}),
+    (
+        {"type": "instructions", "score": "fraction"},
+        {
+            "instruction_id_list": [
+                "length_constraints:number_sentences",
+                "length_constraints:number_paragraphs",
+                "detectable_format:title",
+                "detectable_format:json_format",
+                "detectable_content:number_placeholders",
+            ],
+            "kwargs": [{"num_sentences": 3}, {"num_paragraphs": 3}, {}, {}, {"num_placeholders": 3}],
+        },
+    ),
+]
+CALLED = [
+    ({"type": "call_argument", "tool": "note", "argument": "a"}, {"expected_answer": [1]}),
+    ({"type": "tool_calls"}, {"expected_answers": [{"name": "note", "arguments": {"a": 1}}]}),
+    ({"type": "tool_call_form"}, {"expected_call": {"name": "note", "arguments": {"a": 1}}}),
+    ({"type": "final_state", "tool": "note", "any_order": True}, {"expected_state": {"a": [1]}}),
 ]
 
 
@@ -63,9 +82,18 @@ def _text(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("given", "row"), VERIFIERS, ids=lambda value: json.dumps(value)[:60])
 def test_a_verifier_on_the_loop_is_quick(given, row, seed):
+    _verify_quickly(given, row, attempt(says(_text(seed))))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("given", "row"), CALLED, ids=lambda value: json.dumps(value)[:60])
+def test_a_verifier_of_calls_is_quick(given, row, seed):
+    _verify_quickly(given, row, attempt(calls("note", _text(seed)), returns(_text(seed))))
+
+
+def _verify_quickly(given, row, reply):
     verifier = read_verifier(given)
     assert verifier.stays_on_loop(row)
-    reply = attempt(says(_text(seed)))
     started = time.thread_time()
     try:
         verifier.verify(row, reply)
