@@ -25,14 +25,16 @@ async def verify_attempt(
     *,
     hearing: Hearing | None = None,
     most_seconds: float = 600.0,
+    whose: str = "",
 ) -> Reward:
     """Raises VerifierError and nothing else: a bug in a verifier, or one that hangs, is never a reward of 0.
 
-    `hearing` is where judges are asked, `most_seconds` bounds what runs in a process of its own.
+    `hearing` is where judges are asked, `most_seconds` bounds what runs in a process of its own, and `whose` names the
+    environment that it waits its turn for.
     """
     try:
         if isinstance(verifier, Hybrid):
-            return await _verify_parts(verifier, row, response, hearing, most_seconds)
+            return await _verify_parts(verifier, row, response, hearing, most_seconds, whose=whose)
         if isinstance(verifier, LLMJudge):
             if hearing is None:
                 raise JudgeError(f"{verifier.title}: no judge model is set for this environment").lasting()
@@ -40,7 +42,7 @@ async def verify_attempt(
         if verifier.stays_on_loop(row) and _weigh(response) <= MAX_ON_LOOP:
             return verifier.verify(row, response)
         seconds = min(verifier.seconds, most_seconds)
-        return await shared_pool().verify(verifier, row, response, seconds=seconds)
+        return await shared_pool().verify(verifier, row, response, seconds=seconds, whose=whose)
     except GymError:
         raise
     except Exception as bug:
@@ -54,12 +56,21 @@ def _weigh(response: dict[str, Any]) -> int:
 
 
 async def _verify_parts(
-    hybrid: Hybrid, row: TaskRow, response: dict[str, Any], hearing: Hearing | None, most_seconds: float
+    hybrid: Hybrid,
+    row: TaskRow,
+    response: dict[str, Any],
+    hearing: Hearing | None,
+    most_seconds: float,
+    *,
+    whose: str,
 ) -> Reward:
     """All at once. The first that fails fails the whole, after all have ended."""
     parts = hybrid.parts
     found = await asyncio.gather(
-        *(verify_attempt(part, row, response, hearing=hearing, most_seconds=most_seconds) for part in parts.values()),
+        *(
+            verify_attempt(part, row, response, hearing=hearing, most_seconds=most_seconds, whose=whose)
+            for part in parts.values()
+        ),
         return_exceptions=True,
     )
     rewards: dict[str, Reward] = {}

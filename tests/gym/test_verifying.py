@@ -21,7 +21,7 @@ class Elsewhere:
     def __init__(self):
         self.came = []
 
-    async def verify(self, verifier, row, response, *, seconds):
+    async def verify(self, verifier, row, response, *, seconds, whose=""):
         self.came.append((verifier.title, seconds))
         return verifier.verify(row, response)
 

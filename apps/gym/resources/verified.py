@@ -20,11 +20,19 @@ ROW_FIELD = "verifier"
 class VerifiedSession:
     """A session of another server, with another end."""
 
-    __slots__ = ("_hearing", "_inner", "_most_seconds", "_row", "_verifier")
+    __slots__ = ("_hearing", "_inner", "_most_seconds", "_row", "_verifier", "_whose")
 
     def __init__(
-        self, inner: Session, row: TaskRow, verifier: Verifier, *, hearing: Hearing | None, most_seconds: float
+        self,
+        inner: Session,
+        row: TaskRow,
+        verifier: Verifier,
+        *,
+        hearing: Hearing | None,
+        most_seconds: float,
+        whose: str,
     ) -> None:
+        self._whose = whose
         self._inner = inner
         self._row = row
         self._verifier = verifier
@@ -46,7 +54,12 @@ class VerifiedSession:
 
     async def verify(self, response: dict[str, Any]) -> Reward:
         return await verify_attempt(
-            self._verifier, self._row, response, hearing=self._hearing, most_seconds=self._most_seconds
+            self._verifier,
+            self._row,
+            response,
+            hearing=self._hearing,
+            most_seconds=self._most_seconds,
+            whose=self._whose,
         )
 
     async def close(self) -> None:
@@ -101,6 +114,7 @@ class VerifiedServer:
             verifier,
             hearing=self._judge.hear(seed=seed) if self._judge else None,
             most_seconds=self._verify_timeout,
+            whose=self.name,
         )
 
     async def probe(self) -> Probe:

@@ -3,17 +3,20 @@
 A thread cannot be stopped, and a regular expression keeps the interpreter to itself while it works. So these processes
 are started as programs of their own (nothing is forked from a process with threads) and used again for as long as they
 answer. Waiting for a free one does not count as a verifier's time.
+
+Who waits takes turns: each environment in its order, none with more than its share of the processes, and one whose
+verifier was stopped with a single one until it has ended in time again.
 """
 
 import asyncio
 import atexit
 import json
 import os
-import queue
 import socket
 import subprocess
 import sys
 import threading
+from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -88,107 +91,156 @@ class _Job(msgspec.Struct):
     body: bytes
     seconds: float
     title: str
+    whose: str
     answer: Future[Reward]
 
 
 class ProcessPool:
-    """At most `size` processes, each with a thread that waits for it. They start when they are first needed."""
+    """At most `size` processes for one environment, and `spare` ones for when another comes. Each has a thread that
+    waits for it. They start when they are first needed."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, spare: int = 0) -> None:
         self.size = size
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._total = size + spare
+        # All below is under this lock. Whose turn is next stands first.
+        self._changed = threading.Condition()
+        self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
+        self._running: Counter[str] = Counter()
+        self._stopped: set[str] = set()
         self._threads: list[threading.Thread] = []
         self._children: set[Child] = set()
         self._idle = 0
         self._closed = False
 
-    async def verify(self, verifier: Verifier, row: TaskRow, response: Mapping[str, Any], *, seconds: float) -> Reward:
-        """Raises VerifierError: for what the verifier raised, whatever that was, and when the time is over."""
+    async def verify(
+        self, verifier: Verifier, row: TaskRow, response: Mapping[str, Any], *, seconds: float, whose: str = ""
+    ) -> Reward:
+        """`whose` names the environment. Raises VerifierError: for what the verifier raised, whatever that was, and
+        when the time is over."""
         given = {"type": read_type(verifier), **msgspec.to_builtins(verifier)}
         # Not orjson: a policy model may write whole numbers of more than 64 bits, or half a surrogate pair.
         body = json.dumps({"verifier": given, "row": row, "response": response, "seconds": seconds}).encode()
         answer: Future[Reward] = Future()
-        self._jobs.put(_Job(body, seconds, verifier.title, answer))
-        self._grow()
+        self._put(_Job(body, seconds, verifier.title, whose, answer))
         return await asyncio.wrap_future(answer)
 
     def close(self) -> None:
-        """End the processes; what they were doing fails."""
-        with self._lock:
+        """End the processes; what they were doing fails, and so does what was waiting for them."""
+        with self._changed:
             self._closed = True
             children, threads = list(self._children), list(self._threads)
-        for _ in threads:
-            self._jobs.put(None)
+            left = [job for jobs in self._waiting.values() for job in jobs]
+            self._waiting.clear()
+            self._changed.notify_all()
+        for job in left:
+            _answer(job, _closed(job))
         for child in children:
             child.process.kill()
         for thread in threads:
             thread.join(timeout=5)
 
-    def _grow(self) -> None:
-        with self._lock:
-            if len(self._threads) < self.size and self._idle < self._jobs.qsize() and not self._closed:
+    def _put(self, job: _Job) -> None:
+        with self._changed:
+            if self._closed:
+                raise _closed(job)
+            self._waiting.setdefault(job.whose, deque()).append(job)
+            ready = sum(min(len(jobs), self._room(whose)) for whose, jobs in self._waiting.items())
+            if len(self._threads) < self._total and self._idle < ready:
                 thread = threading.Thread(target=self._work, name="verifier", daemon=True)
                 self._threads.append(thread)
                 thread.start()
+            self._changed.notify()
+
+    def _room(self, whose: str) -> int:
+        """How many more of its jobs may begin."""
+        share = 1 if whose in self._stopped else self.size
+        return max(0, share - self._running[whose])
+
+    def _take(self) -> _Job | None:
+        """The next job whose turn it is; None when there will be no more."""
+        with self._changed:
+            self._idle += 1
+            try:
+                while not self._closed:
+                    whose = next((whose for whose in self._waiting if self._room(whose)), None)
+                    if whose is None:
+                        self._changed.wait()
+                        continue
+                    job = self._waiting[whose].popleft()
+                    if self._waiting[whose]:
+                        self._waiting.move_to_end(whose)
+                    else:
+                        del self._waiting[whose]
+                    # Who gave up waiting wants no answer.
+                    if job.answer.set_running_or_notify_cancel():
+                        self._running[whose] += 1
+                        return job
+                return None
+            finally:
+                self._idle -= 1
 
     def _work(self) -> None:
         child: Child | None = None
-        while True:
-            self._count_idle(1)
-            job = self._jobs.get()
-            self._count_idle(-1)
-            if job is None:
-                break
-            # Who gave up waiting wants no answer.
-            if job.answer.set_running_or_notify_cancel():
-                child = self._do(job, child)
+        while job := self._take():
+            child, found, in_time = self._do(job, child)
+            with self._changed:
+                self._running[job.whose] -= 1
+                if not self._running[job.whose]:
+                    del self._running[job.whose]
+                (self._stopped.discard if in_time else self._stopped.add)(job.whose)
+                self._changed.notify_all()
+            _answer(job, found)
         self._forget(child)
 
-    def _count_idle(self, change: int) -> None:
-        with self._lock:
-            self._idle += change
-
-    def _do(self, job: _Job, child: Child | None) -> Child | None:
-        """Answer the job; the process for the next one, or None where it had to be killed."""
+    def _do(self, job: _Job, child: Child | None) -> tuple[Child | None, Reward | VerifierError, bool]:
+        """The process for the next job (None where it had to be killed), what was found, and whether it was in time."""
         try:
             child = child or self._start()
             answer = _decode_answer(child.ask(job.body, seconds=job.seconds))
         except TimeoutError:
             problem = f"{job.title}: stopped after {job.seconds:g} s without a result"
             self._forget(child)
-            job.answer.set_exception(VerifierError(problem).lasting())
-            return None
+            return None, VerifierError(problem).lasting(), False
         except Exception as broken:
             self._forget(child)
-            job.answer.set_exception(VerifierError(f"{job.title}: its process failed: {broken}"))
-            return None
+            return None, VerifierError(f"{job.title}: its process failed: {broken}"), True
         if answer.reward is None:
             error = VerifierError(f"{job.title}: {answer.error}")
-            job.answer.set_exception(error if answer.passing else error.lasting())
-        else:
-            job.answer.set_result(answer.reward)
-        return child
+            return child, error if answer.passing else error.lasting(), True
+        return child, answer.reward, True
 
     def _start(self) -> Child:
         child = Child()
-        with self._lock:
+        with self._changed:
             self._children.add(child)
         return child
 
     def _forget(self, child: Child | None) -> None:
         if child is not None:
-            with self._lock:
+            with self._changed:
                 self._children.discard(child)
             child.kill()
 
 
+def _closed(job: _Job) -> VerifierError:
+    return VerifierError(f"{job.title}: this process ends, and verifies no more")
+
+
+def _answer(job: _Job, found: Reward | VerifierError) -> None:
+    if isinstance(found, Reward):
+        job.answer.set_result(found)
+    # Who still waits for its turn may give up at any time.
+    elif job.answer.running() or job.answer.set_running_or_notify_cancel():
+        job.answer.set_exception(found)
+
+
+_SPARE = 2
 _pools: list[ProcessPool] = []
 
 
 def shared_pool() -> ProcessPool:
-    """This process's pool: as many processes as it has processors, at most four."""
+    """This process's pool: for one environment as many processes as there are processors, at most four."""
     if not _pools:
-        _pools.append(ProcessPool(max(1, min(4, os.cpu_count() or 1))))
+        _pools.append(ProcessPool(max(1, min(4, os.cpu_count() or 1)), spare=_SPARE))
         atexit.register(_pools[0].close)
     return _pools[0]

@@ -83,6 +83,75 @@ def test_many_wait_for_a_few_processes_and_each_gets_its_own_reward():
     pool.close()
 
 
+def test_an_environment_whose_verifier_hangs_holds_up_no_other():
+    pool = ProcessPool(1, spare=1)
+
+    async def both():
+        began = time.monotonic()
+        bad = [
+            asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=2.0, whose="bad"))
+            for _ in range(3)
+        ]
+        await asyncio.sleep(0.1)
+        good = [pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=9.0, whose="good") for _ in range(20)]
+        values = [reward.value for reward in await asyncio.gather(*good)]
+        waited, hanging = time.monotonic() - began, sum(not one.done() for one in bad)
+        failures = await asyncio.gather(*bad, return_exceptions=True)
+        return values, waited, hanging, [type(one) for one in failures]
+
+    values, waited, hanging, failures = asyncio.run(both())
+    pool.close()
+    assert (values, failures) == ([1.0] * 20, [VerifierError] * 3)
+    # One after the other, the three hang for six seconds.
+    assert (waited < 5.0, hanging >= 1) == (True, True)
+
+
+def test_who_was_stopped_gets_one_process_until_it_ends_in_time_again():
+    pool = ProcessPool(3)
+
+    async def hang(count):
+        hanging = (
+            pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=0.5, whose="bad") for _ in range(count)
+        )
+        await asyncio.gather(*hanging, return_exceptions=True)
+
+    asyncio.run(hang(1))
+    assert pool._room("bad") == 1
+    assert asyncio.run(pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=5.0, whose="bad")).value == 1.0
+    assert (pool._room("bad"), pool._room("another"), dict(pool._running)) == (3, 3, {})
+    pool.close()
+
+
+def test_environments_take_turns():
+    pool = ProcessPool(1)
+    order = []
+
+    async def one(whose):
+        await pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=9.0, whose=whose)
+        order.append(whose)
+
+    async def main():
+        await asyncio.gather(*(one("many") for _ in range(30)), *(one("few") for _ in range(3)))
+
+    asyncio.run(main())
+    pool.close()
+    assert len(order) == 33
+    assert [place for place, whose in enumerate(order) if whose == "few"][-1] < 10
+
+
+def test_what_waits_for_a_pool_that_closes_fails(pool):
+    async def main():
+        waiting = [
+            asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=30.0))
+            for _ in range(3)
+        ]
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(pool.close)
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert [type(one) for one in asyncio.run(main())] == [VerifierError] * 3
+
+
 def test_a_process_that_was_killed_is_replaced(pool):
     verify(pool, HANGS, "a")
     [child] = pool._children
