@@ -15,6 +15,7 @@ class Adapter(models.TextChoices):
     DECLARED = "declared", "Declared: no server, a configured verifier"
 
 
+USUAL_CONCURRENCY = 1024
 OVER_HTTP = [Adapter.HTTP, Adapter.GYMNASIUM, Adapter.MCP]
 IN_PROCESS = [Adapter.BUILTIN, Adapter.DECLARED]
 """Nothing to ask: these are healthy as long as we are."""
@@ -69,7 +70,9 @@ class Environment(models.Model):
         help_text="Tries when the server cannot be reached",
     )
     concurrency = models.PositiveIntegerField(
-        default=1024, validators=[MinValueValidator(1)], help_text="Rollouts in flight at once, over all workers"
+        default=USUAL_CONCURRENCY,
+        validators=[MinValueValidator(1)],
+        help_text="Rollouts in flight at once, over all workers",
     )
     worker_group = models.SlugField(
         max_length=64, blank=True, help_text="Only workers of this group may use it; empty: those without a group"

@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.auditing import record
-from apps.environments.models import OVER_HTTP, Adapter, Environment
+from apps.environments.models import OVER_HTTP, USUAL_CONCURRENCY, Adapter, Environment
 from apps.environments.trying import describe_problems
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.judging.settings import read_settings
@@ -28,7 +28,8 @@ def save_environment(*, environment: Environment, user: object, api_key: str | N
     EnvironmentChanged.
 
     The other adapter's field is emptied, and the judge's fields where nobody would ask it, so that a row never says two
-    things. What the last health check saw is forgotten when the server is another one.
+    things. What the last health check saw is forgotten when the server is another one. Where each attempt starts a
+    process, the usual number of rollouts at once becomes the most that may be.
     """
     _tidy(environment)
     environment.full_clean()
@@ -75,6 +76,9 @@ def _tidy(environment: Environment) -> None:
         environment.base_url = ""
     if environment.adapter != Adapter.MCP_PROCESS:
         environment.command = ""
+    elif environment.concurrency == USUAL_CONCURRENCY:
+        # Nobody chose it.
+        environment.concurrency = min(USUAL_CONCURRENCY, settings.MCP_PROCESSES)
     if environment.adapter != Adapter.BUILTIN:
         environment.builtin = ""
     if environment.verifier is None:

@@ -172,6 +172,12 @@ def test_a_process_for_each_attempt_bounds_how_many_run_at_once(settings):
     }
 
 
+def test_without_a_number_of_its_own_a_process_environment_gets_the_most_that_may_be(settings):
+    settings.MCP_COMMANDS, settings.MCP_PROCESSES = {"files": {"command": ["mcp-files"], "environment": {}}}, 8
+    usual = Environment(slug="lab", name="Lab", adapter="mcp_process", command="files")
+    assert save_environment(environment=usual, user=None).concurrency == 8
+
+
 def test_a_command_is_forgotten_when_another_adapter_is_chosen(settings):
     settings.MCP_COMMANDS = {"files": {"command": ["mcp-files"], "environment": {}}}
     saved = save_environment(environment=mcp_environment(), user=None)
