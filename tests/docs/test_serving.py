@@ -1,0 +1,36 @@
+"""The commands of docs/serving.md on a fresh installation."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from apps.accounts.keys import create_api_key
+from apps.accounts.models import Role
+from apps.agents.models import Agent
+from apps.environments.models import Environment
+from apps.policies.models import PolicyModel
+from tests.factories import make_user
+
+pytestmark = pytest.mark.django_db
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "serving.md").read_text()
+
+
+def test_what_the_commands_name_is_there_or_is_made_by_the_request_beside_them():
+    [request] = re.findall(r"\$GYMWEB/policy-models/ -d '(.+)'", TEXT)
+    _, token = create_api_key(user=make_user(Role.ENGINEER), name="program")
+    made = Client(headers={"authorization": f"Bearer {token}"}).post(
+        "/api/v1/policy-models/", json.loads(request), content_type="application/json"
+    )
+    assert made.status_code == 201
+    named = {
+        Environment: re.findall(r"(?:serve_environment|--environment) (\w+)", TEXT),
+        Agent: re.findall(r"serve_agent (\w+) --model", TEXT),
+        PolicyModel: re.findall(r"serve_model (\w+) --port|--model (\w+) --environment", TEXT),
+    }
+    for model, found in named.items():
+        slugs = {slug for each in found for slug in ([each] if isinstance(each, str) else each) if slug}
+        assert slugs
+        assert slugs == set(model.objects.filter(slug__in=slugs).values_list("slug", flat=True))
