@@ -4,20 +4,15 @@ import asyncio
 import itertools
 import logging
 import math
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from channels.worker import Worker as ChannelsWorker
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
-from django.utils.module_loading import import_string
+from django.db import InterfaceError, OperationalError
 
-from apps.environments.probing import worker_group
-from apps.gym import leaving
 from apps.gym.errors import GymError
 from apps.gym.events import TraceUnion
 from apps.gym.items import TaskRow
@@ -25,6 +20,7 @@ from apps.gym.observing import Outcome
 from apps.policies.connecting import open_outbound
 from apps.rollouts.announcing import DOORBELL, announce_from_loop
 from apps.rollouts.breaking import Breakers, Endpoint
+from apps.rollouts.chores import Chores
 from apps.rollouts.claiming import MAX_CLAIM, Claim
 from apps.rollouts.connecting import Settings
 from apps.rollouts.database_thread import DatabaseThread
@@ -55,18 +51,6 @@ POLL_SECONDS = 1.0
 """Polling is the guarantee; the doorbell only shortens the wait."""
 CLAIM_SECONDS = 0.05
 ANNOUNCE_SECONDS = 0.2
-CHORE_SECONDS = 1.0
-CHECKS = frozenset({"apps.environments.probing.probe_due_environments"})
-"""Chores that wait for others. They have a thread of their own: a server that hangs must hold up no upload."""
-DATASETS = frozenset(
-    {
-        "apps.tasks.uploading.load_queued_upload",
-        "apps.tasks.measuring.measure_next_version",
-        "apps.tasks.deleting.delete_next",
-        "apps.rollouts.deleting.delete_next_collection",
-    }
-)
-"""Chores that take minutes for a million tasks. Theirs is another thread: a cancellation must not wait for them."""
 RECONCILE_LOOKS = 5
 MAX_BACKLOG = 2_000
 """Finished rollouts that wait for the database before the worker stops claiming."""
@@ -95,7 +79,6 @@ class RolloutWorker(ChannelsWorker):
         super().__init__(application, channels, channel_layer)
         self.seats = seats or settings.WORKER_SEATS
         self.group = group
-        self.chores = settings.WORKER_CHORES if chores else []
         self.lease = 0
         self._leave_at = math.inf
         self._attempting: Counter[int] = Counter()  # rollouts by policy model
@@ -105,10 +88,7 @@ class RolloutWorker(ChannelsWorker):
         self._stopping = False
         self._changed: set[int] = set()
         self._database = DatabaseThread()
-        self._leaving = threading.Event()
-        self._chores = ThreadPoolExecutor(1, "rollouts-chores", initializer=self._begin_chores)
-        self._checks = ThreadPoolExecutor(1, "rollouts-checks", initializer=self._begin_chores)
-        self._datasets = ThreadPoolExecutor(1, "rollouts-datasets", initializer=self._begin_chores)
+        self._chores = Chores(settings.WORKER_CHORES if chores else [], group=group)
         self._live: list[tuple[int, str]] = []
         self._strays: set[int] = set()
         self._started: set[int] = set()
@@ -140,18 +120,13 @@ class RolloutWorker(ChannelsWorker):
         flushing = asyncio.create_task(self._outbox.run())
         # Results that nobody stores any more must stop the work, not pile up: `await flushing` then says why.
         flushing.add_done_callback(lambda _: self.stop())
-        checks = [name for name in self.chores if name in CHECKS]
-        datasets = [name for name in self.chores if name in DATASETS]
-        others = [name for name in self.chores if name not in CHECKS | DATASETS]
-        jobs = [self._listen(), self._announce(), self._watch(), self._mind_database()]
-        jobs += [self._do_chores(others, self._chores)]
-        jobs += [self._do_chores(checks, self._checks), self._do_chores(datasets, self._datasets)]
+        jobs = [self._listen(), self._announce(), self._watch(), self._mind_database(), self._chores.run()]
         around = [asyncio.create_task(job) for job in jobs]
         try:
             await self._supervise()
             await self._drain()
         finally:
-            self._leaving.set()
+            self._chores.leave()
             stalls.stop()
             for task in around:
                 task.cancel()
@@ -357,25 +332,6 @@ class RolloutWorker(ChannelsWorker):
             known = {claim.rollout_id for claim, _ in self._running.values()} | self._outbox.waiting_ids()
             self._strays = await self._in_database(release_unknown, worker_id=lease, known=known, suspects=self._strays)
 
-    def _begin_chores(self) -> None:
-        """In the thread of the chores, before the first of them."""
-        leaving.obey(self._leaving)
-        worker_group.set(self.group)
-
-    async def _do_chores(self, names: list[str], thread: ThreadPoolExecutor) -> None:
-        """Long work of the rooms, one piece at a time in a thread of its own."""
-        chores: list[Callable[[], bool]] = [import_string(path) for path in names]
-        loop = asyncio.get_running_loop()
-        while True:
-            found = False
-            for chore in chores:
-                try:
-                    found |= await loop.run_in_executor(thread, _with_connection, chore)
-                except Exception:
-                    logger.exception("chore %s failed", chore)
-            if not found:
-                await asyncio.sleep(CHORE_SECONDS)
-
     # -- identity -------------------------------------------------------------------------------------------------
 
     async def _take_identity(self) -> None:
@@ -474,19 +430,10 @@ class RolloutWorker(ChannelsWorker):
         await self._outbound.close()
         if self._heart:
             await asyncio.get_running_loop().run_in_executor(None, self._heart.join)
-        self._chores.shutdown(wait=False)
-        self._checks.shutdown(wait=False)
-        self._datasets.shutdown(wait=False)
+        self._chores.close()
 
     async def _in_database(self, work: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
         return await self._database.run(work, *args, **kwargs)
-
-
-def _with_connection(chore: Callable[[], bool]) -> bool:
-    try:
-        return chore()
-    finally:
-        connection.close()
 
 
 def _failing_endpoint(setting: Setting, failure: GymError) -> Endpoint:

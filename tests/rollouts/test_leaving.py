@@ -42,7 +42,7 @@ def test_a_chore_ends_soon_after_its_worker(settings):
 
     async_to_sync(work_and_leave)()
     # What Python does at its exit.
-    worker._chores.shutdown(wait=True)
+    worker._chores.close(wait=True)
     assert ended == ["asked to"]
 
 

@@ -1,0 +1,83 @@
+"""Long work of the rooms beside the rollouts of a worker: one piece at a time, in a thread of its kind."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from django.db import connection
+from django.utils.module_loading import import_string
+
+from apps.environments.probing import worker_group
+from apps.gym import leaving
+
+logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 1.0
+CHECKS = frozenset({"apps.environments.probing.probe_due_environments"})
+"""Chores that wait for others. They have a thread of their own: a server that hangs must hold up no upload."""
+DATASETS = frozenset(
+    {
+        "apps.tasks.uploading.load_queued_upload",
+        "apps.tasks.measuring.measure_next_version",
+        "apps.tasks.deleting.delete_next",
+        "apps.rollouts.deleting.delete_next_collection",
+    }
+)
+"""Chores that take minutes for a million tasks. Theirs is another thread: a cancellation must not wait for them."""
+
+
+class Chores:
+    """What a worker does for the rooms. A name is the path of a function: one piece, and whether there was one."""
+
+    def __init__(self, names: Sequence[str], *, group: str) -> None:
+        self._group = group
+        self._leaving = threading.Event()
+        kinds = {
+            "chores": [name for name in names if name not in CHECKS | DATASETS],
+            "checks": [name for name in names if name in CHECKS],
+            "datasets": [name for name in names if name in DATASETS],
+        }
+        self._threads = [
+            (ThreadPoolExecutor(1, f"rollouts-{kind}", initializer=self._begin), paths) for kind, paths in kinds.items()
+        ]
+
+    async def run(self) -> None:
+        """Until cancelled; what is being done in a thread then ends by itself, see `leave`."""
+        async with asyncio.TaskGroup() as kinds:
+            for thread, paths in self._threads:
+                kinds.create_task(self._do(paths, thread))
+
+    def leave(self) -> None:
+        """Ask what is being done to stop at its next safe place."""
+        self._leaving.set()
+
+    def close(self, *, wait: bool = False) -> None:
+        for thread, _ in self._threads:
+            thread.shutdown(wait=wait)
+
+    def _begin(self) -> None:
+        """In each thread, before its first piece."""
+        leaving.obey(self._leaving)
+        worker_group.set(self._group)
+
+    async def _do(self, paths: list[str], thread: ThreadPoolExecutor) -> None:
+        pieces: list[Callable[[], bool]] = [import_string(path) for path in paths]
+        loop = asyncio.get_running_loop()
+        while True:
+            found = False
+            for piece in pieces:
+                try:
+                    found |= await loop.run_in_executor(thread, _with_connection, piece)
+                except Exception:
+                    logger.exception("chore %s failed", piece)
+            if not found:
+                await asyncio.sleep(IDLE_SECONDS)
+
+
+def _with_connection(piece: Callable[[], bool]) -> bool:
+    try:
+        return piece()
+    finally:
+        connection.close()

@@ -1,0 +1,18 @@
+from apps.rollouts.models.collections import LARGEST, Collection, CollectionDeletion, CollectionQuerySet
+from apps.rollouts.models.reverifications import Reverification, ReverifiedReward
+from apps.rollouts.models.rollouts import Rollout, RolloutQuerySet, TraceEvent
+from apps.rollouts.models.workers import Breaker, Worker
+
+__all__ = [
+    "LARGEST",
+    "Breaker",
+    "Collection",
+    "CollectionDeletion",
+    "CollectionQuerySet",
+    "Reverification",
+    "ReverifiedReward",
+    "Rollout",
+    "RolloutQuerySet",
+    "TraceEvent",
+    "Worker",
+]

@@ -1,0 +1,99 @@
+"""Rollouts verified again, and what came of it."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from apps.rollouts.models.collections import Collection
+from apps.rollouts.models.rollouts import Rollout
+
+
+class Reverification(models.Model):
+    """Rollouts of a collection verified again from their traces, without inference; applied only when somebody asks."""
+
+    class State(models.TextChoices):
+        QUEUED = "queued", "queued"
+        VERIFYING = "verifying", "verifying"
+        READY = "ready", "ready"
+        APPLYING = "applying", "applying"
+        APPLIED = "applied", "applied"
+        CANCELLED = "cancelled", "cancelled"
+        FAILED = "failed", "failed"
+
+    collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="reverifications")
+    filters = models.JSONField(default=dict, blank=True, help_text='e.g. {"judge_failures": true}; none: all')
+    forced = models.BooleanField(default=False, help_text="Although its verifier may need the state of the attempt")
+    replays = models.BooleanField(default=False, help_text="The recorded tool calls are made again in a new session")
+    state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="Claims so far: the fence against a lost worker")
+    total = models.PositiveIntegerField(default=0)
+    verified = models.PositiveIntegerField(default=0, help_text="Rollouts that have a new reward")
+    changed = models.PositiveIntegerField(default=0, help_text="Of them, those whose reward or components are others")
+    failed = models.PositiveIntegerField(default=0, help_text="Rollouts whose verification failed")
+    applied = models.PositiveIntegerField(default=0)
+    stale = models.PositiveIntegerField(default=0, help_text="Changed by others meanwhile, so left as they are")
+    cost = models.FloatField(default=0.0, help_text="USD of the judge's calls")
+    message = models.CharField(max_length=500, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="reverifications"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    touched_at = models.DateTimeField(default=timezone.now, help_text="Last sign of life of whoever works at it")
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"reverification #{self.pk} of {self.collection.label}"
+
+    @property
+    def done(self) -> int:
+        return self.verified + self.failed
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing happens to it unless somebody asks."""
+        return self.state not in {self.State.QUEUED, self.State.VERIFYING, self.State.APPLYING}
+
+
+class ReverifiedReward(models.Model):
+    """Old and new reward of one rollout; kept as its history. Either the new one is there, or why it is not."""
+
+    class Fate(models.TextChoices):
+        APPLIED = "applied", "applied"
+        STALE = "stale", "the rollout was changed meanwhile"
+
+    reverification = models.ForeignKey(Reverification, on_delete=models.CASCADE, related_name="rewards")
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="reverified_rewards")
+    attempt = models.PositiveSmallIntegerField(help_text="The rollout's attempt that was verified again")
+    old_status = models.CharField(max_length=16, choices=Rollout.Status.choices)
+    old_reward = models.FloatField(null=True, blank=True)
+    old_components = models.JSONField(default=dict, blank=True)
+    new_reward = models.FloatField(null=True, blank=True)
+    new_components = models.JSONField(default=dict, blank=True)
+    difference = models.FloatField(null=True, blank=True, help_text="New − old, where both are there")
+    changed = models.BooleanField(default=False)
+    fate = models.CharField(max_length=16, choices=Fate.choices, blank=True, help_text="Empty until it is applied")
+    stop_reason = models.CharField(max_length=32, blank=True)
+    answer = models.CharField(max_length=200, blank=True, help_text="What the attempt answered, made comparable")
+    # Text, as in the trace: what a model wrote may hold a zero byte, which no JSON column of PostgreSQL takes.
+    events = models.TextField(blank=True, help_text="Appended to the trace, one event a line: judge calls, verdict")
+    error_kind = models.CharField(max_length=32, blank=True)
+    error_message = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["reverification", "rollout"], name="reverified_once"),
+            models.CheckConstraint(
+                condition=Q(new_reward__isnull=True) | Q(error_kind=""), name="reverified_or_failed"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["reverification", "id"], condition=Q(changed=True), name="reverified_changed"),
+        ]
+
+    def __str__(self) -> str:
+        return f"rollout {self.rollout_id}: {self.old_reward} → {self.new_reward}"

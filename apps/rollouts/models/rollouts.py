@@ -1,0 +1,160 @@
+"""The rows that are the queue, and the events of their attempts."""
+
+from typing import Any, get_args
+
+import orjson
+from django.db import models
+from django.db.models import Q
+
+from apps.gym.agent import StopReason
+from apps.gym.errors import ErrorKind
+from apps.gym.events import TraceUnion, decode_event
+from apps.rollouts.models.collections import LARGEST, Collection
+from apps.tasks.models import Task
+
+
+class RolloutQuerySet(models.QuerySet["Rollout"]):
+    def completed(self) -> "RolloutQuerySet":
+        return self.filter(status=Rollout.Status.COMPLETED)
+
+    def rewarded(self) -> "RolloutQuerySet":
+        return self.completed().filter(reward__isnull=False)
+
+    def run_by(self, worker_id: int) -> "RolloutQuerySet":
+        """What this worker runs now. The status lets the database use the index of leases."""
+        return self.filter(status=Rollout.Status.RUNNING, lease=worker_id)
+
+
+class Rollout(models.Model):
+    """One attempt at one task. The rows are the queue: `queued` rows are claimed under a worker's lease."""
+
+    class Status(models.TextChoices):
+        QUEUED = "queued", "queued"
+        RUNNING = "running", "running"
+        COMPLETED = "completed", "completed"
+        FAILED = "failed", "failed"
+        CANCELLED = "cancelled", "cancelled"
+
+    collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="rollouts")
+    task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="rollouts")
+    repeat = models.PositiveIntegerField(help_text="Which attempt at the task, from 0")
+    seed = models.PositiveBigIntegerField(default=0)
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED)
+    attempt = models.PositiveSmallIntegerField(default=0, help_text="Claims so far; with `lease`, the fence")
+    failures = models.PositiveSmallIntegerField(default=0, help_text="Attempts that failed and counted")
+    lost = models.PositiveSmallIntegerField(default=0, help_text="How often its worker was lost while it ran")
+    # No database reference: a fence is compared, never followed, and the hot table keeps one index less.
+    lease = models.BigIntegerField(null=True, blank=True, help_text="The worker that runs it")
+
+    model_version = models.CharField(max_length=200, blank=True, help_text="The policy model's version it began with")
+    reward = models.FloatField(null=True, blank=True)
+    components = models.JSONField(default=dict, blank=True)
+    stop_reason = models.CharField(max_length=32, blank=True)
+    error_kind = models.CharField(max_length=32, blank=True)
+    error_message = models.TextField(blank=True)
+    turns = models.PositiveIntegerField(default=0)
+    tool_calls = models.PositiveIntegerField(default=0)
+    tool_errors = models.PositiveIntegerField(default=0)
+    input_tokens = models.PositiveIntegerField(default=0)
+    output_tokens = models.PositiveIntegerField(default=0)
+    judge_calls = models.PositiveIntegerField(default=0, help_text="Questions to its judge model")
+    judge_tokens = models.PositiveIntegerField(default=0, help_text="Read and written by its judge model")
+    cost = models.FloatField(default=0.0, help_text="USD by the prices of its policy model and its judge")
+    duration = models.FloatField(default=0.0, help_text="Seconds of the attempt that ended")
+    model_time = models.FloatField(
+        default=0.0, help_text="Seconds of it in calls of the policy model, retries included"
+    )
+    tool_time = models.FloatField(default=0.0, help_text="Seconds in tool calls; side by side, they add up to more")
+    verify_time = models.FloatField(default=0.0, help_text="Seconds of verification, judges included")
+    tools = models.JSONField(default=dict, blank=True, help_text="By name of the tool: calls, errors, seconds")
+    answer = models.CharField(max_length=200, blank=True, help_text="What the attempt answered, made comparable")
+    redactions = models.JSONField(
+        default=dict, blank=True, help_text="Credentials that were taken out of its trace, by kind"
+    )
+    flagged = models.BooleanField(default=False, help_text="It had credentials, and nobody has looked at it since")
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RolloutQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["collection", "task", "repeat"], name="rollout_once"),
+            models.CheckConstraint(
+                condition=Q(reward__isnull=True) | Q(status="completed"),
+                name="rollout_reward_means_completed",
+            ),
+            models.CheckConstraint(
+                condition=(Q(status="failed") & ~Q(error_kind="")) | (~Q(status="failed") & Q(error_kind="")),
+                name="rollout_failed_has_a_kind",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status="completed") | ~Q(stop_reason=""),
+                name="rollout_completed_has_a_stop_reason",
+            ),
+            models.CheckConstraint(
+                condition=Q(status="running", lease__isnull=False) | (~Q(status="running") & Q(lease__isnull=True)),
+                name="rollout_running_has_a_lease",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=["queued", "running", "completed", "failed", "cancelled"])
+                & Q(error_kind__in=["", *get_args(ErrorKind)])
+                & Q(stop_reason__in=["", *get_args(StopReason)]),
+                name="rollout_status_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(reward__isnull=True) | Q(reward__gte=-LARGEST, reward__lte=LARGEST),
+                name="rollout_reward_is_finite",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status__in=["completed", "failed"]) | Q(attempt__gte=1, finished_at__isnull=False),
+                name="rollout_ended_was_attempted",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["collection", "lost", "id"], condition=Q(status="queued"), name="rollout_queue"),
+            models.Index(fields=["lease"], condition=Q(status="running"), name="rollout_leases"),
+            models.Index(fields=["collection"], condition=Q(flagged=True), name="rollout_flagged"),
+        ]
+
+    def __str__(self) -> str:
+        return f"rollout {self.pk} ({self.status})"
+
+    @property
+    def repeat_number(self) -> int:
+        """Which attempt at its task, as people count: from 1. Programs get `repeat`, from 0."""
+        return self.repeat + 1
+
+    def trace(self, *, tokens: bool = False) -> list[TraceUnion]:
+        """The decoded events of the latest attempt, in order; model calls have their packed tokens where asked."""
+        columns = ("payload", "tokens") if tokens else ("payload",)
+        rows = self.events.filter(attempt=self.attempt).order_by("seq").values_list(*columns)
+        return [decode_event(*row) for row in rows]
+
+
+class TraceEvent(models.Model):
+    """One event of an attempt, appended while it runs. `payload` is the JSON of an apps.gym.events struct."""
+
+    pk = models.CompositePrimaryKey("rollout_id", "attempt", "seq")
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="events", db_index=False)
+    attempt = models.PositiveSmallIntegerField()
+    seq = models.PositiveIntegerField()
+    kind = models.CharField(max_length=32)
+    payload = models.TextField()
+    tokens = models.BinaryField(null=True, help_text="Token ids and logprobs of a model call, packed")
+
+    class Meta:
+        ordering = ["attempt", "seq"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} #{self.seq}"
+
+    @property
+    def event(self) -> TraceUnion:
+        return decode_event(self.payload)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = orjson.loads(self.payload)
+        return parsed
