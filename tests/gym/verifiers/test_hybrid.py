@@ -29,6 +29,8 @@ CASES = [
     (hybrid({**RIGHT, "required": True}, POLITE), HALF, 0.75),
     (hybrid({**RIGHT, "weight": 0}, POLITE), HALF, 0.5),
     (hybrid(RIGHT), "", 0.0),
+    (hybrid(RIGHT, POLITE), {"output": None}, 0.0),
+    (hybrid(RIGHT, POLITE), "please " * 10_000 + "9" * 20_000, 0.25),
     (hybrid({"name": "right", "verifier": {"type": "numeric", "expected_field": "gold"}}, POLITE), BOTH, REFUSED),
     (hybrid({"name": "judge", "verifier": {"type": "llm_judge"}}, RIGHT), BOTH, REFUSED),
 ]

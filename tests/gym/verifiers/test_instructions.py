@@ -129,6 +129,8 @@ ROWS = [
     ({}, {}, "b", REFUSED),
     ({}, {"instruction_id_list": [NO_COMMA]}, attempt(says("a, b"), calls("f"), says("b")), 1.0),
     ({}, {"instruction_id_list": [NO_COMMA]}, attempt(calls("f")), 0.0),
+    ({"score": "fraction"}, {"instruction_id_list": [NO_COMMA, TITLE]}, "<<" * 50_000 + ">>", 0.5),
+    ({}, {"instruction_id_list": [NO_COMMA]}, "," * 100_000, 0.0),
 ]
 
 

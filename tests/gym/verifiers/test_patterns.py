@@ -1,6 +1,6 @@
 import pytest
 
-from tests.gym.verifiers.cases import reward_of
+from tests.gym.verifiers.cases import MISCONFIGURED, reward_of
 
 CASES = [
     ({"wanted": [r"^\d{4}-\d\d-\d\d$"]}, "On\n2024-05-06\nit was", 1.0),
@@ -20,6 +20,11 @@ CASES = [
     ({"forbidden": ["dog"]}, "cat", 1.0),
     ({"wanted": ["."]}, "", 0.0),
     ({"wanted": ["x*"]}, "y" * 20_000, 1.0),
+    ({"wanted": [r"\d{3}"]}, {"output": None}, 0.0),
+    ({"wanted": ["cat"]}, "\ud800 cat", 1.0),
+    ({"wanted": ["("]}, "cat", MISCONFIGURED),
+    ({"wanted": ["cat"], "score": "most"}, "cat", MISCONFIGURED),
+    ({}, "cat", MISCONFIGURED),
 ]
 
 

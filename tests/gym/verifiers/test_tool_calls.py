@@ -109,6 +109,7 @@ FORM = [
     ({"format": 0}, [BERN_CALL, says("I asked.")], 2.0),
     ({"correctness": 2.5, "schema_valid": 0, "format": 0}, [BERN_CALL], 2.5),
     ({"format": -1}, [BERN_CALL], 1.0),
+    ({"expected_field": "gold"}, [BERN_CALL], REFUSED),
     ({}, [calls("weather", "[" * 9_000)], 1.0),
 ]
 
