@@ -140,11 +140,8 @@ class ServedEnvironment:
             reward = await session.verify(response)
             self.sessions.mark_verified(name)
             return reward
-        fresh = await self._open(row)
-        try:
+        async with self.sessions.borrow(lambda: self._open(row)) as fresh:
             reward = await fresh.verify(response)
-        finally:
-            await fresh.close()
         self.sessions.mark_verified(name)
         return reward
 

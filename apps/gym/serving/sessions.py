@@ -1,10 +1,11 @@
 """Sessions of a served environment: named by a cookie, forgotten after a time without a call, and never too many."""
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from apps.gym.resources.protocol import Session
 from apps.gym.serving.asking import Refused
@@ -26,7 +27,7 @@ class OpenSession:
 
 
 class Sessions:
-    """At most `most` at once, each for `seconds` after its last call."""
+    """At most `most` at once, each for `seconds` after its last call; and as many again that last for one answer."""
 
     def __init__(self, *, most: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -35,6 +36,7 @@ class Sessions:
         # The longest untouched first.
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
         self._pending = 0
+        self._brief = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -57,17 +59,34 @@ class Sessions:
         self._open[name] = OpenSession(session, self._clock() + self._seconds)
         return name
 
+    @contextlib.asynccontextmanager
+    async def borrow(self, opening: Callable[[], Awaitable[Session]]) -> AsyncIterator[Session]:
+        """A session without a name, for one answer. Raises Refused where too many are, and what `opening` raises.
+
+        They are counted apart from those with a name: what is open could else never be verified once all are in use.
+        """
+        if self._brief >= self._most:
+            raise self._refuse(f"{self._most:,} verifications are in progress.")
+        self._brief += 1
+        try:
+            session = await opening()
+            try:
+                yield session
+            finally:
+                await session.close()
+        finally:
+            self._brief -= 1
+
+    def _refuse(self, told: str) -> Refused:
+        return Refused(503, told, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+
     async def _make_room(self) -> None:
         await self.sweep()
         # Others may have come in while a session was being closed.
         while len(self._open) + self._pending >= self._most:
             done = next((name for name, held in self._open.items() if held.verified), None)
             if done is None:
-                raise Refused(
-                    503,
-                    f"All {self._most:,} sessions are in use.",
-                    headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-                )
+                raise self._refuse(f"All {self._most:,} sessions are in use.")
             await self.close(done)
 
     def find(self, name: str) -> Session | None:

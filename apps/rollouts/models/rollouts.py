@@ -9,7 +9,8 @@ from django.db.models import Q
 from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
 from apps.gym.events import TraceUnion, decode_event
-from apps.rollouts.models.collections import LARGEST, Collection
+from apps.gym.rewards import MAX_REWARD
+from apps.rollouts.models.collections import Collection
 from apps.tasks.models import Task
 
 
@@ -104,7 +105,7 @@ class Rollout(models.Model):
                 name="rollout_status_is_known",
             ),
             models.CheckConstraint(
-                condition=Q(reward__isnull=True) | Q(reward__gte=-LARGEST, reward__lte=LARGEST),
+                condition=Q(reward__isnull=True) | Q(reward__gte=-MAX_REWARD, reward__lte=MAX_REWARD),
                 name="rollout_reward_is_finite",
             ),
             models.CheckConstraint(

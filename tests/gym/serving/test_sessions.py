@@ -97,6 +97,31 @@ def test_what_was_verified_makes_room_and_lives_for_a_minute_more(sessions, cloc
     assert sessions.find(running) is None
 
 
+def test_sessions_for_one_answer_are_bounded_too_and_take_no_place_of_the_others(sessions):
+    opened = []
+
+    async def opening():
+        opened.append(Held())
+        return opened[-1]
+
+    async def verify():
+        async with sessions.borrow(opening):
+            await asyncio.sleep(0.01)
+
+    async def storm():
+        for _ in range(2):
+            await sessions.open(held)
+        found = await asyncio.gather(*(verify() for _ in range(20)), return_exceptions=True)
+        await verify()
+        return [one for one in found if one is not None]
+
+    refused = asyncio.run(storm())
+    assert {type(one) for one in refused} == {Refused}
+    assert (len(refused), refused[0].status, refused[0].headers) == (18, 503, {"Retry-After": "5"})
+    assert [one.closed for one in opened] == [1, 1, 1]
+    assert len(sessions) == 2
+
+
 def test_closing_twice_is_once(sessions):
     held = Held()
     name = sessions.add(held)
