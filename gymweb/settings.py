@@ -288,6 +288,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     # Several components have these: their names cannot be made of the component's.
     "ENUM_NAME_OVERRIDES": {
+        "KeyStateEnum": "apps.accounts.models.KEY_STATES",
         "CollectionStateEnum": "apps.rollouts.models.Collection.State",
         "ProviderEnum": "apps.policies.models.Provider",
         "EndpointProviderEnum": "apps.api.streams.PROVIDERS",

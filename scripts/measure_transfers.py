@@ -94,7 +94,7 @@ def prepare(var: Path) -> tuple[str, str]:
     with rejects_file(upload).open("wb") as file:
         for _ in range(300):
             file.write(b"x" * MB)
-    return create_api_key(user=user, name="measure")[1], f"/api/v1/uploads/{upload.pk}/rejected/"
+    return create_api_key(user=user, name="measure", scopes=["admin"])[1], f"/api/v1/uploads/{upload.pk}/rejected/"
 
 
 def head(path: str, key: str, length: int | None, content_type: str) -> bytes:

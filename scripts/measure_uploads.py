@@ -117,7 +117,7 @@ running = create_dataset(slug="running", name="Running", environment=environment
 rows = [{"responses_create_params": {"input": f"What is {n} + 2?"}, "expected_answer": str(n + 2)} for n in range(1000)]
 upload_file(dataset=running, stream=io.BytesIO("\\n".join(map(json.dumps, rows)).encode()), filename="a.jsonl")
 PolicyModel.objects.get_or_create(slug="scripted", defaults={"name": "Scripted", "provider": Provider.SCRIPTED})
-print("KEY", create_api_key(user=user, name="measure")[1])
+print("KEY", create_api_key(user=user, name="measure", scopes=["admin"])[1])
 """
     subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, check=True)
     told = subprocess.check_output([sys.executable, "manage.py", "shell", "-v", "0", "-c", script], cwd=ROOT, text=True)

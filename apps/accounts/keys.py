@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -27,18 +28,23 @@ def _hash(secret: str) -> str:
 
 
 @transaction.atomic
-def create_api_key(*, user: User, name: str, expires_at: datetime | None = None) -> tuple[ApiKey, str]:
-    """The row and the token; the token cannot be had again."""
+def create_api_key(
+    *, user: User, name: str, scopes: Sequence[str], expires_at: datetime | None = None, by: User | None = None
+) -> tuple[ApiKey, str]:
+    """The row and the token; the token cannot be had again. Raises ValidationError for a scope that there is not."""
     prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    api_key = ApiKey.objects.create(
-        user=user, name=name, prefix=prefix, secret_hash=_hash(secret), expires_at=expires_at
+    api_key = ApiKey(
+        user=user, name=name, scopes=list(scopes), prefix=prefix, secret_hash=_hash(secret), expires_at=expires_at
     )
-    record(user=user, action="api_key.create", target=api_key.prefix, name=name)
+    api_key.full_clean()
+    api_key.save()
+    expires = expires_at.isoformat() if expires_at else None
+    record(user=by, action="api_key.create", target=api_key, owner=user.username, scopes=list(scopes), expires=expires)
     return api_key, f"gw_{prefix}_{secret}"
 
 
-def find_api_key(token: str) -> ApiKey | None:
-    """The usable key of this token, with its user; None for anything else."""
+def find_api_key(token: str, *, address: str = "") -> ApiKey | None:
+    """The usable key of this token, with its user; None for anything else. `address` is who asks with it."""
     parts = token.split("_", 2)
     # PostgreSQL refuses a text with a zero byte, and a prefix has none.
     if len(parts) != 3 or parts[0] != "gw" or not parts[1].isalnum():
@@ -48,24 +54,24 @@ def find_api_key(token: str) -> ApiKey | None:
     known_hash = api_key.secret_hash if api_key else _NO_KEY_HASH
     if not secrets.compare_digest(known_hash, _hash(secret)) or api_key is None:
         return None
-    _touch(api_key)
+    _touch(api_key, address)
     return api_key
 
 
-def _touch(api_key: ApiKey) -> None:
+def _touch(api_key: ApiKey, address: str) -> None:
     now = timezone.now()
     stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now - LAST_USED_PRECISION)
     if api_key.last_used_at is None or api_key.last_used_at < now - LAST_USED_PRECISION:
-        ApiKey.objects.filter(stale, pk=api_key.pk).update(last_used_at=now)
-        api_key.last_used_at = now
+        ApiKey.objects.filter(stale, pk=api_key.pk).update(last_used_at=now, last_used_address=address)
+        api_key.last_used_at, api_key.last_used_address = now, address
 
 
 @transaction.atomic
-def revoke_api_key(*, api_key: ApiKey, user: User) -> ApiKey:
-    """Raises NotYourKey; revoking a revoked key changes nothing."""
-    if api_key.user_id != user.pk and not user_may(user, Permission.ACCOUNTS):
+def revoke_api_key(*, api_key: ApiKey, user: User | None) -> ApiKey:
+    """Raises NotYourKey; revoking a revoked key changes nothing. Without a user it is the operator who revokes."""
+    if user is not None and api_key.user_id != user.pk and not user_may(user, Permission.ACCOUNTS):
         raise NotYourKey("Only its owner or an admin can revoke this key.")
     if ApiKey.objects.filter(pk=api_key.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
-        record(user=user, action="api_key.revoke", target=api_key.prefix, name=api_key.name)
+        record(user=user, action="api_key.revoke", target=api_key, owner=api_key.user.username)
     api_key.refresh_from_db()
     return api_key

@@ -1,4 +1,5 @@
 from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
 
@@ -10,6 +11,17 @@ class Role(models.TextChoices):
     ANNOTATOR = "annotator", "Annotator"
     ENGINEER = "engineer", "Engineer"
     ADMIN = "admin", "Admin"
+
+
+class Scope(models.TextChoices):
+    """What an API key is for; apps/accounts/permissions.py says exactly what each may."""
+
+    ROLLOUTS_READ = "rollouts:read", "Read tasks, rollouts, rewards and everything else that members see"
+    TASKS_WRITE = "tasks:write", "Upload and change datasets and tasks, and read them"
+    ROLLOUTS_RUN = "rollouts:run", "Read, plan and steer collections, and stream rollouts to a trainer"
+    ANNOTATE = "annotate", "Read, and write comments"
+    EXPORT = "export", "Read, build pairs, write and download exports"
+    ADMIN = "admin", "Everything your role may, except accounts and keys"
 
 
 class User(AbstractUser):
@@ -31,6 +43,19 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
         return self.filter(alive, revoked_at__isnull=True, user__is_active=True)
 
 
+def known_scopes(value: object) -> None:
+    """A list of names of scopes, at least one and none twice."""
+    if not isinstance(value, list) or not value:
+        raise ValidationError("A key needs at least one scope.", code="required")
+    if unknown := [one for one in value if one not in Scope.values]:
+        raise ValidationError(f"There is no scope “{unknown[0]}”: give {', '.join(Scope.values)}.", code="unknown")
+    if len(set(value)) < len(value):
+        raise ValidationError("A scope stands there twice.", code="twice")
+
+
+KEY_STATES = ["usable", "expired", "revoked"]
+
+
 class ApiKey(models.Model):
     """A bearer key `gw_<prefix>_<secret>`; only the SHA-256 of the secret is kept."""
 
@@ -38,15 +63,24 @@ class ApiKey(models.Model):
     name = models.CharField(max_length=100)
     prefix = models.CharField(max_length=16, unique=True)
     secret_hash = models.CharField(max_length=64)
+    scopes = models.JSONField(validators=[known_scopes])
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
+    last_used_address = models.CharField(max_length=64, blank=True)
 
     objects = ApiKeyQuerySet.as_manager()
 
     def __str__(self) -> str:
         return f"{self.name} (gw_{self.prefix}_…)"
+
+    @property
+    def state(self) -> str:
+        """One of KEY_STATES; a usable key of a closed account is refused all the same."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "usable"
 
 
 class SignInLink(models.Model):

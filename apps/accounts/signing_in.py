@@ -5,16 +5,15 @@ import secrets
 from contextlib import suppress
 from datetime import timedelta
 
-from django.conf import settings
 from django.contrib.auth import authenticate
 from django.core.cache import cache
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
+from apps.accounts.addressing import client_address, tells_clients_apart
 from apps.accounts.auditing import record
 from apps.accounts.models import SignInLink, User
-from apps.gym.storable import clean_line
 
 TRIES_PER_NAME = 10
 TRIES_PER_ADDRESS = 50
@@ -45,7 +44,7 @@ def sign_in_with_password(*, request: HttpRequest, username: str, password: str)
     address_key = _throttle_key("address", address)
     if cache.get(name_key, 0) >= TRIES_PER_NAME:
         raise TooManyTries
-    if _tells_clients_apart() and cache.get(address_key, 0) >= TRIES_PER_ADDRESS:
+    if tells_clients_apart() and cache.get(address_key, 0) >= TRIES_PER_ADDRESS:
         raise TooManyTries
     # Counted before the password is looked at: tries sent at once must not all pass the check above.
     _count(name_key)
@@ -58,20 +57,6 @@ def sign_in_with_password(*, request: HttpRequest, username: str, password: str)
     _uncount(address_key)
     record(user=user, action="sign_in.password", target=user, address=address)
     return user
-
-
-def client_address(request: HttpRequest) -> str:
-    """Who is calling, as the outermost of our own proxies saw it; what stands left of that anybody may have written."""
-    proxies = settings.TRUSTED_PROXIES
-    forwarded = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
-    if not proxies or not forwarded:
-        return str(request.META.get("REMOTE_ADDR", ""))
-    return clean_line(forwarded[-min(proxies, len(forwarded))], 64)
-
-
-def _tells_clients_apart() -> bool:
-    """Behind a proxy that we may not believe everybody has its address: one stranger would lock all people out."""
-    return bool(settings.TRUSTED_PROXIES) or not settings.SECURE
 
 
 def _throttle_key(kind: str, value: str) -> str:

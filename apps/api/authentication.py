@@ -1,9 +1,11 @@
 """Who is calling: a bearer key from a program, or the session of a signed-in browser (with its CSRF check)."""
 
+from django.conf import settings
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from apps.accounts.addressing import client_address
 from apps.accounts.keys import find_api_key
 from apps.accounts.models import ApiKey, User
 
@@ -18,7 +20,11 @@ class ApiKeyAuthentication(BaseAuthentication):
         words = get_authorization_header(request).split()
         if not words or words[0].lower() != self.keyword.lower().encode():
             return None
-        api_key = find_api_key(words[1].decode("latin-1")) if len(words) == 2 else None
+        if settings.SESSION_COOKIE_NAME in request.COOKIES:
+            # Which of the two would hold, and whether a CSRF token is due, must not be a question.
+            raise AuthenticationFailed("Send either an API key or the cookie of a session, not both.")
+        address = client_address(request._request)
+        api_key = find_api_key(words[1].decode("latin-1"), address=address) if len(words) == 2 else None
         if api_key is None:
             raise AuthenticationFailed("This API key is unknown, revoked or expired.")
         return api_key.user, api_key

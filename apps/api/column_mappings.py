@@ -37,8 +37,8 @@ class ColumnMappingViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, R
     lookup_field = "slug"
     lookup_value_regex = SLUG
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
+        "list": Permission.READ_TASKS,
+        "retrieve": Permission.READ_TASKS,
         "create": Permission.UPLOAD,
         "update": Permission.UPLOAD,
         "partial_update": Permission.UPLOAD,

@@ -136,20 +136,20 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
     lookup_field = "slug"
     lookup_value_regex = SLUG
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
+        "list": Permission.READ_TASKS,
+        "retrieve": Permission.READ_TASKS,
         "create": Permission.UPLOAD,
-        "uploads": Permission.READ,
+        "uploads": Permission.READ_TASKS,
         "upload": Permission.UPLOAD,
         "upload_in_parts": Permission.UPLOAD,
         "partial_update": Permission.UPLOAD,
         "destroy": Permission.UPLOAD,
-        "version": Permission.READ,
+        "version": Permission.READ_TASKS,
         "delete_version": Permission.UPLOAD,
-        "metrics": Permission.READ,
-        "changes": Permission.READ,
-        "changed_tasks": Permission.READ,
-        "rows": Permission.READ,
+        "metrics": Permission.READ_TASKS,
+        "changes": Permission.READ_TASKS,
+        "changed_tasks": Permission.READ_TASKS,
+        "rows": Permission.READ_TASKS,
     }
     query_parameters = {
         "upload": frozenset({"environment", "filename", "wait", "draft", *CHOICES}),

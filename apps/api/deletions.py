@@ -29,4 +29,4 @@ class DeletionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = Deletion.objects.select_related("dataset")
     serializer_class = DeletionSerializer
     lookup_value_regex = "[0-9]+"
-    permissions = {"list": Permission.READ, "retrieve": Permission.READ}
+    permissions = {"list": Permission.READ_TASKS, "retrieve": Permission.READ_TASKS}

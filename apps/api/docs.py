@@ -4,4 +4,4 @@ from django.views.generic import TemplateView
 
 from apps.accounts.permissions import Permission, allow
 
-docs = allow(GET=Permission.READ)(TemplateView.as_view(template_name="api/docs.html"))
+docs = allow(GET=Permission.MEMBER)(TemplateView.as_view(template_name="api/docs.html"))

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from apps.accounts.permissions import Permission, user_may
+from apps.accounts.permissions import Permission, caller_may, scopes_with, user_may
 
 
 class TablePermission(BasePermission):
@@ -16,12 +16,24 @@ class TablePermission(BasePermission):
         name = _asked_for(request, view)
         if name is None:
             # Ends in 405, for who may know that the route exists.
-            return user_may(request.user, Permission.READ)
+            return caller_may(request.user, request.auth, Permission.MEMBER)
         permission = permissions.get(name)
         if permission is None:
             return False
-        self.message = f"Your role does not have the permission “{permission}”."
-        return user_may(request.user, permission)
+        if not user_may(request.user, permission):
+            self.message = f"Your role does not have the permission “{permission}”."
+            return False
+        if caller_may(request.user, request.auth, permission):
+            return True
+        self.code, self.message = "missing_scope", _say_missing(permission)
+        return False
+
+
+def _say_missing(permission: Permission) -> str:
+    scopes = scopes_with(permission)
+    if not scopes:
+        return "No API key may do this: sign in, or use a command."
+    return f"This API key lacks a scope for this: {' or '.join(scopes)}."
 
 
 def _asked_for(request: Request, view: Any) -> str | None:

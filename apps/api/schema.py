@@ -49,7 +49,7 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
 class SchemaView(SpectacularAPIView):
     """The schema of this server."""
 
-    permissions = {"get": Permission.READ}
+    permissions = {"get": Permission.MEMBER}
 
 
 def add_problems(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
-from apps.accounts.permissions import Permission, user_may
+from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
 from apps.api.collections import IDEMPOTENCY_HEADER, MAX_INTEGER, LimitsSerializer
 from apps.api.declared import DeclaredFields
@@ -270,7 +270,7 @@ class StreamViewSet(TableViewSet):
         if endpoint is None:
             model: PolicyModel = fields.pop("policy_model")
             return model
-        if not user_may(self.person, Permission.MODELS):
+        if not self.may(Permission.ENDPOINTS):
             raise PermissionDenied
         try:
             return find_addressed(**endpoint, user=self.person)

@@ -87,8 +87,8 @@ class TaskViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     ordering = "id"
     lookup_value_regex = "[0-9]+"
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
+        "list": Permission.READ_TASKS,
+        "retrieve": Permission.READ_TASKS,
         "partial_update": Permission.UPLOAD,
         "mark": Permission.UPLOAD,
     }

@@ -174,14 +174,14 @@ class UploadViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     filterset_class = UploadFilter
     lookup_value_regex = "[0-9]+"
     permissions = {
-        "list": Permission.READ,
-        "retrieve": Permission.READ,
+        "list": Permission.READ_TASKS,
+        "retrieve": Permission.READ_TASKS,
         "parts": Permission.UPLOAD,
         "finish": Permission.UPLOAD,
         "check": Permission.UPLOAD,
         "commit": Permission.UPLOAD,
-        "preview": Permission.READ,
-        "rejected": Permission.READ,
+        "preview": Permission.READ_TASKS,
+        "rejected": Permission.READ_TASKS,
         "destroy": Permission.UPLOAD,
     }
     query_parameters = {"parts": frozenset({"offset"}), "finish": frozenset({"wait"}), "commit": frozenset({"wait"})}

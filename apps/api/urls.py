@@ -11,7 +11,7 @@ from apps.api.deletions import DeletionViewSet
 from apps.api.docs import docs
 from apps.api.environments import EnvironmentViewSet
 from apps.api.exports import ExportViewSet
-from apps.api.me import MeViewSet
+from apps.api.me import ApiKeyViewSet, MeViewSet
 from apps.api.missing import NothingHereView
 from apps.api.pairs import PairSetViewSet, PairViewSet
 from apps.api.policy_models import PolicyModelViewSet
@@ -25,6 +25,7 @@ from apps.api.verifiers import VerifierViewSet
 from apps.api.workers import WorkerViewSet
 
 router = SimpleRouter()
+router.register("me/keys", ApiKeyViewSet, basename="key")
 router.register("datasets", DatasetViewSet)
 router.register("uploads", UploadViewSet)
 router.register("tasks", TaskViewSet)

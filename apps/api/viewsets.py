@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.models import User
-from apps.accounts.permissions import Permission
+from apps.accounts.permissions import Permission, caller_may
 from apps.api.filters import refuse_unknown_parameters
 from apps.api.pagination import PAGE_PARAMETERS
 
@@ -45,3 +45,7 @@ class TableViewSet(GenericViewSet[Any]):
         user = self.request.user
         assert isinstance(user, User)
         return user
+
+    def may(self, permission: Permission) -> bool:
+        """Whether who is calling may do this too, by role and by the scopes of the key."""
+        return caller_may(self.request.user, self.request.auth, permission)

@@ -10,6 +10,8 @@ SwaggerUIBundle({
   // "Try it out" goes with the session of this browser, so it needs the CSRF token like any form.
   requestInterceptor: (request) => {
     if (isUnsafe(request.method)) request.headers["X-CSRFToken"] = root.dataset.csrf;
+    // With a key from "Authorize" the session stays at home: the server refuses both at once.
+    if (request.headers.Authorization) request.credentials = "omit";
     return request;
   },
 });

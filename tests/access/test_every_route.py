@@ -90,6 +90,9 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("GET", "/api/schema/", MEMBERS),
         ("GET", "/api/docs/", MEMBERS),
         ("GET", "/api/v1/me/", MEMBERS),
+        ("GET", "/api/v1/me/keys/", MEMBERS),
+        ("POST", "/api/v1/me/keys/", MEMBERS),
+        ("DELETE", "/api/v1/me/keys/999999/", MEMBERS),
         ("GET", "/api/v1/datasets/", MEMBERS),
         ("GET", "/api/v1/policy-models/", MEMBERS),
         ("GET", "/api/v1/rollouts/999999/trace/", MEMBERS),
@@ -217,7 +220,8 @@ def what_it_may_change(role: str) -> set[str]:
     unsafe = [method for method in METHODS if method not in {"GET", "HEAD"}]
     changes = {(m, route.path) for route in ROUTES for m in unsafe if expected(route, role, m) == ADMITTED}
     # What leads nowhere below /api/ says so to every method; one's own account is everybody's to change.
-    return {f"{method} {path}" for method, path in changes if path != "/api/" and not path.startswith("/account/")}
+    own = ("/account/", "/api/v1/me/")
+    return {f"{method} {path}" for method, path in changes if path != "/api/" and not path.startswith(own)}
 
 
 def test_viewers_change_nothing_and_annotators_only_say_something():

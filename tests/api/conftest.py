@@ -8,7 +8,7 @@ from tests.factories import make_user
 
 def client_of(role: str) -> Client:
     """A program with a key, as opposed to a browser with a session."""
-    _, token = create_api_key(user=make_user(role), name="test")
+    _, token = create_api_key(user=make_user(role), name="test", scopes=["admin"])
     return Client(headers={"Authorization": f"Bearer {token}"}, enforce_csrf_checks=True)
 
 

@@ -24,7 +24,7 @@ def _fresh_host():
 
 
 def program(role: str = Role.ENGINEER) -> Client:
-    _, token = create_api_key(user=make_user(role), name="program")
+    _, token = create_api_key(user=make_user(role), name="program", scopes=["admin"])
     return Client(headers={"authorization": f"Bearer {token}"})
 
 

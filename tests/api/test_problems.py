@@ -33,7 +33,7 @@ def test_a_wrong_key_is_refused(client, header):
 
 def test_a_revoked_key_stops_working():
     user = make_user()
-    api_key, token = create_api_key(user=user, name="k")
+    api_key, token = create_api_key(user=user, name="k", scopes=["admin"])
     client = Client(headers={"Authorization": f"Bearer {token}"})
     assert client.get("/api/v1/me/").json()["username"] == user.username
     revoke_api_key(api_key=api_key, user=user)
@@ -56,7 +56,7 @@ def test_a_method_that_the_route_does_not_have(viewer):
 
 def test_me_says_who_and_what_may_be_done(viewer):
     answer = viewer.get("/api/v1/me/").json()
-    assert (answer["role"], answer["permissions"]) == ("viewer", ["own_account", "public", "read"])
+    assert (answer["role"], answer["permissions"]) == ("viewer", ["member", "public", "read", "read_tasks"])
 
 
 def test_a_bug_is_a_problem_without_its_secrets_and_a_page_elsewhere(monkeypatch):

@@ -28,7 +28,7 @@ WAITING = {"status": Rollout.Status.QUEUED, "reward": None, "stop_reason": "", "
 
 
 def scrape(accept: str = "", role: str = Role.VIEWER) -> str:
-    _, token = create_api_key(user=make_user(role), name="Prometheus")
+    _, token = create_api_key(user=make_user(role), name="Prometheus", scopes=["admin"])
     reply = Client().get("/metrics", headers={"Authorization": f"Bearer {token}", "Accept": accept})
     assert reply.status_code == 200
     return reply.content.decode()

@@ -17,7 +17,7 @@ def main(model_port: str, password: str) -> None:
     user = make_user(Role.ENGINEER, username="erika")
     user.set_password(password)
     user.save()
-    _, token = create_api_key(user=user, name="tests")
+    _, token = create_api_key(user=user, name="tests", scopes=["admin"])
     rows = [make_row(f"What is {number} + 1?", "2") for number in range(40)]
     dataset = make_dataset(rows, slug="sums", environment=Environment.objects.get(slug="calculator"))
     where = {"provider": "compatible", "base_url": f"http://127.0.0.1:{model_port}/v1", "model_name": "mock"}

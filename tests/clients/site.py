@@ -19,7 +19,7 @@ django.setup()
 from apps.accounts.keys import create_api_key
 from tests.factories import make_user
 for role in ("engineer", "viewer"):
-    print(create_api_key(user=make_user(role, username=role), name="tests")[1])
+    print(create_api_key(user=make_user(role, username=role), name="tests", scopes=["admin"])[1])
 """
 _COUNTS = """
 import django, json, sys

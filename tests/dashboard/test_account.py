@@ -4,12 +4,13 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.accounts.keys import find_api_key
+from apps.accounts.keys import create_api_key, find_api_key
 from apps.accounts.models import ApiKey, Role, User
 from tests.dashboard.markup import read
 from tests.factories import make_user
 
 HTMX = {"HX-Request": "true"}
+KEY = {"key-name": "mine", "key-days": "30", "key-scopes": ["rollouts:read"]}
 OLD, NEW = "an old pass phrase", "quite another pass phrase"
 
 
@@ -68,13 +69,13 @@ def test_who_came_by_a_link_sets_a_password_without_an_old_one(db: None):
 
 
 def test_a_key_is_shown_once_and_works(browser: Client, owner: User):
-    reply = browser.post(reverse("dashboard:key_create"), {"key-name": "cluster", "key-days": "30"}, headers=HTMX)
+    reply = browser.post(reverse("dashboard:key_create"), KEY | {"key-name": "cluster"}, headers=HTMX)
     assert reply.status_code == 201
     token = re.search(r"gw_[0-9a-f]+_[\w-]{20,}", reply.text)
     assert token is not None
     found = find_api_key(token.group())
     assert found is not None
-    assert (found.user, found.name) == (owner, "cluster")
+    assert (found.user, found.name, found.scopes) == (owner, "cluster", ["rollouts:read"])
     assert found.expires_at is not None
     assert token.group() not in browser.get("/account/").text
     assert "no-store" in reply["Cache-Control"]
@@ -95,13 +96,42 @@ def test_a_key_promises_no_more_than_the_role_may(db: None, role: str, may: str)
 
 
 def test_a_key_needs_a_name(browser: Client):
-    reply = browser.post(reverse("dashboard:key_create"), {"key-name": "", "key-days": "0"}, headers=HTMX)
+    reply = browser.post(reverse("dashboard:key_create"), KEY | {"key-name": ""}, headers=HTMX)
     assert reply.status_code == 422
     assert ApiKey.objects.count() == 0
 
 
+@pytest.mark.parametrize("scopes", [[], ["tasks:write"], ["everything"]])
+def test_a_key_without_a_scope_and_one_beyond_the_role_are_refused(browser: Client, scopes: list[str]):
+    reply = browser.post(reverse("dashboard:key_create"), KEY | {"key-scopes": scopes}, headers=HTMX)
+    assert reply.status_code == 422
+    assert ApiKey.objects.count() == 0
+
+
+def test_the_list_says_what_a_key_may_and_from_where_it_was_used_last(browser: Client, owner: User):
+    _, token = create_api_key(user=owner, name="cluster", scopes=["rollouts:read", "annotate"])
+    assert find_api_key(token, address="192.0.2.7") is not None
+    page = read(browser.get("/account/").text)
+    assert [one.text for one in page.all("span") if one.attributes.get("class") == "chip muted mono"] == [
+        "rollouts:read",
+        "annotate",
+    ]
+    assert "from 192.0.2.7" in page.all("table")[0].text
+
+
+def test_an_admin_sees_and_revokes_the_keys_of_others(owner: User):
+    api_key, token = create_api_key(user=owner, name="cluster", scopes=["rollouts:read"])
+    admin = Client()
+    admin.force_login(make_user(Role.ADMIN))
+    page = reverse("dashboard:person_edit", args=[owner.pk])
+    assert "cluster" in admin.get(page).text
+    reply = admin.post(reverse("dashboard:key_revoke", args=[api_key.pk]))
+    assert (reply.status_code, reply["Location"]) == (302, page)
+    assert find_api_key(token) is None
+
+
 def test_a_key_is_revoked_by_its_owner_and_not_by_others(browser: Client, owner: User):
-    browser.post(reverse("dashboard:key_create"), {"key-name": "mine", "key-days": "0"})
+    browser.post(reverse("dashboard:key_create"), KEY)
     key = ApiKey.objects.get()
     stranger = Client()
     stranger.force_login(make_user(Role.ENGINEER))
@@ -114,7 +144,7 @@ def test_a_key_is_revoked_by_its_owner_and_not_by_others(browser: Client, owner:
 
 
 def test_a_hostile_key_name_stays_text(browser: Client):
-    browser.post(reverse("dashboard:key_create"), {"key-name": '"><script>alert(1)</script>', "key-days": "0"})
+    browser.post(reverse("dashboard:key_create"), KEY | {"key-name": '"><script>alert(1)</script>'})
     page = browser.get("/account/").text
     assert "<script>alert(1)" not in page
     assert "&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;" in page

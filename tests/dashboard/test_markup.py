@@ -34,7 +34,7 @@ def samples(admin: User) -> dict[str, object]:
     upload = Upload.objects.create(
         dataset=collection.dataset, state=Upload.State.REJECTED, errors=[{"line": 1, "code": "x", "message": "y"}]
     )
-    create_api_key(user=admin, name="key")
+    create_api_key(user=admin, name="key", scopes=["admin"])
     return {
         "dataset": collection.dataset.slug,
         "environment": "it",

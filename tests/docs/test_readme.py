@@ -95,7 +95,7 @@ def test_the_readme_has_the_whole_walk() -> None:
 def test_every_call_of_the_readme_is_answered_and_ends_in_a_file(settings: Settings, tmp_path: Path) -> None:
     settings.OUTBOUND_ALLOW = ["127.0.0.1:8001"]
     settings.UPLOADS_DIR, settings.EXPORTS_DIR = tmp_path / "uploads", tmp_path / "exports"
-    _, token = create_api_key(user=make_user("engineer"), name="readme")
+    _, token = create_api_key(user=make_user("engineer"), name="readme", scopes=["admin"])
     client = Client(headers={"Authorization": f"Bearer {token}"})
     made: dict[str, int] = {}
     for call in read_calls():

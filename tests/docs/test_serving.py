@@ -20,7 +20,7 @@ TEXT = (Path(__file__).resolve().parents[2] / "docs" / "serving.md").read_text()
 
 def test_what_the_commands_name_is_there_or_is_made_by_the_request_beside_them():
     [request] = re.findall(r"\$GYMWEB/policy-models/ -d '(.+)'", TEXT)
-    _, token = create_api_key(user=make_user(Role.ENGINEER), name="program")
+    _, token = create_api_key(user=make_user(Role.ENGINEER), name="program", scopes=["admin"])
     made = Client(headers={"authorization": f"Bearer {token}"}).post(
         "/api/v1/policy-models/", json.loads(request), content_type="application/json"
     )

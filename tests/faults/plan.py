@@ -73,7 +73,7 @@ def main() -> None:
         from apps.accounts.models import User
 
         user = User.objects.create_user(username=name, role="engineer")
-        _, planned["key"] = create_api_key(user=user, name=name)
+        _, planned["key"] = create_api_key(user=user, name=name, scopes=["admin"])
     print(json.dumps(planned))
 
 

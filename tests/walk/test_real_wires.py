@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.usefixtures("migrated"), pytest.mark.slow]
 
 def walk(rows: bytes, *, wire: str, model_port: int, weather_port: int) -> Collection:
     """Upload by REST, plan by REST, run, and give the collection."""
-    _, token = create_api_key(user=make_user("engineer"), name="walk")
+    _, token = create_api_key(user=make_user("engineer"), name="walk", scopes=["admin"])
     api = Client(headers={"authorization": f"Bearer {token}"})
     environment = Environment.objects.create(
         slug="weather", name="Weather", adapter=Adapter.HTTP, base_url=f"http://127.0.0.1:{weather_port}"

@@ -157,7 +157,7 @@ KEY = """
 from apps.accounts.keys import create_api_key
 from apps.accounts.models import User
 user = User.objects.create_user(username="program", role="engineer")
-print(create_api_key(user=user, name="program")[1])
+print(create_api_key(user=user, name="program", scopes=["admin"])[1])
 """
 
 

@@ -6,6 +6,7 @@ from django import forms
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
+from apps.accounts.permissions import scopes_worth_having
 
 
 class PasswordForm(forms.Form):
@@ -60,6 +61,19 @@ class ApiKeyForm(forms.Form):
         choices=[(30, "in 30 days"), (90, "in 90 days"), (365, "in a year"), (0, "never")],
         initial=90,
     )
+    scopes = forms.MultipleChoiceField(
+        label="What it may do",
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose what the key is for."},
+    )
+
+    def __init__(self, *args: object, person: User, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        field = self.fields["scopes"]
+        assert isinstance(field, forms.MultipleChoiceField)
+        field.choices = [(scope.value, f"{scope.value} – {scope.label}") for scope in scopes_worth_having(person.role)]
+        if len(field.choices) == 1:
+            field.initial = [scope for scope, _ in field.choices]
 
     def expires_at(self) -> datetime | None:
         days = self.cleaned_data["days"]

@@ -22,7 +22,7 @@ def _page(request: HttpRequest, *, part: str, status: int = 200, **context: Any)
     person = cast(User, request.user)
     context = {
         "password_form": PasswordForm(person=person),
-        "key_form": ApiKeyForm(prefix="key"),
+        "key_form": ApiKeyForm(prefix="key", person=person),
         "keys": person.api_keys.order_by("-id"),
         **context,
     }
@@ -55,11 +55,17 @@ def account(request: HttpRequest) -> HttpResponse:
 @allow(POST=Permission.OWN_ACCOUNT)
 def key_create(request: HttpRequest) -> HttpResponse:
     """Answers with the key itself, the only time that it can be seen."""
-    form = ApiKeyForm(request.POST, prefix="key")
+    person = cast(User, request.user)
+    form = ApiKeyForm(request.POST, prefix="key", person=person)
     if not form.is_valid():
         return _page(request, part="keys", status=422, key_form=form)
-    person = cast(User, request.user)
-    _, token = create_api_key(user=person, name=form.cleaned_data["name"], expires_at=form.expires_at())
+    _, token = create_api_key(
+        user=person,
+        name=form.cleaned_data["name"],
+        scopes=form.cleaned_data["scopes"],
+        expires_at=form.expires_at(),
+        by=person,
+    )
     return _page(request, part="keys", status=201, token=token)
 
 
@@ -71,4 +77,6 @@ def key_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     except NotYourKey as refused:
         raise PermissionDenied(str(refused)) from None
     messages.success(request, f"The key “{api_key.name}” no longer works.")
+    if api_key.user_id != request.user.pk:
+        return go(request, "dashboard:person_edit", api_key.user_id)
     return go(request, "dashboard:account")

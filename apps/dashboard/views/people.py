@@ -69,7 +69,9 @@ def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
         else:
             messages.success(request, f"{person.username} is saved.")
             return go(request, "dashboard:people")
-    return answer_form(request, "people/edit.html", {"form": form, "person": person})
+    return answer_form(
+        request, "people/edit.html", {"form": form, "person": person, "keys": person.api_keys.order_by("-id")}
+    )
 
 
 @never_cache

@@ -1,0 +1,44 @@
+"""Create an API key from the command line, for who operates this installation. It is printed once."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from apps.accounts.keys import create_api_key
+from apps.accounts.models import Scope, User
+
+
+class Command(BaseCommand):
+    help = "Print a new API key of a user. It can do what its scopes and the user's role both may."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("username")
+        parser.add_argument("--name", required=True, help="what uses it, e.g. training-cluster")
+        parser.add_argument(
+            "--scope",
+            action="append",
+            required=True,
+            choices=Scope.values,
+            dest="scopes",
+            help="what it may do; may be given several times",
+        )
+        parser.add_argument("--days", type=_read_days, default=90, help="until it expires; 0: never (default: 90)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        user = User.objects.filter(username=options["username"], is_active=True).first()
+        if user is None:
+            raise CommandError(f"There is no active user named {options['username']}.")
+        expires_at = timezone.now() + timedelta(days=options["days"]) if options["days"] else None
+        _, token = create_api_key(
+            user=user, name=options["name"], scopes=sorted(set(options["scopes"])), expires_at=expires_at
+        )
+        self.stdout.write(token)
+
+
+def _read_days(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text[:9]) > 3650:
+        raise ArgumentTypeError("give a whole number of days, at most 3650")
+    return int(text)

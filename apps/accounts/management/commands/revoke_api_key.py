@@ -1,0 +1,33 @@
+"""List API keys, or revoke one by its prefix: for who operates this installation."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.accounts.keys import revoke_api_key
+from apps.accounts.models import ApiKey
+
+
+class Command(BaseCommand):
+    help = "Without a prefix: list the API keys that are usable. With one: revoke that key."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("prefix", nargs="?", help="what stands between the two underscores of gw_…_…")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["prefix"] is None:
+            for usable in ApiKey.objects.usable().select_related("user").order_by("user__username", "id"):
+                self.stdout.write(_describe(usable))
+            return
+        api_key = ApiKey.objects.select_related("user").filter(prefix=options["prefix"]).first()
+        if api_key is None:
+            raise CommandError(f"There is no API key with the prefix {options['prefix']}.")
+        was = api_key.state
+        revoke_api_key(api_key=api_key, user=None)
+        self.stderr.write(f"{api_key} of {api_key.user} {'was revoked already' if was == 'revoked' else 'is revoked'}.")
+
+
+def _describe(api_key: ApiKey) -> str:
+    used = f"{api_key.last_used_at:%F %R} {api_key.last_used_address}".strip() if api_key.last_used_at else "never"
+    return "  ".join([api_key.prefix, api_key.user.username, api_key.name, " ".join(api_key.scopes), f"used: {used}"])
