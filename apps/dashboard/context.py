@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from apps.accounts.permissions import Permission, user_may
+from apps.dashboard.happening import read_happening
 from apps.rollouts.models import Rollout, Worker
 
 THEMES = ("light", "dark", "system")
@@ -31,7 +32,7 @@ class Section:
 
 # Section label → (label, URL name, icon, first words of the URL names that belong to it, permission).
 _SECTIONS: list[tuple[str, list[tuple[str, str, str, tuple[str, ...], Permission]]]] = [
-    ("", [("Home", "home", "home", ("home",), Permission.READ)]),
+    ("", [("Overview", "home", "home", ("home",), Permission.READ)]),
     (
         "Set up",
         [
@@ -60,6 +61,7 @@ _SECTIONS: list[tuple[str, list[tuple[str, str, str, tuple[str, ...], Permission
         "Operate",
         [
             ("Workers", "worker_list", "workers", ("worker",), Permission.READ),
+            ("Activity", "activity", "refresh", ("activity",), Permission.READ),
             ("Redaction", "redaction", "key", ("redaction",), Permission.CONFIGURE),
             ("People", "people", "people", ("people", "person"), Permission.ACCOUNTS),
         ],
@@ -122,5 +124,6 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
         # On a page twice, for wide and for narrow screens: evaluated once, and not at all for fragments.
         "navigation": SimpleLazyObject(lambda: _navigation(request)),
         "worker_pill": SimpleLazyObject(_worker_pill),
+        "happening": SimpleLazyObject(read_happening),
         "permitted": {permission.value: user_may(request.user, permission) for permission in Permission},
     }

@@ -5,6 +5,7 @@ from django.urls import URLPattern, path
 from apps.dashboard.views import (
     access,
     account,
+    activity,
     agents,
     column_mappings,
     datasets,
@@ -20,6 +21,7 @@ from apps.dashboard.views import (
 
 urlpatterns: list[URLPattern] = [
     path("", home.home, name="home"),
+    path("activity/", activity.activity, name="activity"),
     path("sign-in/", access.sign_in, name="sign_in"),
     path("sign-in/<str:token>/", access.sign_in_link, name="sign_in_link"),
     path("sign-out/", access.sign_out, name="sign_out"),

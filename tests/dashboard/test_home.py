@@ -1,24 +1,39 @@
 from datetime import timedelta
 
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from apps.exports.models import Export, ExportFormat
 from apps.policies.models import PolicyModel
-from apps.rollouts.models import Collection, Rollout, Worker
-from tests.factories import make_collection, make_dataset, make_rollout, make_user
+from apps.rollouts.models import Collection, CollectionDeletion, Reverification, Rollout, Worker
+from apps.tasks.models import Upload
+from tests.dashboard.pages import queries_with_one_and_three
+from tests.factories import (
+    make_agent,
+    make_breaker,
+    make_collection,
+    make_dataset,
+    make_environment,
+    make_policy_model,
+    make_rollout,
+    make_user,
+)
 
 
 def test_an_empty_place_shows_the_first_steps_with_curl(pages: Client):
     PolicyModel.objects.all().delete()
     page = pages.get("/")
-    assert [step.done for step in page.context["steps"]] == [False, False, False]
+    assert [step.done for step in page.context["steps"]] == [True, False, False, False]
+    assert "python manage.py collect --dataset my-tasks" in page.text
     assert "curl -X POST http://testserver/api/v1/datasets/my-tasks/uploads/" in page.text.replace("&#x27;", "'")
 
 
 def test_steps_that_are_done_say_so(pages: Client):
     make_dataset(slug="sums")
     page = pages.get("/")
-    assert page.context["steps"][0].done is True
+    assert page.context["steps"][1].done is True
     assert "· done" in page.text
 
 
@@ -44,10 +59,10 @@ def test_collections_show_progress_reward_and_failures_by_cause(pages: Client):
         finished_at=timezone.now(),
     )
     page = pages.get("/")
-    assert [c.name for c in page.context["active"]] == ["Going"]
-    assert [c.name for c in page.context["latest"]] == ["Done"]
-    assert [(row["error_kind"], row["count"]) for row in page.context["failures"]] == [("timed_out", 2)]
-    assert '<progress max="8" value="4"' in page.text
+    assert [each.collection.name for each in page.context["active"]] == ["Going"]
+    assert [each.collection.name for each in page.context["latest"]] == ["Done"]
+    assert [(each.error_kind, each.count) for each in page.context["failures"]] == [("timed_out", 2)]
+    assert 'aria-label="2 completed, 2 failed, 0 cancelled, 0 running, 4 queued"' in page.text
     assert "0.75" in page.text
     assert "scripted, no LLM" in page.text
 
@@ -94,3 +109,85 @@ def test_home_follows_what_goes_on_and_rests_when_nothing_does(pages: Client):
     assert ("<html" in fragment, 'hx-swap-oob="outerHTML:.worker-pill"' in fragment) == (False, True)
     Collection.objects.filter(pk=collection.pk).update(state="completed", pause_reason="", finished_at=timezone.now())
     assert "every 5s" not in pages.get("/").text
+
+
+def test_a_result_stands_beside_the_one_before_it_of_the_same_dataset_and_agent(pages: Client):
+    dataset, agent = make_dataset(), make_agent()
+    first_task, second_task, _ = dataset.tasks.order_by("index")
+    made = []
+    for rewards in ([0.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]):
+        given = {"state": "completed", "total": 4, "completed": 4, "rewarded": 4, "reward_sum": sum(rewards)}
+        collection = make_collection(dataset=dataset, agent=agent, **given)
+        for reward, task in zip(rewards, [first_task, first_task, second_task, second_task], strict=True):
+            make_rollout(collection, task=task, reward=reward, trace=[])
+        made.append(collection)
+    make_collection(dataset=dataset, state="completed", total=1)
+    shown = {each.collection.pk: each for each in pages.get("/").context["latest"]}
+    before, after = (shown[each.pk] for each in made)
+    assert (before.previous, before.difference) == (None, None)
+    assert (after.previous, after.difference) == (made[0], 0.5)
+    # Two tasks with deviations of ±0.5 from the mean of their sums: √0.5 ÷ 4 is the standard error.
+    assert round(after.margin, 3) == round(1.959964 * 0.5**0.5 / 4, 3)
+    assert after.direction == "up"
+
+
+def test_a_difference_within_the_noise_is_no_news(pages: Client):
+    dataset, agent = make_dataset(), make_agent()
+    for low in (0.4, 0.41):
+        collection = make_collection(
+            dataset=dataset, agent=agent, state="completed", total=2, completed=2, rewarded=2, reward_sum=low + 1
+        )
+        for reward, task in zip((low, 1.0), dataset.tasks.order_by("index")[:2], strict=True):
+            make_rollout(collection, task=task, reward=reward, trace=[])
+    assert pages.get("/").context["latest"][0].direction == "same"
+
+
+def test_the_overview_takes_as_many_queries_for_three_collections_as_for_one(db: None):
+    def add() -> None:
+        given = {"total": 2, "completed": 1, "failed": 1, "rewarded": 1, "reward_sum": 1.0}
+        make_rollout(make_collection(**given))
+        make_rollout(make_collection(state="completed", **given))
+
+    one, three = queries_with_one_and_three(lambda: "/", add)
+    assert one == three
+
+
+def test_the_tray_shows_what_goes_on_and_what_needs_somebody(pages: Client):
+    collection = make_collection(name="Sums", state="completed")
+    Upload.objects.create(dataset=collection.dataset, state="loading", received_bytes=200, read_bytes=50)
+    Export.objects.create(format=ExportFormat.TRL_SFT, collection=collection, state="writing")
+    Reverification.objects.create(collection=collection, state="verifying", total=4, verified=1, failed=1)
+    CollectionDeletion.objects.create(name="#9 Old", state="deleting", total=4, deleted=3)
+    make_breaker(policy_model=make_policy_model(name="Flaky"), message="503 in a row")
+    make_environment(name="Ill", health="unhealthy", health_message="refused")
+    make_collection(name="Spent", state="paused", pause_reason="max_cost")
+    make_collection(name="On purpose", state="paused", pause_reason="asked")
+    found = pages.get("/activity/").context["happening"]
+    assert [(each.what, each.share) for each in found.tasks] == [
+        ("upload", 0.25),
+        ("export", None),
+        ("verifying again", 0.5),
+        ("deletion", 0.75),
+    ]
+    assert [(each.what, each.says) for each in found.alerts] == [
+        ("breaker open", "503 in a row"),
+        ("environment unwell", "refused"),
+        ("paused", "its budget is used up: raise or remove its limit of cost"),
+    ]
+    page = pages.get("/agents/").text
+    assert (page.count("3 alerts"), page.count("4 going on")) == (2, 2)
+    assert page.count('hx-get="/activity/"') == 2
+
+
+def test_the_tray_stops_asking_when_nothing_goes_on_any_more(pages: Client):
+    assert pages.get("/activity/", headers={"HX-Request": "true"}).status_code == 286
+    Export.objects.create(format=ExportFormat.TRL_SFT, collection=make_collection(), state="queued")
+    reply = pages.get("/activity/", headers={"HX-Request": "true"})
+    assert (reply.status_code, "<html" in reply.text) == (200, False)
+    assert 'hx-swap-oob="innerHTML:.tray-count"' in reply.text
+
+
+def test_the_tray_of_a_page_takes_one_query(pages: Client):
+    with CaptureQueriesContext(connection) as queries:
+        pages.get("/agents/")
+    assert len([each for each in queries if "UNION ALL" in each["sql"]]) == 1

@@ -83,6 +83,16 @@ def number(value: float | str | None, digits: int = 2) -> str:
 
 
 @register.filter
+def delta(value: float | None, digits: int = 3) -> str:
+    """A difference with its sign and an arrow, `▲ +0.050`, `▼ −0.120`, `= 0`; a dash for nothing."""
+    if value is None:
+        return "–"
+    if abs(value) < 0.5 * 10**-digits:
+        return "= 0"
+    return f"▲ +{value:,.{digits}f}" if value > 0 else f"▼ −{-value:,.{digits}f}"
+
+
+@register.filter
 def usd(amount: float | None) -> str:
     """`$12.50`; what is less than a cent with the digits that say something; a dash for nothing."""
     if amount is None:

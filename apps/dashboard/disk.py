@@ -1,0 +1,39 @@
+"""What is stored where, in bytes: the database, exported files, and what is free beside them."""
+
+import shutil
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db import connection
+from django.db.models import Sum
+
+from apps.exports.models import Export
+
+_DATABASE = {
+    "sqlite": "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
+    "postgresql": "SELECT pg_database_size(current_database())",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """`used` and `free` are of the volume that holds GYMWEB_VAR; a database server may have another."""
+
+    database: int
+    exports: int
+    used: int
+    free: int
+
+    @property
+    def is_low(self) -> bool:
+        """Less than twice what uploads and exports are refused at."""
+        return self.free < 2 * settings.MIN_FREE_BYTES
+
+
+def read_disk() -> Disk:
+    with connection.cursor() as cursor:
+        cursor.execute(_DATABASE[connection.vendor])
+        (database,) = cursor.fetchone()
+    exported = Export.objects.filter(state=Export.State.READY).aggregate(total=Sum("bytes", default=0))["total"]
+    volume = shutil.disk_usage(settings.VAR_DIR)
+    return Disk(database=database, exports=exported, used=volume.used, free=volume.free)

@@ -1,0 +1,173 @@
+"""What goes on beside the collections, and what needs somebody: one query for the chrome of every page."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db.models import BigIntegerField, CharField, F, QuerySet, Value
+from django.db.models.functions import Cast, Coalesce
+from django.urls import reverse
+
+from apps.environments.models import Environment
+from apps.exports.models import Export
+from apps.policies.models import Health, PolicyModel
+from apps.rollouts.holding import RAISE
+from apps.rollouts.leasing import LIVE
+from apps.rollouts.models import Breaker, Collection, CollectionDeletion, Reverification, Worker
+from apps.tasks.models import Deletion, Upload
+
+SHOWN = 30
+"""The chrome lists no more than so many of both together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Long work of a worker. `share` is how far it is, from 0 to 1; None where nobody can tell."""
+
+    what: str
+    name: str
+    state: str
+    url: str
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something that keeps rollouts back until somebody acts, or an endpoint answers again."""
+
+    what: str
+    name: str
+    says: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    tasks: list[Task]
+    alerts: list[Alert]
+    is_cut: bool = False
+
+
+_PAGES = {
+    "upload": "upload_detail",
+    "export": "export_detail",
+    "verification": "reverification_detail",
+    "deletion": "deletion_detail",
+    "deletion of a collection": "collection_deletion_detail",
+    "paused collection": "collection_detail",
+    "policy model": "model_detail",
+    "environment": "environment_detail",
+    "breaker of policy model": "model_detail",
+    "breaker of environment": "environment_detail",
+    "worker": "worker_list",
+}
+_WORDS = {"verification": "verifying again", "deletion of a collection": "deletion"}
+
+
+class _Row(NamedTuple):
+    ref: str
+    group: str
+    what: str
+    name: str
+    says: str
+    done: int
+    whole: int
+
+    @property
+    def url(self) -> str:
+        page = _PAGES[self.what]
+        return reverse(f"dashboard:{page}", args=[] if page == "worker_list" else [self.ref])
+
+
+def read_happening() -> Happening:
+    parts = [*_tasks(), *_alerts()]
+    # One statement, whatever there is: every page asks.
+    rows = [_Row(*row) for row in parts[0].union(*parts[1:], all=True)[: SHOWN + 1]]
+    tasks = [_task(row) for row in rows[:SHOWN] if row.group == "task"]
+    alerts = [_alert(row) for row in rows[:SHOWN] if row.group == "alert"]
+    return Happening(tasks=tasks, alerts=alerts, is_cut=len(rows) > SHOWN)
+
+
+def _tasks() -> Iterable[QuerySet[Any, Any]]:
+    """Those of the kinds that a worker does in the background (WORKER_CHORES in the settings)."""
+    yield _rows(
+        Upload.objects.filter(state__in=[Upload.State.QUEUED, Upload.State.LOADING]),
+        "task",
+        "upload",
+        name=F("dataset__name"),
+        says=F("state"),
+        done=F("read_bytes"),
+        whole=F("received_bytes"),
+    )
+    yield _rows(
+        Export.objects.filter(state__in=[Export.State.QUEUED, Export.State.WRITING]),
+        "task",
+        "export",
+        name=F("collection__name"),
+        says=F("state"),
+    )
+    going = [Reverification.State.QUEUED, Reverification.State.VERIFYING, Reverification.State.APPLYING]
+    yield _rows(
+        Reverification.objects.filter(state__in=going),
+        "task",
+        "verification",
+        name=F("collection__name"),
+        says=F("state"),
+        done=F("verified") + F("failed"),
+        whole=F("total"),
+    )
+    for model, what in ((Deletion, "deletion"), (CollectionDeletion, "deletion of a collection")):
+        rows: QuerySet[Any] = model._default_manager.filter(state__in=["queued", "deleting"])
+        yield _rows(rows, "task", what, name=F("name"), says=F("state"), done=F("deleted"), whole=F("total"))
+
+
+def _alerts() -> Iterable[QuerySet[Any, Any]]:
+    shut = Breaker.objects.exclude(state=Breaker.State.CLOSED)
+    for endpoint, what in (("policy_model", "policy model"), ("environment", "environment")):
+        yield _rows(
+            shut.filter(**{f"{endpoint}__isnull": False}),
+            "alert",
+            f"breaker of {what}",
+            ref=F(f"{endpoint}__slug"),
+            name=F(f"{endpoint}__name"),
+            says=F("message"),
+        )
+    unwell: list[tuple[QuerySet[Any], str]] = [
+        (PolicyModel.objects.filter(health=Health.UNHEALTHY), "policy model"),
+        (Environment.objects.filter(health=Health.UNHEALTHY), "environment"),
+    ]
+    for rows, what in unwell:
+        yield _rows(rows, "alert", what, ref=F("slug"), name=F("name"), says=F("health_message"))
+    paused = Collection.objects.listed().filter(state=Collection.State.PAUSED, pause_reason__in=list(RAISE))
+    yield _rows(paused, "alert", "paused collection", name=F("name"), says=F("pause_reason"))
+    stuck = Worker.objects.filter(state__in=LIVE).exclude(trouble="")
+    yield _rows(stuck, "alert", "worker", name=F("host"), says=F("trouble"))
+
+
+def _rows(rows: QuerySet[Any], group: str, what: str, **columns: Any) -> QuerySet[Any, Any]:
+    """The same columns of the same types from each table: (id or slug, group, kind, name, state or message, …)."""
+    given = {"ref": F("pk"), "done": Value(0), "whole": Value(0), **columns}
+    text, whole = CharField(max_length=500), BigIntegerField()
+    casts: dict[str, Any] = {f"u_{name}": Cast(given[name], text) for name in ("ref", "name", "says")}
+    casts["u_name"] = Coalesce(casts["u_name"], Value("", output_field=text))
+    numbers = {f"u_{name}": Cast(given[name], whole) for name in ("done", "whole")}
+    kinds = {"u_group": Value(group, output_field=text), "u_what": Value(what, output_field=text)}
+    names = ("u_ref", "u_group", "u_what", "u_name", "u_says", "u_done", "u_whole")
+    columned: QuerySet[Any, Any] = rows.order_by().annotate(**casts, **numbers, **kinds).values_list(*names)
+    return columned
+
+
+def _task(row: _Row) -> Task:
+    share = min(1.0, row.done / row.whole) if row.whole else None
+    return Task(what=_WORDS.get(row.what, row.what), name=row.name, state=row.says, url=row.url, share=share)
+
+
+def _alert(row: _Row) -> Alert:
+    if row.what == "paused collection":
+        reason = Collection.PauseReason(row.says)
+        return Alert("paused", f"#{row.ref} {row.name}", f"{reason.label}: {RAISE[reason]}", row.url)
+    if row.what.startswith("breaker of "):
+        return Alert("breaker open", row.name, row.says or "its calls fail", row.url)
+    if row.what == "worker":
+        return Alert("worker claims nothing", f"{row.name}, worker {row.ref}", row.says, row.url)
+    return Alert(f"{row.what} unwell", row.name, row.says or "its health check failed", row.url)
