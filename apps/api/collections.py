@@ -112,6 +112,7 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
             "input_tokens",
             "output_tokens",
             "judge_tokens",
+            "calls_without_usage",
             "cost",
             "created_at",
             "started_at",

@@ -58,6 +58,7 @@ class RolloutSerializer(serializers.ModelSerializer[Rollout]):
             "output_tokens",
             "judge_calls",
             "judge_tokens",
+            "calls_without_usage",
             "cost",
             "duration",
             "started_at",
@@ -88,6 +89,9 @@ class RolloutFilter(django_filters.FilterSet):
     stop_reason = django_filters.CharFilter(field_name="stop_reason")
     error_kind = django_filters.CharFilter(field_name="error_kind")
     flagged = django_filters.BooleanFilter(field_name="flagged")
+    lacks_usage = django_filters.BooleanFilter(
+        method="lacking_usage", label="Those with replies that did not tell their tokens."
+    )
     rewarded = django_filters.BooleanFilter(field_name="reward", lookup_expr="isnull", exclude=True)
     reward_min = django_filters.NumberFilter(field_name="reward", lookup_expr="gte")
     reward_max = django_filters.NumberFilter(field_name="reward", lookup_expr="lte")
@@ -95,6 +99,9 @@ class RolloutFilter(django_filters.FilterSet):
     class Meta:
         model = Rollout
         fields: list[str] = []
+
+    def lacking_usage(self, rollouts: RolloutQuerySet, name: str, lacks: bool) -> RolloutQuerySet:
+        return rollouts.lacking_usage() if lacks else rollouts.filter(calls_without_usage=0)
 
     def run_by(self, rollouts: RolloutQuerySet, name: str, worker_id: Decimal) -> RolloutQuerySet:
         return rollouts.run_by(int(worker_id))

@@ -65,6 +65,21 @@ class Progress:
         return explain_pause(self.collection)
 
     @property
+    def untold_usage(self) -> str:
+        """What the replies that told no tokens mean for what is counted; nothing where all told them."""
+        number = self.collection.calls_without_usage
+        if not number:
+            return ""
+        replies = "1 reply" if number == 1 else f"{number:,} replies"
+        limits = [
+            name
+            for name, limit in (("tokens", self.collection.max_tokens), ("cost", self.collection.max_cost))
+            if limit is not None
+        ]
+        held = f": its limit{'s' if len(limits) > 1 else ''} of {' and '.join(limits)} cannot hold" if limits else ""
+        return f"{replies} did not tell their tokens, which count neither as tokens nor as cost{held}."
+
+    @property
     def limits(self) -> list[Spent]:
         """How much of each limit in all is used up; those that are not set are left out."""
         collection = self.collection

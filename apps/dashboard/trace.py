@@ -27,7 +27,7 @@ from apps.gym.events import (
     event_tokens,
 )
 from apps.gym.items import Item, item_type, text_of
-from apps.gym.policy.usage import tells_all
+from apps.gym.policy.usage import lacks_usage
 from apps.gym.segments import Break, TokenFigures, check_prefixes
 from apps.gym.tokens import TokensUnreadable, count_tokens
 
@@ -333,6 +333,8 @@ def _reply_facts(event: ModelCall | JudgeCall) -> Iterator[Fact]:
         yield "version", event.version
     if event.finish_reason:
         yield "finish", event.finish_reason
+    if isinstance(event, ModelCall) and event.server_finish_reason:
+        yield "the server's word", event.server_finish_reason
     for label, count in (
         ("tokens in", event.usage.get("input_tokens")),
         ("tokens out", event.usage.get("output_tokens")),
@@ -341,7 +343,7 @@ def _reply_facts(event: ModelCall | JudgeCall) -> Iterator[Fact]:
     ):
         if count:
             yield label, f"{count:,}"
-    if event.items and not tells_all(event.usage):
+    if lacks_usage(event):
         yield "usage", "not told"
 
 

@@ -221,6 +221,7 @@ class Attempt:
             version=reply.version,
             response_id=reply.response_id,
             finish_reason=reply.finish_reason,
+            server_finish_reason=reply.server_finish_reason,
             usage=reply.usage,
             sampling=sampling if reply.sampling is None else reply.sampling,
             retries=reply.retries,

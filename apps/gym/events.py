@@ -43,7 +43,8 @@ class ModelCall(Event, tag="model_call"):
     """One turn: the reply to the first `seen` items of the conversation.
 
     `tokens` are its token ids and logprobs as apps.gym.tokens packs them. They are stored beside the payload, never in
-    it. `tokens_note` says why they are missing where they were asked for.
+    it. `tokens_note` says why they are missing where they were asked for. `server_finish_reason` is the endpoint's own
+    word for the end of its reply, where that is none of its wire's.
     """
 
     seen: int
@@ -52,6 +53,7 @@ class ModelCall(Event, tag="model_call"):
     version: str = ""
     response_id: str = ""
     finish_reason: str = ""
+    server_finish_reason: str = ""
     usage: TokenUsage = {}
     sampling: dict[str, Any] = {}
     retries: int = 0

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from apps.gym.completing import complete_choice, complete_item, complete_tools
 from apps.gym.events import ModelCall, Prompt, SessionOpened, TraceUnion
-from apps.gym.items import Item, TaskRow, TokenUsage, item_type
-from apps.gym.mending import mend_item
+from apps.gym.items import Item, TaskRow, TokenUsage
 
 _INCOMPLETE = {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -35,7 +35,7 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
     calls = [event for event in events if isinstance(event, ModelCall)]
     last = calls[-1] if calls else None
     output = [item for event in events if not isinstance(event, Prompt) for item in event.new_items()]
-    output = [_whole(item, number) for number, item in enumerate(output)]
+    output = [complete_item(item, number) for number, item in enumerate(output)]
     tools = params.get("tools") or next((e.tools for e in events if isinstance(e, SessionOpened)), [])
     usage = total_usage(events)
     reason = _INCOMPLETE.get(stop_reason)
@@ -46,8 +46,8 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
         "object": "response",
         "output": output,
         "parallel_tool_calls": bool(params.get("parallel_tool_calls", True)),
-        "tool_choice": params.get("tool_choice") or "auto",
-        "tools": tools,
+        "tool_choice": complete_choice(params.get("tool_choice")),
+        "tools": complete_tools(tools),
         "status": "incomplete" if reason else "completed",
         "incomplete_details": {"reason": reason} if reason else None,
         "usage": {
@@ -58,31 +58,3 @@ def assemble_response(events: list[TraceUnion], row: TaskRow, *, stop_reason: st
             "total_tokens": usage["input_tokens"] + usage["output_tokens"],
         },
     }
-
-
-def _whole(item: Item, number: int) -> Item:
-    """The item with every field that clients of the Responses API rely on, itself if it has them all."""
-    try:
-        item = mend_item(item, str(number))
-    except ValueError:
-        return item  # of no type that anybody knows
-    kind = item_type(item)
-    if kind == "function_call_output":
-        return {"id": f"fco_{number}", "status": "completed", **item}
-    if kind == "reasoning" and not ("id" in item and "summary" in item):
-        return {"id": f"rs_{number}", "summary": [], **item}
-    if kind == "message" and item.get("role") == "assistant":
-        return _whole_message(item, number)
-    return item
-
-
-def _whole_message(item: Item, number: int) -> Item:
-    content = item.get("content")
-    parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else content or []
-    if all(isinstance(part, dict) and ("annotations" in part or part.get("type") != "output_text") for part in parts):
-        whole = content if isinstance(content, list) else parts
-    else:
-        whole = [{"annotations": [], **part} if isinstance(part, dict) else part for part in parts]
-    if whole is content and "id" in item and "status" in item and "type" in item:
-        return item
-    return {"type": "message", "id": f"msg_{number}", "status": "completed", **item, "content": whole}

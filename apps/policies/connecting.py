@@ -15,11 +15,16 @@ from apps.gym.policy.protocol import Policy, Weights
 from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.policy.sending import PlainSender, Sender
 from apps.policies.models import KEY_PLACE, PolicyModel, Provider, Wire
+from apps.policies.requesting import find_request_problems
 from apps.policies.secrets import decrypt_secret
 
 
 class KeyMissing(PolicyError):
     """Nobody is let in there without a key."""
+
+
+class RequestRefused(PolicyError):
+    """The row would put something into requests that none may have: it was saved before there was a rule for it."""
 
 
 def open_outbound() -> Outbound:
@@ -37,11 +42,13 @@ def connect_policy(
 ) -> Policy:
     """A client for it; its replies tell the version of `weights`, where given, else the model's version of now.
 
-    Raises SecretUnreadable or KeyMissing (both PolicyErrors) where there is no key that can be used.
+    Raises SecretUnreadable or KeyMissing where there is no key that can be used, RequestRefused where its requests may
+    not be sent; all are PolicyErrors.
     """
     weights = weights or Weights(policy_model.version)
     if policy_model.is_scripted:
         return ScriptedPolicy(mistake_rate=policy_model.mistake_rate, weights=weights)
+    _refuse_problems(policy_model)
     key = stored_key(policy_model)
     wire: Wires = "responses" if policy_model.wire == Wire.RESPONSES else "chat"
     return HttpPolicy(
@@ -54,6 +61,12 @@ def connect_policy(
         max_tries=policy_model.max_tries,
         observe=observe,
     )
+
+
+def _refuse_problems(policy_model: PolicyModel) -> None:
+    for field, problems in find_request_problems(policy_model).items():
+        name, why = field.replace("_", " "), " ".join(problems)
+        raise RequestRefused(f"Its {name} cannot be used: {why} Change and save the model.").lasting()
 
 
 def _read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:

@@ -1,6 +1,5 @@
 """Save a policy model with its API key: write-only, and bound to the address it was entered for."""
 
-import re
 from typing import Any
 
 from django.conf import settings
@@ -9,38 +8,13 @@ from django.db import transaction
 
 from apps.accounts.auditing import record
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
-from apps.gym.policy.dialect import FIXED
 from apps.gym.sampling import find_default_problems
-from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACE, Health, PolicyModel, Provider, Wire
+from apps.policies.models import DEFAULT_BASE_URLS, Health, PolicyModel, Provider, Wire
+from apps.policies.requesting import find_request_problems
 from apps.policies.secrets import encrypt_secret, hint_of
 
 MAX_PRICE = 1_000_000
 """USD for a million tokens. No endpoint asks as much, and sums of costs stay finite."""
-
-
-# What frames a request or says where it goes is the HTTP client's to write: a second one of it smuggles requests.
-_FRAMING_HEADERS = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Whatever ends in one of these is taken for a secret: headers are shown on pages and by the API, keys never.
-_SECRET_HEADER = re.compile(
-    r"(?:.*[-_.])?(?:authorization|auth|apikey|key|token|secret|password|passwd|credentials?|cookie|jwt)",
-    re.IGNORECASE,
-)
 
 
 class KeyRequired(ValidationError):
@@ -91,13 +65,11 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
 
 def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
     """By field, what keeps a policy model from being saved that its fields' own validators do not see."""
-    found = {
+    found = find_request_problems(policy_model)
+    of_saving = {
         "base_url": _problems_of_address(policy_model),
         "more_base_urls": _problems_of_more_addresses(policy_model),
         "api_version": _problems_of_version(policy_model),
-        "extra_headers": _problems_of_headers(policy_model.extra_headers),
-        "extra_body": _problems_of_body(policy_model),
-        "renamed_fields": _problems_of_names(policy_model.renamed_fields),
         "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model's name."],
         "capture_tokens": _problems_of_capturing(policy_model),
         "sampling": find_default_problems(policy_model.sampling),
@@ -105,7 +77,10 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
         "cached_input_price": _problems_of_price(policy_model.cached_input_price or 0.0),
         "output_price": _problems_of_price(policy_model.output_price),
     }
-    return {field: problems for field, problems in found.items() if problems}
+    for field, problems in of_saving.items():
+        if problems:
+            found.setdefault(field, []).extend(problems)
+    return found
 
 
 def _problems_of_price(price: float) -> list[str]:
@@ -124,18 +99,13 @@ def _refusals(base_url: str) -> list[str]:
         OutboundPolicy(settings.OUTBOUND_ALLOW).check_url(base_url)
     except OutboundRefused as error:
         return [str(error)]
-    # Paths are put after it, and what stands in an address is shown to everybody who may read.
-    return (
-        ["A base URL has no query and no fragment; a key belongs into the API key."]
-        if set("?#") & set(base_url)
-        else []
-    )
+    return []
 
 
 def _problems_of_more_addresses(policy_model: PolicyModel) -> list[str]:
     more = policy_model.more_base_urls
     if not isinstance(more, list) or not all(isinstance(url, str) and url.strip() for url in more):
-        return ["This must be a list of base URLs."]
+        return []
     if more and policy_model.provider not in (Provider.VLLM, Provider.COMPATIBLE):
         return ["Only vLLM and other compatible servers have several base URLs."]
     return [problem for url in more for problem in _refusals(url)]
@@ -145,42 +115,6 @@ def _problems_of_version(policy_model: PolicyModel) -> list[str]:
     if policy_model.provider == Provider.AZURE and not policy_model.api_version.strip():
         return ["Azure OpenAI needs an API version, such as 2025-04-01-preview."]
     return []
-
-
-def _problems_of_headers(headers: Any) -> list[str]:
-    if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
-        return ["This must be a JSON object of texts."]
-    wrong = [name for name in headers if not _HEADER_NAME.fullmatch(name)]
-    secret = [name for name, value in headers.items() if _SECRET_HEADER.fullmatch(name) and KEY_PLACE not in value]
-    framing = [name for name in headers if name.lower() in _FRAMING_HEADERS]
-    broken = [name for name, value in headers.items() if not (value.isascii() and value.isprintable())]
-    return [
-        *(f"{name!r} is no name of a header." for name in wrong),
-        *(
-            f"{name} belongs into the API key, which is kept encrypted: write {KEY_PLACE} where its value needs it."
-            for name in secret
-        ),
-        *(f"{name} is written by the HTTP client, and cannot be set." for name in framing),
-        *(f"The value of {name} must be one line of ASCII characters." for name in broken),
-    ]
-
-
-def _problems_of_body(policy_model: PolicyModel) -> list[str]:
-    body = policy_model.extra_body
-    if not isinstance(body, dict):
-        return ["This must be a JSON object."]
-    problems = [f"{name} is what the rollout itself sends, and cannot be set." for name in sorted(FIXED & body.keys())]
-    if body.get("stream") and policy_model.wire == Wire.RESPONSES:
-        problems.append("A streamed reply is read over Chat Completions only.")
-    return problems
-
-
-def _problems_of_names(names: Any) -> list[str]:
-    if not isinstance(names, dict) or not all(isinstance(name, str) and name for name in names.values()):
-        return ["This must be a JSON object from the names of fields to other names."]
-    targets = list(names.values())
-    taken = sorted({name for name in targets if name in FIXED or targets.count(name) > 1})
-    return [f"No field can be renamed to {name}: another one has that name." for name in taken]
 
 
 def _goes_elsewhere(stored: PolicyModel, wanted: PolicyModel) -> bool:

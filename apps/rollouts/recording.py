@@ -41,6 +41,7 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     output_tokens: int = 0
     judge_calls: int = 0
     judge_tokens: int = 0
+    calls_without_usage: int = 0
     cost: float = 0.0
     model_version: str = ""
     failed: int = 0
@@ -81,6 +82,7 @@ _COLUMNS = {
     "output_tokens": "int",
     "judge_calls": "int",
     "judge_tokens": "int",
+    "calls_without_usage": "int",
     "cost": "double precision",
     "model_version": "text",
     "duration": "double precision",
@@ -172,6 +174,7 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
         total["input_tokens"] += end.input_tokens
         total["output_tokens"] += end.output_tokens
         total["judge_tokens"] += end.judge_tokens
+        total["calls_without_usage"] += end.calls_without_usage
         total["cost"] += end.cost
         if end.reward is not None:
             total["rewarded"] += 1

@@ -12,6 +12,7 @@ from apps.gym.errors import EnvironmentFault, GymError, TimedOut
 from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.items import Item, TaskRow, TokenUsage
 from apps.gym.policy.protocol import Policy
+from apps.gym.policy.usage import lacks_usage
 from apps.gym.pricing import FREE, Prices
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.voting import comparable_answer
@@ -55,6 +56,7 @@ class Tally:
         self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
         self.judge_calls = self.judge_input_tokens = self.judge_output_tokens = 0
         self.cached_tokens = self.judge_cached_tokens = 0
+        self.calls_without_usage = 0
         self.model_time = self.tool_time = 0.0
         self.model_version = ""
         self.verification: Verification | None = None
@@ -70,6 +72,7 @@ class Tally:
             self.input_tokens += event.usage.get("input_tokens", 0)
             self.output_tokens += event.usage.get("output_tokens", 0)
             self.cached_tokens += event.usage.get("cached_tokens", 0)
+            self.calls_without_usage += lacks_usage(event)
         elif isinstance(event, ToolResult):
             self.tool_calls += 1
             self.tool_errors += bool(event.error)
@@ -82,6 +85,7 @@ class Tally:
             self.judge_input_tokens += event.usage.get("input_tokens", 0)
             self.judge_output_tokens += event.usage.get("output_tokens", 0)
             self.judge_cached_tokens += event.usage.get("cached_tokens", 0)
+            self.calls_without_usage += lacks_usage(event)
 
     def _count_tool(self, event: ToolResult) -> None:
         name = _storable(event.name)[:MAX_TOOL_NAME]
@@ -212,6 +216,7 @@ def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, *
         output_tokens=_count(tally.output_tokens),
         judge_calls=_count(tally.judge_calls),
         judge_tokens=_count(tally.judge_input_tokens + tally.judge_output_tokens),
+        calls_without_usage=_count(tally.calls_without_usage),
         cost=tally.cost(setting),
         model_version=tally.model_version,
         duration=duration,
@@ -234,6 +239,7 @@ def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int) -> End
         output_tokens=_count(tally.output_tokens),
         judge_calls=_count(tally.judge_calls),
         judge_tokens=_count(tally.judge_input_tokens + tally.judge_output_tokens),
+        calls_without_usage=_count(tally.calls_without_usage),
         cost=tally.cost(setting),
         model_version=tally.model_version,
         failed=counts_for,

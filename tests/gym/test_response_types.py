@@ -61,6 +61,23 @@ def test_the_response_of_an_attempt_is_one_by_the_packages_types(events, stop_re
         },
         {"type": "reasoning", "summary": "Hm.", "content": {"text": "Hm."}, "id": 3},
         {"type": "reasoning", "summary": None, "content": None, "encrypted_content": None, "status": None},
+        {"type": "reasoning", "summary": [{"type": "text", "text": "Hm."}], "content": [{"type": "t", "text": "Hm."}]},
+        {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}", "namespace": 5, "caller": "me"},
+        {"type": "function_call_output", "call_id": "c", "output": "4", "id": 5, "status": "done"},
+        {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "4"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "custom", "text": "4"}]},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [
+                {"type": "output_text", "text": "4", "annotations": [{"type": ["odd"]}, {"type": "file_path"}]}
+            ],
+        },
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "4", "annotations": [], "logprobs": [{"token": "4"}]}],
+        },
     ],
 )
 def test_odd_items_of_an_endpoint_are_mended_into_what_the_types_want(item):
@@ -69,6 +86,33 @@ def test_odd_items_of_an_endpoint_are_mended_into_what_the_types_want(item):
     assert len(parsed.output) == 1
     read = read_responses_reply(orjson.dumps({"id": "r", "output": [item]})).items
     assert len(Response.model_validate(assemble_response(trace(turn(*read)), ROW)).output) == 1
+
+
+@pytest.mark.parametrize(
+    ("params", "tool", "choice"),
+    [
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}, "f", "auto"),
+        ({"tools": [{"name": "f", "parameters": {}}]}, "f", "auto"),
+        ({"tools": [{"type": "function", "name": "f"}], "tool_choice": "required"}, "f", "required"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "get_weather", "f"),
+        ({"tool_choice": {"type": "function"}}, "get_weather", "auto"),
+        ({"tool_choice": "any"}, "get_weather", "auto"),
+        ({"tool_choice": 5}, "get_weather", "auto"),
+    ],
+)
+def test_tools_and_their_choice_are_told_flat_however_a_task_wrote_them(params, tool, choice):
+    row = {"responses_create_params": {"input": "How warm is it in Paris?", **params}}
+    parsed = Response.model_validate(assemble_response(weather_trace(), row))
+    chosen = parsed.tool_choice if isinstance(parsed.tool_choice, str) else parsed.tool_choice.name
+    assert ([each.name for each in parsed.tools], chosen) == ([tool], choice)
+
+
+def test_citations_of_chat_are_those_of_a_response():
+    cited = {"start_index": 0, "end_index": 4, "title": "Weather", "url": "https://weather.example/"}
+    said = {"content": "Warm.", "annotations": [{"type": "url_citation", "url_citation": cited}]}
+    given = assemble_response(trace(turn(*assistant_items(said, "r"))), ROW)
+    (part,) = Response.model_validate(given).output[0].content
+    assert [one.model_dump() for one in part.annotations] == [{"type": "url_citation", **cited}]
 
 
 def test_observations_stand_among_the_output_as_the_messages_of_a_user():

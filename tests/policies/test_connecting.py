@@ -1,13 +1,17 @@
 """From a row to a client."""
 
+import re
+
 import pytest
 
 from apps.gym.outbound import OutboundRefused
 from apps.gym.policy.http import HttpPolicy
 from apps.gym.policy.scripted import ScriptedPolicy
-from apps.policies.connecting import KeyMissing, connect_policy, open_outbound
+from apps.policies.connecting import KeyMissing, RequestRefused, connect_policy, open_outbound
 from apps.policies.models import Provider
+from apps.policies.probing import probe_policy_model
 from apps.policies.secrets import SecretUnreadable, encrypt_secret
+from apps.policies.trying import try_model
 from tests.factories import make_policy_model
 
 pytestmark = pytest.mark.django_db
@@ -40,6 +44,41 @@ def test_the_operators_allow_list_rules_the_connections(settings):
     outbound.policy.check_url("http://10.1.2.3/")
     with pytest.raises(OutboundRefused):
         outbound.policy.check_url("http://10.1.2.4/")
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"extra_headers": {"host": "other"}}, "extra headers cannot be used: host is written by the HTTP client"),
+        ({"extra_headers": {"Transfer-Encoding": "chunked"}}, "Transfer-Encoding is written by the HTTP client"),
+        ({"extra_headers": {"X-Team": "é"}}, "The value of X-Team must be one line of ASCII characters."),
+        ({"extra_headers": {"X Team": "rl"}}, "'X Team' is no name of a header."),
+        ({"extra_headers": {"X-Api-Key": "s3cret"}}, "X-Api-Key belongs into the API key"),
+        ({"extra_headers": ["Host"]}, "extra headers cannot be used: This must be a JSON object of texts."),
+        ({"extra_body": {"n": 3}}, "extra body cannot be used: n is what the rollout itself sends"),
+        ({"renamed_fields": {"messages": "model"}}, "No field can be renamed to model"),
+        ({"base_url": "http://a.example/v1?api_key=s3cret"}, "A base URL has no query and no fragment"),
+        ({"more_base_urls": ["http://a.example/v1#x"]}, "more base urls cannot be used: A base URL has no query"),
+    ],
+)
+@pytest.mark.parametrize("provider", [Provider.COMPATIBLE, Provider.OPENAI])
+def test_a_row_that_is_older_than_a_rule_is_refused_before_anything_is_sent(provider, fields, why):
+    given = {**ENDPOINT, "provider": provider, "api_key_encrypted": encrypt_secret("sk-0123456789"), **fields}
+    with pytest.raises(RequestRefused, match=re.escape(why)) as refusal:
+        connect_policy(make_policy_model(**given), open_outbound())
+    assert str(refusal.value).endswith("Change and save the model.")
+    assert ("s3cret" in str(refusal.value), refusal.value.passing) == (False, False)
+
+
+def test_such_a_row_says_why_in_its_health_and_where_it_is_tried():
+    row = make_policy_model(**ENDPOINT, extra_headers={"Host": "other"})
+    why = (
+        "Its extra headers cannot be used: Host is written by the HTTP client, and cannot be set. "
+        "Change and save the model."
+    )
+    assert (probe_policy_model(policy_model=row).health, row.health_message) == ("unhealthy", why)
+    (_, told) = try_model(policy_model=row, prompt="Hi", user=None).events
+    assert told.message == why
 
 
 def sent_headers(provider=Provider.COMPATIBLE, **fields):

@@ -23,15 +23,16 @@ def quick_engine(settings):
     settings.WORKER_CHORES, settings.OUTBOUND_ALLOW = [], ["127.0.0.1"]
 
 
-def collect(*, rows, sampling=None, agent=None, model=None, **fields):
-    """A finished collection, and the bodies that its endpoint was sent."""
+def collect(*, rows, sampling=None, agent=None, model=None, usage=USAGE, finish="stop", limits=None, **fields):
+    """A finished collection, and the bodies that its endpoint was sent. `usage` may be a list: one for each call."""
     bodies = []
 
     async def answer(request):
         bodies.append(await request.json())
         spoken = {"role": "assistant", "content": "\\boxed{4}"}
-        choice = {"index": 0, "finish_reason": "stop", "message": spoken}
-        return web.json_response({"model": "m", "choices": [choice], "usage": USAGE})
+        choice = {"index": 0, "finish_reason": finish, "message": spoken}
+        told = usage[len(bodies) - 1] if isinstance(usage, list) else usage
+        return web.json_response({"model": "m", "choices": [choice], "usage": told})
 
     def plan(port):
         base_url = f"http://127.0.0.1:{port}/v1"
@@ -41,6 +42,7 @@ def collect(*, rows, sampling=None, agent=None, model=None, **fields):
             agent=make_agent(sampling=agent or {}),
             policy_model=make_policy_model(**given, **fields),
             sampling=sampling or {},
+            **(limits or {}),
         )
 
     async def play():
@@ -93,3 +95,53 @@ def test_sampling_is_that_of_the_task_over_the_collections_over_the_agents_over_
     assert body.get("max_completion_tokens", body.get("max_tokens")) == 44
     shown = client_of("viewer").get(f"/api/v1/rollouts/{rollout.pk}/trace/").json()["events"]
     assert [each["event"]["sampling"] for each in shown if each["kind"] == "model_call"] == [call.sampling]
+
+
+PARTLY = [USAGE, None, {"prompt_tokens": 1000}, {"prompt_tokens": -5, "completion_tokens": 1e30}]
+
+
+def test_replies_that_tell_no_tokens_are_counted_where_limits_and_costs_cannot_count_them():
+    collection, _ = collect(
+        rows=[make_row(f"What is {number} + 1?") for number in range(4)],
+        usage=PARTLY,
+        limits={"max_tokens": 1_000_000, "max_cost": 5.0},
+        input_price=1_000.0,
+    )
+    assert (collection.calls_without_usage, collection.input_tokens, collection.output_tokens) == (3, 2_000, 200)
+    assert collection.cost == pytest.approx(2.0)
+    counts = dict(Rollout.objects.values_list("pk", "calls_without_usage"))
+    lacking = sorted(pk for pk, number in counts.items() if number)
+    assert sorted(counts.values()) == [0, 1, 1, 1]
+
+    api = client_of("viewer")
+    assert api.get(f"/api/v1/collections/{collection.pk}/").json()["calls_without_usage"] == 3
+    found = api.get("/api/v1/rollouts/?lacks_usage=true").json()["results"]
+    assert sorted((each["id"], each["calls_without_usage"]) for each in found) == [(pk, 1) for pk in lacking]
+    assert len(api.get("/api/v1/rollouts/?lacks_usage=false").json()["results"]) == 1
+
+    pages = signed_in("viewer")
+    told = "3 replies did not tell their tokens, which count neither as tokens nor as cost"
+    page = pages.get(f"/collections/{collection.pk}/").text
+    assert f"{told}: its limits of tokens and cost cannot hold." in page
+    table = pages.get(f"/rollouts/?collection={collection.pk}&usage=missing").text
+    assert [f'<a href="/rollouts/{pk}/">#{pk}</a>' in table for pk in counts] == [pk in lacking for pk in counts]
+    assert table.count("1 not told") == 3
+    assert "1 not told" in pages.get(f"/rollouts/{lacking[0]}/").text
+
+
+def test_where_every_reply_tells_its_tokens_nothing_is_said_of_it():
+    collection, _ = collect(rows=[make_row()])
+    rollout = Rollout.objects.get()
+    assert (collection.calls_without_usage, rollout.calls_without_usage) == (0, 0)
+    pages = signed_in("viewer")
+    assert "tell their tokens" not in pages.get(f"/collections/{collection.pk}/").text
+    assert "not told</span>" not in pages.get(f"/rollouts/{rollout.pk}/").text
+    assert "No rollout passes these filters." in pages.get("/rollouts/?usage=missing").text
+
+
+def test_a_servers_own_word_for_the_end_of_its_reply_stands_in_the_trace():
+    collection, _ = collect(rows=[make_row()], finish="eos_token")
+    (call,) = [event for event in collection.rollouts.get().trace() if isinstance(event, ModelCall)]
+    assert (call.finish_reason, call.server_finish_reason) == ("stop", "eos_token")
+    page = signed_in("viewer").get(f"/rollouts/{collection.rollouts.get().pk}/").text
+    assert "eos_token" in page

@@ -35,6 +35,7 @@ class RolloutFilterForm(forms.Form):
     max_reward = forms.FloatField(required=False, label="to", widget=forms.NumberInput(attrs={"step": "any"}))
     stop_reason = forms.ChoiceField(required=False, choices=_choices(STOP_REASONS, "any"), label="Stop reason")
     error_kind = forms.ChoiceField(required=False, choices=_choices(get_args(ErrorKind), "any"), label="Error")
+    usage = forms.ChoiceField(required=False, choices=[("", "any"), ("missing", "not told")], label="Usage")
     sort = forms.ChoiceField(required=False, choices=SORTS, label="Order")
     after = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
@@ -46,6 +47,8 @@ class RolloutFilterForm(forms.Form):
         for field, lookup in self._lookups().items():
             if given.get(field) not in (None, ""):
                 rollouts = rollouts.filter(**{lookup: given[field]})
+        if given["usage"]:
+            rollouts = rollouts.lacking_usage()
         sort, after = given["sort"], given["after"]
         if sort.endswith("reward"):
             return page_by_column(rollouts, "reward", after, descending=sort.startswith("-"))

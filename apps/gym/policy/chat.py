@@ -5,17 +5,24 @@ from typing import Any
 
 from apps.gym.items import Tool
 from apps.gym.policy.chat_turns import chat_messages
-from apps.gym.policy.dialect import FIXED, PLAIN, Dialect, read_task_body
+from apps.gym.policy.dialect import PLAIN, Dialect, check_sampling, read_task_body
 from apps.gym.policy.protocol import Ask
 
-# Keys that are not sampling, and those of a Responses request that chat has no word for. `metadata` goes because chat
-# takes it only with `store`.
-_NOT_FOR_CHAT = FIXED | {"background", "include", "max_tool_calls", "metadata", "stream", "truncation"}
+# Keys of a Responses request that chat has no word for, or has it elsewhere. `metadata` goes because chat takes it only
+# with `store`.
+_NOT_FOR_CHAT = frozenset(
+    {"background", "include", "instructions", "max_tool_calls", "metadata", "stream", "truncation"}
+)
 _NEEDS_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
 
 
 def chat_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> dict[str, Any]:
-    """The body of POST /chat/completions. Unknown sampling keys (top_k, min_p, …) go through as they are."""
+    """The body of POST /chat/completions. Unknown sampling keys (top_k, min_p, …) go through as they are.
+
+    Raises SamplingRefused for sampling that would change what the trace tells, and PolicyError for an item that chat
+    has no message for and for a task's `metadata.extra_body` that cannot be merged.
+    """
+    check_sampling(ask.sampling)
     body: dict[str, Any] = {
         "model": model_name,
         "messages": chat_messages(

@@ -9,6 +9,7 @@ from apps.gym.items import TokenUsage
 from apps.gym.policy.chat_turns import Reasoning, assistant_items
 from apps.gym.policy.protocol import Reply
 from apps.gym.policy.usage import read_detail, read_usage
+from apps.gym.storable import clean_line
 from apps.gym.tokens import TokenCapture, TokensMissing, capture_tokens
 
 
@@ -32,6 +33,10 @@ _FINISH = {
     "content_filter": "content_filter",
     "safety": "content_filter",
 }
+
+
+_OF_THE_WIRE = frozenset({"stop", "length", "tool_calls", "function_call", "content_filter"})
+_MAX_REASON = 100  # characters of a reason that nobody here knows
 
 
 # Only what a reply cannot be read without is typed: everything else is taken where it is what it should be.
@@ -121,6 +126,7 @@ def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reaso
     return Reply(
         items=items,
         finish_reason=finish,
+        server_finish_reason=foreign_reason(choice.finish_reason, _OF_THE_WIRE),
         usage=_usage(reply.usage),
         model=as_name(reply.model),
         response_id=response_id,
@@ -182,6 +188,11 @@ def as_name(given: Any) -> str:
     if isinstance(given, str):
         return given
     return str(given) if isinstance(given, int) and not isinstance(given, bool) and abs(given) < 2**64 else ""
+
+
+def foreign_reason(given: Any, known: frozenset[str]) -> str:
+    """The endpoint's own word for why its reply ended, where it is none that the wire has."""
+    return clean_line(given, _MAX_REASON) if isinstance(given, str) and given not in known else ""
 
 
 def _finish_reason(given: Any, *, has_calls: bool) -> str:

@@ -236,7 +236,7 @@ def _split_thought(content: str) -> tuple[str, str]:
 
 def _output_parts(content: Any, message: Message) -> list[Message]:
     given = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
-    annotations = message.get("annotations") or []
+    annotations = [_flat_annotation(one) for one in message.get("annotations") or []]
     parts: list[Message] = []
     for part in given:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -248,6 +248,13 @@ def _output_parts(content: Any, message: Message) -> list[Message]:
     if message.get("refusal"):
         parts.append({"type": "refusal", "refusal": message["refusal"]})
     return parts
+
+
+def _flat_annotation(given: Any) -> Any:
+    """Chat has the fields of a citation under the name of its kind, Responses beside it."""
+    kind = given.get("type") if isinstance(given, dict) else None
+    nested = given.get(kind) if isinstance(kind, str) else None
+    return {"type": kind, **nested} if isinstance(nested, dict) else given
 
 
 def _item_content(content: Any) -> Any:

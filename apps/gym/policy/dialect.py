@@ -31,6 +31,22 @@ rollout itself sent, so nothing else may set them."""
 _NOT_FOR_TASKS = FIXED | {"background", "store", "stream", "stream_options"}
 
 
+_NO_SAMPLING = FIXED - {"instructions"}
+
+
+class SamplingRefused(PolicyError):
+    """Sampling would change what the trace tells of a request."""
+
+
+def check_sampling(sampling: dict[str, Any]) -> None:
+    """Raises SamplingRefused where sampling sets what the rollout itself sends.
+
+    Rows are refused when they are saved; this holds for those that were saved before.
+    """
+    if refused := sorted(key for key in _NO_SAMPLING & sampling.keys() if sampling[key] is not None):
+        raise SamplingRefused(f"Sampling may not set {', '.join(refused)}: the rollout itself sends that.").lasting()
+
+
 def read_task_body(sampling: dict[str, Any]) -> dict[str, Any]:
     """What NeMo Gym's task rows want merged into the request: `metadata.extra_body`, a JSON object in a string.
 

@@ -191,12 +191,13 @@ class HttpPolicy:
         """What was said, without our secrets, should the endpoint repeat them: replies are shown and exported."""
         reply = self._read(self._joined(got))
         try:
-            said = msgspec.json.encode((reply.items, reply.model, reply.response_id)).decode()
+            told = (reply.items, reply.model, reply.response_id, reply.server_finish_reason)
+            said = msgspec.json.encode(told).decode()
         except (RecursionError, OverflowError, TypeError, ValueError) as error:
             raise ReplyMalformed(f"The endpoint's reply cannot be kept: {error}") from None
         clean = hide_secrets(said, self._written_secrets)
         if clean is not said:
-            reply.items, reply.model, reply.response_id = msgspec.json.decode(clean)
+            reply.items, reply.model, reply.response_id, reply.server_finish_reason = msgspec.json.decode(clean)
         return reply
 
     def _joined(self, got: OutboundReply) -> bytes:

@@ -47,7 +47,8 @@ class Ask(msgspec.Struct, kw_only=True):
 class Reply(msgspec.Struct, kw_only=True):
     """One turn of the policy model.
 
-    `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`.
+    `finish_reason` is one of `stop`, `tool_calls`, `max_output_tokens`, `content_filter`, `context_length`; where the
+    endpoint's own word for it is none that its wire has, `server_finish_reason` tells it.
     `version` names the checkpoint or weights that answered. `sampling` is what the answer was asked for with, where it
     is not the ask's: a try after a reply that was none has another seed. `tokens_note` says why there are no
     `tokens` where they were asked for.
@@ -55,6 +56,7 @@ class Reply(msgspec.Struct, kw_only=True):
 
     items: list[Item]
     finish_reason: str
+    server_finish_reason: str = ""
     usage: TokenUsage = {}
     model: str = ""
     response_id: str = ""

@@ -7,12 +7,14 @@ import msgspec
 from apps.gym.errors import PolicyError
 from apps.gym.items import Item, TokenUsage, item_type
 from apps.gym.mending import mend_item
-from apps.gym.policy.chat_reply import ReplyMalformed, as_name
-from apps.gym.policy.dialect import PLAIN, Dialect
+from apps.gym.policy.chat_reply import ReplyMalformed, as_name, foreign_reason
+from apps.gym.policy.dialect import PLAIN, Dialect, check_sampling
 from apps.gym.policy.protocol import Ask, Reply
 from apps.gym.policy.usage import read_detail, read_usage
 
-_OURS = frozenset({"input", "model", "stream", "tools"})
+_NEEDS_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
+_STATUSES = frozenset({"completed", "incomplete"})
+_REASONS = frozenset({"max_output_tokens", "content_filter"})
 _RETRYABLE = frozenset({"server_error", "rate_limit_exceeded", "vector_store_timeout"})
 
 
@@ -26,7 +28,12 @@ class ReplyFailed(PolicyError):
 
 
 def responses_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) -> dict[str, Any]:
-    """The body of POST /responses. Reasoning is sent back as it came, unless the dialect drops it."""
+    """The body of POST /responses. Reasoning is sent back as it came, unless the dialect drops it.
+
+    Raises SamplingRefused for sampling that would change what the trace tells, and PolicyError for a task's
+    `metadata.extra_body` that cannot be merged.
+    """
+    check_sampling(ask.sampling)
     items = ask.items
     if dialect.reasoning == "dropped":
         items = [item for item in items if item_type(item) != "reasoning"]
@@ -34,9 +41,10 @@ def responses_request(ask: Ask, *, model_name: str, dialect: Dialect = PLAIN) ->
     if ask.tools:
         body["tools"] = ask.tools
     for key, value in ask.sampling.items():
-        if value is None or key in _OURS or (key == "seed" and not dialect.takes_seed):
+        # A streamed reply is read over Chat Completions only.
+        if value is None or key == "stream" or (key == "seed" and not dialect.takes_seed):
             continue
-        if key in ("tool_choice", "parallel_tool_calls") and not ask.tools:
+        if key in _NEEDS_TOOLS and not ask.tools:
             continue
         body[key] = value
     return dialect.finish(body)
@@ -81,6 +89,7 @@ def read_responses_reply(body: bytes) -> Reply:
     return Reply(
         items=items,
         finish_reason=_finish_reason(envelope, items),
+        server_finish_reason=_foreign(envelope),
         usage=_usage(envelope.usage),
         model=as_name(envelope.model),
         response_id=response_id,
@@ -100,6 +109,13 @@ def _failed(error: Any) -> ReplyFailed:
     message, code = failure.get("message"), failure.get("code")
     message = message if isinstance(message, str) and message else "it gave no reason"
     return ReplyFailed(f"The endpoint failed to answer: {message}", code=as_name(code))
+
+
+def _foreign(envelope: _Envelope) -> str:
+    """A reason or a status that the wire does not have."""
+    details = envelope.incomplete_details
+    reason = details.get("reason") if isinstance(details, dict) else None
+    return foreign_reason(reason, _REASONS) or foreign_reason(envelope.status, _STATUSES)
 
 
 def _finish_reason(envelope: _Envelope, items: list[Item]) -> str:

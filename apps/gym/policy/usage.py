@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from apps.gym.events import JudgeCall, ModelCall
 from apps.gym.items import TokenUsage
 
 MOST_TOKENS = 1_000_000_000
@@ -35,6 +36,12 @@ def read_detail(usage: dict[str, Any], details: str, name: str) -> Any:
 def tells_all(usage: TokenUsage) -> bool:
     """Whether limits of tokens and of cost can be held by it."""
     return "input_tokens" in usage and "output_tokens" in usage
+
+
+def lacks_usage(call: ModelCall | JudgeCall) -> bool:
+    """Whether a model was paid for this reply and did not say how much. A call that came back without a reply, or with
+    a refusal since the context is full, had nothing to tell."""
+    return call.finish_reason not in ("", "context_length") and not tells_all(call.usage)
 
 
 def _count(given: Any) -> int | None:

@@ -7,6 +7,7 @@ from typing import Any
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.events import ModelCall, Prompt, TraceUnion
 from apps.gym.items import Item, TaskRow, input_items, message
+from apps.gym.policy.dialect import SamplingRefused
 from apps.gym.policy.protocol import Ask, Policy, Reply
 from apps.gym.responses import assemble_response
 from apps.gym.serving.asking import (
@@ -60,6 +61,8 @@ class ServedModel:
             return _error(400, f"The body cannot be read: {refusal.detail}")
         except BadCompletion as bad:
             return _error(400, str(bad), param=bad.param)
+        except SamplingRefused as refused:
+            return _error(400, str(refused))
         except TimedOut as problem:
             return _error(504, str(problem), kind="server_error", code="timeout")
         except PolicyError as problem:

@@ -136,6 +136,9 @@ class Collection(models.Model):
     input_tokens = models.BigIntegerField(default=0)
     output_tokens = models.BigIntegerField(default=0)
     judge_tokens = models.BigIntegerField(default=0, help_text="Read and written by its judge model")
+    calls_without_usage = models.BigIntegerField(
+        default=0, help_text="Replies of its models that did not tell their tokens: no limit and no cost counts them"
+    )
     cost = models.FloatField(default=0.0, help_text="USD of every attempt that ended, its judge included")
 
     created_by = models.ForeignKey(

@@ -21,6 +21,10 @@ class RolloutQuerySet(models.QuerySet["Rollout"]):
     def rewarded(self) -> "RolloutQuerySet":
         return self.completed().filter(reward__isnull=False)
 
+    def lacking_usage(self) -> "RolloutQuerySet":
+        """Those with replies that did not tell their tokens."""
+        return self.filter(calls_without_usage__gt=0)
+
     def run_by(self, worker_id: int) -> "RolloutQuerySet":
         """What this worker runs now. The status lets the database use the index of leases."""
         return self.filter(status=Rollout.Status.RUNNING, lease=worker_id)
@@ -60,6 +64,9 @@ class Rollout(models.Model):
     output_tokens = models.PositiveIntegerField(default=0)
     judge_calls = models.PositiveIntegerField(default=0, help_text="Questions to its judge model")
     judge_tokens = models.PositiveIntegerField(default=0, help_text="Read and written by its judge model")
+    calls_without_usage = models.PositiveIntegerField(
+        default=0, help_text="Replies of its models that did not tell their tokens: no limit and no cost counts them"
+    )
     cost = models.FloatField(default=0.0, help_text="USD by the prices of its policy model and its judge")
     duration = models.FloatField(default=0.0, help_text="Seconds of the attempt that ended")
     model_time = models.FloatField(
@@ -117,6 +124,7 @@ class Rollout(models.Model):
             models.Index(fields=["collection", "lost", "id"], condition=Q(status="queued"), name="rollout_queue"),
             models.Index(fields=["lease"], condition=Q(status="running"), name="rollout_leases"),
             models.Index(fields=["collection"], condition=Q(flagged=True), name="rollout_flagged"),
+            models.Index(fields=["collection"], condition=Q(calls_without_usage__gt=0), name="rollout_without_usage"),
         ]
 
     def __str__(self) -> str:

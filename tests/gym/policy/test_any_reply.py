@@ -304,10 +304,11 @@ def test_no_message_quotes_the_key_and_none_is_longer_than_500_characters(body, 
 def test_a_reply_that_repeats_the_key_is_kept_without_it():
     said = {"content": f"Your key is {KEY}.", "reasoning": KEY}
     function = {"name": "f", "arguments": orjson.dumps({"key": KEY}).decode()}
-    choice = {"message": {**said, "tool_calls": [{"id": KEY, "function": function}]}}
+    choice = {"message": {**said, "tool_calls": [{"id": KEY, "function": function}]}, "finish_reason": KEY}
     got = ask(orjson.dumps({"id": KEY, "model": KEY, "choices": [choice]}))
     assert KEY not in str(msgspec.to_builtins(got))
     assert (got.model, text_of(got.items[1])) == ("[API key]", "Your key is [API key].")
+    assert got.server_finish_reason == "[API key]"
 
 
 def test_a_key_that_is_split_over_chunks_is_found():

@@ -10,7 +10,7 @@ from apps.gym.items import message, text_of
 from apps.gym.policy.chat import chat_request, chat_sampling, chat_tool
 from apps.gym.policy.chat_reply import CallsMissing, ReplyMalformed, read_chat_reply
 from apps.gym.policy.chat_turns import chat_messages
-from apps.gym.policy.dialect import Dialect
+from apps.gym.policy.dialect import Dialect, SamplingRefused
 from apps.gym.policy.protocol import Ask
 from apps.gym.policy.responses import responses_request
 
@@ -139,7 +139,7 @@ def test_tools_are_nested_and_nulls_left_out():
             {"max_output_tokens": 64, "temperature": 0.5, "top_k": 20},
             {"max_completion_tokens": 64, "temperature": 0.5, "top_k": 20},
         ),
-        ({"temperature": None, "truncation": "disabled", "previous_response_id": "r"}, {}),
+        ({"temperature": None, "truncation": "disabled", "instructions": "Be brief."}, {}),
         ({"tool_choice": "required"}, {"tool_choice": "required"}),
         (
             {"tool_choice": {"type": "function", "name": "f"}},
@@ -170,7 +170,6 @@ def test_tools_are_nested_and_nulls_left_out():
         ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
         ({"metadata": {"extra_body": '{"seed": 7}', "x": "y"}}, {"seed": 7}),
         ({"seed": 3, "metadata": {"extra_body": '{"seed": 99, "top_k": 5}'}}, {"seed": 3, "top_k": 5}),
-        ({"messages": [], "model": "other", "n": 3, "functions": [], "prompt": "x", "top_k": 5}, {"top_k": 5}),
     ],
 )
 def test_sampling_is_said_in_chat_words(given, wanted):
@@ -195,6 +194,15 @@ def test_a_task_cannot_replace_what_its_trace_says_was_sent(extra, why, request_
     with pytest.raises(PolicyError, match=why) as refusal:
         request_of(ask, model_name="m")
     assert not refusal.value.passing
+
+
+@pytest.mark.parametrize("request_of", [chat_request, responses_request])
+@pytest.mark.parametrize("name", ["n", "prompt", "messages", "input", "model", "tools", "previous_response_id"])
+def test_sampling_that_would_change_what_the_trace_tells_is_refused_and_not_left_out(request_of, name):
+    ask = Ask(items=[{"role": "user", "content": "Hi"}], sampling={name: 3, "best_of": None})
+    with pytest.raises(SamplingRefused, match=f"^Sampling may not set {name}: the rollout itself sends that.$") as told:
+        request_of(ask, model_name="m")
+    assert not told.value.passing
 
 
 def test_what_a_task_adds_to_the_request_is_sent_over_both_wires():
@@ -286,6 +294,23 @@ def test_announced_calls_that_are_missing_have_a_name():
 )
 def test_finish_reasons_have_our_names(given, wanted):
     assert read_chat_reply(reply({"content": "x"}, given)).finish_reason == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("stop", ""),
+        ("length", ""),
+        (None, ""),
+        (7, ""),
+        ("eos_token", "eos_token"),
+        ("STOP", "STOP"),
+        ("model_length", "model_length"),
+        ("odd\x00\n" + "x" * 200, "odd  " + "x" * 95),
+    ],
+)
+def test_a_finish_reason_that_the_wire_does_not_have_is_told_in_the_servers_word(given, told):
+    assert read_chat_reply(reply({"content": "x"}, given)).server_finish_reason == told
 
 
 def test_a_call_that_was_cut_off_by_the_limit_says_so():

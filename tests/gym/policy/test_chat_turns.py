@@ -103,6 +103,61 @@ def test_a_conversation_survives_the_way_to_chat_and_back(items: list[Item]) -> 
     assert as_chat_can_say_it(back) == as_chat_can_say_it(items)
 
 
+@st.composite
+def plain_conversations(draw: st.DrawFn) -> tuple[list[Item], int]:
+    """Conversations in the order that chat has as well, and how many turns of the model they have: a thought, a text
+    and calls side by side, each with its output. Texts and thoughts may be empty."""
+    items = draw(st.lists(opening.filter(lambda one: one["role"] != "developer"), min_size=1, max_size=3))
+    turns = draw(st.integers(0, 5))
+    for turn in range(turns):
+        thoughts = draw(st.lists(text, max_size=1))
+        items += [{"type": "reasoning", "id": f"rs{turn}", "summary": _summary(one)} for one in thoughts]
+        texts = draw(st.lists(text, max_size=1))
+        calls = [
+            {**one, "id": f"fc_{turn}_{number}", "call_id": f"call_{turn}_{number}", "status": "completed"}
+            for number, one in enumerate(draw(st.lists(call, min_size=0 if texts else 1, max_size=4)))
+        ]
+        items += [
+            {"type": "message", "id": f"m{turn}", "role": "assistant", "status": "completed", "content": _output(one)}
+            for one in texts
+        ]
+        items += calls
+        items += [{"type": "function_call_output", "call_id": one["call_id"], "output": draw(content)} for one in calls]
+        if not calls:
+            items.append(draw(opening.filter(lambda one: one["role"] != "developer")))
+    return items, turns
+
+
+def _summary(said: str) -> list[dict[str, str]]:
+    return [{"type": "summary_text", "text": said}]
+
+
+def _output(said: str) -> list[dict[str, object]]:
+    return [{"type": "output_text", "text": said, "annotations": []}]
+
+
+def without_ids_and_empty_texts(items: list[Item]) -> list[Item]:
+    def is_empty(item: Item) -> bool:
+        of_the_model = item["type"] == "reasoning" or item.get("role") == "assistant"
+        return of_the_model and not any(part["text"] for part in item.get("summary") or item["content"])
+
+    return [{key: value for key, value in item.items() if key != "id"} for item in items if not is_empty(item)]
+
+
+@settings(max_examples=2_000, deadline=None)
+@given(plain_conversations())
+def test_what_chat_has_a_place_for_comes_back_but_for_ids_merged_calls_and_empty_texts(
+    made: tuple[list[Item], int],
+) -> None:
+    """Field by field; that is all that a conversation loses which is written as chat has it."""
+    items, turns = made
+    messages = chat_messages(items)
+    assert [message["role"] for message in messages].count("assistant") == turns
+    assert without_ids_and_empty_texts(chat_items(messages)) == without_ids_and_empty_texts(items)
+    ids = [item["id"] for item in chat_items(messages) if "id" in item]
+    assert len(set(ids)) == len(ids)
+
+
 @settings(max_examples=300, deadline=None)
 @given(conversations())
 def test_reasoning_written_as_text_comes_back_as_reasoning(items: list[Item]) -> None:

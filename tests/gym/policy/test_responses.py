@@ -60,6 +60,20 @@ def test_incomplete_details_are_the_finish_reason(details, wanted):
     assert read_responses_reply(envelope([TEXT], incomplete_details=details)).finish_reason == wanted
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, ""),
+        ({"status": "incomplete", "incomplete_details": None}, ""),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, ""),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_tool_calls"}}, "max_tool_calls"),
+        ({"status": "done"}, "done"),
+    ],
+)
+def test_a_reason_that_the_wire_does_not_have_is_told_in_the_servers_word(fields, told):
+    assert read_responses_reply(envelope([TEXT], **fields)).server_finish_reason == told
+
+
 def test_usage_is_read_with_and_without_details():
     usage = {"input_tokens": 5, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 4}}
     assert read_responses_reply(envelope([], usage=usage)).usage == {

@@ -6,6 +6,7 @@ import pytest
 
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.policy.protocol import Reply
+from apps.gym.policy.responses import responses_request
 from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.serving.asking import Asked, answer_always
 from apps.gym.serving.model import ServedModel
@@ -208,3 +209,16 @@ def test_bad_input_is_told_as_clients_of_openai_read_it(path, body, param):
 def test_a_policy_that_fails_is_a_server_error(error, status):
     answered, said = ask("v1/responses", {"input": "x"}, error)
     assert (answered, said["error"]["type"], said["error"]["message"]) == (status, "server_error", str(error))
+
+
+def test_what_no_endpoint_is_ever_asked_is_the_clients_mistake():
+    class Strict(Recording):
+        async def ask(self, ask):
+            responses_request(ask, model_name="m")
+            return await super().ask(ask)
+
+    served = ServedModel(name="ours", policy=Strict(Reply(items=[SAID], finish_reason="stop")), sampling={})
+    body = json.dumps({"input": "x", "n": 3}).encode()
+    answer = asyncio.run(answer_always(served, Asked(method="POST", path="v1/responses", body=body), seconds=5))
+    told = json.loads(answer.body)["error"]["message"]
+    assert (answer.status, told) == (400, "Sampling may not set n: the rollout itself sends that.")
