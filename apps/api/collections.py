@@ -25,6 +25,7 @@ from apps.api.metrics import MetricsSerializer
 from apps.api.problems import QueryProblem, flatten_errors
 from apps.gym.errors import ErrorKind
 from apps.gym.prompting import MAX_TEMPLATE
+from apps.gym.rolloutshapes.reading import FORMATS
 from apps.policies.models import PolicyModel
 from apps.rollouts.archiving import archive_collection, restore_collection
 from apps.rollouts.cloning import plan_again
@@ -246,6 +247,7 @@ class ImportSerializer(serializers.Serializer[Any]):
     agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all(), default=None)
     policy_model = serializers.SlugRelatedField(slug_field="slug", queryset=PolicyModel.objects.all(), required=False)
     name = serializers.CharField(max_length=200, required=False, allow_blank=True)
+    format = serializers.ChoiceField(choices=list(FORMATS), default="auto")
     on_error = serializers.ChoiceField(choices=Upload.OnError.choices, default=Upload.OnError.REJECT)
 
     def validate_agent(self, agent: Agent | None) -> Agent:
@@ -265,6 +267,7 @@ class BadLineSerializer(serializers.Serializer[Any]):
 class ImportedSerializer(serializers.Serializer[Any]):
     collection = CollectionSerializer(read_only=True)
     refused = serializers.IntegerField(help_text="Lines that were left out.")
+    superseded = serializers.IntegerField(help_text="Failures of attempts that were made again, which were left out.")
     errors = BadLineSerializer(many=True, read_only=True, help_text="The first of them.")  # type: ignore[assignment]
 
 
@@ -311,7 +314,7 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
     lookup_value_regex = "[0-9]+"
     query_parameters = {
         **FIGURES,
-        "import_stored": frozenset({"dataset", "agent", "policy_model", "name", "on_error"}),
+        "import_stored": frozenset({"dataset", "agent", "policy_model", "name", "format", "on_error"}),
     }
     permissions = {
         "list": Permission.READ,
@@ -410,13 +413,20 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
             OpenApiParameter("agent", str, default="default"),
             OpenApiParameter("policy_model", str, description="Left out: one that is named as in the rows."),
             OpenApiParameter("name", str),
+            OpenApiParameter(
+                "format",
+                str,
+                enum=list(FORMATS),
+                default="auto",
+                description="What the lines are; auto: by their keys.",
+            ),
             OpenApiParameter("on_error", str, enum=Upload.OnError.values, default=Upload.OnError.REJECT.value),
         ],
     )
     @action(detail=False, methods=["post"], url_path="import", parser_classes=FILE_PARSERS)
     def import_stored(self, request: Request) -> Response:
-        """Stored rollouts as a collection: the body is one JSONL file, or a form with several as `file`. 200 where
-        these files were imported before."""
+        """Stored rollouts as a collection: rows of NeMo Gym, results of verifiers, or chat logs. The body is one JSONL
+        file, or a form with several as `file`. 200 where these files were imported before."""
         asked = ImportSerializer(data=request.query_params.dict())
         try:
             asked.is_valid(raise_exception=True)
@@ -431,7 +441,8 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
             imported = import_rollouts(
                 files=[File(name, stream) for name, stream in files], **asked.validated_data, user=self.person
             )
-        answer = {"collection": imported.collection, "refused": imported.refused, "errors": imported.errors}
+        answer = {"collection": imported.collection, "refused": imported.refused}
+        answer |= {"superseded": imported.superseded, "errors": imported.errors}
         status = HTTPStatus.CREATED if imported.created else HTTPStatus.OK
         return Response(ImportedSerializer(answer).data, status=status)
 

@@ -158,7 +158,7 @@ def _load(text: str) -> TaskRow:
         raise RowRefused("wrong_type", f"the line holds {_kind(row)}, not a JSON object")
     # The count of brackets bounds the depth: only lines with many are walked.
     if text.count("{") + text.count("[") > MAX_DEPTH:
-        _check_depth(row)
+        check_depth(row)
     return row
 
 
@@ -195,7 +195,8 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return names
 
 
-def _check_depth(row: TaskRow) -> None:
+def check_depth(row: TaskRow) -> None:
+    """Raises RowRefused for what is nested deeper than anything here follows."""
     level: list[Any] = [row]
     for _ in range(MAX_DEPTH):
         values = [value for holder in level for value in (holder.values() if isinstance(holder, dict) else holder)]

@@ -14,8 +14,12 @@ from apps.gym.items import Item, TokenUsage, dump_json, function_calls, item_typ
 from apps.gym.tokens import TokensMissing, capture_tokens, pack_tokens
 
 TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+TURN_ENDS = "_gymweb_turn_ends"
+"""Key of an item that ends a turn, where a file tells turns apart that the model spoke one right after the other."""
 CUTS = {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
 """Why a response is incomplete → the stop reason of the attempt."""
+
+_NOT_SHOWN = frozenset({*TOKEN_FIELDS, TURN_ENDS})
 
 
 def read_turns(response: dict[str, Any], params: dict[str, Any], *, seen: int) -> list[TraceUnion]:
@@ -65,7 +69,9 @@ def _close(events: list[TraceUnion], response: dict[str, Any]) -> None:
 def _groups(output: list[Item]) -> Iterator[list[Item]]:
     group: list[Item] = []
     for item in output:
-        ended = group and (_speaker(group[0]) != _speaker(item) or TOKEN_FIELDS[1] in group[-1])
+        ended = group and (
+            _speaker(group[0]) != _speaker(item) or TOKEN_FIELDS[1] in group[-1] or TURN_ENDS in group[-1]
+        )
         if ended:
             yield group
             group = []
@@ -82,7 +88,7 @@ def _speaker(item: Item) -> Literal["model", "tool", "environment"]:
 
 
 def _bare(item: Item) -> Item:
-    return {key: value for key, value in item.items() if value is not None and key not in TOKEN_FIELDS}
+    return {key: value for key, value in item.items() if value is not None and key not in _NOT_SHOWN}
 
 
 def _output_text(item: Item) -> str:

@@ -1,4 +1,5 @@
-"""Import stored rollouts: files of NeMo Gym rows become a dataset version and a completed collection with traces.
+"""Import stored rollouts: files of NeMo Gym, `verifiers` or chat logs become a dataset version and a completed
+collection with traces.
 
 Nothing is stored until every line was read; what is stored is invisible to others until it is whole.
 """
@@ -6,8 +7,10 @@ Nothing is stored until every line was read; what is stored is invisible to othe
 import hashlib
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -21,9 +24,8 @@ from apps.agents.models import Agent
 from apps.gym import leaving
 from apps.gym.events import event_kind
 from apps.gym.redaction.redacting import Redactor
-from apps.gym.rolloutfile import (
-    StoredAttempt,
-)
+from apps.gym.rolloutfile import StoredAttempt
+from apps.gym.rolloutshapes.reading import RolloutFormat
 from apps.gym.storable import clean_line, clean_names
 from apps.gym.taskfiles.limits import READ_BYTES
 from apps.gym.voting import MAX_ANSWER, comparable_answer
@@ -45,12 +47,14 @@ IMPORTED_URL = "http://imported.invalid/v1"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """`created` is False where these files were imported before: the collection is that of then."""
+    """`created` is False where these files were imported before: the collection is that of then. `superseded` are
+    failures of rollouts that were attempted again."""
 
     collection: Collection
     created: bool
     errors: list[BadLine] = field(default_factory=list)
     refused: int = 0
+    superseded: int = 0
 
 
 def import_rollouts(
@@ -60,10 +64,12 @@ def import_rollouts(
     agent: Agent,
     policy_model: PolicyModel | None = None,
     name: str = "",
+    format: RolloutFormat = "auto",
     on_error: str = "reject",
     user: User | None = None,
 ) -> Imported:
-    """Rollout rows, failures, task rows and materialised inputs, in any order and any files.
+    """Rollout rows, failures, task rows and materialised inputs of NeMo Gym, results of `verifiers`, or chat logs, in
+    any order and any files; `format` says which they are where their keys shall not.
 
     A rollout's task is looked for among the task rows by its index and its prompt; without one, what the rollout row
     keeps of its task is the task. Without a policy model one is made that is named as in the rows.
@@ -71,44 +77,70 @@ def import_rollouts(
     Raises ImportRefused.
     """
     keep_good = on_error == Upload.OnError.SKIP
-    key = f"import:{_digest(dataset, files, keep_good)}"
+    key = f"import:{_digest(dataset, files, keep_good, format)}"
     earlier = Collection.objects.filter(idempotency_key=key).first()
     if earlier is not None:
         if earlier.state == Collection.State.PLANNING:
             raise ImportRefused(f"These files are being imported already, as {earlier.label}.")
         return Imported(earlier, created=False)
-    # The tasks lie on disk until all lines were read: a row may be megabytes, and there may be a million.
-    with tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR) as tasks:
-        reading = StoredFiles(dataset.environment.slug, tasks, keep_good=keep_good)
-        reading.read_tasks(files)
-        reading.read_rollouts(files)
-        reading.check()
-        version = reading.store_tasks(dataset, files, user)
-        model = policy_model or _model_of(reading.model)
-        collection = Collection(
-            name=clean_line(name, 200) or f"Imported: {files[0].name}"[:200],
-            dataset=dataset,
-            version=version,
-            environment=dataset.environment,
-            agent=agent,
-            policy_model=model,
-            repeats=max(1, reading.repeats),
-            snapshot={
-                **take_snapshot(agent, model, dataset.environment, version, {}),
-                "imported": {"files": [file.name for file in files], "sha256": key.removeprefix("import:")},
-            },
-            idempotency_key=key,
-            created_by=user,
-        )
-        _create(collection, rollouts=reading.count)
-        try:
-            _store_rollouts(collection, version, reading, files)
-        except BaseException:
-            delete_plan(collection)
-            raise
+    with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="import-") as folder:
+        reading = StoredFiles(dataset.environment.slug, Path(folder), wanted=format, keep_good=keep_good)
+        with closing(reading):
+            collection = _read_and_store(
+                reading,
+                dataset=dataset,
+                files=files,
+                agent=agent,
+                policy_model=policy_model,
+                name=name,
+                key=key,
+                user=user,
+            )
     collection.refresh_from_db()
     announce_collection(collection.pk)
-    return Imported(collection, created=True, errors=reading.errors, refused=reading.refused)
+    return Imported(
+        collection, created=True, errors=reading.errors, refused=reading.refused, superseded=reading.superseded
+    )
+
+
+def _read_and_store(
+    reading: StoredFiles,
+    *,
+    dataset: Dataset,
+    files: Sequence[File],
+    agent: Agent,
+    policy_model: PolicyModel | None,
+    name: str,
+    key: str,
+    user: User | None,
+) -> Collection:
+    reading.read_tasks(files)
+    reading.read_rollouts(files)
+    reading.check()
+    version = reading.store_tasks(dataset, files, user)
+    model = policy_model or _model_of(reading.model)
+    collection = Collection(
+        name=clean_line(name, 200) or f"Imported: {files[0].name}"[:200],
+        dataset=dataset,
+        version=version,
+        environment=dataset.environment,
+        agent=agent,
+        policy_model=model,
+        repeats=max(1, reading.repeats),
+        snapshot={
+            **take_snapshot(agent, model, dataset.environment, version, {}),
+            "imported": {"files": [file.name for file in files], "sha256": key.removeprefix("import:")},
+        },
+        idempotency_key=key,
+        created_by=user,
+    )
+    _create(collection, rollouts=reading.count)
+    try:
+        _store_rollouts(collection, version, reading, files)
+    except BaseException:
+        delete_plan(collection)
+        raise
+    return collection
 
 
 def _create(collection: Collection, *, rollouts: int) -> None:
@@ -121,9 +153,10 @@ def _create(collection: Collection, *, rollouts: int) -> None:
         raise ImportRefused("These files are being imported already.") from None
 
 
-def _digest(dataset: Dataset, files: Sequence[File], keep_good: bool) -> str:
+def _digest(dataset: Dataset, files: Sequence[File], keep_good: bool, wanted: RolloutFormat) -> str:
     """SHA-256 of what is imported where: the same again is the same collection."""
-    whole = hashlib.sha256(f"{dataset.slug}\n{keep_good}\n".encode())
+    named = "" if wanted == "auto" else f"{wanted}\n"
+    whole = hashlib.sha256(f"{dataset.slug}\n{keep_good}\n{named}".encode())
     for file in files:
         file.stream.seek(0)
         content = hashlib.sha256()
@@ -150,10 +183,11 @@ def _model_of(name: str) -> PolicyModel:
 def _store_rollouts(
     collection: Collection, version: DatasetVersion, reading: StoredFiles, files: Sequence[File]
 ) -> None:
-    task_ids = dict(version.tasks.values_list("index", "pk"))
     attempts = reading.attempts(files)
     while chunk := list(islice(attempts, CHUNK)):
         leaving.check()
+        indexes = {task for task, _, _ in chunk}
+        task_ids = dict(version.tasks.filter(index__in=indexes).values_list("index", "pk"))
         _store_chunk(collection, task_ids, chunk)
     Collection.objects.filter(pk=collection.pk, state=Collection.State.PLANNING).update(
         state=Collection.State.COMPLETED, finished_at=timezone.now()

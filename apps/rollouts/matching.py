@@ -1,10 +1,10 @@
 """Which task each stored rollout attempts, and whether all of it can be stored: found out before anything is."""
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from pathlib import Path
+from typing import IO
 
 from django.conf import settings
 
@@ -16,21 +16,20 @@ from apps.gym.rolloutfile import (
     TASK_INDEX,
     StoredAttempt,
     check_task,
-    line_kind,
-    own_task,
     plain_task,
     prompt_texts,
     read_attempt,
     read_object,
 )
+from apps.gym.rolloutshapes.reading import RolloutFormat, StoredLine, read_line
 from apps.gym.taskfile import RowRefused, parse_line
-from apps.gym.taskfiles.limits import BadRow
 from apps.gym.taskfiles.lines import LineReader
+from apps.rollouts.indexing import MAX_REPEAT, LineIndex
 from apps.tasks.models import Dataset, DatasetVersion
 from apps.tasks.uploading import upload_file
 
 MAX_ERRORS = 100
-MAX_INDEX = 2**31 - 1
+MAX_INDEX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class BadLine:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.file}, line {self.line}: {self.message}"
+        return f"{self.file}, line {self.line}: {self.message} ({self.code})"
 
 
 class ImportRefused(Exception):
@@ -62,110 +61,118 @@ class File:
 
 
 class StoredFiles:
-    """What the files hold: tasks go to a file on disk, of a rollout stays which task it attempts."""
+    """What the files hold. Tasks and places go to files in `folder`, so that memory does not grow with the lines."""
 
-    def __init__(self, environment: str, tasks: IO[bytes], *, keep_good: bool) -> None:
+    def __init__(self, environment: str, folder: Path, *, wanted: RolloutFormat = "auto", keep_good: bool) -> None:
         self.environment = environment
-        self._tasks = tasks
         self.keep_good = keep_good
         self.errors: list[BadLine] = []
         self.refused = 0
         self.count = 0
-        self.repeats = 0
+        self.superseded = 0
         self.model = ""
-        self.places: dict[tuple[int, int], tuple[int, int]] = {}
-        """(file, line) → (task, repeat)"""
-        self._offsets: list[int] = []
-        self._by_prompt: dict[str, list[int]] = defaultdict(list)
-        self._by_index: dict[int, int] = {}
-        self._own: dict[object, int] = {}
-        self._lengths: set[int] = set()
-        self._taken: dict[int, set[int]] = defaultdict(set)
+        self._wanted: RolloutFormat = wanted
+        self._tasks = (folder / "tasks.jsonl").open("w+b")
+        self._index = LineIndex(folder)
+        self._told = False
+        """Whether the lines that cannot be read at all were told."""
+
+    def close(self) -> None:
+        self._tasks.close()
+        self._index.close()
+
+    @property
+    def repeats(self) -> int:
+        return self._index.largest_group()
 
     # -- first pass: tasks
 
     def read_tasks(self, files: Sequence[File]) -> None:
         for _, number, file, line in self._lines(files):
             try:
-                row = read_object(line)
-                if line_kind(row) == "task":
-                    self._take_task(row, line)
+                given = read_line(line, self._wanted)
+                if given.kind == "task":
+                    self._take_task(given, line)
+                elif given.kind == "metadata":
+                    self.model = self.model or given.model
             except RowRefused as refusal:
                 self._refuse(file, number, refusal)
+        self._told = True
 
-    def _take_task(self, row: dict[str, Any], line: bytes) -> None:
+    def _take_task(self, given: StoredLine, line: bytes) -> None:
         parse_line(line)
+        row = given.row
         if ROLLOUT_INDEX not in row:
             self._add_task(row, line)
             return
         # Materialised inputs: one row for each rollout of a task.
-        index = row.get(TASK_INDEX)
-        if isinstance(index, int) and index in self._by_index:
+        index = _whole(row.get(TASK_INDEX), MAX_INDEX)
+        if index is not None and self._index.named_task(index) is not None:
             return
         task = plain_task(row)
         number = self._add_task(task, dump_json(task).encode())
-        if isinstance(index, int):
-            self._by_index[index] = number
+        if index is not None:
+            self._index.name_task(index, number)
 
     def _add_task(self, task: TaskRow, text: bytes) -> int:
-        number = len(self._offsets)
-        self._tasks.seek(0, 2)
-        self._offsets.append(self._tasks.tell())
-        self._tasks.write(text + b"\n")
         texts = prompt_texts(task)
-        self._lengths.add(len(texts))
-        self._by_prompt[_hash(texts)].append(number)
-        return number
+        return self._index.add_task(self._write(text), prompt=_hash(texts), length=len(texts))
+
+    def _write(self, text: bytes) -> int:
+        """Where the row begins."""
+        start = self._tasks.seek(0, 2)
+        self._tasks.write(text + b"\n")
+        return start
 
     # -- second pass: which task each rollout attempts, and whether it can be stored
 
     def read_rollouts(self, files: Sequence[File]) -> None:
         for place, number, file, line in self._lines(files):
             try:
-                row = read_object(line)
+                given = read_line(line, self._wanted)
             except RowRefused:
                 continue  # told in the first pass
-            if line_kind(row) == "task":
+            if given.kind in ("task", "metadata"):
                 continue
             try:
-                check_task(own_task(row))
-                attempt = read_attempt(row, {}, environment=self.environment)
+                check_task(given.task)
+                attempt = read_attempt(given.row, {}, environment=self.environment)
             except RowRefused as refusal:
                 self._refuse(file, number, refusal)
                 continue
-            task = self._find_task(row, place)
-            self.places[place, number] = task, self._repeat(task, row)
-            self.count += 1
+            added = self._index.add_rollout(
+                task=self._find_task(given, place),
+                repeat=_whole(given.row.get(ROLLOUT_INDEX), MAX_REPEAT),
+                file=place,
+                line=number,
+                failed=given.kind == "failure",
+            )
+            self.count += added
+            self.superseded += not added
             self.model = self.model or attempt.model
+        self._index.order_lines()
 
-    def _find_task(self, row: dict[str, Any], place: int) -> int:
-        index = row.get(TASK_INDEX)
-        if isinstance(index, int) and index in self._by_index:
-            return self._by_index[index]
-        texts = prompt_texts(row)
+    def _find_task(self, given: StoredLine, place: int) -> int:
+        index = _whole(given.row.get(TASK_INDEX), MAX_INDEX)
+        if index is not None and (named := self._index.named_task(index)) is not None:
+            return named
+        texts = prompt_texts(given.row)
         # The whole prompt, else the longest task that it begins with: environments add their first observation.
-        for length in sorted((one for one in self._lengths if one <= len(texts)), reverse=True):
-            if found := self._by_prompt.get(_hash(texts[:length])):
-                return index if isinstance(index, int) and index in found else found[0]
-        task = own_task(row)
-        key: object = (place, index) if isinstance(index, int) else _hash(dump_json(task))
-        if key not in self._own:
+        for length in sorted((one for one in self._index.lengths if one <= len(texts)), reverse=True):
+            if (found := self._index.tasks_asking(_hash(texts[:length]), index)) is not None:
+                return found
+        keys = [_hash(dump_json(given.group or given.task))]
+        if index is not None:
+            # In one file the number alone says which task it is: environments add different first observations. In
+            # another one, as that of the failures is, the question has to be the same.
+            keys = [_hash((place, index)), _hash((index, texts))]
+        own = next((found for key in keys if (found := self._index.own_task(key)) is not None), None)
+        if own is None:
             # Not among the prompts: what one row keeps of its task is no task for the others.
-            self._tasks.seek(0, 2)
-            self._own[key] = len(self._offsets)
-            self._offsets.append(self._tasks.tell())
-            self._tasks.write(dump_json(task).encode() + b"\n")
-        return self._own[key]
-
-    def _repeat(self, task: int, row: dict[str, Any]) -> int:
-        wanted, taken = row.get(ROLLOUT_INDEX), self._taken[task]
-        if isinstance(wanted, bool) or not isinstance(wanted, int) or not 0 <= wanted <= MAX_INDEX or wanted in taken:
-            wanted = len(taken)
-            while wanted in taken:
-                wanted += 1
-        taken.add(wanted)
-        self.repeats = max(self.repeats, len(taken))
-        return wanted
+            own = self._index.add_task(self._write(dump_json(given.task).encode()))
+        for key in keys:
+            self._index.keep_own_task(key, own)
+        return own
 
     def check(self) -> None:
         if self.refused and not self.keep_good:
@@ -174,7 +181,10 @@ class StoredFiles:
             raise ImportRefused(message, self.errors, self.refused)
         if not self.count:
             raise ImportRefused(
-                "The files hold no rollouts: rows with `response` and `reward`.", self.errors, self.refused
+                "The files hold no rollouts: rows with `response` and `reward`, with `prompt` and `completion`, or "
+                "with `messages`.",
+                self.errors,
+                self.refused,
             )
 
     # -- what was read
@@ -198,27 +208,24 @@ class StoredFiles:
                 whole.update(parse_line(line).row_json.encode() + b"\n")
         return whole.hexdigest()
 
-    def task(self, number: int) -> TaskRow:
-        self._tasks.seek(self._offsets[number])
-        return read_object(self._tasks.readline())
-
     def attempts(self, files: Sequence[File]) -> Iterator[tuple[int, int, StoredAttempt]]:
         """Third pass: (task, repeat, attempt) of every rollout that was taken."""
-        for place, number, _, line in self._lines(files):
-            if (place, number) in self.places:
-                task, repeat = self.places[place, number]
-                yield task, repeat, read_attempt(read_object(line), self.task(task), environment=self.environment)
+        lines = self._lines(files)
+        for file, number, task, repeat in self._index.rollouts():
+            line = next(text for place, at, _, text in lines if (place, at) == (file, number))
+            self._tasks.seek(self._index.start_of(task))
+            row = read_object(self._tasks.readline())
+            yield task, repeat, read_attempt(read_line(line, self._wanted).row, row, environment=self.environment)
 
     def _lines(self, files: Sequence[File]) -> Iterator[tuple[int, int, str, bytes]]:
-        first = not self.places and not self._offsets and not self.refused
         for place, file in enumerate(files):
             file.stream.seek(0)
             for number, line in LineReader(file.stream, max_line_bytes=settings.MAX_LINE_BYTES):
                 leaving.check()
                 if isinstance(line, bytes):
                     yield place, number, file.name, line
-                elif first:
-                    self._refuse(file.name, number, _too_long(line))
+                elif not self._told:
+                    self._refuse(file.name, number, RowRefused(line.code, line.message))
 
     def _refuse(self, file: str, number: int, refusal: RowRefused) -> None:
         self.refused += 1
@@ -226,9 +233,9 @@ class StoredFiles:
             self.errors.append(BadLine(file, number, refusal.code, refusal.message))
 
 
-def _too_long(line: BadRow) -> RowRefused:
-    return RowRefused(line.code, line.message)
+def _whole(value: object, most: int) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
 
 
-def _hash(value: object) -> str:
-    return hashlib.sha256(repr(value).encode(errors="replace")).hexdigest()
+def _hash(value: object) -> bytes:
+    return hashlib.sha256(repr(value).encode(errors="replace")).digest()

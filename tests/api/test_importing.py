@@ -60,3 +60,16 @@ def test_what_the_address_lacks_is_named(engineer, query):
 
 def test_a_form_without_files_is_refused(engineer, address):
     assert engineer.post(address, {"other": "x"}).status_code == 400
+
+
+def test_the_format_is_told_by_the_keys_or_by_the_address(engineer, address):
+    asked, answered = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}
+    result = {"prompt": [asked], "completion": [answered], "reward": 1.0, "metrics": {"exact": 1.0}}
+    made = engineer.post(address, lines(result), content_type="application/x-ndjson")
+    assert (made.status_code, made.json()["collection"]["mean_reward"], made.json()["superseded"]) == (201, 1.0, 0)
+    refused = engineer.post(f"{address}&format=openai_chat", lines(result), content_type="application/x-ndjson")
+    assert [error["code"] for error in refused.json()["errors"]] == ["wrong_type"]
+    log = {"messages": [asked, answered]}
+    made = engineer.post(f"{address}&format=openai_chat", lines(log), content_type="application/x-ndjson")
+    assert (made.status_code, made.json()["collection"]["mean_reward"]) == (201, None)
+    assert engineer.post(f"{address}&format=csv", lines(log), content_type="application/x-ndjson").status_code == 400

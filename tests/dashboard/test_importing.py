@@ -41,7 +41,7 @@ def test_files_become_a_collection_whose_page_opens(fields):
 def test_bad_lines_stand_in_the_form(fields):
     refused = signed_in().post(URL, {**fields, "rollout_files": [file(stored_row(), b"{oops")]})
     assert (refused.status_code, "1 line was refused, so nothing was stored." in refused.text) == (422, True)
-    assert '<td>rollouts.jsonl</td><td class="num">2</td>' in refused.text
+    assert '<td>rollouts.jsonl</td><td class="num">2</td><td class="mono">not_json</td>' in refused.text
     assert Collection.objects.count() == 0
 
 
@@ -54,3 +54,22 @@ def test_good_lines_are_imported_and_the_page_says_what_was_left_out(fields):
 
 def test_no_file_is_refused(fields):
     assert signed_in().post(URL, fields).status_code == 422
+
+
+def test_chat_logs_and_results_of_verifiers_are_imported_as_what_they_are_said_to_be(fields):
+    asked = [{"role": "user", "content": "2 + 2?"}]
+    answered = [{"role": "assistant", "content": "4"}]
+    row = {"messages": [*asked, *answered], "prompt": asked, "completion": answered, "reward": 1, "metrics": {"a": 0.5}}
+    client = signed_in()
+    for wanted in ("openai_chat", "verifiers"):
+        made = client.post(URL, {**fields, "format": wanted, "rollout_files": [file(row)]})
+        assert made.status_code == 302
+    components = Collection.objects.order_by("pk").values_list("rollouts__components", flat=True)
+    assert list(components) == [{}, {"a": 0.5}]
+
+
+def test_failures_of_attempts_that_were_made_again_are_told(fields):
+    at = {"_ng_task_index": 0, "_ng_rollout_index": 0}
+    failure = {"responses_create_params": stored_row()["responses_create_params"], "_ng_failure_class": "lost", **at}
+    made = signed_in().post(URL, {**fields, "rollout_files": [file(stored_row(**at), failure)]}, follow=True)
+    assert "1 failure was left out: those rollouts were attempted again." in made.text

@@ -5,6 +5,7 @@ from typing import Any
 from django import forms
 
 from apps.agents.models import Agent
+from apps.gym.rolloutshapes.reading import FORMATS
 from apps.policies.models import PolicyModel
 from apps.rollouts.matching import File
 from apps.tasks.models import Dataset, Upload
@@ -28,7 +29,8 @@ class ImportForm(forms.Form):
     rollout_files = FilesField(
         label="Files",
         allow_empty_file=True,
-        help_text="JSONL of one collection run: rollouts, failures, and the task rows or materialised inputs",
+        help_text="JSONL of one collection run, with what stands beside it: failures, task rows or materialised "
+        "inputs, metadata.json",
         widget=SeveralFiles(attrs={"accept": ".jsonl,.ndjson,.json,.txt"}),
     )
     dataset = forms.ModelChoiceField(
@@ -46,6 +48,7 @@ class ImportForm(forms.Form):
         label="Policy model",
     )
     name = forms.CharField(max_length=200, required=False)
+    format = forms.ChoiceField(label="What the lines are", choices=[*FORMATS.items()], initial="auto", required=False)
     on_error = forms.ChoiceField(
         label="When a line is wrong",
         choices=[(Upload.OnError.REJECT, "import nothing"), (Upload.OnError.SKIP, "import the good lines")],
@@ -70,4 +73,5 @@ class ImportForm(forms.Form):
         """The arguments of import_rollouts."""
         given = dict(self.cleaned_data)
         chosen = given.pop("rollout_files")
+        given["format"] = given["format"] or "auto"
         return {**given, "files": [File(str(file.name), file) for file in chosen]}

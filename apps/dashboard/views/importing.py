@@ -26,7 +26,10 @@ def collection_import(request: PageRequest) -> HttpResponse:
         else:
             if not imported.created:
                 messages.info(request, "These files were imported before: this is what came of them.")
-            elif imported.refused:
+            if imported.superseded:
+                were = "failure was" if imported.superseded == 1 else "failures were"
+                messages.info(request, f"{imported.superseded:,} {were} left out: those rollouts were attempted again.")
+            if imported.refused:
                 left = ", ".join(f"line {error.line}: {error.message}" for error in imported.errors[:3])
                 were = "line was" if imported.refused == 1 else "lines were"
                 messages.warning(request, f"{imported.refused:,} {were} left out, such as {left}.")

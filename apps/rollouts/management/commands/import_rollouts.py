@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.agents.models import Agent
+from apps.gym.rolloutshapes.reading import FORMATS
 from apps.policies.models import PolicyModel
 from apps.rollouts.importing import Imported, import_rollouts
 from apps.rollouts.matching import File, ImportRefused
@@ -18,8 +19,9 @@ from apps.tasks.models import Upload
 
 class Command(BaseCommand):
     help = (
-        "Import stored rollouts in NeMo Gym's row format: rollout rows, failures, and the task rows or materialised "
-        "inputs they belong to, in any order. The same files again give the collection that exists."
+        "Import stored rollouts, in any order: NeMo Gym's rollouts, failures, and the task rows or materialised inputs "
+        "they belong to; results.jsonl of verifiers, with its metadata.json; chat logs in OpenAI's format. The same "
+        "files again give the collection that exists."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -29,6 +31,9 @@ class Command(BaseCommand):
         parser.add_argument("--agent", default="default", metavar="SLUG")
         parser.add_argument("--model", metavar="SLUG", help="the policy model (default: one named as in the rows)")
         parser.add_argument("--name", default="", help="name of the collection")
+        parser.add_argument(
+            "--format", choices=list(FORMATS), default="auto", help="what the lines are (default: auto)"
+        )
         parser.add_argument("--on-error", choices=Upload.OnError.values, default=Upload.OnError.REJECT)
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -45,6 +50,7 @@ class Command(BaseCommand):
                     agent=agent,
                     policy_model=model,
                     name=options["name"],
+                    format=options["format"],
                     on_error=options["on_error"],
                 )
             except ImportRefused as refusal:
@@ -66,10 +72,13 @@ class Command(BaseCommand):
                 "failed": collection.failed,
                 "mean_reward": collection.mean_reward,
                 "refused": imported.refused,
+                "superseded": imported.superseded,
             }
             self.stdout.write(json.dumps(report))
             return
         refused = f", {imported.refused:,} lines refused" if imported.refused else ""
+        if imported.superseded:
+            refused += f", {imported.superseded:,} failures of attempts that were made again left out"
         mean = "none" if collection.mean_reward is None else f"{collection.mean_reward:.4g}"
         what = f"{collection.total:,} rollouts of {collection.version}, mean reward {mean}{refused}"
         earlier = "" if imported.created else " (imported before)"

@@ -1,0 +1,66 @@
+"""Whatever stands in a line, it is read or refused: nothing else comes out."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apps.gym.rolloutfile import check_task, read_attempt
+from apps.gym.rolloutshapes.reading import read_line
+from apps.gym.taskfile import RowRefused
+
+TEXTS = ["", "x", "text", "user", "assistant", "tool", "image_url", "[1]", "{}", '{"name": "f"}', "\x00", "length"]
+LEAVES = st.none() | st.booleans() | st.integers(-3, 10**20) | st.floats(-2, 2) | st.sampled_from(TEXTS)
+NAMES = (
+    "role content tool_calls tool_call_id function_call name arguments id type text image_url file function reasoning "
+    "reasoning_content refusal annotations weight summary parameters description x"
+)
+KEYS = st.sampled_from(NAMES.split())
+OF_RESULTS = "answer info task metrics error tool_defs token_usage stop_condition is_truncated example_id model"
+OF_LOGS = "tools functions reward reward_components metadata model usage finish_reason temperature id"
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+)
+MESSAGE = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "tool", "system", "function", "text"])},
+    optional={
+        "content": VALUES,
+        "tool_calls": VALUES,
+        "tool_call_id": VALUES,
+        "reasoning_content": VALUES,
+        "name": VALUES,
+    },
+)
+MESSAGES = st.lists(MESSAGE, max_size=5) | VALUES
+RESULT = st.fixed_dictionaries(
+    {"prompt": MESSAGES, "completion": MESSAGES, "reward": st.floats(0, 1) | VALUES},
+    optional=dict.fromkeys(OF_RESULTS.split(), VALUES),
+)
+LOG = st.fixed_dictionaries(
+    {"messages": st.lists(MESSAGE, min_size=1, max_size=6)},
+    optional=dict.fromkeys(OF_LOGS.split(), VALUES),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(RESULT | LOG)
+def test_a_line_is_read_or_refused(row):
+    try:
+        stored = read_line(json.dumps(row).encode())
+        check_task(stored.task)
+        attempt = read_attempt(stored.row, stored.task, environment="any")
+    except RowRefused as refusal:
+        assert refusal.code
+        assert refusal.message
+        return
+    assert (attempt.reward is None) == (stored.kind == "failure" or "verification_skipped" in stored.row)
+
+
+def test_what_is_nested_without_end_is_refused():
+    deep = b'{"messages": ' + b"[" * 900 + b"]" * 900 + b"}"
+    try:
+        read_line(deep)
+    except RowRefused as refusal:
+        assert refusal.code == "too_deep"
+    else:
+        raise AssertionError("it was read")
