@@ -41,22 +41,12 @@ def program(site: Site, *words: str, **environment: str) -> str:
 @pytest.fixture(scope="module")
 def scripted(site: Site) -> str:
     with GymWeb(site.base, site.key) as client:
-        fields = {"slug": "scripted", "name": "Scripted", "provider": "scripted", "mistake_rate": 0.5}
+        fields = {"slug": "mistaken", "name": "Mistaken", "provider": "scripted", "mistake_rate": 0.5}
         client.request("POST", "policy-models/", fields)
-    return "scripted"
+    return "mistaken"
 
 
-def test_the_example_does_the_whole_walk(site: Site, scripted: str) -> None:
-    said = program(site, str(CLIENT / "examples" / "walk.py"), MODEL=scripted)
-    assert "uploaded 6 tasks as version 1 of walk\n" in said
-    assert re.search(r"collection \d+: completed, 48 of 48\n", said)
-    files = dict(re.findall(r"(\w+)\.jsonl: (\d+) rows", said))
-    assert (set(files), files["nemo_gym_rollouts"]) == ({"trl_sft", "trl_dpo", "nemo_gym_rollouts"}, "48")
-    assert len(re.findall(r"^group \d+ \[", said, re.MULTILINE)) == 2
-    assert said.endswith("the stream ended: completed 8\n")
-
-
-def test_the_section_of_the_readme_runs_as_it_is_written(site: Site, scripted: str, tmp_path: Path) -> None:
+def test_the_section_of_the_readme_runs_as_it_is_written_on_a_fresh_installation(site: Site, tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
@@ -65,6 +55,17 @@ def test_the_section_of_the_readme_runs_as_it_is_written(site: Site, scripted: s
     assert re.search(r"^mean reward [01]\.\d+$", said, re.MULTILINE)
     assert len(re.findall(r"^\d+ \[[01., ]+\]$", said, re.MULTILINE)) == 2
     assert (tmp_path / "rollouts.jsonl").read_text().count("\n") == 24
+
+
+@pytest.mark.parametrize("model", ["", "mistaken"])
+def test_the_example_does_the_whole_walk(site: Site, scripted: str, model: str) -> None:
+    said = program(site, str(CLIENT / "examples" / "walk.py"), MODEL=model)
+    assert re.search(r"^uploaded 6 tasks as version \d of walk\n", said)
+    assert re.search(r"collection \d+: completed, 48 of 48\n", said)
+    files = dict(re.findall(r"(\w+)\.jsonl: (\d+) rows", said))
+    assert (set(files), files["nemo_gym_rollouts"]) == ({"trl_sft", "trl_dpo", "nemo_gym_rollouts"}, "48")
+    assert len(re.findall(r"^group \d+ \[", said, re.MULTILINE)) == 2
+    assert said.endswith("the stream ended: completed 8\n")
 
 
 def test_a_file_and_rows_make_the_same_version(gym: GymWeb, tmp_path: Path) -> None:

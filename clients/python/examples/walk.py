@@ -1,6 +1,7 @@
 """The whole walk from Python: tasks in, rollouts, a look at them, pairs, files for trainers, and a stream for RL.
 
-Run it cell by cell, or as it is. GYMWEB_URL and GYMWEB_KEY name the server and your API key, MODEL a policy model.
+Run it cell by cell, or as it is. GYMWEB_URL and GYMWEB_KEY name the server and your API key, MODEL a policy model;
+without it a scripted one is made, which needs no endpoint.
 """
 
 # %% A client. `GymWeb` works in notebooks too; `AsyncGymWeb` has the same methods as coroutines.
@@ -11,7 +12,12 @@ from pathlib import Path
 from gymweb_client import GymWeb
 
 gym = GymWeb()
-model = os.environ.get("MODEL", "scripted")
+model = os.environ.get("MODEL", "")
+if not model:
+    model = "scripted"
+    if model not in {known["slug"] for known in gym.pages("policy-models/")}:
+        fields = {"slug": model, "name": "Scripted", "provider": "scripted", "mistake_rate": 0.5}
+        gym.request("POST", "policy-models/", fields)
 folder = Path(tempfile.mkdtemp(prefix="walk-"))
 
 # %% Tasks: rows of NeMo Gym, or a file of any kind that uploads take.
