@@ -22,6 +22,7 @@ from apps.environments.saving import EnvironmentChanged
 from apps.exports.deleting import StillBeingWritten
 from apps.exports.exporting import ExportRefused
 from apps.exports.pairing import PairingRefused
+from apps.gym.gymconfig.problems import ConfigRefused
 from apps.gym.mappings.columns import MappingRefused
 from apps.gym.tokens import TokensUnreadable
 from apps.policies.saving import PolicyModelChanged
@@ -155,6 +156,12 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
         "import-refused",
         str(error),
         errors=[{"file": bad.file, "line": bad.line, "code": bad.code, "message": bad.message} for bad in error.errors],
+    ),
+    ConfigRefused: lambda error: Problem(
+        HTTPStatus.BAD_REQUEST,
+        "config-refused",
+        str(error),
+        errors=[{"code": "refused", **problem._asdict()} for problem in error.problems],
     ),
     ReverifyRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "reverify-refused", str(error)),
     CannotApply: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-apply", str(error)),

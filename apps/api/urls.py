@@ -11,6 +11,7 @@ from apps.api.deletions import DeletionViewSet
 from apps.api.docs import docs
 from apps.api.environments import EnvironmentViewSet
 from apps.api.exports import ExportViewSet
+from apps.api.gym_configs import GymConfigViewSet
 from apps.api.me import ApiKeyViewSet, MeViewSet
 from apps.api.missing import NothingHereView
 from apps.api.pairs import PairSetViewSet, PairViewSet
@@ -49,6 +50,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/me/", MeViewSet.as_view({"get": "show"}), name="me"),
     path("v1/verifiers/", VerifierViewSet.as_view({"get": "show"}), name="verifiers"),
     path("v1/verifiers/try/", VerifierViewSet.as_view({"post": "attempt"}), name="verifier_try"),
+    path("v1/gym-configs/", GymConfigViewSet.as_view({"post": "register"}), name="gym_configs"),
+    path("v1/gym-configs/preview/", GymConfigViewSet.as_view({"post": "preview"}), name="gym_config_preview"),
     path("v1/rollouts/stream/", StreamViewSet.as_view({"post": "stream"}), name="rollout_stream"),
     path("v1/", include(router.urls)),
     path("schema/", SchemaView.as_view(), name="schema"),

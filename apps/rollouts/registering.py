@@ -13,12 +13,14 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
 
+from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.agents.saving import save_agent
 from apps.environments.models import Adapter, Environment
 from apps.environments.saving import save_environment
 from apps.gym.gymconfig import describing
 from apps.gym.gymconfig.looking_up import Values
+from apps.gym.gymconfig.pasting import MOST_PASTED, split_texts
 from apps.gym.gymconfig.problems import ConfigRefused, Problem
 from apps.gym.outbound import OutboundFailed, OutboundRefused
 from apps.policies.connecting import open_outbound, stored_key
@@ -49,7 +51,10 @@ class Line:
 
 @dataclass
 class Registered:
+    """`problems` are those of a preview; whatever has any is not registered."""
+
     lines: list[Line] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
     def add(self, kind: str, slug: str, outcome: str, told: str = "") -> None:
         self.lines.append(Line(kind, slug, outcome, told))
@@ -84,44 +89,87 @@ def register_config(
     addresses: Mapping[str, str],
     without_data: bool = False,
     upload: bool = True,
+    user: User | None = None,
 ) -> Registered:
     """`addresses` are where servers run, by their names. Raises ConfigRefused with all that keeps this from being done.
 
     Everything but the tasks is stored in one transaction; the tasks follow, a version for each file that has changed.
     """
     done = Registered()
-    for note in description.notes:
-        done.add("note", str(note), "skipped")
     with transaction.atomic():
-        registrar = _Registrar(values, addresses, done)
-        for server in description.servers:
-            registrar.environment(server)
-        for agent in description.agents:
-            registrar.agent(agent)
-        for model in description.models:
-            registrar.model(model)
-        datasets = [] if without_data else [(given, registrar.dataset(given)) for given in description.datasets]
-        if registrar.problems:
-            raise ConfigRefused(*registrar.problems)
+        datasets = _store(description, _Registrar(values, addresses, done, user), without_data=without_data)
+        if done.problems:
+            raise ConfigRefused(*done.problems)
     for given, dataset in datasets:
-        if dataset is not None:
-            _load(given, dataset, done, upload=upload)
+        _load(given, dataset, done, upload=upload)
     return done
 
 
+def register_pasted(
+    *,
+    text: str,
+    addresses: Mapping[str, str],
+    without_models: bool = False,
+    without_data: bool = False,
+    preview: bool = False,
+    user: User | None = None,
+) -> Registered:
+    """What `register_config` does with files, for a text of one or several configurations. It reads neither files nor
+    the environment of this machine, so datasets are registered without tasks.
+
+    A preview stores nothing, and gives what is wrong in place of raising ConfigRefused.
+    """
+    try:
+        if len(text) > MOST_PASTED:
+            raise ConfigRefused(Problem("", "", f"has {len(text):,} characters; at most {MOST_PASTED:,} are read"))
+        description, values = describing.describe_texts(split_texts(text), without_models=without_models)
+        if not preview:
+            return register_config(
+                description=description, values=values, addresses=addresses, without_data=without_data, user=user
+            )
+    except ConfigRefused as refused:
+        if preview:
+            return Registered(problems=refused.problems)
+        raise
+    done = Registered()
+    with transaction.atomic():
+        for given, dataset in _store(description, _Registrar(values, addresses, done, user), without_data=without_data):
+            _load(given, dataset, done, upload=False)
+        transaction.set_rollback(True)
+    return done
+
+
+def _store(
+    description: describing.Description, registrar: "_Registrar", *, without_data: bool
+) -> list[tuple[describing.DatasetFile, Dataset]]:
+    """Everything but the tasks, and which dataset each file of tasks belongs to."""
+    for note in description.notes:
+        registrar.done.add("note", str(note), "skipped")
+    for server in description.servers:
+        registrar.environment(server)
+    for agent in description.agents:
+        registrar.agent(agent)
+    for model in description.models:
+        registrar.model(model)
+    datasets = [] if without_data else [(given, registrar.dataset(given)) for given in description.datasets]
+    return [(given, dataset) for given, dataset in datasets if dataset is not None]
+
+
 class _Registrar:
-    def __init__(self, values: Values, addresses: Mapping[str, str], done: Registered) -> None:
+    """What is wrong is added to `done.problems`."""
+
+    def __init__(self, values: Values, addresses: Mapping[str, str], done: Registered, user: User | None) -> None:
         self._values = values
         self._addresses = addresses
-        self._done = done
+        self._user = user
+        self.done = done
         self._environments: dict[str, Environment] = {}
-        self.problems: list[Problem] = []
 
     def environment(self, server: describing.ResourceServer) -> None:
         url = (self._addresses.get(server.name) or server.url).rstrip("/")
         if not url:
-            told = f"has neither host nor port: start it, and say where with --server {server.name}=URL or --head URL"
-            self._refuse(server.key, told)
+            where = f"{server.name}=URL (of the command --server or --head)"
+            self._refuse(server.key, f"has neither host nor port: start it, and say where: {where}")
             return
         adapter = Adapter.GYMNASIUM if server.is_gymnasium else Adapter.HTTP
         fields = {"adapter": adapter.value, "base_url": url, "description": server.description}
@@ -130,7 +178,7 @@ class _Registrar:
             server,
             fields,
             model=Environment,
-            save=lambda environment: save_environment(environment=environment, user=None),
+            save=lambda environment: save_environment(environment=environment, user=self._user),
         )
         if row is not None:
             self._environments[server.name] = row
@@ -138,10 +186,10 @@ class _Registrar:
     def agent(self, agent: describing.Agent) -> None:
         if agent.kind not in _OWN_LOOP:
             told = f"{agent.kind} is a harness of its own; what it uses is registered, to be attempted by an agent here"
-            self._done.add("agent", _slug(agent.name), "skipped", told)
+            self.done.add("agent", _slug(agent.name), "skipped", told)
             return
         fields = {} if agent.max_steps is None else {"max_steps": agent.max_steps}
-        self._save("agent", agent, fields, model=Agent, save=lambda row: save_agent(agent=row, user=None))
+        self._save("agent", agent, fields, model=Agent, save=lambda row: save_agent(agent=row, user=self._user))
 
     def model(self, model: describing.Model) -> None:
         fields = {
@@ -160,7 +208,7 @@ class _Registrar:
             model,
             fields,
             model=PolicyModel,
-            save=lambda row: save_policy_model(policy_model=row, api_key=model.api_key, user=None),
+            save=lambda row: save_policy_model(policy_model=row, api_key=model.api_key, user=self._user),
             same=lambda row: _has_key(row, model.api_key),
         )
 
@@ -176,9 +224,9 @@ class _Registrar:
             return known
         parts = [f"License: {given.license}." if given.license else "", f"From {given.source}." if given.source else ""]
         described = " ".join(part for part in parts if part)
-        self._done.add("dataset", slug, "created")
+        self.done.add("dataset", slug, "created")
         name = f"{given.server} {given.name}"[:100]
-        return create_dataset(slug=slug, name=name, environment=environment, description=described)
+        return create_dataset(slug=slug, name=name, environment=environment, description=described, user=self._user)
 
     def _save(
         self,
@@ -198,7 +246,7 @@ class _Registrar:
         else:
             changed = [name for name, value in fields.items() if getattr(row, name) != value]
             if not changed and same(row):
-                self._done.add(kind, slug, "unchanged")
+                self.done.add(kind, slug, "unchanged")
                 return row
             for name in changed:
                 setattr(row, name, fields[name])
@@ -208,11 +256,11 @@ class _Registrar:
             for name, told in wrong.message_dict.items():
                 self._refuse(given.key, f"{name}: {' '.join(told)}")
             return None
-        self._done.add(kind, slug, outcome, str(getattr(row, "base_url", "")))
+        self.done.add(kind, slug, outcome, str(getattr(row, "base_url", "")))
         return row
 
     def _refuse(self, key: str, message: str) -> None:
-        self.problems.append(Problem(self._values.file_of(key), key, message))
+        self.done.problems.append(Problem(self._values.file_of(key), key, message))
 
 
 def _has_key(model: PolicyModel, api_key: str) -> bool:

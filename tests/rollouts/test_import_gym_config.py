@@ -156,7 +156,7 @@ def test_a_server_without_an_address_is_refused_with_what_to_do_and_nothing_is_w
         run()
     assert str(refused.value) == (
         "resources_servers/lab/configs/lab.yaml: lab.resources_servers.lab: has neither host nor port: start it, and "
-        "say where with --server lab=URL or --head URL"
+        "say where: lab=URL (of the command --server or --head)"
     )
     assert not Environment.objects.filter(slug="lab").exists()
     assert not PolicyModel.objects.filter(slug="policy_model").exists()

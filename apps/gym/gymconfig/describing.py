@@ -1,7 +1,7 @@
 """What a configuration describes: resource servers, agents with their datasets, models."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import msgspec
 
 from apps.gym.gymconfig.inheriting import resolve_inheritance
 from apps.gym.gymconfig.looking_up import Values
-from apps.gym.gymconfig.merging import find_file, merge_files
+from apps.gym.gymconfig.merging import Merged, find_file, merge_files, merge_texts
 from apps.gym.gymconfig.problems import ConfigRefused, Problem
 
 SERVERS, AGENTS, MODELS = "resources_servers", "responses_api_agents", "responses_api_models"
@@ -85,7 +85,29 @@ def describe_config(
     without_models: bool = False,
 ) -> tuple[Description, Values]:
     """`settings` are dotted keys with their values, over all files. Raises ConfigRefused with all that is wrong."""
+
+    def locate(wanted: str, file: str) -> Path | None:
+        beside = Path(file) if Path(file).is_file() else files[0]
+        return find_file(wanted, roots=roots, beside=beside)
+
     merged = merge_files(files, roots=roots)
+    return _describe(merged, environment, locate, settings=settings, without_models=without_models)
+
+
+def describe_texts(texts: Mapping[str, str], *, without_models: bool = False) -> tuple[Description, Values]:
+    """The same for texts by their names, of whoever may not read this machine's files or environment."""
+    return _describe(merge_texts(texts), {}, lambda wanted, file: None, without_models=without_models)
+
+
+def _describe(
+    merged: Merged,
+    environment: Mapping[str, str],
+    locate: Callable[[str, str], Path | None],
+    *,
+    settings: Mapping[str, str] | None = None,
+    without_models: bool,
+) -> tuple[Description, Values]:
+    """`locate` finds what a file of the configuration calls a path."""
     for key, value in (settings or {}).items():
         tree: Any = value
         for name in reversed(key.split(".")):
@@ -94,9 +116,9 @@ def describe_config(
     try:
         resolve_inheritance(merged)
     except RecursionError:
-        raise ConfigRefused(Problem(str(files[0]), "", "what it inherits is nested too deep")) from None
+        raise ConfigRefused(Problem("", "", "what it inherits is nested too deep")) from None
     values = Values(merged, environment)
-    reader = _Reader(values, roots, files, kinds=(SERVERS, AGENTS) if without_models else (SERVERS, AGENTS, MODELS))
+    reader = _Reader(values, locate, kinds=(SERVERS, AGENTS) if without_models else (SERVERS, AGENTS, MODELS))
     for name in values.names:
         reader.read(name)
     reader.check_references()
@@ -106,11 +128,10 @@ def describe_config(
 
 
 class _Reader:
-    def __init__(self, values: Values, roots: Sequence[Path], files: Sequence[Path], *, kinds: tuple[str, ...]) -> None:
+    def __init__(self, values: Values, locate: Callable[[str, str], Path | None], *, kinds: tuple[str, ...]) -> None:
         self._kinds = kinds
         self._values = values
-        self._roots = roots
-        self._files = files
+        self._locate = locate
         self.found = Description()
         self.problems: list[Problem] = []
 
@@ -190,7 +211,6 @@ class _Reader:
             told = f"the dataset {given['name']} belongs to an agent that has no resource server"
             self.found.notes.append(Problem(self._values.file_of(key), key, told))
             return
-        beside = Path(self._values.file_of(key)) if Path(self._values.file_of(key)).is_file() else self._files[0]
         self.found.datasets.append(
             DatasetFile(
                 name=given["name"],
@@ -198,7 +218,7 @@ class _Reader:
                 server=server,
                 split=SPLITS[given["type"]],
                 wanted=given["jsonl_fpath"],
-                path=find_file(given["jsonl_fpath"], roots=self._roots, beside=beside),
+                path=self._locate(given["jsonl_fpath"], self._values.file_of(key)),
                 license=str(given.get("license") or ""),
                 source=_source(given),
             )

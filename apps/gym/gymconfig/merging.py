@@ -1,6 +1,6 @@
 """Read files with what they include, and merge them: a file overrides what it pulled in, a later one the earlier."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +63,46 @@ def _add_file(merged: Merged, file: Path, roots: Sequence[Path], seen: set[Path]
         raise ConfigRefused(Problem(str(file), INCLUDES, f"more than {_MAX_FILES} files include each other"))
     seen.add(place)
     tree = _read(file)
-    included = tree.get(INCLUDES) or []
-    if not isinstance(included, list) or not all(isinstance(one, str) for one in included):
-        raise ConfigRefused(Problem(str(file), INCLUDES, "must be a list of paths"))
-    for one in included:
+    for one in _included(tree, str(file)):
         found = find_file(one, roots=roots, beside=file)
         if found is None:
             raise ConfigRefused(Problem(str(file), INCLUDES, f"{one} was not found from here; name its root"))
         _add_file(merged, found, roots, seen)
     merged.add(tree, str(file))
+
+
+def merge_texts(texts: Mapping[str, str]) -> Merged:
+    """The same for texts by their names. What one includes must be among them: no file is read.
+
+    Raises ConfigRefused.
+    """
+    merged = Merged()
+    seen: set[str] = set()
+    for name in texts:
+        _add_text(merged, name, texts, seen)
+    merged.tree.pop(INCLUDES, None)
+    return merged
+
+
+def _add_text(merged: Merged, name: str, texts: Mapping[str, str], seen: set[str]) -> None:
+    if name in seen:
+        return
+    seen.add(name)
+    tree = _parse(name, texts[name])
+    for one in _included(tree, name):
+        found = next((other for other in texts if one == other or one.endswith(f"/{other}")), None)
+        if found is None:
+            told = f"{one} is not among what was given: add it below a line `--- # {Path(one).name}`"
+            raise ConfigRefused(Problem(name, INCLUDES, told))
+        _add_text(merged, found, texts, seen)
+    merged.add(tree, name)
+
+
+def _included(tree: Tree, file: str) -> list[str]:
+    included = tree.get(INCLUDES) or []
+    if not isinstance(included, list) or not all(isinstance(one, str) for one in included):
+        raise ConfigRefused(Problem(file, INCLUDES, "must be a list of paths"))
+    return included
 
 
 def find_file(name: str, *, roots: Sequence[Path], beside: Path) -> Path | None:
@@ -85,17 +116,23 @@ def find_file(name: str, *, roots: Sequence[Path], beside: Path) -> Path | None:
 
 def _read(file: Path) -> Tree:
     try:
-        tree = read_yaml(file.read_text())
+        text = file.read_text()
     except OSError as error:
         raise ConfigRefused(Problem(str(file), "", f"cannot be read: {error.strerror}")) from None
     except UnicodeDecodeError as error:
         raise ConfigRefused(Problem(str(file), "", f"is not YAML: {error}")) from None
+    return _parse(str(file), text)
+
+
+def _parse(name: str, text: str) -> Tree:
+    try:
+        tree = read_yaml(text)
     except NotYaml as error:
-        raise ConfigRefused(Problem(str(file), "", str(error))) from None
+        raise ConfigRefused(Problem(name, "", str(error))) from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise ConfigRefused(Problem(str(file), "", "holds no keys at its top"))
+        raise ConfigRefused(Problem(name, "", "holds no keys at its top"))
     return {str(key): _with_text_keys(value) for key, value in tree.items()}
 
 

@@ -1,0 +1,27 @@
+"""Several configurations in one text, as people paste them: YAML documents, each below a line `--- # name.yaml`."""
+
+import re
+
+MOST_PASTED = 200_000
+"""Characters: fifty times what the largest of NeMo Gym's own configurations has, and read in about a second."""
+_DIVIDER = re.compile(r"^---[ \t]*(?:#[ \t]*(?P<name>[^\r\n]*?))?[ \t]*\r?$", re.MULTILINE)
+
+
+def split_texts(text: str) -> dict[str, str]:
+    """Each document by its name; one without a name is called by its number. Empty ones count for nothing."""
+    names, starts, ends = [""], [0], []
+    for divider in _DIVIDER.finditer(text):
+        names.append(divider["name"] or "")
+        starts.append(divider.end())
+        ends.append(divider.start())
+    texts: dict[str, str] = {}
+    for name, start, end in zip(names, starts, [*ends, len(text)], strict=True):
+        if text[start:end].strip():
+            plain = name or f"document {len(texts) + 1}"
+            texts[plain if plain not in texts else f"{plain} ({len(texts) + 1})"] = text[start:end]
+    return texts
+
+
+def join_texts(texts: list[tuple[str, str]]) -> str:
+    """The other way round, for files: names and texts."""
+    return "\n".join(f"--- # {' '.join(name.split())}\n{text}" for name, text in texts)
