@@ -9,12 +9,16 @@ one, since many templates accept a single one and only in front.
 """
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from apps.gym.events import ModelCall, Prompt, SessionOpened, TraceUnion
 from apps.gym.items import Item, TaskRow, Tool, item_type
 
 Message = dict[str, Any]
+
+ArgumentsAs = Literal["object", "text", "any_text"]
+"""How the arguments of a call are given: as an object, as the text that the model wrote, or as that text although it
+is no object. Text is kept byte for byte; arguments that were no text to begin with are written out."""
 
 _TEXT_PARTS = {"input_text", "output_text", "text", "reasoning_text", "summary_text"}
 _REFUSED_PARTS = {
@@ -35,13 +39,18 @@ class Dropped(Exception):
         self.reason = reason
 
 
-def prompt_messages(events: list[TraceUnion]) -> list[Message]:
+def prompt_messages(events: list[TraceUnion], *, arguments: ArgumentsAs = "object") -> list[Message]:
     """What the attempt started from. Raises Dropped."""
+    return item_messages(_prompt_items(events), arguments=arguments)
+
+
+def item_messages(items: list[Item], *, arguments: ArgumentsAs = "object") -> list[Message]:
+    """A prompt's items, which carry no turn boundaries. Raises Dropped."""
     names: dict[str, str] = {}
-    return _join_opening_system(_item_messages(_prompt_items(events), names))
+    return _join_opening_system(_item_messages(items, names, arguments))
 
 
-def completion_messages(events: list[TraceUnion]) -> list[Message]:
+def completion_messages(events: list[TraceUnion], *, arguments: ArgumentsAs = "object") -> list[Message]:
     """Everything after the prompt, up to the model's last turn: what follows it teaches nothing. Raises Dropped."""
     calls = (item for item in _prompt_items(events) if item_type(item) == "function_call")
     names = {_text_field(item, "call_id"): _text_field(item, "name") for item in calls}
@@ -51,9 +60,9 @@ def completion_messages(events: list[TraceUnion]) -> list[Message]:
             continue
         if isinstance(event, ModelCall):
             if event.items:
-                messages.append(_assistant_message(event.items, names))
+                messages.append(_assistant_message(event.items, names, arguments))
         else:
-            messages.extend(_item_messages(event.new_items(), names))
+            messages.extend(_item_messages(event.new_items(), names, arguments))
     while messages and messages[-1]["role"] != "assistant":
         messages.pop()
     if not messages:
@@ -104,7 +113,7 @@ def _by_the_model(item: Item) -> bool:
     return kind in _BY_THE_MODEL or (kind == "message" and item.get("role") == "assistant")
 
 
-def _item_messages(items: list[Item], names: dict[str, str]) -> list[Message]:
+def _item_messages(items: list[Item], names: dict[str, str], arguments: ArgumentsAs) -> list[Message]:
     """Items that carry no turn boundaries; `names` learns the tool of each call id."""
     messages: list[Message] = []
     turn: list[Item] = []
@@ -113,11 +122,11 @@ def _item_messages(items: list[Item], names: dict[str, str]) -> list[Message]:
             turn.append(item)
             continue
         if turn:
-            messages.append(_assistant_message(turn, names))
+            messages.append(_assistant_message(turn, names, arguments))
             turn = []
         messages.append(_other_message(item, names))
     if turn:
-        messages.append(_assistant_message(turn, names))
+        messages.append(_assistant_message(turn, names, arguments))
     return messages
 
 
@@ -141,7 +150,7 @@ def _other_message(item: Item, names: dict[str, str]) -> Message:
     return {"role": role, "content": flat_text(item.get("content"))}
 
 
-def _assistant_message(items: list[Item], names: dict[str, str]) -> Message:
+def _assistant_message(items: list[Item], names: dict[str, str], arguments: ArgumentsAs) -> Message:
     """`content` is "" where the turn says nothing, for templates that crash on null; absent keys are left out."""
     texts: list[str] = []
     thoughts: list[str] = []
@@ -151,7 +160,7 @@ def _assistant_message(items: list[Item], names: dict[str, str]) -> Message:
         if kind == "function_call":
             call_id, name = _text_field(item, "call_id"), _text_field(item, "name")
             names[call_id] = name
-            function = {"name": name, "arguments": _arguments(item.get("arguments"))}
+            function = {"name": name, "arguments": _arguments(item.get("arguments"), arguments)}
             calls.append({"id": call_id, "type": "function", "function": function})
         elif kind == "reasoning":
             thoughts.append(flat_text(item.get("content")) or flat_text(item.get("summary")))
@@ -178,17 +187,22 @@ def _text_field(item: Item, key: str) -> str:
     return value
 
 
-def _arguments(arguments: object) -> dict[str, Any]:
-    """The arguments as an object, as the templates want them; an empty string means none, as the loop reads it."""
-    if isinstance(arguments, str):
+def _arguments(given: object, wanted: ArgumentsAs) -> dict[str, Any] | str:
+    """An empty string means no arguments, as the loop reads it."""
+    if wanted == "any_text" and isinstance(given, str) and given.strip():
+        return given
+    parsed = given
+    if isinstance(given, str):
         try:
             # Not orjson: it reads integers of more than 64 bits as floats, which are other arguments.
-            arguments = json.loads(arguments, parse_constant=_refuse_constant) if arguments.strip() else {}
+            parsed = json.loads(given, parse_constant=_refuse_constant) if given.strip() else {}
         except (ValueError, RecursionError):
-            raise Dropped("arguments_not_object") from None
-    if not isinstance(arguments, dict):
-        raise Dropped("arguments_not_object")
-    return arguments
+            raise Dropped("malformed_arguments") from None
+    if not isinstance(parsed, dict):
+        raise Dropped("malformed_arguments")
+    if wanted == "object":
+        return parsed
+    return given if isinstance(given, str) and given.strip() else json.dumps(parsed, ensure_ascii=False)
 
 
 def _refuse_constant(name: str) -> None:

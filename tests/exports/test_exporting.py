@@ -79,7 +79,7 @@ def test_demonstrations_are_the_good_rollouts_that_ended_by_themselves(collectio
         "considered": 6,
         "written": 1,
         "dropped": {
-            "arguments_not_object": 1,
+            "malformed_arguments": 1,
             "below_min_reward": 1,
             "failed": 1,
             "no_reward": 1,
@@ -127,7 +127,7 @@ def test_a_pair_that_no_trainer_could_load_is_dropped_with_its_reason():
     pair_set = build_pairs(collection=made)
     export = write_export(export=queue_export(format="trl_dpo", collection=made, pair_set=pair_set))
     assert (pair_set.pair_count, export.rows) == (1, 0)
-    assert export.manifest["counts"]["dropped"] == {"arguments_not_object": 1}
+    assert export.manifest["counts"]["dropped"] == {"malformed_arguments": 1}
 
 
 def test_the_manifest_is_true_of_the_file_and_lies_beside_it(collection):

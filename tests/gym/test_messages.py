@@ -88,7 +88,7 @@ def test_the_environment_may_answer_calls_itself():
 def test_arguments_that_are_no_object_drop_the_row(arguments):
     with pytest.raises(Dropped) as why:
         completion_messages(trace(turn(call(arguments)), turn(said("22"))))
-    assert why.value.reason == "arguments_not_object"
+    assert why.value.reason == "malformed_arguments"
 
 
 @pytest.mark.parametrize(

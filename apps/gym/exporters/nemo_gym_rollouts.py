@@ -5,9 +5,11 @@ the `_ng_` keys to `/verify`. What the verifier said besides the reward is left 
 output as input.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from apps.gym.events import ModelCall, TraceUnion
+from apps.gym.exporters.protocol import Attempt, Format, Options, Row
 from apps.gym.items import TaskRow
 from apps.gym.messages import Dropped, offered_tools
 from apps.gym.responses import assemble_response, prompt_items
@@ -76,3 +78,33 @@ def materialised_params(events: list[TraceUnion], row: TaskRow) -> dict[str, Any
     sampling = {key: value for key, value in used.items() if key in _SAMPLING and value is not None}
     tools = offered_tools(events, row)
     return {**given, **sampling, "input": prompt_items(events), **({"tools": tools} if tools else {})}
+
+
+def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    """The attempt's one row."""
+    yield rollout_row(
+        attempt.events,
+        attempt.task,
+        reward=attempt.reward,
+        components=attempt.components,
+        stop_reason=attempt.stop_reason,
+        agent=attempt.agent,
+        task_index=attempt.task_index,
+        repeat=attempt.repeat,
+        origin={**attempt.columns, **({"model_version": attempt.model_version} if attempt.model_version else {})},
+    )
+
+
+FORMATS = [
+    Format(
+        slug="nemo_gym_rollouts",
+        title="NeMo Gym rollout rows",
+        trainer="NeMo Gym",
+        makes="scored",
+        rows=rollout_rows,
+        features=lambda _: {},
+        encodings=("jsonl", "jsonl.gz"),
+        note="As ng_collect_rollouts writes them, with token ids and logprobs where they were captured. NeMo RL takes "
+        "a row as one sequence only where gymweb.tokens.segments is 1.",
+    ),
+]

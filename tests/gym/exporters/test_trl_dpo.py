@@ -38,7 +38,7 @@ def test_the_prompt_with_a_continuation_is_a_demonstration():
         (trace(turn(said("30")), prompt=[message("user", "Oslo?")]), "different_prompts"),
         (trace(turn(said("30")))[1:], "different_prompts"),
         (weather_trace(), "identical_completions"),
-        (trace(turn(call("[1]")), turn(said("30"))), "arguments_not_object"),
+        (trace(turn(call("[1]")), turn(said("30"))), "malformed_arguments"),
         (trace(), "no_assistant_turn"),
     ],
 )

@@ -58,7 +58,7 @@ def test_nothing_is_null_even_where_the_task_row_is():
 def test_malformed_arguments_drop_the_row():
     with pytest.raises(Dropped) as why:
         demonstration_row(trace(turn(call("{oops")), turn(said("22"))), row(), reward=1.0, columns={})
-    assert why.value.reason == "arguments_not_object"
+    assert why.value.reason == "malformed_arguments"
 
 
 def test_the_last_message_is_the_assistants():

@@ -1,0 +1,82 @@
+"""Axolotl: conversations with arguments and parameters as text for SFT, rendered text for DPO.
+
+Its chat templates for DPO reduce messages to role and content, and lists of messages crash it: pairs are written as
+text, in the wording of ChatML with Hermes tool calls.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from apps.gym.exporters.columns import as_text
+from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.conversations import Conversation, attempt_conversation
+from apps.gym.exporters.hermes import completion_text, prompt_text
+from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row
+
+_DESTROYED = "Axolotl's DPO reduces messages to role and content, which destroys tool calls: pairs are written as text."
+
+
+def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    whole = attempt_conversation(attempt, options)
+    yield {"messages": [*whole.prompt, *whole.completion], **_tools(whole, options)}
+
+
+def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
+    chosen, rejected = pair_conversations(pair, options)
+    yield {
+        "prompt": prompt_text(chosen.prompt),
+        "chosen": completion_text(chosen.completion),
+        "rejected": completion_text(rejected.completion),
+    }
+
+
+def _tools(whole: Conversation, options: Options) -> Row:
+    return {"tools": [_with_text_parameters(tool) for tool in whole.tools]} if options.tools == "column" else {}
+
+
+def _with_text_parameters(tool: dict[str, Any]) -> dict[str, Any]:
+    function = tool["function"]
+    return {**tool, "function": {**function, "parameters": as_text(function["parameters"])}}
+
+
+FORMATS = [
+    Format(
+        slug="axolotl_sft",
+        title="Axolotl SFT",
+        trainer="Axolotl",
+        makes="demonstrations",
+        rows=sft_rows,
+        features=lambda options: {"messages": "json[]", **({"tools": "json[]"} if options.tools == "column" else {})},
+        choices={
+            "reasoning": ("field", "inline", "dropped"),
+            "arguments": ("text", "object"),
+            "malformed": ("dropped",),
+            "tools": ("column", "system", "dropped"),
+        },
+        refused={("malformed", "text"): "Axolotl parses arguments that are text as JSON: it would fail on these."},
+        encodings=("jsonl", "jsonl.gz"),
+        note="type: chat_template with field_messages: messages, field_tools: tools, field_thinking: "
+        "reasoning_content. The loss covers the turns of the assistant.",
+    ),
+    Format(
+        slug="axolotl_dpo",
+        title="Axolotl DPO, as text",
+        trainer="Axolotl",
+        makes="preferences",
+        rows=dpo_rows,
+        features=lambda _: {"prompt": "string", "chosen": "string", "rejected": "string"},
+        choices={
+            "reasoning": ("inline", "dropped"),
+            "arguments": ("object", "text"),
+            "tools": ("system", "dropped"),
+            "level": ("step", "trajectory"),
+        },
+        refused={
+            ("tools", "column"): _DESTROYED,
+            ("tools", "text"): _DESTROYED,
+            ("reasoning", "field"): "Text has no field for reasoning: write it inline, or drop it.",
+        },
+        note="For models that speak ChatML with Hermes tool calls (Qwen and its kin). No `type` in the configuration: "
+        "prompt, chosen and rejected are taken as they are.",
+    ),
+]

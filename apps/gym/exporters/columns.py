@@ -1,0 +1,68 @@
+"""The columns beside the messages: tools, and where a row comes from.
+
+They must not be null, nor be called id, source, model, system_prompt, type, message, payload or task_name: `datasets`
+takes some of those sets of columns for agent traces, and NeMo RL uses the last one itself.
+"""
+
+import json
+
+from apps.gym.exporters.conversations import Conversation
+from apps.gym.exporters.protocol import Attempt, Feature, Options, Preference, Row
+
+
+def tools_column(conversation: Conversation, options: Options) -> Row:
+    """No column where the tools stand elsewhere. A conversation without tools has an empty list: never null."""
+    if options.tools == "column":
+        return {"tools": conversation.tools}
+    if options.tools == "text":
+        return {"tools": as_text(conversation.tools)}
+    return {}
+
+
+def tools_feature(options: Options) -> dict[str, Feature]:
+    if options.tools == "column":
+        return {"tools": "json[]"}
+    return {"tools": "string"} if options.tools == "text" else {}
+
+
+def as_text(value: object) -> str:
+    """JSON as the trainers' own tools write it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+ATTEMPT_FEATURES: dict[str, Feature] = {
+    "reward": "float64",
+    "rollout_id": "int64",
+    "collection_id": "int64",
+    "dataset": "string",
+    "task_id": "int64",
+    "task_index": "int64",
+}
+"""Columns of single attempts; `reward` is a float always: a file whose first reward is `1` fails to load when a later
+one is 0.5."""
+
+PAIR_FEATURES: dict[str, Feature] = {
+    "chosen_reward": "float64",
+    "rejected_reward": "float64",
+    "margin": "float64",
+    "pair_id": "int64",
+    "chosen_rollout_id": "int64",
+    "rejected_rollout_id": "int64",
+    "collection_id": "int64",
+    "dataset": "string",
+    "task_id": "int64",
+    "task_index": "int64",
+}
+
+
+def attempt_columns(attempt: Attempt) -> Row:
+    return {"reward": float(attempt.reward), **attempt.columns}
+
+
+def pair_columns(pair: Preference) -> Row:
+    return {
+        "chosen_reward": float(pair.chosen.reward),
+        "rejected_reward": float(pair.rejected.reward),
+        "margin": float(pair.margin),
+        **pair.columns,
+    }

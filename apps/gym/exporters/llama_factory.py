@@ -1,0 +1,173 @@
+"""LLaMA-Factory's sharegpt files: turns that strictly alternate, calls and answers as text, tools as JSON text.
+
+Its loader skips what does not alternate with a warning alone, so such rows are dropped here, where they are counted.
+Answers to parallel calls are one observation; the text between them is what its templates would write.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from apps.gym.exporters.columns import as_text
+from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.conversations import Conversation, attempt_conversation, thought_text
+from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row
+from apps.gym.messages import Dropped, Message
+
+_BETWEEN_ANSWERS = "\n</tool_response>\n<tool_response>\n"
+_ASKING = {"human", "observation"}
+
+_CHOICES = {"reasoning": ("inline", "dropped"), "arguments": ("object",), "tools": ("text", "dropped")}
+_REFUSED = {
+    ("reasoning", "field"): "Turns are text here, and have no field for reasoning: write it inline, or drop it.",
+    ("arguments", "text"): "Calls are written as JSON here: arguments that are text would be encoded twice.",
+    ("tools", "column"): "LLaMA-Factory reads tools as JSON text.",
+    ("tools", "system"): "LLaMA-Factory's templates write the tools of the column into the system text themselves.",
+}
+_FEATURES: dict[str, Feature] = {"conversations": "json[]", "system": "string", "tools": "string"}
+_NOTE = "dataset_info.json stands beside the file: point dataset_dir at the folder. "
+
+
+def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    yield _whole(attempt_conversation(attempt, options), options)
+
+
+def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
+    chosen, rejected = pair_conversations(pair, options)
+    turns = sharegpt_turns(chosen.prompt)
+    if not turns or turns[-1]["from"] not in _ASKING:
+        raise Dropped("turns_do_not_alternate")
+    yield {
+        "conversations": turns,
+        "chosen": _assistant_turn(chosen.completion[0]),
+        "rejected": _assistant_turn(rejected.completion[0]),
+        "system": _system(chosen.prompt),
+        "tools": _tools(chosen, options),
+    }
+
+
+def kto_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    whole = _whole(attempt_conversation(attempt, options), options)
+    yield {**whole, "kto_tag": attempt.reward >= options.good_from}
+
+
+def sharegpt_turns(messages: list[Message]) -> list[dict[str, str]]:
+    """Everything but the opening system message. Raises Dropped where the sides do not speak in turn."""
+    turns: list[dict[str, str]] = []
+    for message in messages[1:] if messages and messages[0]["role"] == "system" else messages:
+        turn = _turn(message)
+        if turn["from"] == "observation" and turns and turns[-1]["from"] == "observation":
+            turns[-1] = {"from": "observation", "value": turns[-1]["value"] + _BETWEEN_ANSWERS + turn["value"]}
+            continue
+        asks = turn["from"] in _ASKING
+        if asks != (len(turns) % 2 == 0):
+            raise Dropped("turns_do_not_alternate")
+        turns.append(turn)
+    return turns
+
+
+def dataset_info(files: Mapping[str, str], columns: dict[str, str], **extra: Any) -> dict[str, str]:
+    """The registry that LLaMA-Factory looks a dataset up in: one entry a split, called rollouts_<split>."""
+    entries = {
+        f"rollouts_{split}": {"file_name": name, "formatting": "sharegpt", **extra, "columns": columns}
+        for split, name in files.items()
+    }
+    return {"dataset_info.json": json.dumps(entries, indent=2) + "\n"}
+
+
+_COLUMNS = {"messages": "conversations", "system": "system", "tools": "tools"}
+
+
+def _whole(conversation: Conversation, options: Options) -> Row:
+    return {
+        "conversations": sharegpt_turns([*conversation.prompt, *conversation.completion]),
+        "system": _system(conversation.prompt),
+        "tools": _tools(conversation, options),
+    }
+
+
+def _turn(message: Message) -> dict[str, str]:
+    if message["role"] == "assistant":
+        return _assistant_turn(message)
+    if message["role"] == "system":
+        raise Dropped("system_message_in_the_middle")
+    return {"from": "human" if message["role"] == "user" else "observation", "value": message["content"]}
+
+
+def _assistant_turn(message: Message) -> dict[str, str]:
+    """Reasoning, which stands in front of the content already, is taken off and put in front of everything."""
+    calls = message.get("tool_calls")
+    if not calls:
+        return {"from": "gpt", "value": message["content"]}
+    thought, text = _split_thought(message["content"])
+    written = [{"name": call["function"]["name"], "arguments": call["function"]["arguments"]} for call in calls]
+    called = as_text(written[0] if len(written) == 1 else written)
+    value = f"{text}\n<tool_call>{called}</tool_call>" if text else called
+    return {"from": "function_call", "value": thought + value}
+
+
+def _split_thought(content: str) -> tuple[str, str]:
+    start, end = thought_text("\0").split("\0")
+    if content.startswith(start) and end in content:
+        thought, _, text = content.partition(end)
+        return thought + end, text
+    return "", content
+
+
+def _system(prompt: list[Message]) -> str:
+    return prompt[0]["content"] if prompt and prompt[0]["role"] == "system" else ""
+
+
+def _tools(conversation: Conversation, options: Options) -> str:
+    """Flat function descriptions; text without any where there are none, since every row has every column."""
+    if options.tools != "text" or not conversation.tools:
+        return ""
+    return as_text([tool["function"] for tool in conversation.tools])
+
+
+FORMATS = [
+    Format(
+        slug="llama_factory_sft",
+        title="LLaMA-Factory SFT",
+        trainer="LLaMA-Factory",
+        makes="demonstrations",
+        rows=sft_rows,
+        features=lambda _: _FEATURES,
+        choices=_CHOICES,
+        refused=_REFUSED,
+        encodings=("jsonl",),
+        note=_NOTE + "The loss covers what the model says: gpt and function_call.",
+        companions=lambda files, _: dataset_info(files, _COLUMNS),
+    ),
+    Format(
+        slug="llama_factory_dpo",
+        title="LLaMA-Factory DPO",
+        trainer="LLaMA-Factory",
+        makes="preferences",
+        rows=dpo_rows,
+        features=lambda _: {**_FEATURES, "chosen": "json", "rejected": "json"},
+        choices={**_CHOICES, "level": ("step",)},
+        refused={
+            **_REFUSED,
+            ("level", "trajectory"): "LLaMA-Factory takes one message on each side. Use the level step.",
+        },
+        encodings=("jsonl",),
+        note=_NOTE + "The loss covers the one message on each side.",
+        companions=lambda files, _: dataset_info(
+            files, {**_COLUMNS, "chosen": "chosen", "rejected": "rejected"}, ranking=True
+        ),
+    ),
+    Format(
+        slug="llama_factory_kto",
+        title="LLaMA-Factory KTO",
+        trainer="LLaMA-Factory",
+        makes="labels",
+        rows=kto_rows,
+        features=lambda _: {**_FEATURES, "kto_tag": "bool"},
+        choices={**_CHOICES, "good_from": ("0.5",)},
+        refused=_REFUSED,
+        encodings=("jsonl",),
+        note=_NOTE + "Good is an attempt with a reward of good_from and more.",
+        companions=lambda files, _: dataset_info(files, {**_COLUMNS, "kto_tag": "kto_tag"}),
+    ),
+]

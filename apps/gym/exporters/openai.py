@@ -1,0 +1,85 @@
+"""The fine-tuning files of OpenAI, which Azure and several hosts take: SFT and one-turn preferences.
+
+Reasoning has no field there and is dropped; arguments are text; tool messages have no name.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.conversations import Conversation, attempt_conversation
+from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row
+from apps.gym.items import TaskRow
+from apps.gym.messages import Message
+
+_CHOICES = {"reasoning": ("dropped",), "arguments": ("text",), "malformed": ("dropped", "text"), "tools": ("column",)}
+_REFUSED = {
+    ("reasoning", "field"): "The format has no field for reasoning: a file with one is refused at upload.",
+    ("reasoning", "inline"): "Hosts of this format reason apart from the text: thoughts would become answers.",
+    ("arguments", "object"): "The format's schema takes the arguments of calls as text only.",
+}
+_NOTE = "For Azure and other hosts of the format; OpenAI itself takes no new users of fine-tuning. At least 10 rows. "
+
+
+def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    whole = attempt_conversation(attempt, options)
+    yield {"messages": _plain([*whole.prompt, *whole.completion]), **_offer(whole, attempt.task)}
+
+
+def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
+    chosen, rejected = pair_conversations(pair, options)
+    yield {
+        "input": {"messages": _plain(chosen.prompt), **_offer(chosen, pair.chosen.task)},
+        "preferred_output": _plain(chosen.completion),
+        "non_preferred_output": _plain(rejected.completion),
+    }
+
+
+def _plain(messages: list[Message]) -> list[dict[str, Any]]:
+    return [_plain_message(message) for message in messages]
+
+
+def _plain_message(message: Message) -> dict[str, Any]:
+    plain = {key: value for key, value in message.items() if key != "name"}
+    if plain.get("tool_calls") and not plain["content"]:
+        del plain["content"]
+    return plain
+
+
+def _offer(whole: Conversation, row: TaskRow) -> Row:
+    """Hosts refuse `parallel_tool_calls` where there are no tools."""
+    if not whole.tools:
+        return {}
+    parallel = row["responses_create_params"].get("parallel_tool_calls")
+    return {"tools": whole.tools, "parallel_tool_calls": True if parallel is None else bool(parallel)}
+
+
+FORMATS = [
+    Format(
+        slug="openai_sft",
+        title="OpenAI-style SFT",
+        trainer="OpenAI-style",
+        makes="demonstrations",
+        rows=sft_rows,
+        features=lambda _: {"messages": "json[]", "tools": "json[]", "parallel_tool_calls": "bool"},
+        choices=_CHOICES,
+        refused=_REFUSED,
+        encodings=("jsonl",),
+        note=_NOTE + "The loss covers the turns of the assistant.",
+    ),
+    Format(
+        slug="openai_dpo",
+        title="OpenAI-style preferences",
+        trainer="OpenAI-style",
+        makes="preferences",
+        rows=dpo_rows,
+        features=lambda _: {"input": "json", "preferred_output": "json[]", "non_preferred_output": "json[]"},
+        choices={**_CHOICES, "level": ("step",)},
+        refused={
+            **_REFUSED,
+            ("level", "trajectory"): "The format trains one turn of the assistant on each side. Use the level step.",
+        },
+        encodings=("jsonl",),
+        note=_NOTE + "The loss covers the one message on each side.",
+    ),
+]

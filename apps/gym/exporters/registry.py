@@ -1,0 +1,32 @@
+"""Every format by its slug."""
+
+from apps.gym.exporters import (
+    axolotl,
+    llama_factory,
+    nemo_gym_rollouts,
+    nemo_rl,
+    openai,
+    openrlhf,
+    scored,
+    trl,
+    unsloth,
+    verl,
+)
+from apps.gym.exporters.protocol import Format
+
+_MODULES = [trl, nemo_rl, verl, openrlhf, axolotl, llama_factory, unsloth, openai, nemo_gym_rollouts, scored]
+
+FORMATS: dict[str, Format] = {format.slug: format for module in _MODULES for format in module.FORMATS}
+"""In the order in which people see them."""
+
+
+class FormatUnknown(Exception):
+    """There is no such format."""
+
+
+def find_format(slug: str) -> Format:
+    """Raises FormatUnknown, which names those that there are."""
+    try:
+        return FORMATS[slug]
+    except KeyError:
+        raise FormatUnknown(f"There is no format {slug}. There are: {', '.join(FORMATS)}.") from None

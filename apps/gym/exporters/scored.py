@@ -1,0 +1,115 @@
+"""Scored rollouts as an archive: every attempt with its group's figures, its advantage, and its tokens where captured.
+
+No trainer takes scored rollouts offline today; this is for trainers of one's own, and for analysis. Advantages are
+(reward − mean) / (std + 1e-4) of the group, as GRPO has it, and reward − mean, as Dr. GRPO has it; `std` is that of the
+population. A group whose rewards differ by less than 1e-8 has zero variance: its attempts teach nothing.
+"""
+
+from collections.abc import Iterator
+
+from apps.gym.exporters.columns import ATTEMPT_FEATURES, as_text, attempt_columns
+from apps.gym.exporters.conversations import attempt_conversation
+from apps.gym.exporters.protocol import Attempt, Feature, Format, Group, Options, Row
+from apps.gym.messages import Dropped
+from apps.gym.segments import Segment, join_calls, stored_tokens
+from apps.gym.tokens import TokensUnreadable
+
+EPSILON = 1e-4
+
+_FIGURES: dict[str, Feature] = {
+    "components": "json",
+    "stop_reason": "string",
+    "model_version": "string",
+    "repeat": "int64",
+    "group_size": "int64",
+    "group_mean": "float64",
+    "group_std": "float64",
+    "pass_rate": "float64",
+    "zero_variance": "bool",
+    "advantage": "float64",
+    "advantage_mean_only": "float64",
+}
+_TOKENS: dict[str, Feature] = {
+    "segment": "int64",
+    "segments": "int64",
+    "input_ids": "int32[]",
+    "loss_mask": "int32[]",
+    "logprobs": "float32[]",
+}
+
+
+def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    """One row a segment of captured tokens; one row with empty lists where none were captured."""
+    whole = attempt_conversation(attempt, options)
+    try:
+        segments = join_calls(stored_tokens(attempt.events))
+    except TokensUnreadable:
+        raise Dropped("tokens_unreadable") from None
+    common = {
+        "prompt": whole.prompt,
+        "completion": whole.completion,
+        "tools": as_text(whole.tools),
+        "components": {name: float(value) for name, value in attempt.components.items()},
+        "stop_reason": attempt.stop_reason,
+        "model_version": attempt.model_version,
+        "repeat": attempt.repeat,
+        **group_figures(attempt.reward, attempt.group or _alone(attempt.reward)),
+        **attempt_columns(attempt),
+    }
+    for number, segment in enumerate(segments or [None]):
+        yield {**common, "segment": number, "segments": len(segments), **_tokens(segment)}
+
+
+def group_figures(reward: float, group: Group) -> Row:
+    """What the group says of one of its attempts."""
+    return {
+        "group_size": group.size,
+        "group_mean": group.mean,
+        "group_std": group.std,
+        "pass_rate": group.solved / group.size,
+        "zero_variance": group.zero_variance,
+        "advantage": 0.0 if group.zero_variance else (reward - group.mean) / (group.std + EPSILON),
+        "advantage_mean_only": 0.0 if group.zero_variance else reward - group.mean,
+    }
+
+
+def _alone(reward: float) -> Group:
+    return Group(size=1, mean=reward, std=0.0, least=reward, most=reward, solved=int(reward >= 1.0))
+
+
+def _tokens(segment: Segment | None) -> Row:
+    if segment is None:
+        return {"input_ids": [], "loss_mask": [], "logprobs": []}
+    return {
+        "input_ids": segment.input_ids.tolist(),
+        "loss_mask": segment.mask.tolist(),
+        "logprobs": segment.logprobs.tolist(),
+    }
+
+
+FORMATS = [
+    Format(
+        slug="scored_rollouts",
+        title="Scored rollouts with groups and tokens",
+        trainer="Any",
+        makes="scored",
+        rows=scored_rows,
+        features=lambda _: {
+            "prompt": "json[]",
+            "completion": "json[]",
+            "tools": "string",
+            **_FIGURES,
+            **_TOKENS,
+            **ATTEMPT_FEATURES,
+        },
+        choices={
+            "reasoning": ("field", "inline", "dropped"),
+            "arguments": ("object", "text"),
+            "malformed": ("dropped", "text"),
+            "tools": ("text",),
+        },
+        encodings=("parquet", "jsonl", "jsonl.gz"),
+        note="Parquet keeps a token and its logprob in about 7 bytes, JSON in 18. loss_mask is 1 where the model "
+        "sampled the token, logprobs are 0 elsewhere. advantage is that of the whole group, whatever is left out here.",
+    ),
+]

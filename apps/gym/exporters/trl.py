@@ -1,0 +1,231 @@
+"""TRL 1.x: SFT, DPO, KTO and reward-model rows, prompts for GRPO. Columns as in TRL's `dataset_formats`.
+
+TRL's `messages` are trained whole, tool outputs included, unless `assistant_only_loss=True`; a DPO loss covers
+everything after the prompt, tool outputs included, so only the step level keeps them out of it.
+"""
+
+from collections.abc import Callable, Iterator
+
+from apps.gym.exporters.columns import (
+    ATTEMPT_FEATURES,
+    PAIR_FEATURES,
+    attempt_columns,
+    pair_columns,
+    tools_column,
+    tools_feature,
+)
+from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.conversations import attempt_conversation
+from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row, TaskPrompt
+from apps.gym.exporters.questions import TASK_FEATURES, ground_truth, question_messages, task_columns
+from apps.gym.messages import Dropped
+from apps.gym.segments import join_calls, stored_tokens
+from apps.gym.tokens import TokensUnreadable
+
+CHAT = {
+    "reasoning": ("field", "inline", "dropped"),
+    "arguments": ("object", "text"),
+    "malformed": ("dropped", "text"),
+    "tools": ("column", "text", "system", "dropped"),
+}
+IGNORED = -100
+"""The label of a token that is not trained on."""
+
+
+def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    whole = attempt_conversation(attempt, options)
+    yield {
+        "messages": [*whole.prompt, *whole.completion],
+        **tools_column(whole, options),
+        **attempt_columns(attempt),
+    }
+
+
+def completion_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    whole = attempt_conversation(attempt, options)
+    yield {
+        "prompt": whole.prompt,
+        "completion": whole.completion,
+        **tools_column(whole, options),
+        **attempt_columns(attempt),
+    }
+
+
+def turn_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    """One row a turn of the model: what it saw as the prompt, what it said as the completion."""
+    whole = attempt_conversation(attempt, options)
+    for index, message in enumerate(whole.completion):
+        if message["role"] == "assistant":
+            yield {
+                "prompt": [*whole.prompt, *whole.completion[:index]],
+                "completion": [message],
+                **tools_column(whole, options),
+                "turn": index,
+                **attempt_columns(attempt),
+            }
+
+
+def token_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    """One row a segment: the ids that the model saw and sampled, trained where it sampled them."""
+    try:
+        segments = join_calls(stored_tokens(attempt.events))
+    except TokensUnreadable:
+        raise Dropped("tokens_unreadable") from None
+    if not segments:
+        raise Dropped("tokens_not_captured")
+    for number, segment in enumerate(segments):
+        ids = segment.input_ids.tolist()
+        labels = [one if kept else IGNORED for one, kept in zip(ids, segment.mask, strict=True)]
+        yield {"input_ids": ids, "labels": labels, "segment": number, **attempt_columns(attempt)}
+
+
+def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
+    chosen, rejected = pair_conversations(pair, options)
+    sides: Row = {"prompt": chosen.prompt, "chosen": chosen.completion, "rejected": rejected.completion}
+    if options.prompt == "implicit":
+        sides = {side: [*chosen.prompt, *sides[side]] for side in ("chosen", "rejected")}
+    yield {**sides, **tools_column(chosen, options), **pair_columns(pair)}
+
+
+def kto_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    whole = attempt_conversation(attempt, options)
+    yield {
+        "prompt": whole.prompt,
+        "completion": whole.completion,
+        "label": attempt.reward >= options.good_from,
+        **tools_column(whole, options),
+        **attempt_columns(attempt),
+    }
+
+
+def grpo_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
+    yield {
+        "prompt": question_messages(task.task),
+        "environment": task.environment,
+        "ground_truth": ground_truth(task.task),
+        **task_columns(task),
+    }
+
+
+_KINDS: dict[str, Feature] = {
+    "messages": "json[]",
+    "prompt": "json[]",
+    "completion": "json[]",
+    "label": "bool",
+    "turn": "int64",
+    "segment": "int64",
+    "input_ids": "int32[]",
+    "labels": "int32[]",
+}
+
+
+def attempt_features(*names: str) -> Callable[[Options], dict[str, Feature]]:
+    def features(options: Options) -> dict[str, Feature]:
+        return {**{name: _KINDS[name] for name in names}, **tools_feature(options), **ATTEMPT_FEATURES}
+
+    return features
+
+
+def _pair_features(options: Options) -> dict[str, Feature]:
+    sides: dict[str, Feature] = {"prompt": "json[]", "chosen": "json[]", "rejected": "json[]"}
+    if options.prompt == "implicit":
+        del sides["prompt"]
+    return {**sides, **tools_feature(options), **PAIR_FEATURES}
+
+
+FORMATS = [
+    Format(
+        slug="trl_sft",
+        title="TRL SFT, conversations",
+        trainer="TRL",
+        makes="demonstrations",
+        rows=sft_rows,
+        features=attempt_features("messages"),
+        choices=CHAT,
+        note="SFTTrainer trains on everything, tool outputs included, unless assistant_only_loss=True. Its max_length "
+        "is 1024 unless set: longer rows are cut.",
+    ),
+    Format(
+        slug="trl_sft_completion",
+        title="TRL SFT, prompt and completion",
+        trainer="TRL",
+        makes="demonstrations",
+        rows=completion_rows,
+        features=attempt_features("prompt", "completion"),
+        choices=CHAT,
+        note="The loss covers the completion, tool outputs included, unless assistant_only_loss=True as well.",
+    ),
+    Format(
+        slug="trl_sft_turns",
+        title="TRL SFT, a row a turn",
+        trainer="TRL",
+        makes="demonstrations",
+        rows=turn_rows,
+        features=attempt_features("prompt", "completion", "turn"),
+        choices=CHAT,
+        note="What the model saw and what it said, turn by turn: right for every chat template, also those that drop "
+        "earlier reasoning. The loss covers one turn of the model alone.",
+    ),
+    Format(
+        slug="trl_sft_tokens",
+        title="TRL SFT, captured tokens",
+        trainer="TRL",
+        makes="demonstrations",
+        rows=token_rows,
+        features=lambda _: {
+            **{name: _KINDS[name] for name in ("input_ids", "labels", "segment")},
+            **ATTEMPT_FEATURES,
+        },
+        encodings=("parquet", "jsonl", "jsonl.gz"),
+        needs_tokens=True,
+        note="The very ids that the model saw and sampled: no template and no tokenizer comes between. Only for the "
+        "model, or one with the same tokenizer, that sampled them. Axolotl loads the same file.",
+    ),
+    Format(
+        slug="trl_dpo",
+        title="TRL DPO, conversations",
+        trainer="TRL",
+        makes="preferences",
+        rows=dpo_rows,
+        features=_pair_features,
+        choices={**CHAT, "level": ("trajectory", "step"), "prompt": ("explicit", "implicit")},
+        note="DPOTrainer's loss covers all that follows the prompt, tool outputs included; a pair of the level step "
+        "has one turn of the model on each side. Its max_length is 1024 unless set.",
+    ),
+    Format(
+        slug="trl_reward",
+        title="TRL reward model, pairs",
+        trainer="TRL",
+        makes="preferences",
+        rows=dpo_rows,
+        features=_pair_features,
+        choices={**CHAT, "level": ("trajectory", "step"), "prompt": ("implicit",)},
+        refused={("prompt", "explicit"): "RewardTrainer takes whole conversations: the prompt stands in both sides."},
+        note="RewardTrainer scores whole conversations.",
+    ),
+    Format(
+        slug="trl_kto",
+        title="TRL KTO, attempts called good or bad",
+        trainer="TRL",
+        makes="labels",
+        rows=kto_rows,
+        features=attempt_features("prompt", "completion", "label"),
+        choices={**CHAT, "good_from": ("0.5",)},
+        note="Good is an attempt with a reward of good_from and more. The loss covers the completion.",
+    ),
+    Format(
+        slug="trl_grpo",
+        title="TRL GRPO, prompts",
+        trainer="TRL",
+        makes="tasks",
+        rows=grpo_rows,
+        features=lambda _: {
+            "prompt": "json[]",
+            "environment": "string",
+            "ground_truth": "string",
+            **TASK_FEATURES,
+        },
+        note="GRPOTrainer samples its own completions. Every column but the prompt reaches its reward functions; tools "
+        "are Python functions that are given to the trainer, not a column.",
+    ),
+]

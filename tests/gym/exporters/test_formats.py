@@ -1,0 +1,221 @@
+"""Every format, with every choice that it has, on attempts of every shape: its rows are what its loader demands."""
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from apps.gym.exporters.protocol import NUMBERS, Format, OptionRefused, Options, resolve_options
+from apps.gym.exporters.registry import FORMATS, FormatUnknown, find_format
+from apps.gym.messages import Dropped, completion_messages, prompt_messages
+from tests.gym.exporters.attempts import attempt, paris, preference, task
+from tests.gym.exporters.generated import as_json, attempts
+from tests.gym.exporters.validators import CHECKS, FORBIDDEN_COLUMNS, fits_feature
+from tests.gym.traces import call, nulls, said, trace, turn, with_tokens
+
+COLUMNS = {"rollout_id": 7, "collection_id": 2, "dataset": "weather@v1", "task_id": 3, "task_index": 0}
+PAIR_COLUMNS = {
+    "pair_id": 4,
+    "chosen_rollout_id": 7,
+    "rejected_rollout_id": 8,
+    **{name: COLUMNS[name] for name in ("collection_id", "dataset", "task_id", "task_index")},
+}
+MADE_OF_ATTEMPTS = [slug for slug, format in FORMATS.items() if format.makes in {"demonstrations", "labels", "scored"}]
+MADE_OF_PAIRS = [slug for slug, format in FORMATS.items() if format.makes == "preferences"]
+MADE_OF_TASKS = [slug for slug, format in FORMATS.items() if format.makes == "tasks"]
+
+
+def all_options(format: Format) -> list[Options]:
+    """Every combination of choices that is not refused."""
+    names = [name for name in format.choices if name not in NUMBERS]
+    found = []
+    for values in product(*(format.choices[name] for name in names)):
+        try:
+            found.append(resolve_options(format, dict(zip(names, values, strict=True))))
+        except OptionRefused:
+            continue
+    return found
+
+
+def check_row(format: Format, row: dict[str, Any], options: Options) -> None:
+    features = format.features(options)
+    if features:
+        assert set(row) <= set(features)
+        assert {name: row[name] for name in row if not fits_feature(row[name], features[name])} == {}
+    assert not FORBIDDEN_COLUMNS & set(row)
+    if format.slug in CHECKS:
+        CHECKS[format.slug](as_json(row), options)
+
+
+def without_arguments(row: Any) -> Any:
+    """The row without what a model wrote as arguments, which may hold nulls of its own."""
+    if isinstance(row, dict):
+        return {key: without_arguments(value) for key, value in row.items() if key != "arguments"}
+    return [without_arguments(one) for one in row] if isinstance(row, list) else row
+
+
+@pytest.mark.parametrize("slug", MADE_OF_ATTEMPTS)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_rows_of_attempts_are_what_the_loader_demands(slug, data):
+    format = FORMATS[slug]
+    options = data.draw(st.sampled_from(all_options(format)))
+    events = data.draw(attempts(malformed=options.malformed == "text", tokens=True))
+    try:
+        rows = list(format.rows(attempt(events, columns=COLUMNS, reward=0.25), options))
+    except Dropped as why:
+        assert why.reason in {"turns_do_not_alternate", "malformed_arguments"}
+        assert why.reason != "turns_do_not_alternate" or format.trainer == "LLaMA-Factory"
+        return
+    assert rows
+    for row in rows:
+        check_row(format, row, options)
+        # A Responses object has nulls by its own schema; no trainer's columns may.
+        assert slug == "nemo_gym_rollouts" or nulls(without_arguments(row)) == []
+
+
+@pytest.mark.parametrize("slug", MADE_OF_PAIRS)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_rows_of_pairs_are_what_the_loader_demands(slug, data):
+    format = FORMATS[slug]
+    options = data.draw(st.sampled_from(all_options(format)))
+    good, bad = data.draw(attempts()), data.draw(attempts())
+    bad[0], bad[1] = good[0], good[1]
+    pair = preference(good, bad)
+    pair.columns.update(PAIR_COLUMNS)
+    try:
+        rows = list(format.rows(pair, options))
+    except Dropped:
+        assume(False)
+    for row in rows:
+        check_row(format, row, options)
+
+
+@pytest.mark.parametrize("slug", MADE_OF_TASKS)
+def test_rows_of_tasks_have_the_columns_of_their_card(slug):
+    format = FORMATS[slug]
+    [row] = format.rows(task(), resolve_options(format, {}))
+    check_row(format, row, Options())
+    assert nulls(row) == []
+
+
+def test_every_format_is_checked_by_a_validator_or_has_rows_of_nemo_gym():
+    assert set(FORMATS) - set(CHECKS) == {*MADE_OF_TASKS, "nemo_gym_rollouts"}
+
+
+@pytest.mark.parametrize("slug", FORMATS)
+def test_the_defaults_of_a_format_are_not_refused_and_each_refusal_says_why(slug):
+    format = FORMATS[slug]
+    resolve_options(format, {})
+    assert not {(name, value) for name, values in format.choices.items() for value in values} & set(format.refused)
+    for (name, value), reason in format.refused.items():
+        with pytest.raises(OptionRefused) as refusal:
+            resolve_options(format, {name: value})
+        assert str(refusal.value) == reason
+        assert refusal.value.option == name
+        assert reason.endswith(".")
+
+
+def test_a_format_that_does_not_exist_names_those_that_do():
+    with pytest.raises(FormatUnknown, match=r"There is no format sft. There are: trl_sft, "):
+        find_format("sft")
+
+
+@pytest.mark.parametrize(
+    ("slug", "given", "message"),
+    [
+        ("trl_sft", {"level": "step"}, "TRL SFT, conversations has no option level; it has: reasoning, arguments,"),
+        ("trl_sft", {"reasoning": "hidden"}, "reasoning of TRL SFT, conversations is one of: field, inline, dropped."),
+        ("trl_sft", {"reasoning": ["field"]}, "reasoning of TRL SFT, conversations is one of"),
+        ("trl_sft", {"malformed": "text"}, "set arguments to text as well"),
+        ("trl_kto", {"good_from": float("nan")}, "good_from is a finite number."),
+        ("trl_kto", {"good_from": True}, "good_from is a finite number."),
+        ("trl_grpo", {"tools": "column"}, "has no option tools; it has: none."),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_by_name(slug, given, message):
+    with pytest.raises(OptionRefused, match=message):
+        resolve_options(find_format(slug), given)
+
+
+@given(attempts())
+def test_what_was_said_is_in_the_file_byte_for_byte(events):
+    [row] = FORMATS["trl_sft"].rows(attempt(events), Options())
+    assert as_json(row)["messages"] == [*prompt_messages(events), *completion_messages(events)]
+
+
+@given(attempts())
+def test_turns_by_turn_are_the_whole_conversation_cut_where_the_model_spoke(events):
+    rows = list(FORMATS["trl_sft_turns"].rows(attempt(events), Options()))
+    [whole] = FORMATS["trl_sft"].rows(attempt(events), Options())
+    assert [*rows[-1]["prompt"], *rows[-1]["completion"]] == whole["messages"]
+    assert [row["completion"][0] for row in rows] == [
+        one for one in completion_messages(events) if one["role"] == "assistant"
+    ]
+
+
+def test_arguments_as_text_are_those_that_the_model_wrote():
+    odd = '{ "city":"Paris",  "unit": "celsius" }'
+    [row] = FORMATS["openai_sft"].rows(attempt(paris(arguments=odd)), resolve_options(FORMATS["openai_sft"], {}))
+    assert row["messages"][2]["tool_calls"][0]["function"]["arguments"] == odd
+
+
+@pytest.mark.parametrize("arguments", ["{oops", "[1]", '{"a": Infinity}'])
+def test_malformed_arguments_drop_the_row_or_stay_as_text_where_asked(arguments):
+    events = trace(turn(call(arguments)), turn(said("22")))
+    format = FORMATS["openai_sft"]
+    with pytest.raises(Dropped, match="malformed_arguments"):
+        list(format.rows(attempt(events), resolve_options(format, {})))
+    [row] = format.rows(attempt(events), resolve_options(format, {"malformed": "text"}))
+    assert row["messages"][1]["tool_calls"][0]["function"]["arguments"] == arguments
+
+
+def test_reasoning_stands_in_its_field_inline_or_nowhere():
+    said_last = []
+    for reasoning in ("field", "inline", "dropped"):
+        options = resolve_options(FORMATS["trl_sft"], {"reasoning": reasoning})
+        [row] = FORMATS["trl_sft"].rows(attempt(), options)
+        said_last.append(row["messages"][-1])
+    answer = "It is 22 °C and sunny in Paris."
+    assert said_last == [
+        {"role": "assistant", "content": answer, "reasoning_content": "The tool says 22."},
+        {"role": "assistant", "content": f"<think>\nThe tool says 22.\n</think>\n\n{answer}"},
+        {"role": "assistant", "content": answer},
+    ]
+
+
+def test_tools_in_the_system_message_are_those_of_the_column():
+    column, system = (
+        next(iter(FORMATS["trl_sft"].rows(attempt(), resolve_options(FORMATS["trl_sft"], {"tools": tools}))))
+        for tools in ("column", "system")
+    )
+    assert "tools" not in system
+    text = system["messages"][0]["content"]
+    assert text.startswith("You are a helpful assistant.\n\n# Tools\n\n")
+    between = text.partition("<tools>\n")[2].partition("\n</tools>")[0]
+    assert [json.loads(line) for line in between.splitlines()] == column["tools"]
+    assert system["messages"][1:] == column["messages"][1:]
+
+
+def test_token_rows_train_where_the_model_sampled():
+    events = with_tokens(paris(), ([1, 2, 3], [4, 5]), ([1, 2, 3, 4, 5, 6], [7]))
+    [row] = FORMATS["trl_sft_tokens"].rows(attempt(events), Options())
+    assert (row["input_ids"], row["labels"]) == ([1, 2, 3, 4, 5, 6, 7], [-100, -100, -100, 4, 5, -100, 7])
+
+
+def test_a_break_in_the_tokens_begins_another_row():
+    events = with_tokens(paris(), ([1, 2, 3], [4, 5]), ([1, 2, 9], [7]))
+    rows = list(FORMATS["trl_sft_tokens"].rows(attempt(events), Options()))
+    assert [(row["segment"], row["input_ids"], row["labels"]) for row in rows] == [
+        (0, [1, 2, 3, 4, 5], [-100, -100, -100, 4, 5]),
+        (1, [1, 2, 9, 7], [-100, -100, -100, 7]),
+    ]
+
+
+def test_without_captured_tokens_there_are_no_token_rows():
+    with pytest.raises(Dropped, match="tokens_not_captured"):
+        list(FORMATS["trl_sft_tokens"].rows(attempt(), Options()))
