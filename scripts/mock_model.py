@@ -10,7 +10,8 @@ With `--tokens N` a chat reply has N token ids and logprobs in the form of vLLM,
 With `--verdict JSON` it judges: whoever asks for structured output of the name "verdict" gets that object with the mark
 of the question in it, or that text where it is no object.
 
-Faults are drawn for each call of the model: `--fail-429`, `--fail-500` and `--hang` are probabilities.
+Faults are drawn for each call of the model: `--fail-429`, `--fail-500` and `--hang` are probabilities. A request for
+the model `mock-FAULT` gets a reply with that fault (see FAULTS), a final text and no calls.
 """
 
 import argparse
@@ -27,6 +28,10 @@ import uvloop
 from aiohttp import web
 
 _ids = itertools.count()
+FAULTS = ("streamed", "cut-once", "cut", "large", "finish", "usage", "fields")
+"""Sent as a stream over chat; cut mid-way, the first time that a conversation is asked for or always; a text of 5 MB; a
+reason for its end that nobody knows; without usage; with fields that nobody knows, everywhere."""
+LARGE = 5 * 1024 * 1024
 MARK = re.compile(r"<task-([0-9a-f]{8})>")
 USAGE = {"input": 120, "output": 40}
 TOOL_TOKENS = 20
@@ -128,6 +133,47 @@ def responses_reply(outputs: int, options: argparse.Namespace) -> dict[str, Any]
     }
 
 
+def spoil(reply: dict[str, Any], fault: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A whole reply of either wire with one fault in what it says."""
+    is_chat = "choices" in reply
+    said = reply["choices"][0]["message"] if is_chat else reply["output"][0]["content"][0]
+    if fault == "large":
+        said["content" if is_chat else "text"] = options.final + " " * (LARGE - len(options.final))
+    elif fault == "finish" and is_chat:
+        reply["choices"][0]["finish_reason"] = "eos_token"
+    elif fault == "finish":
+        reply |= {"status": "incomplete", "incomplete_details": {"reason": "max_tool_calls"}}
+    elif fault == "usage":
+        del reply["usage"]
+    elif fault == "fields":
+        odd = {"x_new": {"deep": [1, None, {"a": "b"}]}, "x_more": "text"}
+        reply |= odd
+        said |= odd
+        reply["choices" if is_chat else "output"][0] |= odd
+        reply["usage"] |= odd
+    return reply
+
+
+async def send_cut(request: web.Request, body: bytes, content_type: str) -> web.StreamResponse:
+    """Half of it, and then no connection."""
+    response = web.StreamResponse(headers={"Content-Type": content_type, "Content-Length": str(len(body))})
+    await response.prepare(request)
+    await response.write(body[: len(body) // 2])
+    if request.transport:
+        request.transport.close()
+    return response
+
+
+def as_stream(reply: dict[str, Any]) -> bytes:
+    """A chat reply of text alone as server-sent events, one for each word."""
+    head = {key: reply[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    words = re.split(r"(?<= )", reply["choices"][0]["message"]["content"])
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": {"content": word}, "finish_reason": None} for word in words]
+    choices.append({"index": 0, "delta": {}, "finish_reason": reply["choices"][0]["finish_reason"]})
+    chunks = [{**head, "choices": [choice]} for choice in choices] + [{**head, "choices": [], "usage": reply["usage"]}]
+    return b"".join(b"data: " + orjson.dumps(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
+
+
 def make_app(options: argparse.Namespace) -> web.Application:
     app = web.Application(client_max_size=64 * 1024**2)
     draw = random.Random(options.seed).random
@@ -145,10 +191,31 @@ def make_app(options: argparse.Namespace) -> web.Application:
             return _json({"error": {"message": "mock: internal error"}}, status=500)
         return None
 
-    async def chat(request: web.Request) -> web.Response:
+    once: set[str] = set()
+
+    async def reply_badly(request: web.Request, fault: str, reply: dict[str, Any]) -> web.StreamResponse:
+        session = request.path + request.headers.get("X-Session-ID", "")
+        if fault == "cut-once" and session in once:
+            fault = ""
+        once.add(session)
+        is_stream = "choices" in reply and fault in ("streamed", "cut", "cut-once")
+        whole = spoil(reply, fault, options)
+        body = as_stream(whole) if is_stream else orjson.dumps(whole)
+        content_type = "text/event-stream" if is_stream else "application/json"
+        if fault in ("cut", "cut-once"):
+            return await send_cut(request, body, content_type)
+        return web.Response(body=body, content_type=content_type)
+
+    def fault_of(asked: dict[str, Any]) -> str:
+        fault = str(asked.get("model")).removeprefix("mock-")
+        return fault if fault in FAULTS else ""
+
+    async def chat(request: web.Request) -> web.StreamResponse:
         if failure := await delay_or_fail():
             return failure
         asked = orjson.loads(await request.read())
+        if fault := fault_of(asked):
+            return await reply_badly(request, fault, chat_reply(options.tool_calls, options))
         outputs = sum(message["role"] == "tool" for message in asked["messages"])
         form = asked.get("response_format")
         if options.verdict and form and form["json_schema"]["name"] == "verdict":
@@ -156,10 +223,12 @@ def make_app(options: argparse.Namespace) -> web.Application:
         with_tokens = options.tokens > 0 and asked.get("return_token_ids") is True
         return _json(chat_reply(outputs, options, with_tokens=with_tokens))
 
-    async def responses(request: web.Request) -> web.Response:
+    async def responses(request: web.Request) -> web.StreamResponse:
         if failure := await delay_or_fail():
             return failure
         asked = orjson.loads(await request.read())
+        if fault := fault_of(asked):
+            return await reply_badly(request, fault, responses_reply(options.tool_calls, options))
         items, form = asked["input"], (asked.get("text") or {}).get("format")
         if options.verdict and form and form.get("name") == "verdict":
             return _json(responses_reply(0, judges(orjson.dumps(items[1]).decode(), options)))

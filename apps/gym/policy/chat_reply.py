@@ -1,5 +1,6 @@
 """The Chat Completions wire, inwards: a reply's body to the items of a turn."""
 
+import secrets
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -118,7 +119,9 @@ def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reaso
     choice, response_id = reply.choices[0], as_name(reply.id)
     calls = _calls(choice.message)
     try:
-        items = assistant_items(_plain_message(choice.message, calls), response_id, reasoning=reasoning)
+        # Ids are made of the reply's; without one, those of two turns would be the same.
+        name = response_id or secrets.token_hex(8)
+        items = assistant_items(_plain_message(choice.message, calls), name, reasoning=reasoning)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ReplyMalformed(f"The endpoint's message cannot be read: {error}") from None
     finish = _finish_reason(choice.finish_reason, has_calls=bool(calls))

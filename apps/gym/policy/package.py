@@ -32,7 +32,8 @@ class OutboundTransport(httpx2.AsyncBaseTransport):
             request.method,
             str(request.url),
             body=await request.aread(),
-            headers={name: value for name, value in request.headers.items() if name.lower() not in _UNSENT},
+            # Empty ones are the package's for an organization or project that nobody named.
+            headers={name: value for name, value in request.headers.items() if value and name.lower() not in _UNSENT},
             timeout=self._call_timeout,
             connect_timeout=self._connect_timeout,
             max_bytes=MAX_REPLY,

@@ -1,5 +1,6 @@
 """The Responses wire: a request body, and the reply's items kept as they are, unknown fields included."""
 
+import secrets
 from typing import Any
 
 import msgspec
@@ -82,8 +83,10 @@ def read_responses_reply(body: bytes) -> Reply:
     if envelope.status in ("queued", "in_progress", "cancelled"):
         raise ReplyMalformed(f"The endpoint's response is {envelope.status}, not completed.")
     response_id = as_name(envelope.id)
+    # Ids of calls are made of the reply's; without one, those of two turns would be the same.
+    name = response_id or secrets.token_hex(8)
     try:
-        items = [mend_item(item, f"{response_id}_{number}") for number, item in enumerate(envelope.output)]
+        items = [mend_item(item, f"{name}_{number}") for number, item in enumerate(envelope.output)]
     except ValueError as error:
         raise ReplyMalformed(f"The endpoint's reply is no Responses object: {error}") from None
     return Reply(

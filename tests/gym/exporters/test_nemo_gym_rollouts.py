@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from openai.types.responses import Response
 
 from apps.gym.events import ModelCall, SessionOpened
 from apps.gym.exporters.nemo_gym_rollouts import rollout_row
@@ -48,6 +49,7 @@ def test_a_row_is_the_task_with_what_was_asked_answered_and_scored():
     }
     assert response["object"] == "response"
     assert response["tools"] == [WEATHER_TOOL]
+    assert Response.model_validate(response).output_text == "It is 22 °C."
     assert [item["type"] for item in response["output"]] == [
         "reasoning",
         "function_call",

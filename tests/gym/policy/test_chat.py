@@ -331,6 +331,13 @@ def test_arguments_given_as_an_object_become_text_and_a_missing_id_is_made():
     assert (got.items[0]["arguments"], got.items[0]["call_id"]) == ('{"a":1}', "call_c1_0")
 
 
+def test_calls_of_replies_without_any_id_are_told_apart():
+    unnamed = {"choices": [{"message": {"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}}]}
+    first, second = (read_chat_reply(orjson.dumps(unnamed)).items[0] for _ in range(2))
+    assert first["call_id"] != second["call_id"]
+    assert first["id"] != second["id"]
+
+
 def test_token_ids_and_logprobs_are_kept_beside_the_items():
     message = {"role": "assistant", "content": "4"}
     choice = {
@@ -462,7 +469,7 @@ def test_a_usage_that_cannot_be_is_not_believed_and_never_costs_the_reply(usage,
 @pytest.mark.parametrize(
     ("message", "fields", "wanted"),
     [
-        ({"content": "4"}, {"id": None}, {"type": "message", "id": "msg_"}),
+        ({"content": "4"}, {"id": None}, {"type": "message"}),
         ({"content": "4"}, {"id": 7}, {"type": "message", "id": "msg_7"}),
         ({"tool_calls": [{**chat_call("a"), "id": 12}]}, {}, {"call_id": "12"}),
         ({"reasoning_content": [{"type": "text", "text": "Hm."}]}, {}, {"type": "reasoning"}),

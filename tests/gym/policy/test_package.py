@@ -89,6 +89,7 @@ def test_openai_is_asked_over_chat_with_the_key_as_a_bearer_token():
     method, path, headers, body = provider.requests[0]
     assert (method, path, headers["Authorization"]) == ("POST", "/v1/chat/completions", f"Bearer {KEY}")
     assert headers["X-Team"] == "rl"
+    assert [name for name, value in headers.items() if not value or name.lower() in ("openai-organization",)] == []
     assert orjson.loads(body)["messages"] == [{"role": "user", "content": "What is 6 * 7?"}]
     assert (reply.items[0]["content"][0]["text"], reply.model, reply.retries) == ("42", "gpt-x", 0)
 

@@ -128,6 +128,12 @@ def test_a_call_gets_what_it_lacks(given, wanted):
     assert "status" not in got
 
 
+def test_calls_of_responses_without_any_id_are_told_apart():
+    unnamed = orjson.dumps({"output": [{"name": "f", "arguments": "{}"}]})
+    first, second = (read_responses_reply(unnamed).items[0]["call_id"] for _ in range(2))
+    assert first != second
+
+
 def test_an_item_without_any_type_is_malformed():
     with pytest.raises(ReplyMalformed, match="no type"):
         read_responses_reply(envelope([{"type": 5}]))

@@ -2,13 +2,17 @@
 
 import orjson
 import pytest
+from openai.types.responses import Response
 
+from apps.gym.events import ModelCall, Prompt
+from apps.gym.items import text_of
 from apps.gym.policy.chat import chat_tool
 from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.policy.chat_stream import join_chat_stream
 from apps.gym.policy.chat_turns import chat_messages
 from apps.gym.policy.http import _says_context_length, explain_refusal
 from apps.gym.policy.responses import read_responses_reply
+from apps.gym.responses import assemble_response
 from tests.gym.policy.shared_material import SHARED
 
 SAMPLES = SHARED / "vllm_samples"
@@ -149,6 +153,18 @@ NO_REPLIES = {"err_too_long_prompt", "err_unknown_model", "tokenize_chat"}
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_items_of_a_recorded_reply_are_these(name):
     assert read(name).items == EXPECTED[name]
+
+
+@pytest.mark.parametrize("name", [*EXPECTED, "responses_logprobs"])
+def test_a_recorded_reply_makes_a_response_by_the_packages_types(name):
+    reply = read(name)
+    call = ModelCall(seen=0, items=reply.items, model=reply.model, response_id=reply.response_id, usage=reply.usage)
+    given = assemble_response([Prompt(items=[]), call], {"responses_create_params": {"input": "x"}})
+    parsed = Response.model_validate(given)
+    assert [item.type for item in parsed.output] == [item["type"] for item in reply.items]
+    assert (parsed.model, parsed.usage.output_tokens) == ("tiny", reply.usage["output_tokens"])
+    said = "".join(text_of(item) for item in reply.items if item["type"] == "message")
+    assert parsed.output_text == said
 
 
 def test_logprobs_of_a_recorded_response_stay_on_its_text():

@@ -2,6 +2,7 @@ import asyncio
 import json
 
 import pytest
+from openai.types.responses import Response
 
 from apps.gym.agent import Harness
 from apps.gym.errors import EnvironmentFault
@@ -43,6 +44,7 @@ def test_a_run_answers_with_the_verify_reply():
     assert (reply["expected_answer"], reply["_ng_task_index"]) == ("84", 3)
     kinds = [item["type"] for item in reply["response"]["output"]]
     assert {"function_call", "function_call_output", "message"} <= set(kinds)
+    assert [item.type for item in Response.model_validate(reply["response"]).output] == kinds
     asked = reply["responses_create_params"]
     assert [item["role"] for item in asked["input"]] == ["system", "user"]
     assert [tool["name"] for tool in asked["tools"]] == ["calculator"]
@@ -59,7 +61,7 @@ def test_rollouts_of_one_task_differ_and_come_out_the_same_again():
 def test_a_prompt_alone_is_attempted_without_a_verdict():
     status, response = post(agent(), "v1/responses", ROW["responses_create_params"])
     assert (status, response["object"], "reward" in response) == (200, "response", False)
-    assert "84" in json.dumps(response["output"])
+    assert "84" in Response.model_validate(response).output_text
 
 
 class OneReply:

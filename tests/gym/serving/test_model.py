@@ -3,6 +3,7 @@ import json
 
 import openai
 import pytest
+from openai.types.responses import Response
 
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.policy.protocol import Reply
@@ -166,7 +167,9 @@ def test_captured_tokens_stand_where_trainers_look_for_them():
     tokens = capture_tokens([1, 2], [3], [-0.5])
     fields = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
     reply = Reply(items=[SAID], finish_reason="stop", tokens=tokens)
-    item = ask("v1/responses", {"input": "x"}, reply)[1]["output"][-1]
+    response = ask("v1/responses", {"input": "x"}, reply)[1]
+    assert Response.model_validate(response).output_text == "84"
+    item = response["output"][-1]
     message = ask("v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}, reply)[1]["choices"][0][
         "message"
     ]
