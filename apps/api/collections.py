@@ -44,6 +44,7 @@ from apps.rollouts.matching import File
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection, CollectionQuerySet
 from apps.rollouts.planning import LIMITS, MAX_MARKS, MAX_REPEATS, plan_collection
+from apps.rollouts.resolving import resolve_flags
 from apps.tasks.models import Dataset, Upload
 
 MAX_INTEGER = 2**31 - 1
@@ -242,6 +243,10 @@ class QueuedSerializer(serializers.Serializer[Any]):
     queued = serializers.IntegerField(help_text="Rollouts that were queued again.")
 
 
+class ResolvedSerializer(serializers.Serializer[Any]):
+    resolved = serializers.IntegerField(help_text="Rollouts that were flagged.")
+
+
 class ImportSerializer(serializers.Serializer[Any]):
     dataset = serializers.SlugRelatedField(slug_field="slug", queryset=Dataset.objects.select_related("environment"))
     agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all(), default=None)
@@ -331,6 +336,7 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
         "resume": Permission.COLLECT,
         "cancel": Permission.COLLECT,
         "retry": Permission.COLLECT,
+        "resolve_flags": Permission.EXPORT,
         "metrics": Permission.READ,
         "breakdown": Permission.READ,
         "profile": Permission.READ,
@@ -477,6 +483,13 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
         kinds = asked.validated_data.get("error_kinds", [])
         queued = retry_failed(collection=self.get_object(), error_kinds=kinds, user=self.person)
         return Response(QueuedSerializer({"queued": queued}).data)
+
+    @extend_schema(request=None, responses=ResolvedSerializer)
+    @action(detail=True, methods=["post"])
+    def resolve_flags(self, request: Request, pk: str) -> Response:
+        """Say that somebody has looked at what was redacted of its ended rollouts: exports take them again."""
+        resolved = resolve_flags(collection=self.get_object(), user=self.person)
+        return Response(ResolvedSerializer({"resolved": resolved}).data)
 
     @extend_schema(request=None, responses=CollectionSerializer)
     @action(detail=True, methods=["post"])

@@ -16,6 +16,7 @@ from apps.api.me import ApiKeyViewSet, MeViewSet
 from apps.api.missing import NothingHereView
 from apps.api.pairs import PairSetViewSet, PairViewSet
 from apps.api.policy_models import PolicyModelViewSet
+from apps.api.redaction import RedactionPatternViewSet
 from apps.api.reverifications import ReverificationViewSet
 from apps.api.rollouts import RolloutViewSet
 from apps.api.schema import SchemaView
@@ -42,6 +43,7 @@ router.register("reverifications", ReverificationViewSet)
 router.register("pair-sets", PairSetViewSet)
 router.register("pairs", PairViewSet)
 router.register("exports", ExportViewSet)
+router.register("redaction-patterns", RedactionPatternViewSet)
 router.register("comments", CommentViewSet)
 router.register("workers", WorkerViewSet)
 

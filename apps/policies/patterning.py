@@ -9,6 +9,8 @@ from apps.gym.redaction.redacting import MIN_PREFIX
 from apps.policies.models import RedactionPattern
 from apps.policies.redacting import forget_redactor
 
+MAX_SAMPLE = 20_000
+"""Characters of a text that is tried."""
 _KEPT = (
     "arguments at call_id components content details duration environment error explanation finish_reason function id "
     "input items judge kind message model name output prompt question refusal response_id role sampling seed seen "

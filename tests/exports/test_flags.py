@@ -1,9 +1,11 @@
 """Rollouts that had credentials in them stay out of exports until somebody has looked, or says to take them."""
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from apps.accounts.models import AuditEntry, Role
 from apps.exports.exporting import ExportRefused, queue_export, write_export
@@ -106,3 +108,32 @@ def test_the_api_lists_flagged_rollouts_and_resolves_them(collection, client):
     resolved = client.post(f"/api/v1/rollouts/{found[0]['id']}/resolve_flag/")
     assert (resolved.status_code, resolved.json()["flagged"]) == (200, False)
     assert client.get("/api/v1/rollouts/?flagged=true").json()["results"] == []
+
+
+def test_the_page_of_a_collection_tells_its_flags_and_resolves_them(collection, client):
+    client.force_login(make_user())
+    page = client.get(f"/collections/{collection.pk}/").content.decode()
+    assert "1 rollout had credentials in its trace, and nobody has looked since." in page
+    flagged = Rollout.objects.get(flagged=True)
+    listed = client.get(f"/collections/{collection.pk}/?flagged=true").content.decode()
+    rows = [rollout.pk for rollout in Rollout.objects.all() if f"/rollouts/{rollout.pk}/" in listed]
+    assert rows == [flagged.pk]
+    done = client.post(f"/collections/{collection.pk}/resolve-flags/", follow=True).content.decode()
+    assert ("1 flag is resolved" in done, "had credentials" in done) == (True, False)
+    client.force_login(make_user(Role.VIEWER))
+    assert client.post(f"/collections/{collection.pk}/resolve-flags/").status_code == 403
+
+
+def test_the_command_takes_them_where_it_is_told_to(collection, tmp_path):
+    arguments = ["export", "--collection", str(collection.pk), "--format", FORMAT, "--out", str(tmp_path / "out.jsonl")]
+    with pytest.raises(CommandError, match="1 rollout had credentials in the trace"):
+        call_command(*arguments)
+    call_command(*arguments, "--include-flagged", stdout=StringIO())
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
+
+
+def test_the_steering_command_resolves_flags(collection, tmp_path):
+    out = StringIO()
+    call_command("steer_collection", str(collection.pk), "resolve-flags", "--json", stdout=out)
+    assert json.loads(out.getvalue())["resolved"] == 1
+    assert not Rollout.objects.filter(flagged=True).exists()

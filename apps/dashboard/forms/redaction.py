@@ -3,8 +3,7 @@
 from django import forms
 
 from apps.policies.models import RedactionPattern
-
-MAX_SAMPLE = 20_000
+from apps.policies.patterning import MAX_SAMPLE
 
 
 class PatternForm(forms.ModelForm):  # type: ignore[type-arg]

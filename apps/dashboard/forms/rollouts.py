@@ -36,6 +36,7 @@ class RolloutFilterForm(forms.Form):
     stop_reason = forms.ChoiceField(required=False, choices=_choices(STOP_REASONS, "any"), label="Stop reason")
     error_kind = forms.ChoiceField(required=False, choices=_choices(get_args(ErrorKind), "any"), label="Error")
     usage = forms.ChoiceField(required=False, choices=[("", "any"), ("missing", "not told")], label="Usage")
+    flagged = forms.ChoiceField(required=False, choices=[("", "any"), ("true", "not looked at")], label="Credentials")
     sort = forms.ChoiceField(required=False, choices=SORTS, label="Order")
     after = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
@@ -49,6 +50,8 @@ class RolloutFilterForm(forms.Form):
                 rollouts = rollouts.filter(**{lookup: given[field]})
         if given["usage"]:
             rollouts = rollouts.lacking_usage()
+        if given["flagged"]:
+            rollouts = rollouts.filter(flagged=True)
         sort, after = given["sort"], given["after"]
         if sort.endswith("reward"):
             return page_by_column(rollouts, "reward", after, descending=sort.startswith("-"))

@@ -101,6 +101,7 @@ def collection_page(
         return render(request, "collections/detail.html#rollouts", context)
     context |= {
         "progress": read_progress(collection),
+        "flagged": Rollout.objects.filter(collection=collection, flagged=True).count(),
         "reverifications": collection.reverifications.all()[:5],
         "results": read_results(collection),
         "limits_form": limits_form or LimitsForm.of(collection),

@@ -11,6 +11,8 @@ from apps.dashboard.requests import PageRequest
 from apps.policies.models import RedactionPattern
 from apps.policies.patterning import delete_pattern, save_pattern
 from apps.policies.redacting import fresh_redactor
+from apps.rollouts.models import Collection
+from apps.rollouts.resolving import resolve_flags
 
 
 @allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
@@ -43,6 +45,15 @@ def redaction_delete(request: PageRequest, pk: int) -> HttpResponse:
     delete_pattern(pattern=get_object_or_404(RedactionPattern, pk=pk), user=request.user)
     messages.success(request, "Deleted. What was redacted by it stays so.")
     return redirect("dashboard:redaction")
+
+
+@allow(POST=Permission.EXPORT)
+def collection_resolve_flags(request: PageRequest, pk: int) -> HttpResponse:
+    collection = get_object_or_404(Collection.objects.present(), pk=pk)
+    resolved = resolve_flags(collection=collection, user=request.user)
+    flags = "1 flag is" if resolved == 1 else f"{resolved:,} flags are"
+    messages.success(request, f"{flags} resolved: exports take these rollouts again.")
+    return redirect("dashboard:collection_detail", pk=pk)
 
 
 def _page(

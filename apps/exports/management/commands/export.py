@@ -22,6 +22,11 @@ class Command(BaseCommand):
         parser.add_argument(
             "--min-reward", type=float, metavar="R", help="least reward (demonstrations: 0.7 if not given)"
         )
+        parser.add_argument(
+            "--include-flagged",
+            action="store_true",
+            help="take rollouts that had credentials in their traces, and that nobody has looked at since",
+        )
         parser.add_argument("--pair-set", type=int, metavar="ID", help="for preference pairs (default: the newest)")
         parser.add_argument("--json", action="store_true", help="print the manifest as one JSON object")
 
@@ -30,7 +35,9 @@ class Command(BaseCommand):
         if collection is None:
             raise CommandError(f"There is no collection {options['collection']}.")
         pair_set = self._pair_set(collection, options["format"], options["pair_set"])
-        filters = {} if options["min_reward"] is None else {"min_reward": options["min_reward"]}
+        filters: dict[str, Any] = {} if options["min_reward"] is None else {"min_reward": options["min_reward"]}
+        if options["include_flagged"]:
+            filters["include_flagged"] = True
         try:
             queued = queue_export(format=options["format"], collection=collection, pair_set=pair_set, filters=filters)
         except ExportRefused as refusal:

@@ -22,6 +22,7 @@ from apps.rollouts.deleting import queue_collection_deletion
 from apps.rollouts.holding import explain_missing_worker, explain_pause, find_holds
 from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.models import Collection
+from apps.rollouts.resolving import resolve_flags
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
 
 
@@ -45,6 +46,7 @@ class Command(BaseCommand):
             choices=get_args(ErrorKind),
             help="only those that failed with this; may be given several times",
         )
+        actions.add_parser("resolve-flags", help="say that somebody has looked at the credentials that were redacted")
         actions.add_parser("archive", help="leave it out of lists, once it has ended")
         actions.add_parser("restore", help="show it in lists again")
         actions.add_parser("delete", help="a worker deletes it with its rollouts and traces; it has to have ended")
@@ -70,6 +72,7 @@ class Command(BaseCommand):
 
     def _act(self, collection: Collection, options: dict[str, Any]) -> dict[str, Any]:
         """What the action has to say besides the collection as it then stands."""
+        said: dict[str, Any] = {}
         match options["action"]:
             case "pause":
                 pause_collection(collection=collection)
@@ -77,21 +80,23 @@ class Command(BaseCommand):
                 resume_collection(collection=collection)
             case "cancel":
                 cancel_collection(collection=collection)
+            case "resolve-flags":
+                said["resolved"] = resolve_flags(collection=collection)
             case "archive":
-                return {"archived": archive_collection(collection=collection).is_archived}
+                said["archived"] = archive_collection(collection=collection).is_archived
             case "restore":
-                return {"archived": restore_collection(collection=collection).is_archived}
+                said["archived"] = restore_collection(collection=collection).is_archived
             case "delete":
-                return {"deletion": queue_collection_deletion(collection=collection).pk}
+                said["deletion"] = queue_collection_deletion(collection=collection).pk
             case "retry":
-                return {"queued": retry_failed(collection=collection, error_kinds=options["error_kind"] or [])}
+                said["queued"] = retry_failed(collection=collection, error_kinds=options["error_kind"] or [])
             case "adjust":
                 limits = given_limits(options)
                 if not limits:
                     raise CommandError("Say what to change, such as --max-tokens 2000000.")
                 adjust_collection(collection=collection, changes=limits)
                 return limits
-        return {}
+        return said
 
 
 def _report(collection: Collection, said: dict[str, Any]) -> dict[str, Any]:
