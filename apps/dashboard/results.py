@@ -2,11 +2,17 @@
 
 from dataclasses import dataclass
 
-from apps.dashboard.histogram import Histogram, draw_histogram
-from apps.rollouts.measuring import CollectionMetrics, measure_collection
+from apps.dashboard.charts.curves import Curves, draw_curves
+from apps.dashboard.charts.histogram import Histogram, draw_histogram
+from apps.dashboard.charts.intervals import IntervalBar, draw_intervals
+from apps.dashboard.charts.scatter import Scatter, draw_scatter
+from apps.dashboard.charts.shares import Part, draw_shares
+from apps.rollouts.measuring import CollectionMetrics, ComponentFigures, measure_collection
 from apps.rollouts.models import Collection
+from apps.rollouts.scattering import scatter_rewards
 
-_COMPARED = (1, 2, 4, 8)
+AT_ONCE = 2_000
+"""Of so many rollouts the results come with the page; of more after it, since measuring them takes its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,31 +21,61 @@ class Results:
 
     metrics: CollectionMetrics
     margin_of_error: float | None  # half the 95 % interval of the mean reward
-    pass_at_k: list[tuple[int, float]]
-    groups: list[tuple[str, int]]
+    most_attempts: int
+    groups: list[Part]
     stop_reasons: list[tuple[str, int]]
     errors: list[tuple[str, int]]
-    components: list[tuple[str, float]]
+    components: list[tuple[ComponentFigures, IntervalBar | None]]
     histogram: Histogram
+    scatter: Scatter
+    curves: Curves
+    latency: list[Part]
+
+    @property
+    def pass_at_most(self) -> float | None:
+        return self.metrics.pass_at_k.get(self.most_attempts)
+
+    @property
+    def majority_at_most(self) -> tuple[int, float] | None:
+        """Of the largest k that it was counted for."""
+        return max(self.metrics.majority_at_k.items(), default=None)
 
 
 def read_results(collection: Collection) -> Results:
     metrics = measure_collection(collection)
+    figures = metrics.component_figures
+    bars = draw_intervals([(each.mean, each.confidence) for each in figures])
     return Results(
         metrics=metrics,
         margin_of_error=_half(metrics.confidence),
-        pass_at_k=_few(metrics.pass_at_k),
-        groups=[(name, metrics.groups.get(name, 0)) for name in ("never", "sometimes", "always")],
+        most_attempts=max(metrics.pass_at_k, default=1),
+        groups=draw_shares([(name, metrics.groups.get(name, 0), tone) for name, tone in _BUCKETS]),
         stop_reasons=_by_count(metrics.stop_reasons),
         errors=_by_count(metrics.errors),
-        components=sorted(metrics.components.items()),
+        components=list(zip(figures, bars, strict=True)),
         histogram=draw_histogram(metrics.histogram),
+        scatter=draw_scatter(scatter_rewards(collection), metrics.by_length, whole=metrics.rewarded),
+        curves=draw_curves(
+            [
+                ("pass@k", "round", metrics.pass_at_k),
+                ("majority@k", "square", metrics.majority_at_k),
+                ("average@k", "cross", metrics.average_of_k),
+            ]
+        ),
+        latency=_latency(metrics),
     )
 
 
-def _few(shares: dict[int, float]) -> list[tuple[int, float]]:
-    """The small k that papers compare by, and the largest; with many repeats the others would fill the page."""
-    return [(k, share) for k, share in sorted(shares.items()) if k in _COMPARED or k == max(shares)]
+_BUCKETS = (("never", "bad"), ("sometimes", "warn"), ("always", "ok"))
+
+
+def _latency(metrics: CollectionMetrics) -> list[Part]:
+    """The mean attempt by phase. Tools that ran side by side may make the phases longer than the whole."""
+    if not metrics.latency or not metrics.mean_duration:
+        return []
+    phases = [(name, metrics.latency[name], f"tone-{place}") for place, name in enumerate(metrics.latency, start=1)]
+    rest = max(0.0, metrics.mean_duration - sum(seconds for _, seconds, _ in phases))
+    return draw_shares([*phases, ("the rest", rest, "muted")])
 
 
 def _half(interval: tuple[float, float] | None) -> float | None:

@@ -37,13 +37,13 @@ document.addEventListener("click", async (event) => {
 });
 
 document.addEventListener("click", (event) => {
-  for (const menu of document.querySelectorAll(".nav-menu[open]")) {
+  for (const menu of document.querySelectorAll(".nav-menu[open], .menu[open], .top .tray[open]")) {
     if (!menu.contains(event.target)) menu.open = false;
   }
 });
 
 document.addEventListener("keydown", (event) => {
-  const menu = document.querySelector(".nav-menu[open]");
+  const menu = document.querySelector(".nav-menu[open], .menu[open], .tray[open]");
   if (event.key === "Escape" && menu) {
     menu.open = false;
     menu.querySelector("summary").focus();

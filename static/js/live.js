@@ -61,7 +61,8 @@ function watchCollection(place) {
 
   function replace(id) {
     const target = document.getElementById(id);
-    return target && htmx.ajax("GET", place.dataset.poll, { target, swap: "outerHTML" });
+    const address = id === "collection-results" ? place.dataset.results : place.dataset.poll;
+    return target && htmx.ajax("GET", address, { target, swap: "outerHTML" });
   }
 
   // A table that its reader has filtered, paged, scrolled or is in stays as it is.

@@ -17,7 +17,7 @@ from tests.dashboard.markup import faults, read
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
 
 # Not pages: files.
-DOWNLOADS = {"upload_rejected", "export_download", "export_manifest", "rollout_raw"}
+DOWNLOADS = {"upload_rejected", "export_download", "export_manifest", "rollout_raw", "collection_figure"}
 
 
 @pytest.fixture

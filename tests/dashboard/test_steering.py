@@ -256,7 +256,7 @@ def test_home_and_the_list_show_paused_collections_with_their_reason():
     client = signed_in()
     for address in (reverse("dashboard:home"), reverse("dashboard:collection_list")):
         assert "its tokens are used up" in client.get(address).text
-    assert [each.name for each in client.get(reverse("dashboard:home")).context["active"]] == ["Waits"]
+    assert [each.collection.name for each in client.get(reverse("dashboard:home")).context["active"]] == ["Waits"]
 
 
 def test_the_plan_form_shows_the_limits_with_their_defaults():

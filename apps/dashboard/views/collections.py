@@ -15,11 +15,11 @@ from apps.dashboard.forms.rollouts import RolloutFilterForm
 from apps.dashboard.keyset import page_by_id
 from apps.dashboard.progress import read_progress
 from apps.dashboard.requests import PageRequest
-from apps.dashboard.results import read_results
+from apps.dashboard.results import AT_ONCE, read_results
+from apps.dashboard.views.figures import RETRIED
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 from apps.rollouts.planning import NothingToCollect, plan_collection
 
-_RETRIED = {Collection.State.RUNNING, Collection.State.PAUSED, Collection.State.COMPLETED}
 POLL_ENDED = 286  # htmx: swap, and stop polling
 
 
@@ -88,10 +88,8 @@ def collection_page(
         return _progress(request, collection)
     context: dict[str, object] = {
         "collection": collection,
-        "may_retry": collection.state in _RETRIED and user_may(request.user, Permission.COLLECT),
+        "may_retry": collection.state in RETRIED and user_may(request.user, Permission.COLLECT),
     }
-    if request.htmx.target == "collection-results":
-        return render(request, "collections/detail.html#results", {**context, "results": read_results(collection)})
     filters = RolloutFilterForm(request.GET)
     context |= {
         "filters": filters,
@@ -103,10 +101,18 @@ def collection_page(
         "progress": read_progress(collection),
         "flagged": Rollout.objects.filter(collection=collection, flagged=True).count(),
         "reverifications": collection.reverifications.all()[:5],
-        "results": read_results(collection),
+        # A large collection takes seconds to measure: its results come when the page stands.
+        "results": read_results(collection) if collection.total <= AT_ONCE else None,
+        "previous": _previous(collection),
         "limits_form": limits_form or LimitsForm.of(collection),
     }
     return render(request, "collections/detail.html", context, status=status)
+
+
+def _previous(collection: Collection) -> Collection | None:
+    """The one before it of the same dataset, which it is compared with first."""
+    rows = Collection.objects.listed().filter(dataset=collection.dataset_id, pk__lt=collection.pk, rewarded__gt=0)
+    return rows.order_by("-pk").only("pk", "name").first()
 
 
 def _progress(request: PageRequest, collection: Collection) -> HttpResponse:

@@ -6,8 +6,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, wants_fragment
+from apps.dashboard.charts.histogram import draw_histogram
 from apps.dashboard.forms.reverifications import ReverificationForm
-from apps.dashboard.histogram import draw_histogram
 from apps.dashboard.keyset import page_by_id
 from apps.dashboard.requests import PageRequest
 from apps.rollouts.comparing import compare_rewards

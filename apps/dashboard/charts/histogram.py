@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-WIDTH, HEIGHT, FLOOR, CEILING = 480.0, 150.0, 128.0, 16.0
+WIDTH, HEIGHT, FLOOR, CEILING = 360.0, 190.0, 166.0, 18.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,17 @@ class Bar:
     y: float
     width: float
     height: float
+    is_last: bool = False
+
+    @property
+    def from_value(self) -> str:
+        """As a filter of rewards takes it."""
+        return f"{self.low:.12g}"
+
+    @property
+    def to_value(self) -> str:
+        """Just below `high`, which belongs to the bar after this one; the last bar includes its end."""
+        return f"{self.high if self.is_last else self.high - 1e-6 * (self.high - self.low):.12g}"
 
     @property
     def middle(self) -> float:
@@ -62,6 +73,7 @@ def draw_histogram(bins: Iterable[Mapping[str, Any]]) -> Histogram:
                 y=round(FLOOR - height, 2),
                 width=round(max(1.0, step - 2), 2),
                 height=round(height, 2),
+                is_last=index == len(given) - 1,
             )
         )
     return Histogram(bars=bars)

@@ -1,0 +1,74 @@
+"""What several attempts at a task are worth, by their number: curves over k = 1, 2, 4, … on a logarithmic axis."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from apps.dashboard.charts.axes import Axis, reward_range
+
+WIDTH, HEIGHT, LEFT, RIGHT, FLOOR, CEILING = 360.0, 190.0, 34.0, 100.0, 156.0, 10.0
+_APART = 15.0
+"""Labels at the ends of curves keep this distance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """`label_y` is where its name stands, right of its end, clear of the others'."""
+
+    name: str
+    mark: str
+    points: list[tuple[float, float]]
+    label_y: float
+
+    @property
+    def line(self) -> str:
+        return " ".join(f"{x},{y}" for x, y in self.points)
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    curves: list[Curve]
+    x_ticks: list[tuple[float, int]]
+    y_ticks: list[tuple[float, float]]
+    rows: list[tuple[int, list[float | None]]]
+    """For the table: k, and the value of each curve."""
+    width: float = WIDTH
+    height: float = HEIGHT
+    left: float = LEFT
+    right: float = WIDTH - RIGHT
+    floor: float = FLOOR
+
+    @property
+    def names(self) -> list[str]:
+        return [curve.name for curve in self.curves]
+
+
+def draw_curves(given: Sequence[tuple[str, str, Mapping[int, float]]]) -> Curves:
+    """Of (name, mark, value by k); those without values are left out."""
+    known = [(name, mark, values) for name, mark, values in given if values]
+    ks = sorted({k for _, _, values in known for k in values})
+    if not ks:
+        return Curves([], [], [], [])
+    every = [value for _, _, values in known for value in values.values()]
+    across = Axis(0.0, max(1.0, math.log2(ks[-1])), LEFT, WIDTH - RIGHT)
+    up = Axis(*reward_range(min(every), max(every)), FLOOR, CEILING)
+    drawn = [
+        (name, mark, [(across.place(math.log2(k)), up.place(value)) for k, value in sorted(values.items())])
+        for name, mark, values in known
+    ]
+    labels = _spread([points[-1][1] for _, _, points in drawn])
+    return Curves(
+        curves=[Curve(name, mark, points, round(y, 2)) for (name, mark, points), y in zip(drawn, labels, strict=True)],
+        x_ticks=[(across.place(math.log2(k)), k) for k in ks],
+        y_ticks=up.ticks,
+        rows=[(k, [values.get(k) for _, _, values in known]) for k in ks],
+    )
+
+
+def _spread(heights: list[float]) -> list[float]:
+    """The same heights, pushed down where they would write over each other."""
+    places, last = [0.0] * len(heights), -math.inf
+    for index in sorted(range(len(heights)), key=lambda index: heights[index]):
+        last = max(heights[index], last + _APART)
+        places[index] = last
+    return places
