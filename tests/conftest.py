@@ -7,6 +7,15 @@ import pytest
 from django.apps import apps
 from django.db import connection
 
+from apps.gym import lookups
+
+
+@pytest.fixture(autouse=True)
+def no_name_is_known(monkeypatch):
+    """No test asks a real resolver: what names of the world stand for is not ours to say. Those that need an answer
+    replace this one."""
+    monkeypatch.setattr(lookups, "look_up", lambda host, port, **given: [])
+
 
 @pytest.fixture
 def migrated(transactional_db):

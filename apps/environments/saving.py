@@ -8,6 +8,7 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.environments.models import OVER_HTTP, USUAL_CONCURRENCY, Adapter, Environment
 from apps.environments.trying import describe_problems
+from apps.gym import lookups
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.judging.settings import read_settings
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
@@ -101,7 +102,7 @@ def _check_server(environment: Environment) -> None:
     if "?" in environment.base_url or "#" in environment.base_url:
         raise ValidationError({"base_url": "Give scheme, host, port and path only: the routes are put behind them."})
     try:
-        OutboundPolicy(settings.OUTBOUND_ALLOW).check_url(environment.base_url)
+        lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), environment.base_url)
     except OutboundRefused as error:
         raise ValidationError({"base_url": str(error)}) from None
 

@@ -10,8 +10,9 @@ The rule, in the order it is applied:
 4. Every other address must be public unicast. Loopback, private, link-local, CGNAT, unique-local, v4-mapped, NAT64,
    6to4, Teredo, multicast, unspecified, reserved and documentation addresses are refused.
 
-A literal address is checked before anything is sent. A name is checked as it is resolved for the connection itself, so
-a name that resolves differently the second time gains nothing. Each hop of a redirect is a new URL under the same rule.
+A literal address is checked before anything is sent. A name is checked when its URL is saved (apps/gym/lookups.py), for
+whoever enters it, and as it is resolved for the connection itself, so a name that resolves differently then gains
+nothing. Each hop of a redirect is a new URL under the same rule.
 """
 
 import io
@@ -143,6 +144,19 @@ class OutboundPolicy:
     def check_url(self, url: str) -> None:
         """Raises OutboundRefused for a URL that can never be called; a name is checked again when it is resolved."""
         self.parse(url)
+
+    def host_of(self, url: str) -> tuple[str, int]:
+        """Host and port of a URL that may be called, as far as the URL tells. Raises OutboundRefused."""
+        parsed = self.parse(url)
+        assert parsed.raw_host is not None and parsed.port is not None
+        return parsed.raw_host, parsed.port
+
+    def check_found(self, url: str, found: Sequence[str]) -> None:
+        """Raises OutboundRefused where the host of the URL has addresses, `found`, and none of them may be called."""
+        host, port = self.host_of(url)
+        addresses = [address for one in found if (address := _as_address(one)) is not None]
+        if addresses and not any(self.allows(host, address, port) for address in addresses):
+            raise self.refusal(host, port, addresses)
 
     def parse(self, url: str) -> URL:
         try:

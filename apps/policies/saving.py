@@ -7,6 +7,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.accounts.auditing import record
+from apps.gym import lookups
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.sampling import find_default_problems
 from apps.policies.models import DEFAULT_BASE_URLS, Health, PolicyModel, Provider, Wire
@@ -96,7 +97,7 @@ def _problems_of_address(policy_model: PolicyModel) -> list[str]:
 
 def _refusals(base_url: str) -> list[str]:
     try:
-        OutboundPolicy(settings.OUTBOUND_ALLOW).check_url(base_url)
+        lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), base_url)
     except OutboundRefused as error:
         return [str(error)]
     return []

@@ -6,6 +6,7 @@ from apps.accounts.models import AuditEntry
 from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
 from apps.environments.saving import EnvironmentChanged, save_environment
+from apps.gym import lookups
 from apps.gym.errors import EnvironmentFault
 from apps.gym.outbound import Outbound, OutboundPolicy
 from apps.policies.models import Health
@@ -200,3 +201,15 @@ def test_a_judge_of_a_worker_group_wants_an_environment_of_that_group():
         "judge_model": ["Only workers of the group gpu may use it: give this environment the same worker group."]
     }
     assert save_environment(environment=Environment(**given, worker_group="gpu"), user=None).judge_model == judge
+
+
+def test_a_name_that_leads_into_a_private_network_is_refused_as_it_is_saved(monkeypatch):
+    monkeypatch.setattr(lookups, "look_up", lambda host, port: ["169.254.10.10"])
+    with pytest.raises(ValidationError) as refused:
+        save_environment(environment=http_environment(base_url="http://inner.example:9000"), user=None)
+    assert refused.value.message_dict == {
+        "base_url": [
+            "inner.example:9000 is not a public address. If this installation may call it, "
+            "add inner.example:9000 to GYMWEB_OUTBOUND_ALLOW."
+        ]
+    }

@@ -4,6 +4,7 @@ import pytest
 from django.core.exceptions import ValidationError
 
 from apps.accounts.models import AuditEntry
+from apps.gym import lookups
 from apps.policies.connecting import stored_key
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.saving import KeyRequired, PolicyModelChanged, save_policy_model
@@ -174,3 +175,20 @@ def test_a_key_that_no_header_can_carry_is_refused(key):
         save_policy_model(policy_model=endpoint(), api_key=key, user=None)
     assert wrong.value.message_dict == {"api_key": ["A key is one line of ASCII characters: it is sent in a header."]}
     assert not PolicyModel.objects.exists()
+
+
+def test_a_name_that_leads_into_a_private_network_is_refused_as_it_is_saved(monkeypatch, settings):
+    monkeypatch.setattr(lookups, "look_up", lambda host, port: ["10.0.0.7"] if host == "inner.example" else [])
+    for fields in (
+        {"base_url": "http://inner.example:8000/v1"},
+        {"more_base_urls": ["http://inner.example:8000/v1"], "provider": Provider.VLLM},
+    ):
+        with pytest.raises(ValidationError) as refused:
+            saved(**fields)
+        assert refused.value.messages == [
+            "inner.example:8000 is not a public address. If this installation may call it, "
+            "add inner.example:8000 to GYMWEB_OUTBOUND_ALLOW."
+        ]
+    assert not PolicyModel.objects.filter(slug="qwen").exists()
+    settings.OUTBOUND_ALLOW = ["inner.example:8000"]
+    assert saved(base_url="http://inner.example:8000/v1").pk
