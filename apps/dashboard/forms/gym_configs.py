@@ -53,6 +53,12 @@ class GymConfigForm(forms.Form):
     without_data = forms.BooleanField(label="Leave datasets out", required=False)
     previewed = forms.CharField(required=False, widget=forms.HiddenInput)
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("config_files", "text"):
+            # One of the two is needed.
+            self.fields[name].conditional = True  # type: ignore[attr-defined]
+
     def clean_addresses(self) -> dict[str, str]:
         found = {}
         for line in self.cleaned_data["addresses"]:

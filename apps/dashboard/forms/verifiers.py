@@ -149,9 +149,7 @@ def _choice(names: list[tuple[str, str]], has_default: bool, given: dict[str, An
 class TryVerifierForm(forms.Form):
     """What a verifier is tried on."""
 
-    row = JSONTextField(
-        kind=dict, label="The task's row", rows=5, help_text='What the verifier reads of it: {"expected_answer": "42"}'
-    )
+    row = JSONTextField(kind=dict, label="The task's row", rows=5, help_text="What the verifier reads of it")
     reply = forms.CharField(
         label="What the model wrote", required=False, strip=False, widget=forms.Textarea(attrs={"rows": 5})
     )
