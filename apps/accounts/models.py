@@ -26,6 +26,7 @@ class Scope(models.TextChoices):
 
 class User(AbstractUser):
     role = models.CharField(max_length=16, choices=Role.choices, default=Role.VIEWER)
+    keymap = models.JSONField(default=dict, blank=True, help_text="Keys of their own by command; empty: the usual ones")
 
     class Meta:
         constraints = [

@@ -6,14 +6,14 @@ The same parts are the page's first rendering, a message of its socket and the a
 import re
 from typing import Any, NamedTuple, Self
 
-from django.db.models import BinaryField, Count, QuerySet
-from django.db.models.functions import Substr
+from django.db.models import Count, QuerySet
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.causes import CAUSES
-from apps.dashboard.trace import Card, Trace, build_trace
-from apps.gym.tokens import HEADER_BYTES
+from apps.dashboard.traces.building import build_trace
+from apps.dashboard.traces.outline import outline
+from apps.dashboard.traces.reading import events_of, find_capture, open_trace, place_of_error, rows_of
 from apps.rollouts.models import Rollout, RolloutQuerySet, TraceEvent
 from apps.rollouts.retracing import PastAttempt, read_attempts
 
@@ -39,15 +39,13 @@ def followed_rollouts() -> RolloutQuerySet:
     return Rollout.objects.select_related("task", "collection__policy_model", "collection__agent")
 
 
-def read_trace(rollout: Rollout, attempt: int) -> Trace:
-    return build_trace(_rows(_events(rollout, attempt)))
-
-
-def read_parts(rollout: Rollout, reader: User | None, attempt: int) -> dict[str, Any]:
-    """Everything of this attempt. The row has to be read before: once it has ended, all its events are stored."""
-    trace = read_trace(rollout, attempt)
-    mark = Mark(rollout.status, attempt, trace.last_seq + 1)
-    return _parts(rollout, reader, mark, trace.cards, trace)
+def read_parts(rollout: Rollout, reader: User | None, attempt: int, *, step: int | None = None) -> dict[str, Any]:
+    """What a page of this attempt shows at first. The row has to be read before: once it has ended, all its events are
+    stored. While it runs its newest events are among them."""
+    runs = attempt == rollout.attempt and rollout.finished_at is None
+    opened = open_trace(rollout, attempt, step=step, at_end=runs)
+    mark = Mark(rollout.status, attempt, opened.last_seq + 1)
+    return {**_parts(rollout, reader, mark), "opened": opened}
 
 
 def read_news(rollout: Rollout, reader: User | None, seen: Mark) -> dict[str, Any] | None:
@@ -56,26 +54,15 @@ def read_news(rollout: Rollout, reader: User | None, seen: Mark) -> dict[str, An
     Another attempt than the one that was seen is new altogether.
     """
     known = seen.next if seen.attempt == rollout.attempt else 0
-    events = _events(rollout, rollout.attempt)
+    events = events_of(rollout, rollout.attempt)
     newest = events.order_by("-seq").values_list("seq", flat=True).first()
     # Asked often and mostly for nothing: one look at the index answers that.
     if seen == Mark(rollout.status, rollout.attempt, 0 if newest is None else newest + 1):
         return None
-    trace = build_trace(_rows(events.filter(seq__gte=_turn_of(events, known))))
+    trace = build_trace(rows_of(events.filter(seq__gte=_turn_of(events, known))))
     mark = Mark(rollout.status, rollout.attempt, max(trace.last_seq + 1, known))
     cards = tuple(card for card in trace.cards if card.last_seq >= known)
-    whole = read_trace(rollout, rollout.attempt) if rollout.finished_at and known else trace
-    return {**_parts(rollout, reader, mark, cards, whole), "is_news": True}
-
-
-def _events(rollout: Rollout, attempt: int) -> QuerySet[TraceEvent]:
-    return rollout.events.filter(attempt=attempt).order_by("seq")
-
-
-def _rows(events: QuerySet[TraceEvent]) -> Any:
-    """Of packed tokens the head alone, which says how many there are."""
-    head = Substr("tokens", 1, HEADER_BYTES, output_field=BinaryField())
-    return events.values_list("seq", "kind", "payload", head)
+    return {**_parts(rollout, reader, mark), "cards": cards, "lines": outline(cards), "is_news": True}
 
 
 def _turn_of(events: QuerySet[TraceEvent], known: int) -> int:
@@ -84,7 +71,7 @@ def _turn_of(events: QuerySet[TraceEvent], known: int) -> int:
     return next(iter(turns[:1]), 0)
 
 
-def _parts(rollout: Rollout, reader: User | None, mark: Mark, cards: tuple[Card, ...], trace: Trace) -> dict[str, Any]:
+def _parts(rollout: Rollout, reader: User | None, mark: Mark) -> dict[str, Any]:
     attempt = mark.attempt
     is_latest = attempt == rollout.attempt
     attempts = read_attempts(rollout)
@@ -99,14 +86,19 @@ def _parts(rollout: Rollout, reader: User | None, mark: Mark, cards: tuple[Card,
         "counts": _count_kinds(rollout, attempt) if is_latest and rollout.finished_at is None else None,
         # Comments are about the latest attempt: an earlier one has other events under the same numbers.
         "may_comment": is_latest and user_may(reader, Permission.COMMENT),
-        "error_seq": trace.place_of_error(rollout.error_message),
+        "error_seq": place_of_error(rollout, attempt) if rollout.error_kind else None,
         "cause": CAUSES.get(rollout.error_kind, "It failed"),
         "components": sorted(rollout.components.items()),
-        "cards": cards,
-        "seconds": trace.seconds,
-        "capture": trace.capture,
+        "seconds": _seconds(rollout),
+        "capture": find_capture(rollout, attempt),
         "mark": mark,
     }
+
+
+def _seconds(rollout: Rollout) -> list[tuple[str, float]]:
+    """Where the time went. Tools of one turn may run at once, so the parts may sum to more than the whole."""
+    parts = (("model", rollout.model_time), ("tools", rollout.tool_time), ("verifier", rollout.verify_time))
+    return [(name, spent) for name, spent in parts if spent]
 
 
 def _before(attempts: list[PastAttempt], attempt: int) -> PastAttempt | None:

@@ -28,6 +28,7 @@ urlpatterns: list[URLPattern] = [
     path("sign-out/", access.sign_out, name="sign_out"),
     path("theme/", access.theme, name="theme"),
     path("account/", account.account, name="account"),
+    path("account/keyboard/", account.keyboard, name="account_keyboard"),
     path("account/keys/", account.key_create, name="key_create"),
     path("account/keys/<int:pk>/revoke/", account.key_revoke, name="key_revoke"),
     path("redaction/", redaction.redaction, name="redaction"),

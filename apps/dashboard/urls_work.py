@@ -13,6 +13,7 @@ from apps.dashboard.views import (
     reverifications,
     rollouts,
     steering,
+    traces,
     workers,
 )
 
@@ -38,6 +39,12 @@ urlpatterns: list[URLPattern] = [
     path("rollouts/", rollouts.rollout_list, name="rollout_list"),
     path("rollouts/<int:pk>/", rollouts.rollout_detail, name="rollout_detail"),
     path("rollouts/<int:pk>/raw/", rollouts.rollout_raw, name="rollout_raw"),
+    path("rollouts/<int:pk>/find/", traces.rollout_find, name="rollout_find"),
+    path("rollouts/<int:pk>/outline/", traces.rollout_outline, name="rollout_outline"),
+    path("rollouts/<int:pk>/steps/", traces.rollout_steps, name="rollout_steps"),
+    path("rollouts/<int:pk>/steps/<int:seq>/", traces.rollout_step, name="rollout_step"),
+    path("rollouts/<int:pk>/steps/<int:seq>/texts/<str:part>/", traces.rollout_text, name="rollout_text"),
+    path("rollouts/<int:pk>/steps/<int:seq>/pictures/<str:part>/", traces.rollout_image, name="rollout_image"),
     path("rollouts/<int:pk>/resolve-flag/", rollouts.rollout_resolve_flag, name="rollout_resolve_flag"),
     path("rollouts/<int:pk>/comments/", rollouts.rollout_comment, name="rollout_comment"),
     path("reverifications/", reverifications.reverification_list, name="reverification_list"),

@@ -55,7 +55,7 @@ def connect_policy(
         _open_sender(policy_model, outbound, key, wire),
         model_name=policy_model.model_name,
         wire=wire,
-        dialect=_read_dialect(policy_model, wire),
+        dialect=read_dialect(policy_model, wire),
         secrets=[key],
         weights=weights,
         max_tries=policy_model.max_tries,
@@ -69,7 +69,8 @@ def _refuse_problems(policy_model: PolicyModel) -> None:
         raise RequestRefused(f"Its {name} cannot be used: {why} Change and save the model.").lasting()
 
 
-def _read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
+def read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
+    """How its endpoint departs from the wire."""
     strict = policy_model.provider in (Provider.OPENAI, Provider.AZURE) or is_strict(policy_model.base_url)
     reasoning: Reasoning = cast(Reasoning, policy_model.reasoning)
     return Dialect(

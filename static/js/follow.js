@@ -36,6 +36,7 @@ function followRollout(place) {
     if (has.attempt !== had.attempt) leaveAttempt();
     for (const id of ["rollout-attempts", "rollout-facts", "rollout-note"]) replace(id, news.querySelector(`#${id}`));
     const added = [...news.querySelector("#rollout-trace").children].filter(merge);
+    for (const line of [...news.querySelector("#rollout-outline").children]) mergeLine(line);
     if (settled) settle();
     tell(added);
   }
@@ -50,7 +51,10 @@ function followRollout(place) {
     const shown = document.getElementById(fresh.id);
     if (!shown) {
       trace().querySelector(".empty")?.remove();
-      trace().append(document.adoptNode(fresh));
+      const chunk = openChunk(fresh);
+      chunk.append(document.adoptNode(fresh));
+      chunk.dataset.last = seqOf(fresh);
+      document.dispatchEvent(new CustomEvent("trace:added", { detail: fresh }));
       return true;
     }
     const calls = shown.querySelectorAll(".block.call");
@@ -59,7 +63,32 @@ function followRollout(place) {
       const awaited = calls[index]?.querySelector("[data-awaited]");
       if (result && awaited) awaited.parentElement.replaceWith(document.adoptNode(result));
     });
+    shown.closest(".chunk").dataset.last = seqOf(shown);
     return false;
+  }
+
+  // Where the newest cards stand: what is loaded of a trace while it runs has its end.
+  function openChunk(fresh) {
+    if (fresh.matches(".attempt-line")) return trace();
+    const last = trace().lastElementChild;
+    if (last?.matches(".chunk:not(.past)")) return last;
+    const chunk = document.createElement("section");
+    chunk.className = "chunk";
+    chunk.id = `chunk-${fresh.id.slice(1)}`;
+    chunk.dataset.first = fresh.id.slice(1);
+    trace().append(chunk);
+    return chunk;
+  }
+
+  // The last event within a card.
+  function seqOf(card) {
+    return Math.max(...[card, ...card.querySelectorAll(".result[id]")].map((each) => Number(each.id.slice(1))));
+  }
+
+  function mergeLine(fresh) {
+    const shown = document.getElementById(fresh.id);
+    if (shown) shown.replaceWith(document.adoptNode(fresh));
+    else document.getElementById("rollout-outline").append(document.adoptNode(fresh));
   }
 
   // An attempt that ended stays above the next one, without the addresses, which are the next one's now.
@@ -67,7 +96,8 @@ function followRollout(place) {
     noResults();
     for (const each of trace().querySelectorAll("[id]")) each.removeAttribute("id");
     for (const each of trace().querySelectorAll(".permalink")) each.remove();
-    for (const each of trace().children) each.classList.add("past");
+    for (const each of trace().querySelectorAll(".event, .chunk")) each.classList.add("past");
+    document.getElementById("rollout-outline").replaceChildren();
   }
 
   function noResults() {
@@ -149,6 +179,11 @@ function followRollout(place) {
     setTimeout(look, LOOK_MS);
   }
 
+  // A card grows once it is drawn or rendered: who follows stays at the end.
+  new ResizeObserver(() => {
+    if (isFollowing()) scrollBy(0, Math.max(0, below()));
+    showUnseen();
+  }).observe(trace());
   showUnseen();
   connect();
   setTimeout(look, LOOK_MS);

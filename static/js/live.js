@@ -139,13 +139,3 @@ document.addEventListener("htmx:afterSwap", (event) => {
   if (!KEPT_OPEN.includes(event.detail.target.id)) return;
   for (const [key, fold] of folds()) if (opened.has(key)) fold.open = true;
 });
-
-// "comment" beside an event fills the form in place; without this script the link opens the page with it filled.
-document.addEventListener("click", (event) => {
-  const link = event.target.closest("a[data-comment]");
-  const form = document.getElementById("comment");
-  if (!link || !form || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  event.preventDefault();
-  form.elements.seq.value = link.dataset.comment;
-  form.elements.text.focus();
-});

@@ -117,7 +117,13 @@ def test_the_header_counts_what_there_is_while_it_runs(rollout):
 def test_the_end_is_told_with_the_last_events_and_the_figures_of_the_row(rollout):
     add(rollout, 2, Verification(reward=0.5, stop_reason="answered", duration=0.25))
     Rollout.objects.update(
-        status="completed", lease=None, stop_reason="answered", reward=0.5, turns=7, finished_at="2026-01-01T00:00Z"
+        status="completed",
+        lease=None,
+        stop_reason="answered",
+        reward=0.5,
+        turns=7,
+        verify_time=0.25,
+        finished_at="2026-01-01T00:00Z",
     )
     news = squeezed(signed_in().get(address(rollout, "running-1-2"), headers=HTMX).text)
     for part in ['data-settled="true"', 'data-mark="completed-1-3"', "0.50", "<dt>Turns</dt><dd>7</dd>", 'id="e2"']:

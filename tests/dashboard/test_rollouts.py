@@ -105,7 +105,8 @@ def test_a_message_that_an_event_says_is_shown_once_and_linked():
         ],
     )
     page = signed_in().get(url(rollout)).text
-    assert page.count("429 from the endpoint") == 1
+    # In its step, and as that step's line in the outline.
+    assert (page.count("429 from the endpoint</pre>"), page.count("429 from the endpoint")) == (1, 2)
     assert '<a href="#e1">what it said is event #1</a>' in page
 
 
@@ -131,12 +132,15 @@ def test_an_earlier_attempt_can_be_read():
     assert ("data-follow" in earlier, 'data-comment="' in earlier) == (False, False)
 
 
-def test_a_long_output_is_whole_and_behind_its_size():
+def test_a_long_output_says_how_much_is_shown_and_where_the_rest_is():
     output = "line\n" * 20_000
     rollout = make_rollout(make_collection(), trace=[ToolResult(call_id="c", name="t", output=output)])
-    page = signed_in().get(url(rollout)).text
-    assert output in page
-    assert "(97.7 KB)" in page
+    client = signed_in()
+    page = client.get(url(rollout)).text
+    assert "Showing 31.2 KB of 97.7 KB" in page
+    whole = reverse("dashboard:rollout_text", args=[rollout.pk, 0, "0"])
+    assert (f'href="{whole}" data-load-all' in page, f'href="{whole}?download=1"' in page) == (True, True)
+    assert client.get(whole).text == output
 
 
 def test_the_raw_page_has_every_event_as_stored():

@@ -1,8 +1,9 @@
 """The trace as a page shows it, from events alone."""
 
 import pytest
+from apps.dashboard.traces.building import build_trace, read_capture
+from apps.dashboard.traces.cards import Capture, Trace
 
-from apps.dashboard.trace import Trace, build_trace
 from apps.gym.events import (
     EnvironmentTurn,
     ErrorRaised,
@@ -174,26 +175,21 @@ def test_the_tools_of_a_session_are_listed():
     assert (card.blocks[0].title, dict(card.facts)["seed"]) == ("add", "4")
 
 
-def test_where_the_time_went_is_summed_by_kind():
-    trace = shown(
-        ModelCall(seen=0, items=[], duration=1.0),
-        ToolResult(call_id="x", name="t", output="", duration=0.25),
-        ModelCall(seen=0, items=[], duration=2.0),
-    )
-    assert trace.seconds == (("model", 3.0), ("tools", 0.25))
-    assert trace.event_count == 3
+def captured(*events: TraceUnion) -> Capture | None:
+    calls = ((seq, event_tokens(event)) for seq, event in enumerate(events) if isinstance(event, ModelCall))
+    return read_capture(calls)
 
 
 def test_captured_calls_that_go_on_exactly_are_one_segment():
-    capture = shown(*with_tokens(make_trace(), ([1, 2], [3]), ([1, 2, 3, 4], [5, 6]))).capture
+    capture = captured(*with_tokens(make_trace(), ([1, 2], [3]), ([1, 2, 3, 4], [5, 6])))
     assert (capture.figures.captured, capture.figures.segments, capture.first_break) == (2, 1, None)
     assert (capture.first_break_seq, capture.more_breaks) == (None, 0)
 
 
 def test_the_first_break_names_its_event():
-    capture = shown(*with_tokens(make_trace(), ([1, 2], [3]), ([1, 9], [5, 6]))).capture
+    capture = captured(*with_tokens(make_trace(), ([1, 2], [3]), ([1, 9], [5, 6])))
     assert (capture.first_break.after, capture.first_break.within, capture.first_break_seq) == (1, "prompt", 4)
 
 
 def test_without_captured_tokens_nothing_is_said_of_segments():
-    assert shown(*make_trace()).capture is None
+    assert captured(*make_trace()) is None

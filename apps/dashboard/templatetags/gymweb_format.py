@@ -45,6 +45,12 @@ def pretty_json(value: Any) -> str:
 
 
 @register.filter
+def as_json(value: Any) -> str:
+    """For a script, in an attribute."""
+    return json.dumps(value)
+
+
+@register.filter
 def duration(seconds: float | str | None) -> str:
     """`<1 ms`, `0.4 ms`, `850 ms`, `4.2 s`, `3 min 05 s`, `2 h 10 min`, `7 d`; a dash for nothing."""
     if seconds is None or seconds == "":

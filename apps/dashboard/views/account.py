@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+import orjson
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.core.exceptions import PermissionDenied, ValidationError
@@ -14,6 +15,7 @@ from apps.accounts.keys import NotYourKey, create_api_key, revoke_api_key
 from apps.accounts.models import ApiKey, User
 from apps.accounts.people import change_password
 from apps.accounts.permissions import Permission, allow
+from apps.accounts.remapping import KeymapRefused, remap_keys
 from apps.dashboard.answering import answer, go
 from apps.dashboard.forms.accounts import ApiKeyForm, PasswordForm
 
@@ -48,6 +50,18 @@ def account(request: HttpRequest) -> HttpResponse:
             messages.success(request, f"Your password is {done}; your other sessions are signed out.")
             return go(request, "dashboard:account")
     return _page(request, part="password", status=422, password_form=form)
+
+
+@allow(POST=Permission.OWN_ACCOUNT)
+def keyboard(request: HttpRequest) -> HttpResponse:
+    """Takes the keys that one chose in the overlay, as JSON."""
+    try:
+        remap_keys(user=cast(User, request.user), keymap=orjson.loads(request.body))
+    except orjson.JSONDecodeError:
+        return HttpResponse("That is not JSON.", status=422, content_type="text/plain")
+    except KeymapRefused as refusal:
+        return HttpResponse(str(refusal), status=422, content_type="text/plain")
+    return HttpResponse(status=204)
 
 
 @sensitive_variables("token")

@@ -14,7 +14,7 @@ from apps.dashboard.breakers import answer_breaker, breaker_context, targets_bre
 from apps.dashboard.forms.environments import EnvironmentForm
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.verifiers import CHOOSE, VerifierForm, typed
-from apps.dashboard.trace import pretty
+from apps.dashboard.traces.bodies import pretty
 from apps.environments.models import Environment
 from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment

@@ -11,7 +11,7 @@ from apps.dashboard.answering import answer, wants_fragment
 from apps.dashboard.forms.exports import ExportForm
 from apps.dashboard.keyset import page_by_id
 from apps.dashboard.requests import PageRequest
-from apps.dashboard.trace import pretty
+from apps.dashboard.traces.bodies import pretty
 from apps.exports.deleting import StillBeingWritten, delete_export
 from apps.exports.downloading import stream_file
 from apps.exports.exporting import ExportRefused, queue_export

@@ -16,7 +16,7 @@ from apps.dashboard.forms.fields import add_errors, add_found
 from apps.dashboard.forms.models import PolicyModelForm
 from apps.dashboard.forms.trying import TryForm
 from apps.dashboard.forms.versions import VersionFilterForm
-from apps.dashboard.trace import show_events
+from apps.dashboard.traces.building import show_events
 from apps.dashboard.versions_chart import draw_versions
 from apps.policies.models import PolicyModel
 from apps.policies.probing import probe_policy_model

@@ -6,10 +6,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer
-from apps.dashboard.following import read_trace
 from apps.dashboard.forms.exports import PairSetForm
 from apps.dashboard.keyset import page_by_id
 from apps.dashboard.requests import PageRequest
+from apps.dashboard.traces.reading import read_trace
 from apps.exports.models import PairSet, PreferencePair
 from apps.exports.pairing import build_pairs
 

@@ -1,10 +1,13 @@
 """Rollouts: the table across collections, and the trace of one."""
 
+from typing import Any
+
 import orjson
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.views.decorators.gzip import gzip_page
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow
@@ -12,6 +15,8 @@ from apps.dashboard.answering import answer, wants_fragment
 from apps.dashboard.following import Mark, followed_rollouts, read_news, read_parts
 from apps.dashboard.forms.rollouts import CommentForm, RolloutSearchForm
 from apps.dashboard.requests import PageRequest
+from apps.dashboard.traces.noise import Noise
+from apps.dashboard.views.traces import attempt_context, find_rollout, read_attempt, read_place
 from apps.reviews.commenting import CommentRefused, add_comment
 from apps.rollouts.models import Rollout
 from apps.rollouts.resolving import resolve_flag
@@ -27,13 +32,15 @@ def rollout_list(request: PageRequest) -> HttpResponse:
 
 
 @allow(GET=Permission.READ)
+@gzip_page
 @vary_on_headers("HX-Request")
 def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     """The trace. While the rollout runs its page follows by a socket, or asks here what is new since its mark."""
-    rollout = _rollout(pk)
+    rollout = find_rollout(pk)
     if wants_fragment(request):
         return _news(request, rollout)
-    context = read_parts(rollout, request.user, _attempt(request, rollout))
+    attempt = read_attempt(request, rollout)
+    context = read_parts(rollout, request.user, attempt, step=read_place(request, "step"))
     return _page(request, rollout, context | {"form": CommentForm.opened_with(request.GET)})
 
 
@@ -48,8 +55,8 @@ def _news(request: PageRequest, rollout: Rollout) -> HttpResponse:
 @allow(GET=Permission.READ)
 def rollout_raw(request: PageRequest, pk: int) -> HttpResponse:
     """Every stored field and event of one attempt, as JSON; `?download=1` saves it."""
-    rollout = _rollout(pk)
-    attempt = _attempt(request, rollout)
+    rollout = find_rollout(pk)
+    attempt = read_attempt(request, rollout)
     payloads = rollout.events.filter(attempt=attempt).order_by("seq").values_list("payload", flat=True)
     raw = HttpResponse(
         orjson.dumps(
@@ -68,7 +75,7 @@ def rollout_raw(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.COMMENT)
 def rollout_comment(request: PageRequest, pk: int) -> HttpResponse:
-    rollout = _rollout(pk)
+    rollout = find_rollout(pk)
     form = CommentForm(request.POST)
     if form.is_valid():
         try:
@@ -83,33 +90,28 @@ def rollout_comment(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.EXPORT)
 def rollout_resolve_flag(request: PageRequest, pk: int) -> HttpResponse:
-    resolve_flag(rollout=_rollout(pk), user=request.user)
+    resolve_flag(rollout=find_rollout(pk), user=request.user)
     messages.success(request, "Flag resolved: exports take this rollout again.")
     return redirect("dashboard:rollout_detail", pk=pk)
 
 
-def _rollout(pk: int) -> Rollout:
-    return get_object_or_404(followed_rollouts().select_related("task__version__dataset"), pk=pk)
-
-
-def _attempt(request: PageRequest, rollout: Rollout) -> int:
-    """The attempt that the address names, or the latest."""
-    given = request.GET.get("attempt", "")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 5 else rollout.attempt
-
-
-def _page(request: PageRequest, rollout: Rollout, context: dict[str, object], *, status: int = 200) -> HttpResponse:
+def _page(request: PageRequest, rollout: Rollout, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
     group = list(
         Rollout.objects.filter(collection=rollout.collection_id, task=rollout.task_id)
         .order_by("repeat")
         .only("id", "repeat", "status", "reward")
     )
     place = next(index for index, each in enumerate(group) if each.pk == rollout.pk)
+    noise = Noise.read(request)
+    links = attempt_context(request, rollout, context["attempt"])
     return render(
         request,
         "rollouts/detail.html",
         context
+        | links
         | {
+            "noise": noise,
+            "page_query": f"{noise.query}{links['attempt_more']}&",
             "group": group,
             "place": place + 1,
             "previous": group[place - 1] if place else None,

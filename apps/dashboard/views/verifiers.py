@@ -9,7 +9,7 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, posted
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.verifiers import TryVerifierForm, VerifierForm, describe
-from apps.dashboard.trace import pretty
+from apps.dashboard.traces.bodies import pretty
 from apps.environments.trying import try_verifier
 from apps.gym.verifiers.examples import EXAMPLES
 from apps.gym.verifiers.reading import parameters_schema

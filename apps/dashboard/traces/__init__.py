@@ -1,0 +1,1 @@
+"""The trace as its page shows it: rows of events in, frozen view models out. Nothing is dropped or cut in silence."""

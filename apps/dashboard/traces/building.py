@@ -1,0 +1,106 @@
+"""Cards from the events of an attempt, or from a part of them that begins with a turn."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from apps.dashboard.traces.bodies import read_output
+from apps.dashboard.traces.cards import Block, Capture, Card, Trace
+from apps.dashboard.traces.content import read_content
+from apps.dashboard.traces.flags import calls_of, find_flags
+from apps.dashboard.traces.items import NOT_ASKED
+from apps.dashboard.traces.pairing import Pairing, Read, tool_output
+from apps.gym.events import (
+    JudgeCall,
+    ModelCall,
+    ToolResult,
+    TraceUnion,
+    Verification,
+    decode_event,
+    encode_event,
+    event_kind,
+    event_tokens,
+)
+from apps.gym.items import Item
+from apps.gym.segments import check_prefixes
+from apps.gym.tokens import TokensUnreadable
+
+Row = tuple[int, str, str, bytes | None]
+"""`seq`, `kind`, `payload` and the head of the packed tokens."""
+
+
+def build_trace(rows: Iterable[Row]) -> Trace:
+    """The cards of these rows, in order. Calls find their results among the rows alone."""
+    reads = [Read(seq, kind, payload, decode(payload), tokens) for seq, kind, payload, tokens in rows]
+    pairing, cards = Pairing(reads), list[Card]()
+    before: list[Item] = []
+    for index, read in enumerate(reads):
+        card = _card(index, read, pairing, before)
+        if card is not None:
+            cards.append(card)
+        if isinstance(read.event, ModelCall):
+            before = calls_of(read.event)
+    return Trace(cards=tuple(cards), event_count=len(reads), last_seq=reads[-1].seq if reads else -1)
+
+
+def show_events(events: Iterable[TraceUnion]) -> Trace:
+    """The cards of events that are not stored."""
+    return build_trace(
+        (seq, event_kind(event), encode_event(event), event_tokens(event)) for seq, event in enumerate(events)
+    )
+
+
+def show_one(seq: int, event: TraceUnion) -> Card:
+    """The card of one event by itself: of a call without its result, of a result without its call."""
+    (card,) = build_trace([(seq, event_kind(event), encode_event(event), None)]).cards
+    return card
+
+
+def read_capture(calls: Iterable[tuple[int, bytes | None]]) -> Capture | None:
+    """From `(seq, head of the packed tokens)` of every model call; None without tokens that can be read."""
+    found = list(calls)
+    try:
+        figures = check_prefixes([tokens for _, tokens in found])
+    except TokensUnreadable:
+        return None  # the card of the call says why
+    return Capture(figures, tuple(seq for seq, _ in found)) if figures.captured else None
+
+
+def decode(payload: str) -> TraceUnion | None:
+    """None for an event of a kind or shape that this program does not know."""
+    try:
+        return decode_event(payload)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _card(index: int, read: Read, pairing: Pairing, before: list[Item]) -> Card | None:
+    event = read.event
+    if event is None:
+        block = Block("json", "event", read_output(read.payload).at(read.seq, "event"))
+        return Card(read.seq, read.kind, read.kind, (block,), flags=find_flags(None, (), []))
+    if isinstance(event, ToolResult):
+        return None if pairing.is_shown((index, 0)) else _lone_result(read, event)
+    title, facts, blocks = read_content(read.seq, index, event, pairing, read.tokens)
+    verified = event if isinstance(event, Verification) else None
+    return Card(
+        seq=read.seq,
+        kind=read.kind,
+        title=title,
+        facts=facts,
+        blocks=blocks,
+        at=event.at,
+        duration=event.duration,
+        reward=verified.reward if verified else None,
+        components=tuple(verified.components.items()) if verified else (),
+        flags=find_flags(event, blocks, before),
+        tokens=event.usage.get("output_tokens", 0) if isinstance(event, ModelCall | JudgeCall) else 0,
+        has_tokens=read.tokens is not None,
+    )
+
+
+def _lone_result(read: Read, event: ToolResult) -> Card:
+    output = tool_output(read.seq, event)
+    block = Block("output", f"{event.name} → result", output.body, mark=event.error or NOT_ASKED)
+    flags = find_flags(event, (block,), [])
+    return Card(read.seq, read.kind, "Tool result", (block,), at=event.at, duration=event.duration, flags=flags)

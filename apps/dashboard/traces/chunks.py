@@ -1,0 +1,80 @@
+"""A long trace in parts that a page loads as they come into sight: each begins with a step of its own, so that no call
+is parted from its results."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from apps.dashboard.traces.cards import Block, Card, Output
+
+CHUNK_STEPS = 50
+CHUNKS_A_PAGE = 4
+"""The outline comes in pages of so many chunks."""
+CHUNK_CHARACTERS = 240_000
+"""Texts of one chunk beyond so many characters are shown by their beginnings only."""
+_SHORT = 1_200
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Events `first` to `last`; `steps` of them are no results of calls."""
+
+    first: int
+    last: int
+    steps: int
+
+    def holds(self, seq: int) -> bool:
+        return self.first <= seq <= self.last
+
+
+def split_events(kinds: Iterable[tuple[int, str]], size: int = CHUNK_STEPS) -> list[Span]:
+    """Spans of about `size` steps, from `(seq, kind)` in order. A small rest goes with the span before it."""
+    spans: list[Span] = []
+    first = last = -1
+    steps = 0
+    for seq, kind in kinds:
+        begins = kind != "tool_result"
+        if first >= 0 and begins and steps >= size:
+            spans.append(Span(first, last, steps))
+            first, steps = seq, 0
+        first, last = (seq if first < 0 else first), seq
+        steps += begins
+    if first >= 0:
+        spans.append(Span(first, last, steps))
+    if len(spans) > 1 and spans[-1].steps < size // 2:
+        rest = spans.pop()
+        spans[-1] = Span(spans[-1].first, rest.last, spans[-1].steps + rest.steps)
+    return spans
+
+
+def pages_of(spans: Sequence[Span]) -> list[Span]:
+    """The same joined into pages of the outline."""
+    groups = [spans[start : start + CHUNKS_A_PAGE] for start in range(0, len(spans), CHUNKS_A_PAGE)]
+    return [Span(group[0].first, group[-1].last, sum(each.steps for each in group)) for group in groups]
+
+
+def span_of(spans: Sequence[Span], seq: int) -> Span | None:
+    return next((span for span in spans if span.holds(seq)), None)
+
+
+def shorten(cards: Iterable[Card], budget: int = CHUNK_CHARACTERS) -> tuple[Card, ...]:
+    """The same cards, whose texts together show about `budget` characters: what comes later by its beginning."""
+    shortened = []
+    for card in cards:
+        blocks = []
+        for block in card.blocks:
+            budget -= _shown(block)
+            blocks.append(block if budget >= 0 else _shorten_block(block))
+        shortened.append(card if budget >= 0 else replace(card, blocks=tuple(blocks)))
+    return tuple(shortened)
+
+
+def _shown(block: Block) -> int:
+    shown = min(len(block.body.text), block.body.limit)
+    return shown + (min(len(block.result.body.text), block.result.body.limit) if block.result else 0)
+
+
+def _shorten_block(block: Block) -> Block:
+    result: Output | None = block.result
+    if result is not None:
+        result = replace(result, body=replace(result.body, limit=_SHORT))
+    return replace(block, body=replace(block.body, limit=_SHORT), result=result)

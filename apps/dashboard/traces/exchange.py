@@ -1,0 +1,164 @@
+"""One step by itself: its figures, and for a model call the request and the response as they went over the wire."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from apps.dashboard.traces.bodies import Body, json_body, read_output
+from apps.dashboard.traces.building import decode
+from apps.dashboard.traces.cards import Card
+from apps.dashboard.traces.parts import find_body
+from apps.dashboard.traces.reading import events_of, read_turn
+from apps.gym.errors import GymError
+from apps.gym.events import JudgeCall, ModelCall, SessionOpened, TraceUnion
+from apps.gym.items import Item, Tool
+from apps.gym.policy.protocol import Ask
+from apps.policies.models import PolicyModel
+from apps.policies.rebuilding import rebuild_request
+from apps.rollouts.models import Rollout
+
+_SAYING = ("prompt", "model_call", "tool_result", "environment_turn")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    label: str
+    value: float | str
+    unit: str = "number"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`request` and `response` are those of a model call."""
+
+    seq: int
+    card: Card | None
+    figures: list[Figure]
+    stored: Body
+    path: str = ""
+    request: Body | None = None
+    response: Body | None = None
+    problem: str = ""
+    previous: int | None = None
+    next: int | None = None
+
+
+def read_step(rollout: Rollout, attempt: int, seq: int, *, whole: bool = True) -> Step | None:
+    """None where the attempt has no such event; without `whole` its figures alone."""
+    found = events_of(rollout, attempt).filter(seq=seq).values_list("kind", "payload").first()
+    if found is None:
+        return None
+    event = decode(found[1])
+    turn = read_turn(rollout, attempt, seq)
+    card = next((card for card in turn if card.seq == seq or card.last_seq >= seq), None)
+    stored = read_output(found[1]).at(seq, "event")
+    figures = _figures(rollout, event, card)
+    if not whole:
+        return Step(seq, card, figures, stored)
+    path, request, response, problem = _exchange(rollout, attempt, seq, event)
+    return Step(
+        seq,
+        card,
+        figures,
+        stored,
+        path=path,
+        request=request,
+        response=response,
+        problem=problem,
+        previous=_beside(rollout, attempt, seq, -1),
+        next=_beside(rollout, attempt, seq, 1),
+    )
+
+
+def read_text(rollout: Rollout, attempt: int, seq: int, part: str) -> Body | None:
+    """The whole text that a page shows the beginning of, by where it stands."""
+    payload = events_of(rollout, attempt).filter(seq=seq).values_list("payload", flat=True).first()
+    if payload is None:
+        return None
+    if part == "event":
+        return read_output(payload)
+    event = decode(payload)
+    if part in ("request", "response"):
+        _, request, response, _ = _exchange(rollout, attempt, seq, event)
+        return request if part == "request" else response
+    return find_body(event, seq, part) if event is not None else None
+
+
+def _exchange(
+    rollout: Rollout, attempt: int, seq: int, event: TraceUnion | None
+) -> tuple[str, Body | None, Body | None, str]:
+    if not isinstance(event, ModelCall):
+        return "", None, None, ""
+    items, tools = _conversation(rollout, attempt, seq, event.seen)
+    ask = Ask(items=items, tools=tools, sampling=event.sampling)
+    path, problem = "", ""
+    try:
+        path, sent = rebuild_request(policy_model=rollout.collection.policy_model, ask=ask)
+    except GymError as why:
+        sent, problem = {"input": items, "tools": tools, **event.sampling}, str(why)
+    return path, json_body(sent).at(seq, "request"), json_body(_answer(event)).at(seq, "response"), problem
+
+
+def _answer(event: ModelCall) -> dict[str, Any]:
+    return {
+        "id": event.response_id,
+        "model": event.model,
+        "output": event.items,
+        "finish_reason": event.finish_reason,
+        "usage": event.usage,
+    }
+
+
+def _conversation(rollout: Rollout, attempt: int, seq: int, seen: int) -> tuple[list[Item], list[Tool]]:
+    """The first `seen` items of the conversation, and the tools of the session."""
+    events = events_of(rollout, attempt).filter(seq__lt=seq)
+    items: list[Item] = []
+    for payload in events.filter(kind__in=_SAYING).values_list("payload", flat=True).iterator(chunk_size=200):
+        event = decode(payload)
+        if event is not None:
+            items += event.new_items()
+    session = events.filter(kind="session").order_by("-seq").values_list("payload", flat=True).first()
+    opened = decode(session) if session else None
+    return items[:seen], opened.tools if isinstance(opened, SessionOpened) else []
+
+
+def _figures(rollout: Rollout, event: TraceUnion | None, card: Card | None) -> list[Figure]:
+    found: list[Figure] = []
+    if event is not None and event.duration:
+        found.append(Figure("Took", event.duration, "duration"))
+    if event is not None and event.at:
+        found.append(Figure("Began after", max(0.0, event.at - event.duration), "duration"))
+    if isinstance(event, ModelCall | JudgeCall):
+        usage = event.usage
+        counts = (
+            ("Tokens in", usage.get("input_tokens", 0)),
+            ("of them cached", usage.get("cached_tokens", 0)),
+            ("Tokens out", usage.get("output_tokens", 0)),
+            ("of them reasoning", usage.get("reasoning_tokens", 0)),
+            ("Tokens a second", usage.get("output_tokens", 0) / event.duration if event.duration else 0),
+        )
+        found += [Figure(label, count) for label, count in counts if count]
+        cost = _prices(rollout, event)
+        if cost:
+            found.append(Figure("Cost", cost, "usd"))
+    if card is not None:
+        found += [Figure(label.capitalize(), value, "text") for label, value in card.facts if not _is_counted(label)]
+    return found
+
+
+def _is_counted(label: str) -> bool:
+    return label in {"tokens in", "tokens out", "of them reasoning", "cached"}
+
+
+def _prices(rollout: Rollout, event: ModelCall | JudgeCall) -> float:
+    """USD by the prices of now, of the policy model; a judge's call by those of the model of that name."""
+    model: PolicyModel | None = rollout.collection.policy_model
+    if isinstance(event, JudgeCall):
+        model = PolicyModel.objects.filter(slug=event.judge).first()
+    cost: float = model.prices.cost(event.usage) if model else 0.0
+    return cost
+
+
+def _beside(rollout: Rollout, attempt: int, seq: int, way: int) -> int | None:
+    events = events_of(rollout, attempt)
+    rows = events.filter(seq__gt=seq) if way > 0 else events.filter(seq__lt=seq).order_by("-seq")
+    return rows.values_list("seq", flat=True).first()

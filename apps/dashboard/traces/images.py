@@ -1,0 +1,65 @@
+"""Pictures within a trace. Only bytes that the trace itself holds are ever shown, and only of kinds that cannot run."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from apps.dashboard.traces.cards import Image
+from apps.gym.events import ToolResult, TraceUnion
+from apps.gym.items import Item
+
+MAGIC = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+    "image/webp": b"RIFF",
+}
+"""The kinds that are shown, and how their bytes begin. SVG is none of them: it is a document."""
+_DATA = re.compile(r"data:(image/[a-z]+);base64,", re.ASCII)
+
+
+def find_image(value: object, seq: int, part: str) -> Image | None:
+    """The picture that a part of a message holds; None for a part that is none, and for one that is elsewhere."""
+    address = _address(value)
+    match = _DATA.match(address)
+    if match is None or match[1] not in MAGIC:
+        return None
+    return Image(seq=seq, part=part, kind=match[1], size=(len(address) - match.end()) * 3 // 4)
+
+
+def read_image(event: TraceUnion, part: str) -> tuple[str, bytes] | None:
+    """Content type and bytes; None where the part is no picture or its bytes are not what it says."""
+    value = dict(_parts(event)).get(part)
+    address = _address(value)
+    match = _DATA.match(address)
+    if match is None or match[1] not in MAGIC:
+        return None
+    try:
+        content = base64.b64decode(address[match.end() :], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return (match[1], content) if content.startswith(MAGIC[match[1]]) else None
+
+
+def _address(value: object) -> str:
+    if not isinstance(value, dict) or value.get("type") not in ("input_image", "image_url"):
+        return ""
+    address = value.get("image_url")
+    address = address.get("url") if isinstance(address, dict) else address
+    return address if isinstance(address, str) else ""
+
+
+def _parts(event: TraceUnion) -> Iterator[tuple[str, Any]]:
+    if isinstance(event, ToolResult):
+        return
+    for place, item in enumerate(event.new_items()):
+        for sub, value in enumerate(parts_of(item)):
+            yield f"{place}.{sub}", value
+
+
+def parts_of(item: Item) -> list[Any]:
+    """The parts of a message's content or of an output."""
+    content = item.get("output") if item.get("type") == "function_call_output" else item.get("content")
+    return content if isinstance(content, list) else []

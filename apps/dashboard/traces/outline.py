@@ -1,0 +1,77 @@
+"""The outline: one line a step, from its card."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from apps.dashboard.traces.bodies import parse_json
+from apps.dashboard.traces.cards import Block, Card, Flag
+
+_CHARACTERS = 90
+_LONGEST_CALL = 10_000
+KINDS = {
+    "session": "session",
+    "prompt": "prompt",
+    "model_call": "model",
+    "tool_result": "result",
+    "environment_turn": "env",
+    "judge_call": "judge",
+    "verification": "verify",
+    "error": "error",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`tools` are the names of what was called; `said` is the beginning of what the step says."""
+
+    seq: int
+    kind: str
+    label: str
+    tools: tuple[str, ...]
+    said: str
+    flags: tuple[Flag, ...]
+    duration: float
+    tokens: int
+    reward: float | None
+
+    @property
+    def is_trouble(self) -> bool:
+        return any(flag.tone == "bad" for flag in self.flags)
+
+
+def outline(cards: Iterable[Card]) -> list[Line]:
+    return [_line(card) for card in cards]
+
+
+def _line(card: Card) -> Line:
+    return Line(
+        seq=card.seq,
+        kind=card.kind,
+        label=KINDS.get(card.kind, card.kind),
+        tools=tuple(block.title for block in card.blocks if block.kind == "call"),
+        said=_said(card.blocks),
+        flags=card.flags,
+        duration=card.duration + max((block.result.duration for block in card.blocks if block.result), default=0.0),
+        tokens=card.tokens,
+        reward=card.reward,
+    )
+
+
+def _said(blocks: Iterable[Block]) -> str:
+    """What the step says to the reader: its last text, else what it calls with, else what it thinks."""
+    given = [block for block in blocks if block.kind != "fold"]
+    for kinds in (("text",), ("call",), ("output", "reasoning", "json", "image")):
+        for block in reversed(given):
+            if block.kind in kinds and block.body.text:
+                return " ".join(_gist(block).split())[:_CHARACTERS]
+    return ""
+
+
+def _gist(block: Block) -> str:
+    """Of a call the first of its arguments that is text: the command, the path, the query."""
+    if block.kind == "call" and len(block.body.text) < _LONGEST_CALL:
+        values = parse_json(block.body.text)
+        texts = [value for value in values.values() if isinstance(value, str)] if isinstance(values, dict) else []
+        if texts:
+            return str(texts[0][: 4 * _CHARACTERS])
+    return block.body.text[: 4 * _CHARACTERS]

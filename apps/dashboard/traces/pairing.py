@@ -1,0 +1,67 @@
+"""Which output answers which call: the next one, in order, that names the same call id."""
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from apps.dashboard.traces.bodies import Body, json_body, read_output
+from apps.dashboard.traces.cards import Output
+from apps.gym.events import ToolResult, TraceUnion
+from apps.gym.items import Item, item_type
+
+Position = tuple[int, int]
+"""The event's place among those read, and the item's place in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One stored event; `event` is None where its kind or shape is unknown. `tokens` is the head of what is packed."""
+
+    seq: int
+    kind: str
+    payload: str
+    event: TraceUnion | None
+    tokens: bytes | None = None
+
+
+class Pairing:
+    def __init__(self, reads: list[Read]) -> None:
+        self._waiting: dict[str, deque[tuple[Position, Output]]] = defaultdict(deque)
+        self._taken: set[Position] = set()
+        for index, read in enumerate(reads):
+            for position, call_id, output in _outputs(index, read):
+                self._waiting[call_id].append((position, output))
+
+    def result_of(self, call_id: str, position: Position) -> Output | None:
+        waiting = self._waiting[call_id]
+        while waiting and waiting[0][0] < position:
+            waiting.popleft()
+        if not waiting:
+            return None
+        taken, output = waiting.popleft()
+        self._taken.add(taken)
+        return output
+
+    def is_shown(self, position: Position) -> bool:
+        return position in self._taken
+
+
+def tool_output(seq: int, event: ToolResult) -> Output:
+    body = read_output(event.output).at(seq, "0")
+    return Output(body=body, seq=seq, title=event.name, error=event.error, duration=event.duration)
+
+
+def output_body(item: Item, seq: int, place: int) -> Body:
+    output = item.get("output", "")
+    body = read_output(output) if isinstance(output, str) else json_body(output)
+    return body.at(seq, str(place))
+
+
+def _outputs(index: int, read: Read) -> Iterator[tuple[Position, str, Output]]:
+    event = read.event
+    if isinstance(event, ToolResult):
+        yield (index, 0), event.call_id, tool_output(read.seq, event)
+    elif event is not None:
+        for place, item in enumerate(event.new_items()):
+            if item_type(item) == "function_call_output":
+                yield (index, place), str(item.get("call_id", "")), Output(body=output_body(item, read.seq, place))

@@ -1,0 +1,45 @@
+"""Every text of one event, by where it stands in it."""
+
+from collections.abc import Iterator
+
+from apps.dashboard.traces.bodies import Body
+from apps.dashboard.traces.building import show_one
+from apps.gym.events import ToolResult, TraceUnion
+from apps.gym.items import Item, item_type
+
+
+def bodies_of(event: TraceUnion, seq: int) -> Iterator[Body]:
+    """As its card shows them, in order; results that other events hold are not among them."""
+    for block in show_one(seq, event).blocks:
+        yield block.body
+        if block.result is not None and block.result.body.seq == seq:
+            yield block.result.body
+
+
+def names_in(event: TraceUnion) -> Iterator[str]:
+    """Of the tools that it calls."""
+    for item in event.new_items():
+        if item_type(item) == "function_call":
+            yield str(item.get("name", ""))
+
+
+def find_body(event: TraceUnion, seq: int, part: str) -> Body | None:
+    """The text as it was stored: arguments and outputs are not indented."""
+    found = next((body for body in bodies_of(event, seq) if body.part == part), None)
+    if found is None or not found.is_json:
+        return found
+    exact = _stored_text(event, part)
+    return found if exact is None else Body(exact, "json", seq, part)
+
+
+def _stored_text(event: TraceUnion, part: str) -> str | None:
+    """Of JSON that came as text, that text."""
+    if isinstance(event, ToolResult):
+        return event.output
+    if not part.isdigit():
+        return None
+    items = event.new_items()
+    item: Item = items[int(part)] if int(part) < len(items) else {}
+    kind = item_type(item)
+    text = item.get("arguments" if kind == "function_call" else "output")
+    return text if kind in ("function_call", "function_call_output") and isinstance(text, str) else None

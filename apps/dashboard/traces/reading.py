@@ -1,0 +1,130 @@
+"""Reads the events of one attempt: which there are, and those of a span with their cards."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from django.db.models import BinaryField, QuerySet
+from django.db.models.functions import Substr
+
+from apps.dashboard.traces.building import Row, build_trace, decode, read_capture
+from apps.dashboard.traces.cards import Capture, Card, Trace
+from apps.dashboard.traces.chunks import Span, pages_of, shorten, span_of, split_events
+from apps.dashboard.traces.outline import Line, outline
+from apps.gym.events import ErrorRaised
+from apps.gym.tokens import HEADER_BYTES
+from apps.rollouts.models import Rollout, TraceEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """`cards` is None where the page loads it later."""
+
+    span: Span
+    cards: tuple[Card, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutlinePage:
+    span: Span
+    lines: list[Line] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a page shows of a trace at first: the whole of it in parts, some of them with their cards."""
+
+    chunks: list[Chunk]
+    pages: list[OutlinePage]
+    last_seq: int = -1
+    steps: int = 0
+
+    @property
+    def is_large(self) -> bool:
+        return len(self.chunks) > 1
+
+
+def events_of(rollout: Rollout, attempt: int) -> QuerySet[TraceEvent]:
+    return rollout.events.filter(attempt=attempt).order_by("seq")
+
+
+def rows_of(events: QuerySet[TraceEvent]) -> Iterable[Row]:
+    """Of packed tokens the head alone, which says how many there are."""
+    head = Substr("tokens", 1, HEADER_BYTES, output_field=BinaryField())
+    return events.values_list("seq", "kind", "payload", head)
+
+
+def read_trace(rollout: Rollout, attempt: int) -> Trace:
+    return build_trace(rows_of(events_of(rollout, attempt)))
+
+
+def read_spans(rollout: Rollout, attempt: int) -> list[Span]:
+    return split_events(events_of(rollout, attempt).values_list("seq", "kind"))
+
+
+def read_cards(rollout: Rollout, attempt: int, span: Span) -> tuple[Card, ...]:
+    return build_trace(rows_of(events_of(rollout, attempt).filter(seq__range=(span.first, span.last)))).cards
+
+
+def open_trace(rollout: Rollout, attempt: int, *, step: int | None = None, at_end: bool = False) -> Opened:
+    """The chunk with `step`, else the first one; `at_end` the last one, too. All others are named only."""
+    spans = read_spans(rollout, attempt)
+    if not spans:
+        return Opened([], [])
+    wanted = {(step is not None and span_of(spans, step)) or spans[0]}
+    if at_end:
+        wanted.add(spans[-1])
+    pages = pages_of(spans)
+    open_pages = [page for page in pages if any(page.holds(each.first) for each in wanted)]
+    read = {page: read_cards(rollout, attempt, page) for page in open_pages}
+    cards = [card for each in read.values() for card in each]
+    return Opened(
+        chunks=[Chunk(span, _within(cards, span) if span in wanted else None) for span in spans],
+        pages=[OutlinePage(page, outline(read[page]) if page in read else None) for page in pages],
+        last_seq=spans[-1].last,
+        steps=sum(span.steps for span in spans),
+    )
+
+
+def open_chunk(rollout: Rollout, attempt: int, first: int) -> Chunk | None:
+    """The chunk that holds this event."""
+    span = span_of(read_spans(rollout, attempt), first)
+    return Chunk(span, shorten(read_cards(rollout, attempt, span))) if span else None
+
+
+def open_outline(rollout: Rollout, attempt: int, first: int) -> OutlinePage | None:
+    """The page of the outline that holds this event."""
+    span = span_of(pages_of(read_spans(rollout, attempt)), first)
+    return OutlinePage(span, outline(read_cards(rollout, attempt, span))) if span else None
+
+
+def read_turn(rollout: Rollout, attempt: int, seq: int) -> tuple[Card, ...]:
+    """The cards of the turn that this event belongs to, so that each call has its results."""
+    events = events_of(rollout, attempt)
+    begins = events.filter(seq__lte=seq).exclude(kind="tool_result").order_by("-seq").values_list("seq", flat=True)
+    first = next(iter(begins[:1]), seq)
+    next_turn = events.filter(seq__gt=seq).exclude(kind="tool_result").values_list("seq", flat=True)
+    end = next(iter(next_turn[:1]), None)
+    rows = events.filter(seq__gte=first)
+    return build_trace(rows_of(rows if end is None else rows.filter(seq__lt=end))).cards
+
+
+def find_capture(rollout: Rollout, attempt: int) -> Capture | None:
+    head = Substr("tokens", 1, HEADER_BYTES, output_field=BinaryField())
+    return read_capture(events_of(rollout, attempt).filter(kind="model_call").values_list("seq", head))
+
+
+def place_of_error(rollout: Rollout, attempt: int) -> int | None:
+    """The event that says why the rollout failed; None when no event does, as when a worker is lost."""
+    for seq, payload in _newest_errors(rollout, attempt):
+        event = decode(payload)
+        if isinstance(event, ErrorRaised) and event.message == rollout.error_message:
+            return seq
+    return None
+
+
+def _newest_errors(rollout: Rollout, attempt: int) -> Iterator[tuple[int, str]]:
+    yield from events_of(rollout, attempt).filter(kind="error").order_by("-seq").values_list("seq", "payload")
+
+
+def _within(cards: Iterable[Card], span: Span) -> tuple[Card, ...]:
+    return shorten(card for card in cards if span.holds(card.seq))

@@ -1,0 +1,393 @@
+// The trace page: parts are loaded as they come into sight, a step can be linked, found and walked to wherever it is,
+// and what is noise to its reader is switched off. The page reads without any of this.
+
+(() => {
+  const reader = document.getElementById("reader");
+  if (!reader) return;
+  const transcript = () => document.getElementById("rollout-trace");
+  const outline = () => document.getElementById("rollout-outline");
+  const cards = () => [...transcript().querySelectorAll(".event:not(.past)")].filter((each) => each.getClientRects().length);
+  const wide = matchMedia("(min-width: 62rem)");
+
+  // Parts that are loaded later
+
+  const loading = new Map();
+
+  async function fetchPart(address) {
+    const reply = await fetch(address, { headers: { "HX-Request": "true" } });
+    if (!reply.ok) throw new Error(reply.status);
+    return new DOMParser().parseFromString(`<body><template>${await reply.text()}</template>`, "text/html")
+      .querySelector("template").content;
+  }
+
+  // Gives what has taken its place; asked again while it loads, the same.
+  function load(place) {
+    if (!place.matches(".pending")) return Promise.resolve(place);
+    if (!loading.has(place.id)) loading.set(place.id, exchange(place).finally(() => loading.delete(place.id)));
+    return loading.get(place.id);
+  }
+
+  async function exchange(place) {
+    seen.unobserve(place);
+    try {
+      const fresh = document.adoptNode(await fetchPart(place.dataset.source));
+      const elements = [...fresh.children];
+      place.replaceWith(...elements);
+      for (const each of elements) announce(each);
+      return elements[0];
+    } catch {
+      const link = place.querySelector("a");
+      place.classList.add("failed");
+      link.textContent = "This part could not be loaded. Open it by itself";
+      return place;
+    }
+  }
+
+  const announce = (root) => document.dispatchEvent(new CustomEvent("trace:added", { detail: root }));
+
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) load(entry.target).then(watch);
+  }, { rootMargin: "600px" });
+
+  function watch() {
+    for (const each of reader.querySelectorAll(".pending:not(.failed)")) seen.observe(each);
+  }
+
+  // Steps by number
+
+  function placeOf(seq, within) {
+    return [...within.querySelectorAll(".pending")]
+      .find((each) => Number(each.dataset.first) <= seq && seq <= Number(each.dataset.last));
+  }
+
+  async function find(seq) {
+    const shown = document.getElementById(`e${seq}`);
+    if (shown) return shown;
+    const place = placeOf(seq, transcript());
+    if (place) await load(place);
+    return document.getElementById(`e${seq}`);
+  }
+
+  async function goTo(seq, { push = false } = {}) {
+    const target = await find(seq);
+    if (!target) return null;
+    for (let fold = target.parentElement?.closest("details"); fold; fold = fold.parentElement?.closest("details")) fold.open = true;
+    if (push) history.pushState(null, "", `#e${seq}`);
+    const card = target.closest(".event") || target;
+    choose(card);
+    target.scrollIntoView({ block: "start" });
+    // What stands above is measured only once it is drawn; whoever has scrolled since is left where they are.
+    let at = scrollY;
+    for (const wait of [60, 250]) {
+      setTimeout(() => {
+        if (card !== chosen() || Math.abs(scrollY - at) > 2) return;
+        target.scrollIntoView({ block: "start" });
+        at = scrollY;
+      }, wait);
+    }
+    card.focus({ preventScroll: true });
+    return card;
+  }
+
+  const hashed = () => Number(/^#e(\d+)$/.exec(location.hash)?.[1] ?? NaN);
+
+  function followHash() {
+    if (!Number.isNaN(hashed())) goTo(hashed());
+  }
+
+  document.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    const link = event.target.closest?.('a[href^="#e"]');
+    const seq = Number(/^#e(\d+)$/.exec(link?.getAttribute("href") ?? "")?.[1] ?? NaN);
+    if (!Number.isNaN(seq)) {
+      event.preventDefault();
+      goTo(seq, { push: true });
+      return;
+    }
+    const card = event.target.closest?.("#rollout-trace .event");
+    if (card && !event.target.closest("a, button, summary")) choose(card);
+  });
+  addEventListener("hashchange", followHash);
+  addEventListener("popstate", followHash);
+
+  // The chosen step and the inspector
+
+  const chosen = () => transcript().querySelector(".event.chosen");
+  const seqOf = (card) => Number(card.id.slice(1));
+  let asking = null;
+
+  function choose(card) {
+    if (!card.matches(".event") || card.classList.contains("chosen")) return;
+    chosen()?.classList.remove("chosen");
+    card.classList.add("chosen");
+    outline().querySelector("[aria-current]")?.removeAttribute("aria-current");
+    const line = document.getElementById(`o${seqOf(card)}`)?.firstElementChild;
+    if (line) {
+      line.setAttribute("aria-current", "true");
+      keepInSight(line);
+    }
+    clearTimeout(asking);
+    asking = setTimeout(() => inspect(card), 180);
+  }
+
+  function keepInSight(line) {
+    const pane = line.closest(".pane");
+    const [inner, outer] = [line.getBoundingClientRect(), pane.getBoundingClientRect()];
+    if (inner.top < outer.top + 30) pane.scrollTop -= outer.top + 30 - inner.top;
+    else if (inner.bottom > outer.bottom - 10) pane.scrollTop += inner.bottom - outer.bottom + 10;
+  }
+
+  async function inspect(card) {
+    const link = card.querySelector("a[data-step]");
+    if (!link || !document.getElementById("inspector").open) return;
+    try {
+      const fresh = (await fetchPart(link.getAttribute("href"))).getElementById("inspected");
+      if (card === chosen()) document.getElementById("inspected").replaceWith(document.adoptNode(fresh));
+    } catch {
+      // The page of the step says what is wrong.
+    }
+  }
+
+  // The card that keys start from: the chosen one while it is in sight, else the first in sight.
+  function here() {
+    const bar = reader.querySelector(".reader-bar").getBoundingClientRect().bottom;
+    const inSight = (card) => {
+      const box = card.getBoundingClientRect();
+      return box.bottom > bar && box.top < innerHeight;
+    };
+    const all = cards();
+    const at = all.findIndex((card) => card.matches(".chosen"));
+    if (at >= 0 && inSight(all[at])) return [all, at, true];
+    return [all, Math.max(0, all.findIndex(inSight)), false];
+  }
+
+  async function step(way, wanted = () => true) {
+    const [all, at, isChosen] = here();
+    for (let index = isChosen || way < 0 ? at + way : at; index >= 0 && index < all.length; index += way) {
+      if (wanted(all[index])) return goTo(seqOf(all[index]));
+      const gap = gapBetween(all[index], all[index + way]);
+      if (gap && await load(gap)) return step(way, wanted);
+    }
+    const edge = gapBetween(all[way > 0 ? all.length - 1 : 0], null, way);
+    if (edge && await load(edge)) return step(way, wanted);
+    return null;
+  }
+
+  // A part between two cards that is not loaded yet.
+  function gapBetween(one, other, way = 1) {
+    if (!one) return null;
+    const chunk = one.closest(".chunk");
+    const beside = other && other.closest(".chunk") !== chunk ? (one.compareDocumentPosition(other) & 4 ? chunk.nextElementSibling : chunk.previousElementSibling)
+      : other ? null : (way > 0 ? chunk.nextElementSibling : chunk.previousElementSibling);
+    return beside?.matches(".chunk.pending:not(.failed)") ? beside : null;
+  }
+
+  // Trouble is known to the outline, whose parts come before those of the transcript.
+  async function trouble(way) {
+    const [all, at, isChosen] = here();
+    const from = all.length ? seqOf(all[at]) - (isChosen ? 0 : way) : 0;
+    for (;;) {
+      const lines = [...outline().querySelectorAll("li.trouble, li.pending, li.commented")];
+      const next = (way > 0 ? lines : lines.reverse()).find((line) => {
+        const seq = line.matches(".pending") ? Number(way > 0 ? line.dataset.last : line.dataset.first) : Number(line.id.slice(1));
+        return way > 0 ? seq > from : seq < from;
+      });
+      if (!next) return null;
+      if (!next.matches(".pending")) return goTo(Number(next.id.slice(1)));
+      if ((await load(next)).matches(".failed")) return null;
+    }
+  }
+
+  // Noise
+
+  const bar = reader.querySelector(".reader-bar");
+  const NAMES = { system: ".event.session, .block.system, .block.developer", reasoning: ".block.reasoning", arguments: ".arguments", results: ".result, .block.output", environment: ".event.environment_turn, .event.verification, .event.judge_call" };
+
+  function showNoise(query, remember = true) {
+    const given = new URLSearchParams(query);
+    const hidden = (given.get("hide") || "").split(",").filter((name) => name in NAMES);
+    const errors = given.get("only") === "errors";
+    const top = chosen();
+    reader.dataset.hide = hidden.join(" ");
+    if (errors) reader.dataset.only = "errors";
+    else delete reader.dataset.only;
+    for (const each of bar.querySelectorAll("[data-part]")) each.setAttribute("aria-pressed", String(!hidden.includes(each.dataset.part)));
+    const said = `hide=${hidden.join(",") || "none"}${errors ? "&only=errors" : ""}`;
+    for (const each of bar.querySelectorAll("[data-preset]")) {
+      if (each.dataset.preset === said) each.setAttribute("aria-current", "true");
+      else each.removeAttribute("aria-current");
+    }
+    if (remember) {
+      const kept = [...new URLSearchParams(location.search)].filter(([name]) => name !== "hide" && name !== "only");
+      const others = new URLSearchParams(kept).toString();
+      history.replaceState(null, "", `?${said}${others ? `&${others}` : ""}${location.hash}`);
+      const secure = location.protocol === "https:" ? "; secure" : "";
+      document.cookie = `trace_view=${said.replace("&", "|")}; path=/; max-age=31536000; samesite=lax${secure}`;
+      top?.scrollIntoView({ block: "nearest" });
+    }
+    sayHidden();
+  }
+
+  function sayHidden() {
+    const hidden = (reader.dataset.hide || "").split(" ").filter(Boolean);
+    const counts = hidden.map((name) => [transcript().querySelectorAll(NAMES[name]).length, bar.querySelector(`[data-part="${name}"]`).lastChild.textContent.toLowerCase()])
+      .filter(([count]) => count).map(([count, label]) => `${label} ${count}×`);
+    if (reader.dataset.only) {
+      const all = transcript().querySelectorAll(".event").length;
+      counts.unshift(`${all - transcript().querySelectorAll(".event.trouble").length} of ${all} steps without errors`);
+    }
+    document.getElementById("hidden-note").textContent = counts.length ? `Hidden here: ${counts.join(", ")}.` : "";
+  }
+
+  function flip(name) {
+    const hidden = new Set((reader.dataset.hide || "").split(" ").filter(Boolean));
+    if (!hidden.delete(name)) hidden.add(name);
+    showNoise(`hide=${Object.keys(NAMES).filter((each) => hidden.has(each)).join(",") || "none"}${reader.dataset.only ? "&only=errors" : ""}`);
+  }
+
+  bar.addEventListener("click", (event) => {
+    const link = event.target.closest("[data-part], [data-preset]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    if (link.dataset.part) flip(link.dataset.part);
+    else showNoise(link.dataset.preset);
+  });
+  bar.addEventListener("keydown", (event) => {
+    if (event.key === " " && event.target.matches("[data-part]")) {
+      event.preventDefault();
+      flip(event.target.dataset.part);
+    }
+  });
+
+  // Find in the whole rollout, or `:12` for a step
+
+  const box = document.getElementById("find");
+  bar.querySelector(".find").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const number = /^:\s*#?(\d+)$/.exec(box.value.trim());
+    if (number) {
+      box.value = "";
+      box.blur();
+      if (!await goTo(Number(number[1]), { push: true })) sayFound(`There is no step ${number[1]}.`);
+      return;
+    }
+    try {
+      const fresh = await fetchPart(`${reader.dataset.find}&q=${encodeURIComponent(box.value)}`);
+      document.getElementById("found")?.remove();
+      const pane = document.getElementById("outline");
+      pane.open = true;
+      pane.querySelector("summary").after(document.adoptNode(fresh.getElementById("found")));
+      pane.scrollTop = 0;
+      document.querySelector("#found a")?.focus();
+    } catch {
+      sayFound("The server cannot be reached.");
+    }
+  });
+  box.addEventListener("search", () => { if (!box.value) document.getElementById("found")?.remove(); });
+
+  function sayFound(text) {
+    document.getElementById("hidden-note").textContent = text;
+  }
+
+  // Panes, as they were left
+
+  for (const pane of reader.querySelectorAll(".pane")) {
+    const kept = `pane.${pane.id}`;
+    const said = localStorage.getItem(kept);
+    if (!wide.matches) pane.open = pane.id === "inspector" && (location.hash.startsWith("#c") || location.search.includes("comment="));
+    else if (said) pane.open = said === "open";
+    pane.addEventListener("toggle", () => { if (wide.matches) localStorage.setItem(kept, pane.open ? "open" : "closed"); });
+  }
+
+  // "comment" beside an event fills the form in place; without this script the link opens the page with it filled.
+  function comment(seq) {
+    const form = document.getElementById("comment");
+    if (!form) return false;
+    document.getElementById("inspector").open = true;
+    form.elements.seq.value = seq;
+    form.elements.text.focus();
+    return true;
+  }
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[data-comment]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (comment(link.dataset.comment)) event.preventDefault();
+  });
+
+  // Keys
+
+  const { keys } = gymweb;
+  const group = "Trace";
+  const current = () => here()[0][here()[1]];
+  const click = (selector) => document.querySelector(selector)?.click();
+  const folds = (root) => [...root.querySelectorAll("details.long, details.thought, details.fold")];
+
+  function toggleFolds(root) {
+    const all = folds(root);
+    const open = all.some((each) => !each.open);
+    for (const each of all) each.open = open;
+  }
+
+  async function copyLink() {
+    const card = current();
+    if (!card) return;
+    choose(card);
+    const seq = seqOf(card);
+    const address = new URL(location.href);
+    address.searchParams.set("step", seq);
+    address.hash = `e${seq}`;
+    try {
+      await navigator.clipboard.writeText(address.href);
+      sayFound(`The address of step ${seq} is copied.`);
+    } catch {
+      history.replaceState(null, "", address);
+      sayFound("The address bar has the link: this browser lets nothing be copied here.");
+    }
+  }
+
+  function focusOne() {
+    const on = reader.classList.toggle("one");
+    if (on) choose(current());
+    chosen()?.scrollIntoView({ block: "start" });
+  }
+
+  for (const [id, key, label, run] of [
+    ["trace.next", "j", "Next step", () => step(1)],
+    ["trace.previous", "k", "Previous step", () => step(-1)],
+    ["trace.next-turn", "J", "Next turn of the model", () => step(1, (card) => card.matches(".model_call"))],
+    ["trace.previous-turn", "K", "Previous turn of the model", () => step(-1, (card) => card.matches(".model_call"))],
+    ["trace.next-trouble", "n", "Next error or comment", () => trouble(1)],
+    ["trace.previous-trouble", "N", "Previous error or comment", () => trouble(-1)],
+    ["trace.first", "g g", "First step", () => goTo(Number(transcript().querySelector(".chunk")?.dataset.first ?? 0))],
+    ["trace.last", "G", "Last step", goToLast],
+    ["trace.go", ":", "Go to a step by number", () => { box.value = ":"; box.focus(); }],
+    ["trace.expand", "e", "Expand or collapse the step", () => current() && toggleFolds(current())],
+    ["trace.expand-all", "E", "Expand or collapse all", () => toggleFolds(transcript())],
+    ["trace.focus", "f", "One step at a time", focusOne],
+    ["trace.raw", "r", "Rendered, raw, JSON", () => current() && document.dispatchEvent(new CustomEvent("trace:cycle", { detail: current() }))],
+    ["trace.link", "y", "Copy the step's address", copyLink],
+    ["trace.comment", "c", "Comment on the step", () => current() && comment(seqOf(current()))],
+    ["trace.outline", "o", "Outline", () => document.querySelector("#outline > summary").click()],
+    ["trace.inspector", "i", "Inspector", () => document.querySelector("#inspector > summary").click()],
+    ["trace.rollout-before", "[", "Previous rollout", () => click("main a[rel=prev]")],
+    ["trace.rollout-after", "]", "Next rollout", () => click("main a[rel=next]")],
+  ]) keys.add({ id, keys: key, label, group, run });
+  for (const each of bar.querySelectorAll("[data-part]")) {
+    keys.add({ id: `trace.show-${each.dataset.part}`, keys: each.querySelector("kbd").textContent, label: each.lastChild.textContent, group: "Shown in the trace", run: () => flip(each.dataset.part) });
+  }
+
+  async function goToLast() {
+    const last = [...transcript().querySelectorAll(".chunk")].pop();
+    if (!last) return;
+    const whole = await load(last);
+    const card = [...whole.querySelectorAll(".event")].pop();
+    if (card) goTo(seqOf(card));
+  }
+
+  document.addEventListener("trace:added", sayHidden);
+  sayHidden();
+  watch();
+  followHash();
+  gymweb.trace = { goTo, choose, watch };
+})();
