@@ -131,7 +131,7 @@ function followRollout(place) {
 
   // Pixels of the trace below what is in sight, with room for the line and the bar under it.
   const below = () => trace().getBoundingClientRect().bottom + ROOM - innerHeight;
-  const isAtEnd = () => below() <= ROOM;
+  const isAtEnd = () => below() <= ROOM + 2;
 
   function showUnseen() {
     if (isAtEnd()) unseen = 0;
