@@ -1,9 +1,9 @@
 """The trace as a page shows it, from events alone."""
 
 import pytest
+
 from apps.dashboard.traces.building import build_trace, read_capture
 from apps.dashboard.traces.cards import Capture, Trace
-
 from apps.gym.events import (
     EnvironmentTurn,
     ErrorRaised,
@@ -145,7 +145,7 @@ def test_a_model_call_says_its_usage_and_what_else_is_known():
 
 @pytest.mark.parametrize("usage", [{}, {"input_tokens": 9}])
 def test_a_model_call_that_did_not_tell_its_tokens_says_so(usage):
-    (card,) = shown(ModelCall(seen=3, items=[message("assistant", "4")], usage=usage)).cards
+    (card,) = shown(ModelCall(seen=3, items=[message("assistant", "4")], finish_reason="stop", usage=usage)).cards
     assert ("usage", "not told") in card.facts
 
 
