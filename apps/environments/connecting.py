@@ -1,6 +1,7 @@
 """Connect an environment: from its row to the resource server that speaks for it, and to its judge."""
 
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from typing import Any
 
 from django.conf import settings
@@ -39,6 +40,15 @@ def connect_environment(
         )
     except VerifierMisconfigured as wrong:
         raise EnvironmentFault(f"{environment.slug}: its verifier cannot be used: {wrong}").lasting() from None
+
+
+def connect_verifier(environment: Environment, outbound: Outbound, judge: Judge | None = None) -> ResourceServer:
+    """The environment for attempts that have been made. Where a verifier of ours reads the trace alone, whatever has
+    the tools need not be there, nor hold a session. Raises what `connect_environment` does."""
+    if environment.verifies_here:
+        environment = copy(environment)
+        environment.adapter = Adapter.DECLARED
+    return connect_environment(environment, outbound, judge=judge)
 
 
 def _connect_server(

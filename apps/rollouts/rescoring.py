@@ -9,8 +9,8 @@ from django.db import transaction
 from django.db.models import F, Max, Q, QuerySet
 from django.utils import timezone
 
-from apps.environments.connecting import connect_environment, connect_judge
-from apps.environments.models import Adapter, Environment
+from apps.environments.connecting import connect_environment, connect_judge, connect_verifier
+from apps.environments.models import Environment
 from apps.gym import leaving
 from apps.gym.errors import EnvironmentFault, GymError, VerifierError
 from apps.gym.events import ModelCall, TraceUnion, encode_event
@@ -69,12 +69,9 @@ def rescore_rollouts(owner: Owner) -> None:
         pk=owner.reverification.pk
     )
     environment = reverification.collection.environment
-    if environment.verifies_here and not reverification.replays:
-        # The verifier reads the trace alone: whatever has the tools need not be there, nor hold a session.
-        environment.adapter = Adapter.DECLARED
     # One loop for all of it, since connections belong to a loop; the database is asked outside of it.
     with asyncio.Runner() as runner:
-        outbound, server = runner.run(_connect(environment))
+        outbound, server = runner.run(_connect(environment, replays=reverification.replays))
         try:
             _verify_chunks(owner, reverification, server, runner)
         finally:
@@ -82,13 +79,14 @@ def rescore_rollouts(owner: Owner) -> None:
     owner.write(state=State.READY, finished_at=timezone.now())
 
 
-async def _connect(environment: Environment) -> tuple[Outbound, ResourceServer]:
+async def _connect(environment: Environment, *, replays: bool) -> tuple[Outbound, ResourceServer]:
     outbound = open_outbound()
     try:
         model = environment.judge_model
         seats = asyncio.Semaphore(model.concurrency) if model else None
         judge = connect_judge(environment, outbound, seats=seats)
-        return outbound, connect_environment(environment, outbound, judge=judge)
+        connect = connect_environment if replays else connect_verifier
+        return outbound, connect(environment, outbound, judge=judge)
     except BaseException:
         await outbound.close()
         raise

@@ -5,7 +5,7 @@ import asyncio
 from django.conf import settings
 
 from apps.agents.models import Agent
-from apps.environments.connecting import connect_environment, connect_judge
+from apps.environments.connecting import connect_environment, connect_judge, connect_verifier
 from apps.environments.models import Adapter, Environment
 from apps.gym.agent import Harness
 from apps.gym.judging.judge import Judge
@@ -25,10 +25,15 @@ async def connect_served_environment(environment: Environment, outbound: Outboun
     if environment.adapter == Adapter.GYMNASIUM:
         raise CannotServe(f"{environment} is a Gymnasium server: give its own address to whoever shall use it.")
     judge = _connect_judge(environment, outbound)
+    most = settings.SERVED_SESSIONS
+    if environment.adapter == Adapter.MCP_PROCESS:
+        # Each session is a process.
+        most = min(most, environment.concurrency)
     return await serve_environment(
         connect_environment(environment, outbound, judge=judge),
-        most_sessions=settings.SERVED_SESSIONS,
+        most_sessions=most,
         session_seconds=settings.SERVED_SESSION_SECONDS,
+        verifying=connect_verifier(environment, outbound, judge=judge),
     )
 
 

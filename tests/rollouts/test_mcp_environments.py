@@ -1,8 +1,10 @@
 """A real MCP server as an environment, over both transports, scored by a verifier that was configured."""
 
+import asyncio
 import sys
 from pathlib import Path
 
+import orjson
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 
@@ -10,10 +12,13 @@ from apps.environments.models import Environment
 from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
 from apps.gym.events import ToolResult
+from apps.gym.serving.asking import Asked, answer_always
+from apps.policies.connecting import open_outbound
 from apps.policies.models import PolicyModel
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Rollout
 from apps.rollouts.planning import plan_collection
+from apps.rollouts.serving import connect_served_environment
 from tests.factories import make_agent, make_dataset
 from tests.nemo_gym.model_server import playing
 from tests.nemo_gym.solving import call, says
@@ -97,3 +102,33 @@ def test_a_command_that_the_operator_took_away_fails_its_rollouts_and_its_check(
         "unhealthy",
         "lab: GYMWEB_MCP_COMMANDS of this worker has no command named 'lab'",
     )
+
+
+def test_a_served_process_has_no_more_sessions_than_its_environment_rollouts_and_none_to_verify(settings, tmp_path):
+    started = tmp_path / "started"
+    words = ["sh", "-c", f"echo one >> {started}; exec {sys.executable} {LAB} stdio"]
+    settings.MCP_COMMANDS = {"lab": {"command": words, "environment": {}}}
+    environment = make_lab({"adapter": "mcp_process", "command": "lab", "concurrency": 2})
+    reply = {"output": [says("The answer is 5")]}
+
+    async def ask(served, path, body):
+        answer = await answer_always(served, Asked(method="POST", path=path, body=orjson.dumps(body)), seconds=30.0)
+        return answer.status, orjson.loads(answer.body)
+
+    async def run():
+        async with asyncio.timeout(60):
+            outbound = open_outbound()
+            served = await connect_served_environment(environment, outbound)
+            try:
+                seeded = [(await ask(served, "seed_session", ROWS[0]))[0] for _ in range(3)]
+                before = started.read_text().count("one")
+                body = {**ROWS[0], "response": reply}
+                verdicts = [await ask(served, "verify", body) for _ in range(3)]
+                return seeded, before, [(status, said.get("reward")) for status, said in verdicts]
+            finally:
+                await served.close()
+                await outbound.close()
+
+    seeded, before, verdicts = async_to_sync(run)()
+    assert (seeded, before) == ([200, 200, 503], 3)  # the first of the three was the look at its tools
+    assert (verdicts, started.read_text().count("one")) == ([(200, 1.0)] * 3, 3)

@@ -42,15 +42,23 @@ class CannotServe(Exception):
 
 
 class ServedEnvironment:
-    """`server` is any resource server of ours; `tools` are those that its OpenAPI document names."""
+    """`server` is any resource server of ours; `tools` are those that its OpenAPI document names. `verifying` is the
+    one that is asked for verdicts without a session, where it is another."""
 
     def __init__(
-        self, server: ResourceServer, *, sessions: Sessions, tools: list[Tool], reverify_mode: ReverifyMode
+        self,
+        server: ResourceServer,
+        *,
+        sessions: Sessions,
+        tools: list[Tool],
+        reverify_mode: ReverifyMode,
+        verifying: ResourceServer | None = None,
     ) -> None:
         self.name = server.name
         self.cookie = cookie_name(server.name)
         self.sessions = sessions
         self._server = server
+        self._verifying = verifying or server
         self._tools = tools
         self._mode = reverify_mode
         self._document = dump(openapi_document(server.name, tools))
@@ -95,7 +103,7 @@ class ServedEnvironment:
         row = read_row(asked.body)
         # Seeded anew, a client's earlier session is over.
         await self.sessions.close(asked.session)
-        name = await self.sessions.open(lambda: self._open(row))
+        name = await self.sessions.open(lambda: self._open(row, self._server))
         return json_answer({"supports_explicit_close": True}, session=name)
 
     async def _call_tool(self, asked: Asked) -> Answer:
@@ -140,16 +148,22 @@ class ServedEnvironment:
             reward = await session.verify(response)
             self.sessions.mark_verified(name)
             return reward
-        async with self.sessions.borrow(lambda: self._open(row)) as fresh:
+        async with self.sessions.borrow(lambda: self._open(row, self._verifying)) as fresh:
             reward = await fresh.verify(response)
         self.sessions.mark_verified(name)
         return reward
 
-    async def _open(self, row: TaskRow) -> Session:
-        return await self._server.seed_session(row, seed=_seed_of(row))
+    async def _open(self, row: TaskRow, server: ResourceServer) -> Session:
+        return await server.seed_session(row, seed=_seed_of(row))
 
 
-async def serve_environment(server: ResourceServer, *, most_sessions: int, session_seconds: float) -> ServedEnvironment:
+async def serve_environment(
+    server: ResourceServer,
+    *,
+    most_sessions: int,
+    session_seconds: float,
+    verifying: ResourceServer | None = None,
+) -> ServedEnvironment:
     """Raises CannotServe, and EnvironmentFault where the environment itself is a server that does not answer."""
     probe = await server.probe()
     if not probe.healthy:
@@ -161,6 +175,7 @@ async def serve_environment(server: ResourceServer, *, most_sessions: int, sessi
         sessions=Sessions(most=most_sessions, seconds=session_seconds),
         tools=probe.tools,
         reverify_mode=await ask_reverify_mode(server),
+        verifying=verifying,
     )
 
 
