@@ -7,7 +7,10 @@ from pathlib import Path
 _SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
-CREATE TABLE task (number INTEGER PRIMARY KEY, start INTEGER NOT NULL, rollouts INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE task (
+    number INTEGER PRIMARY KEY, start INTEGER NOT NULL, given INTEGER, rollouts INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE place (position INTEGER PRIMARY KEY, task INTEGER NOT NULL UNIQUE);
 CREATE TABLE prompt (hash BLOB NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (hash, number)) WITHOUT ROWID;
 CREATE TABLE given (number INTEGER PRIMARY KEY, task INTEGER NOT NULL);
 CREATE TABLE own (hash BLOB PRIMARY KEY, task INTEGER NOT NULL) WITHOUT ROWID;
@@ -35,18 +38,26 @@ class LineIndex:
 
     # -- tasks
 
-    def add_task(self, start: int, *, prompt: bytes = b"", length: int = 0) -> int:
-        """A task whose row begins at byte `start`; `prompt` is the hash of what it asks, where that finds it."""
+    def add_task(self, start: int, *, given: int | None = None, prompt: bytes = b"", length: int = 0) -> int:
+        """A task whose row begins at byte `start`. `given` is the number that the file gives it, `prompt` the hash of
+        what it asks, where that finds it."""
         number = self._tasks
         self._tasks += 1
-        self._database.execute("INSERT INTO task (number, start) VALUES (?, ?)", (number, start))
+        self._database.execute("INSERT INTO task (number, start, given) VALUES (?, ?, ?)", (number, start, given))
         if prompt:
             self._database.execute("INSERT INTO prompt VALUES (?, ?)", (prompt, number))
             self.lengths.add(length)
         return number
 
-    def start_of(self, task: int) -> int:
-        return self._one("SELECT start FROM task WHERE number = ?", task) or 0
+    def order_tasks(self) -> Iterator[int]:
+        """Where their rows begin, in the order in which they are to be stored: those with numbers by these, as they
+        were where they come from."""
+        self._database.execute(
+            "INSERT INTO place (position, task) "
+            "SELECT row_number() OVER (ORDER BY given IS NOT NULL, given, number) - 1, number FROM task"
+        )
+        starts = self._database.execute("SELECT start FROM place JOIN task ON number = task ORDER BY position")
+        yield from (start for (start,) in starts)
 
     def tasks_asking(self, prompt: bytes, preferred: int | None) -> int | None:
         """The task with this prompt, the one of the preferred number if it is among several, else the first."""
@@ -97,13 +108,11 @@ class LineIndex:
     def largest_group(self) -> int:
         return self._one("SELECT max(rollouts) FROM task") or 0
 
-    def order_lines(self) -> None:
-        """After the last rollout was added: now they can be asked for in the order of their lines."""
-        self._database.execute("CREATE UNIQUE INDEX line ON rollout (file, line)")
-
     def rollouts(self) -> Iterator[tuple[int, int, int, int]]:
-        """(file, line, task, repeat), in the order of the lines."""
-        yield from self._database.execute("SELECT file, line, task, repeat FROM rollout ORDER BY file, line")
+        """(file, line, position of the task, repeat), in the order of the lines, after the tasks were put in order."""
+        self._database.execute("CREATE UNIQUE INDEX IF NOT EXISTS line ON rollout (file, line)")
+        query = "SELECT file, line, position, repeat FROM rollout JOIN place USING (task) ORDER BY file, line"
+        yield from self._database.execute(query)
 
     def _insert(self, task: int, repeat: int, file: int, line: int, failed: bool) -> None:
         self._database.execute("INSERT INTO rollout VALUES (?, ?, ?, ?, ?)", (task, repeat, file, line, failed))

@@ -1,6 +1,7 @@
 """Which task each stored rollout attempts, and whether all of it can be stored: found out before anything is."""
 
 import hashlib
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,12 +73,16 @@ class StoredFiles:
         self.superseded = 0
         self.model = ""
         self._wanted: RolloutFormat = wanted
+        self._found = (folder / "found.jsonl").open("w+b")
         self._tasks = (folder / "tasks.jsonl").open("w+b")
+        self._starts: array[int] = array("Q")
+        """Where each row of `_tasks` begins."""
         self._index = LineIndex(folder)
         self._told = False
         """Whether the lines that cannot be read at all were told."""
 
     def close(self) -> None:
+        self._found.close()
         self._tasks.close()
         self._index.close()
 
@@ -110,18 +115,18 @@ class StoredFiles:
         if index is not None and self._index.named_task(index) is not None:
             return
         task = plain_task(row)
-        number = self._add_task(task, dump_json(task).encode())
+        number = self._add_task(task, dump_json(task).encode(), given=index)
         if index is not None:
             self._index.name_task(index, number)
 
-    def _add_task(self, task: TaskRow, text: bytes) -> int:
+    def _add_task(self, task: TaskRow, text: bytes, *, given: int | None = None) -> int:
         texts = prompt_texts(task)
-        return self._index.add_task(self._write(text), prompt=_hash(texts), length=len(texts))
+        return self._index.add_task(self._write(text), given=given, prompt=_hash(texts), length=len(texts))
 
     def _write(self, text: bytes) -> int:
         """Where the row begins."""
-        start = self._tasks.seek(0, 2)
-        self._tasks.write(text + b"\n")
+        start = self._found.seek(0, 2)
+        self._found.write(text + b"\n")
         return start
 
     # -- second pass: which task each rollout attempts, and whether it can be stored
@@ -150,7 +155,13 @@ class StoredFiles:
             self.count += added
             self.superseded += not added
             self.model = self.model or attempt.model
-        self._index.order_lines()
+        self._order_tasks()
+
+    def _order_tasks(self) -> None:
+        for start in self._index.order_tasks():
+            self._found.seek(start)
+            self._starts.append(self._tasks.tell())
+            self._tasks.write(self._found.readline())
 
     def _find_task(self, given: StoredLine, place: int) -> int:
         index = _whole(given.row.get(TASK_INDEX), MAX_INDEX)
@@ -169,7 +180,7 @@ class StoredFiles:
         own = next((found for key in keys if (found := self._index.own_task(key)) is not None), None)
         if own is None:
             # Not among the prompts: what one row keeps of its task is no task for the others.
-            own = self._index.add_task(self._write(dump_json(given.task).encode()))
+            own = self._index.add_task(self._write(dump_json(given.task).encode()), given=index)
         for key in keys:
             self._index.keep_own_task(key, own)
         return own
@@ -213,7 +224,7 @@ class StoredFiles:
         lines = self._lines(files)
         for file, number, task, repeat in self._index.rollouts():
             line = next(text for place, at, _, text in lines if (place, at) == (file, number))
-            self._tasks.seek(self._index.start_of(task))
+            self._tasks.seek(self._starts[task])
             row = read_object(self._tasks.readline())
             yield task, repeat, read_attempt(read_line(line, self._wanted).row, row, environment=self.environment)
 

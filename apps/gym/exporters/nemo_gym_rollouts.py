@@ -1,8 +1,8 @@
 """Scored rollouts as NeMo Gym rollout rows: the task's own fields, what was really asked, the response, the reward.
 
-A row is complete enough to be verified again: send it without `reward`, `reward_components`, `agent_ref`, `gymweb` and
-the `_ng_` keys to `/verify`. What the verifier said besides the reward is left out, since verifiers refuse their own
-output as input.
+A row is complete enough to be verified again. NeMo Gym does so from two files, this one and its materialised inputs,
+which `input_row` makes of the same rows: it sends an input with the `response` to `/verify`. What the verifier said
+besides the reward is left out, since verifiers refuse their own output as input.
 """
 
 from collections.abc import Iterator
@@ -80,6 +80,19 @@ def materialised_params(events: list[TraceUnion], row: TaskRow) -> dict[str, Any
     return {**given, **sampling, "input": prompt_items(events), **({"tools": tools} if tools else {})}
 
 
+_OF_THE_ATTEMPT = frozenset({"response", "reward", "reward_components", "gymweb", "_ng_rollout_id"})
+
+
+def input_row(row: Row) -> Row:
+    """What was asked in a rollout row, as NeMo Gym's `_materialized_inputs` file has it."""
+    return {key: value for key, value in row.items() if key not in _OF_THE_ATTEMPT}
+
+
+def input_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
+    """The input of the attempt's one row."""
+    yield from map(input_row, rollout_rows(attempt, options))
+
+
 def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     """The attempt's one row."""
     yield rollout_row(
@@ -106,5 +119,16 @@ FORMATS = [
         encodings=("jsonl", "jsonl.gz"),
         note="As ng_collect_rollouts writes them, with token ids and logprobs where they were captured. NeMo RL takes "
         "a row as one sequence only where gymweb.tokens.segments is 1.",
+    ),
+    Format(
+        slug="nemo_gym_inputs",
+        title="NeMo Gym materialised inputs",
+        trainer="NeMo Gym",
+        makes="scored",
+        rows=input_rows,
+        features=lambda _: {},
+        encodings=("jsonl", "jsonl.gz"),
+        note="What the rows of nemo_gym_rollouts asked, without what came of it. `gym eval reverify` reads both files; "
+        "agent_ref says by which agent's resource server.",
     ),
 ]

@@ -104,7 +104,7 @@ def test_rows_of_tasks_have_the_columns_of_their_card(slug):
 
 
 def test_every_format_is_checked_by_a_validator_or_has_rows_of_nemo_gym():
-    assert set(FORMATS) - set(CHECKS) == {*MADE_OF_TASKS, "nemo_gym_rollouts"}
+    assert set(FORMATS) - set(CHECKS) == {*MADE_OF_TASKS, "nemo_gym_rollouts", "nemo_gym_inputs"}
 
 
 @pytest.mark.parametrize("slug", FORMATS)
