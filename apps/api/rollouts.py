@@ -81,7 +81,7 @@ class TraceSerializer(serializers.Serializer[Any]):
 
 
 class RolloutFilter(django_filters.FilterSet):
-    collection = IdFilter("collection")
+    collection = IdFilter("collection", method="of_collection")
     task = IdFilter("task")
     worker = IdFilter("lease", method="run_by", label="Those that this worker runs now.")
     status = django_filters.ChoiceFilter(choices=Rollout.Status.choices)
@@ -102,6 +102,9 @@ class RolloutFilter(django_filters.FilterSet):
 
     def lacking_usage(self, rollouts: RolloutQuerySet, name: str, lacks: bool) -> RolloutQuerySet:
         return rollouts.lacking_usage() if lacks else rollouts.filter(calls_without_usage=0)
+
+    def of_collection(self, rollouts: RolloutQuerySet, name: str, collection_id: Decimal) -> RolloutQuerySet:
+        return rollouts.of_collection(int(collection_id))
 
     def run_by(self, rollouts: RolloutQuerySet, name: str, worker_id: Decimal) -> RolloutQuerySet:
         return rollouts.run_by(int(worker_id))

@@ -16,7 +16,9 @@ from apps.api.filters import SlugFilter
 from apps.api.pagination import MAX_KEY
 from apps.api.viewsets import TableViewSet
 from apps.tasks.marking import MAX_TASKS, mark_tasks
+from apps.tasks.matching import key_of
 from apps.tasks.models import DatasetVersion, Task, TaskQuerySet
+from apps.tasks.spanning import span
 
 
 class TaskSerializer(serializers.ModelSerializer[Task]):
@@ -69,11 +71,17 @@ class TaskFilter(django_filters.FilterSet):
         fields: list[str] = []
 
     def filter_queryset(self, queryset: TaskQuerySet) -> TaskQuerySet:
-        given = self.form.cleaned_data
-        if given.get("dataset") and given.get("version") is not None:
-            # By the version's own key, in whose order an index has its tasks: joined names would be looked for in all.
-            named = DatasetVersion.objects.filter(dataset__slug=given["dataset"], number=given["version"])
-            queryset = queryset.filter(version_id=named.values_list("pk", flat=True).first())
+        # By the keys of versions, in whose order indexes have their tasks: joined names would be looked for in all.
+        given, versions = self.form.cleaned_data, DatasetVersion.objects.all()
+        if given.get("dataset"):
+            versions = versions.filter(dataset__slug=given["dataset"])
+        if given.get("version") is not None:
+            versions = versions.filter(number=given["version"])
+        if given.get("dataset"):
+            queryset = span(queryset, "version_id", versions)
+        if given.get("external_id"):
+            keys = [key_of(given["external_id"], ""), ""]
+            queryset = queryset.filter(version__in=list(versions.values_list("pk", flat=True)), key__in=keys)
         filtered: TaskQuerySet = super().filter_queryset(queryset)
         return filtered
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from django.db.models import F, Model, Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 Row = TypeVar("Row", bound=Model)
 PAGE_ROWS = 50
@@ -26,28 +26,47 @@ def page_by_id(rows: QuerySet[Row], after: str, *, descending: bool = True, size
 
 
 def page_by_column(
-    rows: QuerySet[Row], column: str, after: str, *, descending: bool, size: int = PAGE_ROWS
+    rows: QuerySet[Row],
+    column: str,
+    after: str,
+    *,
+    descending: bool,
+    with_values: bool = True,
+    without_values: bool = True,
+    size: int = PAGE_ROWS,
 ) -> Page[Row]:
-    """Pages in the order of a float column, rows without a value last; ids break ties. Cursor: `value~id`."""
+    """Pages in the order of a float column, rows without a value last; ids break ties. Cursor: `value~id`.
+
+    `with_values=False` says that none of the rows has a value, `without_values=False` that all of them have one.
+    """
     value_text, _, id_text = after.partition("~")
     last, value = _number(id_text), _float(value_text)
-    if last is not None:
-        rows = rows.filter(_beyond(column, value, last, descending=descending))
-    order = F(column).desc(nulls_last=True) if descending else F(column).asc(nulls_last=True)
-    ordered = rows.order_by(order, "-pk" if descending else "pk")
-    return _page(ordered, size, last is None, lambda row: _cursor(getattr(row, column), row.pk))
-
-
-def _beyond(column: str, value: float | None, last: int, *, descending: bool) -> Q:
-    side = "lt" if descending else "gt"
-    tie = Q(**{f"pk__{side}": last})
-    if value is None:
-        return Q(**{f"{column}__isnull": True}) & tie
-    return Q(**{f"{column}__{side}": value}) | (Q(**{column: value}) & tie) | Q(**{f"{column}__isnull": True})
+    side, sign = ("lt", "-") if descending else ("gt", "")
+    beyond = Q() if last is None else Q(**{f"pk__{side}": last})
+    valued = rows.filter(**{f"{column}__isnull": False}).order_by(f"{sign}{column}", f"{sign}pk")
+    parts: list[QuerySet[Row]] = []
+    # Each part is one range of an index; said in one condition with OR, it would be a walk over all that came before.
+    if last is None:
+        parts += [valued]
+    elif value is not None:
+        parts += [valued.filter(beyond, **{column: value}), valued.filter(**{f"{column}__{side}": value})]
+    if not with_values:
+        parts = []
+    if without_values:
+        valueless = rows.filter(**{f"{column}__isnull": True}).order_by(f"{sign}pk")
+        parts.append(valueless if value is not None else valueless.filter(beyond))
+    found: list[Row] = []
+    for part in parts:
+        if len(found) <= size:
+            found += part[: size + 1 - len(found)]
+    return _cut(found, size, last is None, lambda row: _cursor(getattr(row, column), row.pk))
 
 
 def _page(rows: QuerySet[Row], size: int, is_first: bool, cursor: Any) -> Page[Row]:
-    found = list(rows[: size + 1])
+    return _cut(list(rows[: size + 1]), size, is_first, cursor)
+
+
+def _cut(found: list[Row], size: int, is_first: bool, cursor: Any) -> Page[Row]:
     after = cursor(found[size - 1]) if len(found) > size else ""
     return Page(rows=found[:size], after=after, is_first=is_first)
 

@@ -9,7 +9,15 @@ from apps.reviews.models import Comment
 from apps.rollouts.models import Rollout, TraceEvent
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
-from tests.factories import make_collection, make_rollout, make_trace, make_user
+from tests.factories import (
+    make_collection,
+    make_dataset,
+    make_policy_model,
+    make_rollout,
+    make_row,
+    make_trace,
+    make_user,
+)
 from tests.gym.traces import with_tokens
 
 pytestmark = pytest.mark.django_db
@@ -265,6 +273,60 @@ def test_paging_meets_every_rollout_once(sort):
         after = answer.context["page"].after
     assert after == ""
     assert sorted(seen) == sorted(Rollout.objects.values_list("pk", flat=True))
+
+
+@pytest.mark.parametrize("sort", ["reward", "-reward"])
+def test_pages_by_reward_are_in_its_order_with_those_without_one_last(sort):
+    collection = make_collection(dataset=make_dataset([make_row()] * 120))
+    tasks = list(collection.version.tasks.order_by("index"))
+    rewards = [[None, 0.25, 1.0, 0.5, 1.0][n % 5] for n in range(120)]
+    for task, reward in zip(tasks, rewards, strict=True):
+        make_rollout(collection, task=task, trace=[], reward=reward)
+    client, seen, after = signed_in(), [], ""
+    for _ in range(3):
+        answer = client.get(reverse("dashboard:rollout_list"), {"sort": sort, "after": after})
+        seen += [(row.reward, row.pk) for row in answer.context["page"].rows]
+        after = answer.context["page"].after
+    valued = sorted(((row, pk) for row, pk in seen if row is not None), reverse=sort == "-reward")
+    valueless = sorted((pk for row, pk in seen if row is None), reverse=sort == "-reward")
+    assert seen == [*valued, *((None, pk) for pk in valueless)]
+    assert len(seen) == 120
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"status": "failed"}, ["failed"]),
+        ({"status": "completed"}, [0.9, 0.2, None]),
+        ({"error_kind": "timed_out"}, ["failed"]),
+        ({"min_reward": "0.5"}, [0.9]),
+        ({"max_reward": "0.5"}, [0.2]),
+        ({"status": "failed", "min_reward": "0.5"}, []),
+    ],
+)
+def test_filters_hold_in_the_order_of_rewards_too(query, found):
+    collection = make_collection()
+    for reward in (0.2, 0.9, None):
+        make_rollout(collection, trace=[], reward=reward)
+    make_rollout(collection, trace=[], status="failed", error_kind="timed_out", reward=None, stop_reason="")
+    page = signed_in().get(reverse("dashboard:rollout_list"), {"sort": "-reward", **query}).context["page"]
+    assert [row.status if row.status == "failed" else row.reward for row in page.rows] == found
+
+
+def test_the_list_has_the_rollouts_of_a_model_or_a_dataset_wherever_they_lie_among_others():
+    mine, other = make_collection(), make_collection()
+    rollouts = [make_rollout(collection, trace=[]) for collection in (other, mine, other, mine, other)]
+    second = make_collection(dataset=mine.dataset, policy_model=other.policy_model)
+    late = make_rollout(second, trace=[])
+    client, address = signed_in(), reverse("dashboard:rollout_list")
+    of_model = client.get(address, {"policy_model": mine.policy_model.slug}).context["page"]
+    of_dataset = client.get(address, {"dataset": mine.dataset.slug}).context["page"]
+    of_both = client.get(address, {"dataset": mine.dataset.slug, "policy_model": mine.policy_model.slug, "sort": "id"})
+    unused = client.get(address, {"policy_model": make_policy_model().slug}).context["page"]
+    assert [row.pk for row in of_model.rows] == [rollouts[3].pk, rollouts[1].pk]
+    assert [row.pk for row in of_dataset.rows] == [late.pk, rollouts[3].pk, rollouts[1].pk]
+    assert [row.pk for row in of_both.context["page"].rows] == [rollouts[1].pk, rollouts[3].pk]
+    assert unused.rows == []
 
 
 def captured_page(*captured: tuple[list[int], list[int]] | None) -> str:

@@ -54,7 +54,14 @@ class RolloutFilterForm(forms.Form):
             rollouts = rollouts.filter(flagged=True)
         sort, after = given["sort"], given["after"]
         if sort.endswith("reward"):
-            return page_by_column(rollouts, "reward", after, descending=sort.startswith("-"))
+            return page_by_column(
+                rollouts,
+                "reward",
+                after,
+                descending=sort.startswith("-"),
+                with_values=given["status"] in ("", Rollout.Status.COMPLETED) and not given["error_kind"],
+                without_values=given["min_reward"] is None and given["max_reward"] is None,
+            )
         return page_by_id(rollouts, after, descending=self._newest_first(sort))
 
     def _lookups(self) -> dict[str, str]:
@@ -106,13 +113,18 @@ class RolloutSearchForm(RolloutFilterForm):
         sort.choices = [("", "newest first"), ("id", "oldest first"), *SORTS[2:]]
 
     def page(self, rollouts: RolloutQuerySet) -> Page[Rollout]:
-        if self.is_valid() and self.cleaned_data["worker"]:
-            rollouts = rollouts.run_by(self.cleaned_data["worker"])
+        if self.is_valid():
+            given = self.cleaned_data
+            if given["worker"]:
+                rollouts = rollouts.run_by(given["worker"])
+            if given["collection"]:
+                rollouts = rollouts.of_collection(given["collection"].pk)
+            if chosen := {name: given[name] for name in ("dataset", "policy_model") if given[name]}:
+                rollouts = rollouts.of_collections(Collection.objects.filter(**chosen))
         return super().page(rollouts)
 
     def _lookups(self) -> dict[str, str]:
-        parts = {"collection": "collection", "dataset": "collection__dataset"}
-        return {**parts, "policy_model": "collection__policy_model", "version": "model_version", **super()._lookups()}
+        return {"version": "model_version", **super()._lookups()}
 
     def _newest_first(self, sort: str) -> bool:
         return sort == ""

@@ -93,7 +93,7 @@ def collection_page(
     filters = RolloutFilterForm(request.GET)
     context |= {
         "filters": filters,
-        "page": filters.page(Rollout.objects.filter(collection=collection).select_related("task")),
+        "page": filters.page(Rollout.objects.of_collection(collection.pk).select_related("task")),
     }
     if request.htmx.target == "rollout-table":
         return render(request, "collections/detail.html#rollouts", context)

@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import orjson
 from django.db import models
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
@@ -12,6 +12,9 @@ from apps.gym.events import TraceUnion, decode_event
 from apps.gym.rewards import MAX_REWARD
 from apps.rollouts.models.collections import Collection
 from apps.tasks.models import Task
+from apps.tasks.spanning import span
+
+UNUSUAL_STOP = ~Q(stop_reason="") & ~Q(stop_reason="answered")
 
 
 class RolloutQuerySet(models.QuerySet["Rollout"]):
@@ -29,6 +32,13 @@ class RolloutQuerySet(models.QuerySet["Rollout"]):
         """What this worker runs now. The status lets the database use the index of leases."""
         return self.filter(status=Rollout.Status.RUNNING, lease=worker_id)
 
+    def of_collections(self, collections: QuerySet[Collection]) -> "RolloutQuerySet":
+        """Those of these collections, for a page in the order of ids."""
+        return span(self, "collection_id", collections)
+
+    def of_collection(self, collection_id: int) -> "RolloutQuerySet":
+        return self.of_collections(Collection.objects.filter(pk=collection_id))
+
 
 class Rollout(models.Model):
     """One attempt at one task. The rows are the queue: `queued` rows are claimed under a worker's lease."""
@@ -40,7 +50,12 @@ class Rollout(models.Model):
         FAILED = "failed", "failed"
         CANCELLED = "cancelled", "cancelled"
 
-    collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="rollouts")
+    collection = models.ForeignKey(
+        Collection,
+        on_delete=models.CASCADE,
+        related_name="rollouts",
+        db_index=False,  # `rollout_page` begins with it
+    )
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="rollouts")
     repeat = models.PositiveIntegerField(help_text="Which attempt at the task, from 0")
     seed = models.PositiveBigIntegerField(default=0)
@@ -125,6 +140,24 @@ class Rollout(models.Model):
             models.Index(fields=["lease"], condition=Q(status="running"), name="rollout_leases"),
             models.Index(fields=["collection"], condition=Q(flagged=True), name="rollout_flagged"),
             models.Index(fields=["collection"], condition=Q(calls_without_usage__gt=0), name="rollout_without_usage"),
+            # Pages of lists, in the order of ids or of rewards. Of columns in which most rows have the same value only
+            # the others are kept, so that what ends as most do costs the engine few of them.
+            models.Index(fields=["collection", "id"], name="rollout_page"),
+            models.Index(fields=["reward", "id"], condition=Q(reward__isnull=False), name="rollout_best"),
+            models.Index(
+                fields=["collection", "reward", "id"], condition=Q(reward__isnull=False), name="rollout_best_of"
+            ),
+            models.Index(fields=["status", "id"], condition=~Q(status="completed"), name="rollout_status"),
+            models.Index(
+                fields=["collection", "status", "id"], condition=~Q(status="completed"), name="rollout_status_of"
+            ),
+            models.Index(fields=["error_kind", "id"], condition=~Q(error_kind=""), name="rollout_error"),
+            models.Index(
+                fields=["collection", "error_kind", "id"], condition=~Q(error_kind=""), name="rollout_error_of"
+            ),
+            models.Index(fields=["stop_reason", "id"], condition=UNUSUAL_STOP, name="rollout_stop"),
+            models.Index(fields=["collection", "stop_reason", "id"], condition=UNUSUAL_STOP, name="rollout_stop_of"),
+            models.Index(fields=["model_version", "id"], condition=~Q(model_version=""), name="rollout_version"),
         ]
 
     def __str__(self) -> str:

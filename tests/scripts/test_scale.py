@@ -1,0 +1,33 @@
+"""The rows of the scale measurements are such as the program makes, and its lists answer over them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.servers import ServerMissing, postgres, redis
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_lists_are_measured_over_filled_rollouts(tmp_path):
+    try:
+        with postgres(), redis():
+            pass
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
+    sizes = ["--rollouts", "800", "--requests", "2", "--only", "of a collection"]
+    done = subprocess.run(
+        [sys.executable, "scripts/measure_lists.py", *sizes],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode in {0, 1}, done.stderr  # 1 where the machine was too busy for a budget
+    assert (lines[0]["filled"] > 1100, lines[-1]["lists"]) == (True, "all")
+    assert {"api rollouts, of a collection", "page rollouts, of a collection"} <= {line["list"] for line in lines[1:-1]}
