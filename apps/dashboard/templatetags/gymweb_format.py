@@ -3,6 +3,7 @@
 import json
 import math
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from django import template
@@ -14,6 +15,8 @@ from apps.dashboard.icons import ICONS
 from apps.dashboard.items import ItemView, view_item
 
 register = template.Library()
+
+_LEAST_USD = 1e-6
 
 _GOOD = {
     "healthy",
@@ -103,7 +106,10 @@ def usd(amount: float | None) -> str:
     """`$12.50`; what is less than a cent with the digits that say something; a dash for nothing."""
     if amount is None:
         return "–"
-    return f"${amount:,.2f}" if amount == 0 or amount >= 0.01 else f"${amount:.2g}"
+    if amount == 0 or amount >= 0.01:
+        return f"${amount:,.2f}"
+    # Two digits that say something, and no exponent.
+    return f"${Decimal(f'{amount:.2g}'):f}" if amount >= _LEAST_USD else f"under ${_LEAST_USD:f}"
 
 
 @register.filter

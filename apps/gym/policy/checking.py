@@ -320,5 +320,9 @@ def _tokens(endpoint: Endpoint, reply: Reply) -> Check:
 
 def _latency(servers: list[_Server], seconds: float) -> Check:
     fastest = min(server.seconds for server in servers if server.reply is not None)
-    text = f"A whole reply took {seconds:.2f} s, the list of models {fastest * 1000:.0f} ms."
+    text = f"A whole reply took {_time(seconds)}, the list of models {_time(fastest)}."
     return Check(name="latency", status="ok", message=text, seconds=seconds)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"

@@ -41,7 +41,8 @@ def tells_all(usage: TokenUsage) -> bool:
 def lacks_usage(call: ModelCall | JudgeCall) -> bool:
     """Whether a model was paid for this reply and did not say how much. A call that came back without a reply, or with
     a refusal since the context is full, had nothing to tell."""
-    return call.finish_reason not in ("", "context_length") and not tells_all(call.usage)
+    has_reply = bool(call.items or call.finish_reason) and call.finish_reason != "context_length"
+    return has_reply and not tells_all(call.usage)
 
 
 def _count(given: Any) -> int | None:
