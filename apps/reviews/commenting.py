@@ -1,6 +1,7 @@
 """Say something of a rollout, or of one event of its trace."""
 
 from apps.accounts.models import User
+from apps.policies.redacting import fresh_redactor
 from apps.reviews.models import Comment
 from apps.rollouts.models import Rollout
 
@@ -12,7 +13,10 @@ class CommentRefused(Exception):
 
 
 def add_comment(*, rollout: Rollout, text: str, author: User, seq: int | None = None) -> Comment:
-    """Store the comment; `seq` is an event of the rollout's latest attempt. Raises CommentRefused."""
+    """Store the comment; `seq` is an event of the rollout's latest attempt. Raises CommentRefused.
+
+    Credentials that were quoted in it are taken out, as they are everywhere.
+    """
     text = text.strip()
     if not text:
         raise CommentRefused("A comment needs a text.")
@@ -20,4 +24,5 @@ def add_comment(*, rollout: Rollout, text: str, author: User, seq: int | None = 
         raise CommentRefused(f"A comment has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}.")
     if seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
         raise CommentRefused(f"The rollout's latest attempt has no event {seq}.")
-    return Comment.objects.create(rollout=rollout, text=text, author=author, seq=seq)
+    clean, _ = fresh_redactor().redact_text(text)
+    return Comment.objects.create(rollout=rollout, text=clean, author=author, seq=seq)

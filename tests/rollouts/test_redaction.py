@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from asgiref.sync import async_to_sync
 from django.apps import apps
+from django.db import connection
 from django.test import Client
 
 from apps.environments.models import Environment
@@ -102,6 +103,14 @@ def test_no_credential_that_a_model_says_is_stored_logged_or_shown(caplog):
 
 
 def _collect(port):
+    try:
+        return _collect_here(port)
+    finally:
+        # The thread keeps a connection of its own, which would keep the test database from being dropped.
+        connection.close()
+
+
+def _collect_here(port):
     model = PolicyModel(
         slug="leaky",
         name="Leaky",
