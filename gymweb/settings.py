@@ -91,6 +91,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "apps.accounts.middleware.AuditMiddleware",
     "apps.accounts.middleware.PermissionMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -214,6 +215,22 @@ LARGE_BODY_ROUTES = frozenset(
         "api:dataset-uploads",
         "dashboard:collection_import",
         "api:collection-import-stored",
+    }
+)
+# Routes that take POST or PUT and are no entry of the audit log: they change nothing, or nothing that anybody shares.
+UNAUDITED_ROUTES = frozenset(
+    {
+        "dashboard:theme",
+        "dashboard:redaction_try",
+        "dashboard:verifier_detail",
+        "dashboard:sign_in",  # the attempt is an entry by itself
+        "api:verifier_try",
+        "api:collection-estimate",
+        "api:upload-parts",  # one of thousands; the upload itself is an entry
+        # Environments, agents and models in use by programs: thousands of calls, which leave nothing behind.
+        "apps.api.gym.EnvironmentView",
+        "apps.api.gym.AgentView",
+        "apps.api.gym.ModelView",
     }
 )
 UPLOAD_PART_BYTES = 8 * 1024**2

@@ -13,4 +13,4 @@ INVITATION_MINUTES = 3 * 24 * 60
 def invite_person(*, username: str, role: str, email: str = "", by: User | None) -> tuple[User, str]:
     """The account, without a password, and the token of its sign-in link. Raises ValidationError."""
     person = create_user(username=username, role=role, email=email, by=by)
-    return person, create_sign_in_link(user=person, minutes=INVITATION_MINUTES)
+    return person, create_sign_in_link(user=person, minutes=INVITATION_MINUTES, by=by)

@@ -1,13 +1,19 @@
-"""Pages closed by default: a page answers only the methods it has a rule for, and only to who has the permission."""
+"""Pages closed by default: a page answers only the methods it has a rule for, and only to who has the permission. And
+whatever changed something without saying so itself is written into the audit log."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed
 from django.utils.deprecation import MiddlewareMixin
 
+from apps.accounts.auditing import CURRENT, record
 from apps.accounts.permissions import Permission, user_may
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 def is_api_view(view: object) -> bool:
@@ -33,3 +39,52 @@ class PermissionMiddleware(MiddlewareMixin):
         if not user_may(request.user, permissions[method]):
             raise PermissionDenied(f"Your role does not have the permission “{permissions[method]}”.")
         return None
+
+
+class AuditMiddleware:
+    """Lets the operations below know the request that they are asked by. One that succeeded, may have changed something
+    and is in the log under no name of its own, is there under its address."""
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        self.get_response = get_response
+        self.is_async = iscoroutinefunction(get_response)
+        if self.is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        if self.is_async:
+            return self._answer(request)
+        token = CURRENT.set(request)
+        try:
+            response: HttpResponseBase = self.get_response(request)
+            if _is_unsaid(request, response):
+                _say(request)
+        finally:
+            CURRENT.reset(token)
+        return response
+
+    async def _answer(self, request: HttpRequest) -> HttpResponseBase:
+        # Its task has a context of its own and ends with it.
+        CURRENT.set(request)
+        response: HttpResponseBase = await self.get_response(request)
+        if _is_unsaid(request, response):
+            await sync_to_async(_say)(request)
+        return response
+
+
+def _is_unsaid(request: HttpRequest, response: HttpResponseBase) -> bool:
+    if request.method in _SAFE or response.status_code >= 400 or getattr(request, "audited", False):
+        return False
+    match = request.resolver_match
+    return match is not None and match.view_name not in settings.UNAUDITED_ROUTES
+
+
+def _say(request: HttpRequest) -> None:
+    assert request.resolver_match is not None
+    action = f"request.{(request.method or '').lower()}"
+    record(
+        user=request.user, action=action, target=request.path, request=request, route=request.resolver_match.view_name
+    )

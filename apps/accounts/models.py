@@ -97,17 +97,37 @@ class SignInLink(models.Model):
         return f"sign-in link of {self.user}"
 
 
+class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):
+    def with_actors(self) -> "AuditEntryQuerySet":
+        return self.select_related("user", "api_key")
+
+
 class AuditEntry(models.Model):
     """Who did what to what. Written by the operation that did it; never changed."""
 
     user = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
+    api_key = models.ForeignKey(ApiKey, null=True, on_delete=models.SET_NULL, related_name="+")
     action = models.CharField(max_length=64)
+    noun = models.CharField(max_length=64)
     target = models.CharField(max_length=200, blank=True)
+    before = models.JSONField(default=dict, blank=True)
+    after = models.JSONField(default=dict, blank=True)
     detail = models.JSONField(default=dict, blank=True)
+    origin = models.CharField(max_length=64, blank=True, help_text="page, api, or the command")
+    address = models.CharField(max_length=64, blank=True)
     at = models.DateTimeField(auto_now_add=True)
+
+    objects = AuditEntryQuerySet.as_manager()
 
     class Meta:
         ordering = ["-id"]
+        # Each filter of the log, newest first.
+        indexes = [
+            models.Index(fields=["user", "-id"], name="audit_user"),
+            models.Index(fields=["noun", "-id"], name="audit_noun"),
+            models.Index(fields=["action", "-id"], name="audit_action"),
+            models.Index(fields=["at", "-id"], name="audit_at"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.at:%F %T} {self.user} {self.action} {self.target}"

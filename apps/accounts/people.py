@@ -37,13 +37,18 @@ def edit_user(*, person: User, role: str, is_active: bool = True, email: str | N
     others = [admin for admin in admins if admin.pk != person.pk]
     if not stays_admin and not others and User.objects.filter(pk=person.pk, role=Role.ADMIN, is_active=True).exists():
         raise LastAdmin("This is the last admin. Make somebody else an admin first.")
+    before = _facts(User.objects.get(pk=person.pk))
     person.role, person.is_active = role, is_active
     if email is not None:
         person.email = email
     person.full_clean()
     person.save(update_fields=["role", "is_active", "email"])
-    record(user=by, action="user.edit", target=person, role=role, is_active=is_active)
+    record(user=by, action="user.edit", target=person, before=before, after=_facts(person))
     return person
+
+
+def _facts(person: User) -> dict[str, object]:
+    return {"role": person.role, "is_active": person.is_active, "email": person.email}
 
 
 @transaction.atomic

@@ -51,11 +51,11 @@ def sign_in_with_password(*, request: HttpRequest, username: str, password: str)
     _count(address_key)
     user = authenticate(request, username=username, password=password)
     if not isinstance(user, User):
-        record(user=None, action="sign_in.refuse", target=username, address=address)
+        record(user=None, action="sign_in.refuse", target=username, request=request)
         raise SignInRefused
     cache.delete(name_key)
     _uncount(address_key)
-    record(user=user, action="sign_in.password", target=user, address=address)
+    record(user=user, action="sign_in.password", target=user, request=request)
     return user
 
 
@@ -83,13 +83,13 @@ def _hash(token: str) -> str:
 
 
 @transaction.atomic
-def create_sign_in_link(*, user: User, minutes: int = 60) -> str:
+def create_sign_in_link(*, user: User, minutes: int = 60, by: User | None = None) -> str:
     """A token that signs `user` in once within the time."""
     token = secrets.token_urlsafe(32)
     SignInLink.objects.create(
         user=user, token_hash=_hash(token), expires_at=timezone.now() + timedelta(minutes=minutes)
     )
-    record(user=None, action="sign_in_link.create", target=user, minutes=minutes)
+    record(user=by, action="sign_in_link.create", target=user, minutes=minutes)
     return token
 
 

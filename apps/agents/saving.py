@@ -5,7 +5,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from apps.accounts.auditing import record
+from apps.accounts.auditing import describe, record
 from apps.agents.models import Agent
 from apps.gym.sampling import find_default_problems
 
@@ -19,9 +19,10 @@ def save_agent(*, agent: Agent, user: object) -> Agent:
     """
     _check(agent)
     with transaction.atomic():
-        action = "agent.create" if agent._state.adding else "agent.change"
+        stored = Agent.objects.filter(pk=agent.pk).first()
         agent.save()
-        record(user=user, action=action, target=agent.slug)
+        action = "agent.create" if stored is None else "agent.change"
+        record(user=user, action=action, target=agent.slug, before=describe(stored), after=describe(agent))
     return agent
 
 

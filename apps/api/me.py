@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.mixins import ListModelMixin
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -83,7 +83,7 @@ class NewApiKeySerializer(ApiKeySerializer):
         fields = [*ApiKeySerializer.Meta.fields, "token"]
 
 
-class ApiKeyViewSet(ListModelMixin, TableViewSet):
+class ApiKeyViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     """One's own API keys, in a session: a key can neither list nor revoke nor create keys."""
 
     queryset = ApiKey.objects.none()
@@ -91,6 +91,7 @@ class ApiKeyViewSet(ListModelMixin, TableViewSet):
     lookup_value_regex = "[0-9]+"
     permissions = {
         "list": Permission.OWN_ACCOUNT,
+        "retrieve": Permission.OWN_ACCOUNT,
         "create": Permission.OWN_ACCOUNT,
         "destroy": Permission.OWN_ACCOUNT,
     }

@@ -2,6 +2,7 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 from rest_framework.routers import SimpleRouter
 
 from apps.api.agents import AgentViewSet
+from apps.api.audit_entries import AuditEntryViewSet
 from apps.api.collection_deletions import CollectionDeletionViewSet
 from apps.api.collections import CollectionViewSet
 from apps.api.column_mappings import ColumnMappingViewSet
@@ -46,6 +47,7 @@ router.register("exports", ExportViewSet)
 router.register("redaction-patterns", RedactionPatternViewSet)
 router.register("comments", CommentViewSet)
 router.register("workers", WorkerViewSet)
+router.register("audit-entries", AuditEntryViewSet)
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -64,6 +64,7 @@ _SECTIONS: list[tuple[str, list[tuple[str, str, str, tuple[str, ...], Permission
             ("Activity", "activity", "refresh", ("activity",), Permission.READ),
             ("Redaction", "redaction", "key", ("redaction",), Permission.CONFIGURE),
             ("People", "people", "people", ("people", "person"), Permission.ACCOUNTS),
+            ("Audit log", "audit", "docs", ("audit",), Permission.AUDIT),
         ],
     ),
 ]

@@ -5,7 +5,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from apps.accounts.auditing import record
+from apps.accounts.auditing import describe, record
 from apps.environments.models import OVER_HTTP, USUAL_CONCURRENCY, Adapter, Environment
 from apps.environments.trying import describe_problems
 from apps.gym import lookups
@@ -56,6 +56,8 @@ def save_environment(*, environment: Environment, user: object, api_key: str | N
             verifier=environment.verifier.get("type", ""),
             judge=environment.judge_model.slug if environment.judge_model else "",
             key_changed=api_key is not None,
+            before=describe(stored),
+            after=describe(environment),
         )
     return environment
 

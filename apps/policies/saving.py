@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from apps.accounts.auditing import record
+from apps.accounts.auditing import describe, record
 from apps.gym import lookups
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.sampling import find_default_problems
@@ -60,6 +60,8 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
             model_name=policy_model.model_name,
             version=policy_model.version,
             key_changed=key is not None,
+            before=describe(stored),
+            after=describe(policy_model),
         )
     return policy_model
 

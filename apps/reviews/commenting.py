@@ -1,5 +1,8 @@
 """Say something of a rollout, or of one event of its trace."""
 
+from django.db import transaction
+
+from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.policies.redacting import fresh_redactor
 from apps.reviews.models import Comment
@@ -25,4 +28,7 @@ def add_comment(*, rollout: Rollout, text: str, author: User, seq: int | None = 
     if seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
         raise CommentRefused(f"The rollout's latest attempt has no event {seq}.")
     clean, _ = fresh_redactor().redact_text(text)
-    return Comment.objects.create(rollout=rollout, text=clean, author=author, seq=seq)
+    with transaction.atomic():
+        comment = Comment.objects.create(rollout=rollout, text=clean, author=author, seq=seq)
+        record(user=author, action="comment.create", target=f"rollout {rollout.pk}", comment=comment.pk, seq=seq)
+    return comment

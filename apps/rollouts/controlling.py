@@ -68,7 +68,9 @@ def adjust_collection(*, collection: Collection, changes: dict[str, Any], user: 
             raise CannotSteer(f"{collection.label} is {collection.state}: nothing of it is left to run.")
         before = {name: getattr(collection, name) for name in changes}
         Collection.objects.filter(pk=collection.pk).update(**changes)
-        record(user=user, action="collection.adjusted", target=f"collection {collection.pk}", was=before, now=changes)
+        record(
+            user=user, action="collection.adjusted", target=f"collection {collection.pk}", before=before, after=changes
+        )
     collection.refresh_from_db()
     return _told(collection)
 

@@ -15,6 +15,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Model
 from django.utils import timezone
 
+from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.environments.models import Environment
@@ -136,6 +137,7 @@ def plan_collection(
     try:
         with transaction.atomic():
             collection.save()
+            record(user=user, action="collection.create", target=f"collection {collection.pk}", **_say_plan(collection))
     except IntegrityError:
         if earlier := find_planned(idempotency_key, digest):
             return earlier
@@ -178,6 +180,17 @@ def _explain_nothing(choice: Choice) -> str:
     if choice.is_filtered:
         return f"No task of {choice.version} has what the filters ask for."
     return f"{choice.version} × {choice.repeats} repeats holds no rollout."
+
+
+def _say_plan(collection: Collection) -> dict[str, Any]:
+    """For the audit log: what is attempted by whom."""
+    return {
+        "dataset": collection.dataset.slug,
+        "version": collection.version.number,
+        "agent": collection.agent.slug,
+        "policy_model": collection.policy_model.slug,
+        "repeats": collection.repeats,
+    }
 
 
 def _describe_choice(plan: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import IO
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
+from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.gym.storable import clean_line
 from apps.gym.taskfiles.limits import READ_BYTES, Readable
@@ -56,9 +58,12 @@ def create_upload(
     if dataset.deletions.filter(state__in=[Deletion.State.QUEUED, Deletion.State.DELETING], whole=True).exists():
         raise DatasetIsBeingDeleted(f"The dataset {dataset.slug} is being deleted.")
     name = clean_line(Path(filename.replace("\\", "/")).name[-255:], 255)
-    return Upload.objects.create(
-        dataset=dataset, filename=name, created_by=user, state=state, by_hand=by_hand, **fields
-    )
+    with transaction.atomic():
+        upload = Upload.objects.create(
+            dataset=dataset, filename=name, created_by=user, state=state, by_hand=by_hand, **fields
+        )
+        record(user=user, action="upload.create", target=f"upload {upload.pk}", dataset=dataset.slug, filename=name)
+    return upload
 
 
 def start_parts(

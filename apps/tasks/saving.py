@@ -1,10 +1,8 @@
 """Save a column mapping under a name, for the next file of the same columns."""
 
-from typing import Any
-
 from django.db import transaction
 
-from apps.accounts.auditing import record
+from apps.accounts.auditing import describe, record
 from apps.accounts.models import User
 from apps.gym.mappings.columns import read_mapping, write_mapping
 from apps.tasks.models import ColumnMapping
@@ -18,19 +16,15 @@ def save_mapping(mapping: ColumnMapping, *, user: User | None = None) -> ColumnM
         mapping.created_by = user
     mapping.full_clean(exclude=["created_by"])
     with transaction.atomic():
+        stored = ColumnMapping.objects.filter(pk=mapping.pk).first()
         mapping.save()
-        record(
-            user=user, action=f"column_mapping.{'create' if is_new else 'change'}", target=mapping, **_detail(mapping)
-        )
+        action = "column_mapping.create" if is_new else "column_mapping.change"
+        record(user=user, action=action, target=mapping, before=describe(stored), after=describe(mapping))
     return mapping
 
 
 def delete_mapping(*, mapping: ColumnMapping, user: User | None = None) -> None:
     """Uploads keep the mapping they were made with."""
     with transaction.atomic():
-        record(user=user, action="column_mapping.delete", target=mapping, **_detail(mapping))
+        record(user=user, action="column_mapping.delete", target=mapping, before=describe(mapping))
         mapping.delete()
-
-
-def _detail(mapping: ColumnMapping) -> dict[str, Any]:
-    return {"slug": mapping.slug, "mapping": mapping.mapping}

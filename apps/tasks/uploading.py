@@ -3,12 +3,13 @@ at all."""
 
 import logging
 from contextlib import suppress
+from typing import Any
 
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from apps.accounts.auditing import record
+from apps.accounts.auditing import describe, record
 from apps.accounts.models import User
 from apps.environments.models import Environment
 from apps.gym import leaving
@@ -35,20 +36,24 @@ def create_dataset(
     *, slug: str, name: str, environment: Environment, description: str = "", user: User | None = None
 ) -> Dataset:
     """A dataset without a version; raises IntegrityError where the slug is taken."""
-    return Dataset.objects.create(
-        slug=slug, name=name, environment=environment, description=description, created_by=user
-    )
+    with transaction.atomic():
+        dataset = Dataset.objects.create(
+            slug=slug, name=name, environment=environment, description=description, created_by=user
+        )
+        record(user=user, action="dataset.create", target=dataset.slug, environment=environment.slug, name=name)
+    return dataset
 
 
 def rename_dataset(
     *, dataset: Dataset, name: str | None = None, description: str | None = None, user: User | None = None
 ) -> Dataset:
     """What is None stays."""
+    before = describe(dataset)
     dataset.name = dataset.name if name is None else name
     dataset.description = dataset.description if description is None else description
     with transaction.atomic():
         dataset.save(update_fields=["name", "description"])
-        record(user=user, action="dataset.change", target=dataset.slug)
+        record(user=user, action="dataset.change", target=dataset.slug, before=before, after=describe(dataset))
     return dataset
 
 
@@ -275,7 +280,7 @@ def _publish(upload: Upload, version: DatasetVersion, base: DatasetVersion | Non
         metrics=loader.metrics.figures(),
     )
     _finish(upload, Upload.State.READY, loader, message=_lacking(upload, loader))
-    detail = {"upload": upload.pk, "mode": upload.mode, "tasks": loader.task_count}
+    detail: dict[str, Any] = {"upload": upload.pk, "mode": upload.mode, "tasks": loader.task_count}
     record(user=upload.created_by, action="dataset_version.create", target=version, **detail)
 
 

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from apps.accounts.auditing import record
+from apps.accounts.keys import create_api_key
+from apps.accounts.models import User
 from apps.exports.models import Export, PairSet, PreferencePair
 from apps.reviews.models import Comment
 from apps.rollouts.models import CollectionDeletion, Reverification, Worker
@@ -49,6 +52,11 @@ def make_pair() -> PreferencePair:
     )
 
 
+def key_owner() -> User:
+    """Whose keys the list of one's own keys shows."""
+    return User.objects.filter(username="key-owner").first() or make_user(username="key-owner")
+
+
 MAKERS: dict[str, Callable[[], Any]] = {
     "datasets": make_dataset,
     "uploads": make_upload,
@@ -66,5 +74,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "exports": lambda: Export.objects.create(format="trl_sft", collection=make_collection()),
     "reverifications": lambda: Reverification.objects.create(collection=make_collection()),
     "comments": lambda: Comment.objects.create(rollout=make_rollout(make_collection()), author=make_user(), text="ok"),
+    "me/keys": lambda: create_api_key(user=key_owner(), name="cluster", scopes=["export"])[0],
+    "audit-entries": lambda: record(user=None, action="dataset.create", target="sums"),
     "workers": lambda: Worker.objects.create(host="localhost", pid=next(_pids), seats=4),
 }

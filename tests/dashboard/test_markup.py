@@ -18,7 +18,7 @@ from tests.factories import make_agent, make_collection, make_environment, make_
 
 # Not pages: files.
 DOWNLOADS = {"upload_rejected", "export_download", "export_manifest", "rollout_raw", "collection_figure"}
-DOWNLOADS |= {"rollout_text", "rollout_image"}
+DOWNLOADS |= {"rollout_text", "rollout_image", "audit_export"}
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django_htmx.http import HttpResponseClientRedirect
 
+from apps.accounts.auditing import record
 from apps.accounts.permissions import Permission, allow
 from apps.accounts.signing_in import SignInRefused, TooManyTries, is_open, redeem_sign_in_link, sign_in_with_password
 from apps.dashboard.answering import posted, wants_fragment
@@ -80,6 +81,7 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
 
 @allow(POST=Permission.OWN_ACCOUNT)
 def sign_out(request: HttpRequest) -> HttpResponse:
+    record(user=request.user, action="sign_out", target=request.user)
     logout(request)
     return redirect("dashboard:sign_in")
 

@@ -79,4 +79,6 @@ def person_edit(request: HttpRequest, pk: int) -> HttpResponse:
 def person_link(request: HttpRequest, pk: int) -> HttpResponse:
     """A new one-time link, for who forgot the password."""
     person = get_object_or_404(User, pk=pk, is_active=True)
-    return _link_page(request, person, create_sign_in_link(user=person, minutes=_LINK_MINUTES))
+    return _link_page(
+        request, person, create_sign_in_link(user=person, minutes=_LINK_MINUTES, by=cast(User, request.user))
+    )
