@@ -8,6 +8,7 @@ from apps.accounts.auditing import record
 from apps.accounts.keys import create_api_key
 from apps.accounts.models import User
 from apps.exports.models import Export, PairSet, PreferencePair
+from apps.policies.models import RedactionPattern
 from apps.reviews.models import Comment
 from apps.rollouts.models import CollectionDeletion, Reverification, Worker
 from apps.tasks.models import ColumnMapping, Deletion, Upload
@@ -76,5 +77,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "comments": lambda: Comment.objects.create(rollout=make_rollout(make_collection()), author=make_user(), text="ok"),
     "me/keys": lambda: create_api_key(user=key_owner(), name="cluster", scopes=["export"])[0],
     "audit-entries": lambda: record(user=None, action="dataset.create", target="sums"),
+    "redaction-patterns": lambda: RedactionPattern.objects.create(kind="name", text=f"badge-{next(_pids)}"),
     "workers": lambda: Worker.objects.create(host="localhost", pid=next(_pids), seats=4),
 }
