@@ -31,6 +31,30 @@ def test_a_request_carries_items_tools_and_what_sampling_says():
     }
 
 
+def test_structured_output_tool_choice_and_parallel_calls_are_sent_as_they_are():
+    said = {
+        "text": {"format": {"type": "json_schema", "name": "answer", "schema": {"type": "object"}, "strict": True}},
+        "tool_choice": {"type": "function", "name": "f"},
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "include": ["reasoning.encrypted_content"],
+    }
+    tool = {"type": "function", "name": "f", "parameters": {}}
+    body = responses_request(Ask(items=[], tools=[tool], sampling={**said, "stream": True}), model_name="m")
+    assert body == {"model": "m", "input": [], "tools": [tool], **said}
+
+
+def test_reasoning_goes_back_as_it_came_encrypted_or_not_unless_it_is_to_be_dropped():
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA", "status": None}
+    turn = read_responses_reply(envelope([thought, CALL])).items
+    assert turn == [thought, CALL]
+    output = {"type": "function_call_output", "call_id": "c", "output": "4"}
+    ask = Ask(items=[{"role": "user", "content": "Hi"}, *turn, output])
+    assert responses_request(ask, model_name="m")["input"] == ask.items
+    dropped = responses_request(ask, model_name="m", dialect=Dialect(reasoning="dropped"))
+    assert dropped["input"] == [ask.items[0], CALL, output]
+
+
 def test_what_the_endpoint_would_refuse_is_left_out():
     sampling = {"seed": 3, "tool_choice": "auto", "parallel_tool_calls": True}
     ask = Ask(items=[], sampling=sampling)
