@@ -5,6 +5,7 @@ from django.urls import URLPattern, path
 from apps.dashboard.views import (
     archiving,
     collections,
+    comparing,
     exports,
     figures,
     importing,
@@ -37,6 +38,7 @@ urlpatterns: list[URLPattern] = [
     path("collections/<int:pk>/delete/", archiving.collection_delete, name="collection_delete"),
     path("collection-deletions/<int:pk>/", archiving.collection_deletion_detail, name="collection_deletion_detail"),
     path("rollouts/", rollouts.rollout_list, name="rollout_list"),
+    path("rollouts/compare/", comparing.rollout_compare, name="rollout_compare"),
     path("rollouts/<int:pk>/", rollouts.rollout_detail, name="rollout_detail"),
     path("rollouts/<int:pk>/raw/", rollouts.rollout_raw, name="rollout_raw"),
     path("rollouts/<int:pk>/find/", traces.rollout_find, name="rollout_find"),

@@ -168,7 +168,7 @@ def test_the_list_takes_the_same_queries_for_one_and_for_many(pages: Client, cou
     environment = Environment.objects.get(slug="calculator")
     for _ in range(count):
         make_dataset(environment=environment)
-    with django_assert_max_num_queries(4):
+    with django_assert_max_num_queries(5):
         pages.get("/datasets/")
 
 

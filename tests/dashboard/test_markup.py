@@ -50,6 +50,7 @@ def samples(admin: User) -> dict[str, object]:
         "task": chosen.task_id,
         "collection": collection.pk,
         "rollout": chosen.pk,
+        "other_rollout": rejected.pk,
         "pair": pair.pk,
         "pair_set": pair_set.pk,
         "export": export.pk,
@@ -66,7 +67,10 @@ def _address(pattern: URLPattern, samples: dict[str, object]) -> str:
         noun = "pair_set"
     if str(pattern.name).startswith("collection_deletion"):
         noun = "collection_deletion"
-    return reverse(f"dashboard:{pattern.name}", args=[samples[noun] for _ in names])
+    address = reverse(f"dashboard:{pattern.name}", args=[samples[noun] for _ in names])
+    return address + (
+        f"?r={samples['rollout']},{samples['other_rollout']}" if pattern.name == "rollout_compare" else ""
+    )
 
 
 def _pages() -> list[URLPattern]:

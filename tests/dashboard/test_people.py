@@ -81,5 +81,5 @@ def test_the_list_of_people_takes_the_same_queries_for_one_and_for_many(
 ):
     for _ in range(3):
         make_user(Role.VIEWER)
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(6):
         admin_pages.get(reverse("dashboard:people"))

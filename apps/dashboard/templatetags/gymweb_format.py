@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -99,6 +100,18 @@ def delta(value: float | None, digits: int = 3) -> str:
     if abs(value) < 0.5 * 10**-digits:
         return "= 0"
     return f"▲ +{value:,.{digits}f}" if value > 0 else f"▼ −{-value:,.{digits}f}"
+
+
+@register.filter
+def signed(value: float) -> str:
+    """A difference of counts with its sign: `+12`, `−3`, `0`."""
+    return f"{'−' if value < 0 else '+' if value > 0 else ''}{abs(value):,.0f}"
+
+
+@register.filter
+def at(values: Sequence[Any], place: int) -> Any:
+    """What stands at a place of a list."""
+    return values[place]
 
 
 @register.filter

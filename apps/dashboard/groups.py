@@ -1,0 +1,92 @@
+"""All rollouts of one task, by collection, newest first: which are shown, and how their rewards spread."""
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby
+
+from django.db.models import Count
+
+from apps.dashboard.charts.histogram import Histogram, draw_histogram
+from apps.gym.metrics import SOLVED, bin_counts, histogram_edges
+from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
+from apps.tasks.models import Task
+
+SHOWN = 1_000
+OUTCOMES = {
+    "solved": "full marks",
+    "partly": "some reward, not full marks",
+    "unsolved": "no reward above zero",
+    "unfinished": "failed, cancelled or still to come",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rollouts of one collection. `mean_reward` is over those shown that have one."""
+
+    collection: Collection
+    rollouts: list[Rollout]
+
+    @property
+    def rewards(self) -> list[float]:
+        return [rollout.reward for rollout in self.rollouts if rollout.reward is not None]
+
+    @property
+    def solved(self) -> int:
+        return sum(reward >= SOLVED for reward in self.rewards)
+
+    @property
+    def mean_reward(self) -> float | None:
+        return sum(self.rewards) / len(self.rewards) if self.rewards else None
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """`hidden` counts the older rollouts beyond SHOWN; `collections` are all that attempted the task."""
+
+    groups: list[Group]
+    hidden: int
+    collections: list[Collection]
+    histogram: Histogram
+    rewarded: int
+
+
+def read_groups(task: Task, *, collection: int | None, outcome: str) -> Groups:
+    """Of one collection, or with one outcome, where they are given."""
+    mine = task.rollouts.filter(collection__is_being_deleted=False)
+    chosen = _with_outcome(mine.filter(collection=collection) if collection else mine, outcome)
+    rows = chosen.select_related("collection__policy_model").order_by("-collection_id", "repeat")
+    shown = list(rows[: SHOWN + 1])
+    hidden = chosen.count() - SHOWN if len(shown) > SHOWN else 0
+    groups = [Group(key, list(each)) for key, each in groupby(shown[:SHOWN], key=lambda row: row.collection)]
+    attempted = mine.order_by().values("collection").annotate(rollouts=Count("pk")).values("collection")
+    rewards = [reward for group in groups for reward in group.rewards]
+    return Groups(
+        groups=groups,
+        hidden=hidden,
+        collections=list(Collection.objects.filter(pk__in=attempted).order_by("-pk").only("pk", "name")[:200]),
+        histogram=_histogram(rewards),
+        rewarded=len(rewards),
+    )
+
+
+def _with_outcome(rollouts: RolloutQuerySet, outcome: str) -> RolloutQuerySet:
+    match outcome:
+        case "solved":
+            return rollouts.filter(reward__gte=SOLVED)
+        case "partly":
+            return rollouts.filter(reward__gt=0, reward__lt=SOLVED)
+        case "unsolved":
+            return rollouts.filter(reward__lte=0)
+        case "unfinished":
+            return rollouts.filter(reward__isnull=True)
+    return rollouts
+
+
+def _histogram(rewards: list[float]) -> Histogram:
+    if not rewards:
+        return draw_histogram([])
+    edges = histogram_edges(min(rewards), max(rewards))
+    width = (edges[-1] - edges[0]) / (len(edges) - 1)
+    places = Counter(min(int((reward - edges[0]) / width + 1e-9), len(edges) - 2) for reward in rewards)
+    return draw_histogram(bin_counts(edges, places))

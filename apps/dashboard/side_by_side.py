@@ -1,0 +1,206 @@
+"""Rollouts of one task side by side: what they have in common, where they part, and their outcomes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from apps.gym.aligning import Row, Step, align, count_common, is_common, steps_of
+from apps.gym.events import decode_event
+from apps.gym.wording import Part, compare_words
+from apps.rollouts.models import Rollout, TraceEvent
+
+FEWEST, MOST = 2, 6
+STEPS = 300
+"""Steps of each rollout that are compared; the work grows with the square."""
+EVENTS = 2 * STEPS
+SHOWN = 4_000
+"""Characters of a step; the trace has the rest."""
+COMPARED = 200_000
+"""Characters on one page that are compared by words; what comes after stands whole."""
+
+
+class CannotCompare(Exception):
+    """These rollouts cannot stand side by side; the message says why and which can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A step of one rollout: `parts` are its words, those `new` or `gone` that differ from the first's."""
+
+    step: Step
+    parts: list[Part]
+    hidden: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of the table: its number, and its cells; one cell where all are the same."""
+
+    number: int
+    kind: str
+    name: str
+    cells: list[Cell | None]
+    is_common: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A property of each rollout: texts, and for numbers how they differ from the first's. `best` and `worst` are
+    places; empty where all are equal or none is better."""
+
+    name: str
+    values: list[float | str | None]
+    form: str = "text"
+    best: frozenset[int] = frozenset()
+    worst: frozenset[int] = frozenset()
+
+    @property
+    def cells(self) -> list[tuple[float | str | None, float | None, str]]:
+        """(value, its difference from the first, best or worst)."""
+        first = self.values[0]
+        cells = []
+        for place, value in enumerate(self.values):
+            is_number = isinstance(value, float | int) and isinstance(first, float | int) and place > 0
+            difference = float(value) - float(first) if is_number else None  # type: ignore[arg-type]
+            rank = "best" if place in self.best else "worst" if place in self.worst else ""
+            cells.append((value, difference or None, rank))
+        return cells
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`common` lines come before the first divergence, `lines` from there on. `left_out` counts the events of each
+    rollout that were not compared."""
+
+    rollouts: list[Rollout]
+    outcomes: list[Outcome]
+    common: list[Line]
+    lines: list[Line]
+    left_out: list[tuple[Rollout, int]]
+
+    @property
+    def divergence(self) -> Line | None:
+        return self.lines[0] if self.lines else None
+
+
+def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
+    """In the order of the ids. Raises CannotCompare for too few or many, unknown ones, and other tasks."""
+    wanted = list(dict.fromkeys(ids))
+    if not FEWEST <= len(wanted) <= MOST:
+        given = "1 was" if len(wanted) == 1 else f"{len(wanted)} were"
+        raise CannotCompare(f"Choose {FEWEST} to {MOST} rollouts of one task: {given} given.")
+    rows = Rollout.objects.filter(Q(pk__in=wanted) & Q(collection__is_being_deleted=False))
+    found = {each.pk: each for each in rows.select_related("task__version__dataset", "collection__policy_model")}
+    missing = [f"#{pk}" for pk in wanted if pk not in found]
+    if missing:
+        raise CannotCompare(f"There is no rollout {', '.join(missing)}.")
+    rollouts = [found[pk] for pk in wanted]
+    first = rollouts[0].task
+    for other in (each.task for each in rollouts[1:]):
+        is_same_key = first.key and (other.dataset_id, other.key) == (first.dataset_id, first.key)
+        if other.pk != first.pk and not is_same_key:
+            raise CannotCompare("These rollouts are of different tasks: choose rollouts of one task on its page.")
+    return rollouts
+
+
+def compare_rollouts(rollouts: list[Rollout]) -> Comparison:
+    read = [_read_steps(rollout) for rollout in rollouts]
+    rows = align([steps for steps, _ in read])
+    shared = count_common(rows)
+    budget = _Budget()
+    lines = [_line(number, row, budget) for number, row in enumerate(rows, start=1)]
+    return Comparison(
+        rollouts=rollouts,
+        outcomes=_outcomes(rollouts),
+        common=lines[:shared],
+        lines=lines[shared:],
+        left_out=[(rollout, left) for rollout, (_, left) in zip(rollouts, read, strict=True) if left],
+    )
+
+
+def _read_steps(rollout: Rollout) -> tuple[list[Step], int]:
+    """The steps of its latest attempt, and how many events after them are left out."""
+    events = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt).order_by("seq")
+    rows = list(events.values_list("seq", "payload")[: EVENTS + 1])
+    steps = steps_of([(seq, decode_event(payload)) for seq, payload in rows[:EVENTS]])
+    whole = len(rows) <= EVENTS and len(steps) <= STEPS
+    if whole:
+        return steps, 0
+    kept = steps[:STEPS]
+    return kept, events.filter(seq__gt=kept[-1].seq).count() if kept else 0
+
+
+class _Budget:
+    """How much may still be compared by words."""
+
+    def __init__(self) -> None:
+        self.left = COMPARED
+
+    def compare(self, old: str, new: str) -> list[Part] | None:
+        self.left -= len(old) + len(new)
+        return compare_words(old, new) if self.left >= 0 else None
+
+
+def _line(number: int, row: Row, budget: _Budget) -> Line:
+    lead = next(step for step in row if step is not None)
+    if is_common(row):
+        return Line(number, lead.kind, lead.name, [_cell(lead, None)], is_common=True)
+    texts = [None if step is None else step.text[:SHOWN] for step in row]
+    compared = [
+        budget.compare(texts[0], text) if place and text is not None and texts[0] is not None else None
+        for place, text in enumerate(texts)
+    ]
+    # Of two, each shows what the other lacks; of more, the first stands as it is.
+    if len(row) == 2 and compared[1] is not None:
+        compared[0] = compared[1]
+    cells = [
+        None if step is None else _cell(step, compared[place], "new" if place == 0 else "gone")
+        for place, step in enumerate(row)
+    ]
+    return Line(number, lead.kind, lead.name, cells, is_common=False)
+
+
+def _cell(step: Step, parts: list[Part] | None, without: str = "") -> Cell:
+    shown = [part for part in parts if part.kind != without] if parts else [Part("same", step.text[:SHOWN])]
+    return Cell(step=step, parts=shown, hidden=max(0, len(step.text) - SHOWN))
+
+
+def _outcomes(rollouts: list[Rollout]) -> list[Outcome]:
+    names = sorted({name for rollout in rollouts for name in rollout.components})
+    numbers: list[Outcome] = [
+        _ranked("Reward", [rollout.reward for rollout in rollouts], "reward"),
+        *(_ranked(name, [rollout.components.get(name) for rollout in rollouts], "number") for name in names),
+    ]
+    used = [sorted(rollout.tools) for rollout in rollouts]
+    texts: list[Outcome] = [
+        Outcome("Answer", [rollout.answer or None for rollout in rollouts]),
+        Outcome("Ended", [rollout.stop_reason or rollout.error_kind or rollout.status for rollout in rollouts]),
+        Outcome("Turns", [rollout.turns for rollout in rollouts], "count"),
+        Outcome("Tool calls", [rollout.tool_calls for rollout in rollouts], "count"),
+        Outcome("Tool errors", [rollout.tool_errors for rollout in rollouts], "count"),
+        Outcome("Tools", [", ".join(tools) or None for tools in used]),
+        Outcome("Input tokens", [rollout.input_tokens for rollout in rollouts], "count"),
+        Outcome("Output tokens", [rollout.output_tokens for rollout in rollouts], "count"),
+        Outcome("Duration", [rollout.duration for rollout in rollouts], "duration"),
+        Outcome("Cost", [rollout.cost for rollout in rollouts], "usd"),
+        Outcome("Model", [rollout.collection.policy_model.name for rollout in rollouts]),
+        Outcome("Version", [rollout.model_version or None for rollout in rollouts]),
+    ]
+    # What says nothing of any of them only takes room.
+    return [*numbers, *(each for each in texts if any(value not in (None, 0, 0.0) for value in each.values))]
+
+
+def _ranked(name: str, values: list[float | None], form: str) -> Outcome:
+    known = [value for value in values if value is not None]
+    best, worst = max(known, default=0.0), min(known, default=0.0)
+    if best == worst:
+        return Outcome(name, list(values), form)
+    places = list(enumerate(values))
+    return Outcome(
+        name,
+        list(values),
+        form,
+        best=frozenset(place for place, value in places if value == best),
+        worst=frozenset(place for place, value in places if value == worst),
+    )

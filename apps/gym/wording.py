@@ -1,0 +1,117 @@
+"""Which words two texts differ by: Myers' algorithm over words, over lines where there are too many, with an end."""
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+MOST_TOKENS = 6_000
+MOST_EDITS = 400
+"""Beyond so many, texts are told apart by lines; beyond so many of those, as a whole. Work grows with the square."""
+
+_WORDS = re.compile(r"\d+(?:[.,]\d+)*|\w+|\s+|[^\w\s]")
+Kind = Literal["same", "gone", "new"]
+
+
+class Part(NamedTuple):
+    kind: Kind
+    text: str
+
+
+Edit = Callable[[Sequence[str], Sequence[str]], "list[Part] | None"]
+
+
+def compare_words(old: str, new: str) -> list[Part]:
+    """What is the same, gone and new, in order: without the new it is `old`, without the gone it is `new`."""
+    if old == new:
+        return [Part("same", old)] if old else []
+    for tokens in (_WORDS.findall, lambda text: text.splitlines(keepends=True)):
+        parts = _compare(tokens(old), tokens(new))
+        if parts is not None:
+            return _join(parts)
+    return _join(_compare(_WORDS.findall(old), _WORDS.findall(new), edit=_replace) or [])
+
+
+def _replace(old: Sequence[str], new: Sequence[str]) -> list[Part]:
+    return [Part("gone", "".join(old)), Part("new", "".join(new))]
+
+
+def _compare(old: Sequence[str], new: Sequence[str], edit: Edit | None = None) -> list[Part] | None:
+    """What both begin and end with, and between them the shortest edit or what `edit` says."""
+    start, shortest = 0, min(len(old), len(new))
+    while start < shortest and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < shortest - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    old_middle, new_middle = old[start : len(old) - end], new[start : len(new) - end]
+    if edit is None and len(old_middle) + len(new_middle) > MOST_TOKENS:
+        return None
+    middle = (edit or _edit)(old_middle, new_middle)
+    if middle is None:
+        return None
+    head, tail = "".join(old[:start]), "".join(old[len(old) - end :])
+    return [Part("same", head), *middle, Part("same", tail)]
+
+
+def _edit(old: Sequence[str], new: Sequence[str]) -> list[Part] | None:
+    """The shortest edit (Myers 1986, "An O(ND) Difference Algorithm"); None beyond MOST_EDITS."""
+    furthest = {1: 0}
+    history: list[dict[int, int]] = []
+    for edits in range(min(len(old) + len(new), MOST_EDITS) + 1):
+        history.append(dict(furthest))
+        for diagonal in range(-edits, edits + 1, 2):
+            down = diagonal == -edits or (
+                diagonal != edits and furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1)
+            )
+            x = furthest[diagonal + 1] if down else furthest[diagonal - 1] + 1
+            y = x - diagonal
+            while x < len(old) and y < len(new) and old[x] == new[y]:
+                x, y = x + 1, y + 1
+            furthest[diagonal] = x
+            if x >= len(old) and y >= len(new):
+                return _walk_back(history, old, new)
+    return None
+
+
+def _walk_back(history: list[dict[int, int]], old: Sequence[str], new: Sequence[str]) -> list[Part]:
+    x, y = len(old), len(new)
+    parts: list[Part] = []
+    for edits in range(len(history) - 1, -1, -1):
+        furthest, diagonal = history[edits], x - y
+        down = diagonal == -edits or (
+            diagonal != edits and furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1)
+        )
+        before = diagonal + 1 if down else diagonal - 1
+        from_x = furthest[before] if edits else 0
+        from_y = from_x - before if edits else 0
+        while x > from_x and y > from_y:
+            x, y = x - 1, y - 1
+            parts.append(Part("same", old[x]))
+        if edits:
+            parts.append(Part("new", new[from_y]) if down else Part("gone", old[from_x]))
+            x, y = from_x, from_y
+    return parts[::-1]
+
+
+def _join(parts: Sequence[Part]) -> list[Part]:
+    """Runs of one kind together, gone before new. White space between two changes changes with them, so that a
+    rewritten sentence is one change and not one a word."""
+    merged = [Part(kind, "".join(part.text for part in run)) for kind, run in groupby(parts, lambda part: part.kind)]
+    merged = [part for part in merged if part.text]
+    joined: list[Part] = []
+    gone = new = ""
+    for index, part in enumerate(merged):
+        is_gap = part.kind == "same" and part.text.isspace() and 0 < index < len(merged) - 1
+        if part.kind == "same" and not is_gap:
+            joined += _change(gone, new)
+            gone = new = ""
+            joined.append(part)
+            continue
+        gone += part.text if part.kind != "new" else ""
+        new += part.text if part.kind != "gone" else ""
+    return joined + _change(gone, new)
+
+
+def _change(gone: str, new: str) -> list[Part]:
+    return [Part(kind, text) for kind, text in (("gone", gone), ("new", new)) if text]  # type: ignore[arg-type]

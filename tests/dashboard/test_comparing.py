@@ -1,0 +1,189 @@
+import pytest
+from django.urls import reverse
+
+from apps.accounts.models import Role
+from apps.dashboard import side_by_side
+from apps.gym.events import ModelCall, Prompt, ToolResult, TraceUnion, Verification
+from apps.gym.items import message
+from apps.rollouts.models import Rollout
+from tests.dashboard.markup import read
+from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
+from tests.factories import make_collection, make_rollout
+
+pytestmark = pytest.mark.django_db
+
+
+def call(expression: str) -> dict[str, object]:
+    return {"type": "function_call", "call_id": "c", "name": "run", "arguments": f'{{"code": "{expression}"}}'}
+
+
+def trace(expression: str, output: str, answer: str, reward: float) -> list[TraceUnion]:
+    return [
+        Prompt(items=[message("user", "What is 2 + 2?")]),
+        ModelCall(seen=1, items=[call(expression)]),
+        ToolResult(call_id="c", name="run", output=output, error="" if output == "4" else "failed"),
+        ModelCall(seen=3, items=[message("assistant", answer)]),
+        Verification(reward=reward, explanation="compared"),
+    ]
+
+
+def two() -> tuple[Rollout, Rollout]:
+    collection = make_collection()
+    good = make_rollout(collection, trace=trace("2+2", "4", "It is 4.", 1.0), turns=2, components={"exact": 1.0})
+    bad = make_rollout(
+        collection, trace=trace("2+2", "boom", "It is 5.", 0.0), turns=3, reward=0.0, components={"exact": 0.0}
+    )
+    return good, bad
+
+
+def compared(*rollouts: Rollout, **query: object) -> str:
+    return f"{reverse('dashboard:rollout_compare')}?r=" + ",".join(str(each.pk) for each in rollouts)
+
+
+def test_what_all_have_in_common_is_folded_and_where_they_part_is_named():
+    page = squeezed(signed_in(Role.VIEWER).get(compared(*two())).text)
+    assert "Steps 1 to 2 are the same in all" in page
+    assert '<a href="#divergence">They part at step 3</a>' in page
+    assert "<strong>Here they part:</strong> step 3, result <code>run</code>" in page
+
+
+def test_words_that_only_one_has_are_marked():
+    page = signed_in().get(compared(*two())).text
+    assert "It is <del>4</del>." in page
+    assert "It is <ins>5</ins>." in page
+
+
+def test_outcomes_stand_beside_each_other_with_best_and_worst():
+    good, bad = two()
+    outcomes = {each.name: each for each in signed_in().get(compared(good, bad)).context["comparison"].outcomes}
+    assert outcomes["Reward"].cells == [(1.0, None, "best"), (0.0, -1.0, "worst")]
+    assert outcomes["exact"].cells == [(1.0, None, "best"), (0.0, -1.0, "worst")]
+    assert outcomes["Turns"].cells == [(2, None, ""), (3, 1.0, "")]
+    # Nobody has an answer or a version here.
+    assert {"Answer", "Version"} & set(outcomes) == set()
+
+
+def test_the_first_is_what_the_others_are_compared_with():
+    good, bad = two()
+    client = signed_in()
+    page = client.get(compared(good, bad)).text
+    assert f'<a href="/rollouts/compare/?r={bad.pk},{good.pk}">compare with this</a>' in page
+    turned = client.get(f"/rollouts/compare/?r={bad.pk}&r={good.pk}").context["comparison"]
+    assert [each.pk for each in turned.rollouts] == [bad.pk, good.pk]
+
+
+def test_of_three_the_others_show_what_the_first_has_not_and_one_can_be_left_out():
+    good, bad = two()
+    third = make_rollout(good.collection, trace=trace("2+2", "4", "It is 6.", 0.0), reward=0.0)
+    page = signed_in().get(compared(good, bad, third)).text
+    assert ("<del>" in page, "It is <ins>6</ins>." in page) == (False, True)
+    assert f'href="/rollouts/compare/?r={good.pk},{third.pk}" aria-label="Without #{bad.pk}"' in page
+
+
+def test_rollouts_that_did_the_same_say_so():
+    collection = make_collection()
+    page = signed_in().get(compared(make_rollout(collection), make_rollout(collection))).text
+    assert "Every step is the same in all of them." in page
+
+
+def test_a_step_links_to_its_place_in_the_trace():
+    good, bad = two()
+    page = signed_in().get(compared(good, bad)).text
+    assert f'href="/rollouts/{bad.pk}/#e2"' in page
+
+
+def test_a_long_step_says_how_much_of_it_is_hidden(monkeypatch):
+    monkeypatch.setattr(side_by_side, "SHOWN", 10)
+    collection = make_collection()
+    made = [make_rollout(collection, trace=trace("2+2", "4", letter * 1_015, 1.0)) for letter in "ab"]
+    page = signed_in().get(compared(*made)).text
+    assert page.count("1,005 more characters in the trace.") == 2
+
+
+def test_of_endless_traces_the_beginnings_are_compared_and_the_rest_is_counted(monkeypatch):
+    monkeypatch.setattr(side_by_side, "STEPS", 3)
+    monkeypatch.setattr(side_by_side, "EVENTS", 6)
+    good, bad = two()
+    comparison = signed_in().get(compared(good, bad)).context["comparison"]
+    assert len(comparison.common) + len(comparison.lines) == 3
+    # The reply and the verification.
+    assert [(rollout.pk, left) for rollout, left in comparison.left_out] == [(good.pk, 2), (bad.pk, 2)]
+
+
+def test_more_than_can_be_compared_by_words_stands_whole(monkeypatch):
+    monkeypatch.setattr(side_by_side, "COMPARED", 1)
+    page = signed_in().get(compared(*two())).text
+    assert ("<del>" in page, "It is 5." in page) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("?r=x", "1 was given"),
+        ("?r=999999,999998", "There is no rollout #999999, #999998."),
+        ("?r=1,2,3,4,5,6,7", "7 were given"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_with_the_way_on(query, says):
+    reply = signed_in().get(reverse("dashboard:rollout_compare") + query)
+    assert reply.status_code == 400
+    assert says in reply.text
+    assert "mark two to 6 of its rollouts" in reply.text
+
+
+def test_without_a_choice_the_page_shows_the_way_to_one():
+    reply = signed_in().get(reverse("dashboard:rollout_compare"))
+    assert (reply.status_code, "0 were given" in reply.text) == (200, True)
+
+
+def test_rollouts_of_different_tasks_are_refused():
+    collection = make_collection()
+    one, other, _ = (make_rollout(collection, task=task) for task in collection.version.tasks.all())
+    reply = signed_in().get(compared(one, other))
+    assert (reply.status_code, "of different tasks" in reply.text) == (400, True)
+
+
+def test_the_same_task_in_two_versions_is_one_task():
+    first, second = make_collection(), make_collection()
+    other_task = second.version.tasks.first()
+    first.version.tasks.filter(index=0).update(key="k")
+    type(other_task).objects.filter(pk=other_task.pk).update(key="k", dataset=first.dataset)
+    assert signed_in().get(compared(make_rollout(first), make_rollout(second))).status_code == 200
+
+
+def test_a_sequence_of_pairs_is_read_one_after_the_other():
+    good, bad = two()
+    third = make_rollout(good.collection, reward=0.5)
+    pairs = f"{good.pk}-{bad.pk},{good.pk}-{third.pk}"
+    client, address = signed_in(), reverse("dashboard:rollout_compare")
+    first = client.get(address, {"pairs": pairs})
+    assert [each.pk for each in first.context["comparison"].rollouts] == [good.pk, bad.pk]
+    assert 'rel="prev"' not in first.text
+    following = next(each for each in read(first.text).all("a") if each.attributes.get("rel") == "next")
+    second = client.get(following.attributes["href"])
+    assert [each.pk for each in second.context["comparison"].rollouts] == [good.pk, third.pk]
+    assert ('rel="prev"' in second.text, 'rel="next"' in second.text, "2 of 2" in second.text) == (True, False, True)
+    assert client.get(address, {"pairs": pairs, "at": 99}).context["at"] == 2
+
+
+def test_hostile_words_stay_text():
+    collection = make_collection()
+    made = [make_rollout(collection, trace=trace("1", "4", f"<img src=x onerror={word}>", 1.0)) for word in ("a", "b")]
+    page = signed_in().get(compared(*made)).text
+    assert "<img src=x" not in page
+    assert "&lt;img src=x onerror=<del>a</del>&gt;" in page
+
+
+def test_comparing_takes_a_query_for_each_trace_and_as_many_for_long_ones():
+    collection = make_collection()
+    task = collection.version.tasks.first()
+    made = [make_rollout(collection, task=task, trace=[]) for _ in range(2)]
+    seqs = iter(range(100))
+
+    def add() -> None:
+        seq = next(seqs)
+        for rollout in made:
+            rollout.events.create(attempt=1, seq=seq, kind="prompt", payload='{"type": "prompt", "items": []}')
+
+    one, three = queries_with_one_and_three(lambda: compared(*made), add)
+    assert one == three

@@ -1,0 +1,62 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.gym.wording import MOST_EDITS, Part, compare_words
+
+TEXTS = st.text(alphabet="ab .\n", max_size=40) | st.text(max_size=40)
+
+
+@given(TEXTS, TEXTS)
+def test_without_the_new_it_is_the_old_and_without_the_gone_the_new(old, new):
+    parts = compare_words(old, new)
+    assert "".join(part.text for part in parts if part.kind != "new") == old
+    assert "".join(part.text for part in parts if part.kind != "gone") == new
+    assert all(part.text for part in parts)
+
+
+@given(TEXTS)
+def test_a_text_differs_in_nothing_from_itself(text):
+    assert compare_words(text, text) == ([Part("same", text)] if text else [])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("the sum is 41.", "the sum is 42.", [("same", "the sum is "), ("gone", "41"), ("new", "42"), ("same", ".")]),
+        ("add it", "add it up", [("same", "add it"), ("new", " up")]),
+        ("a b c", "x y c", [("gone", "a b"), ("new", "x y"), ("same", " c")]),
+        ("1.0", "0.25", [("gone", "1.0"), ("new", "0.25")]),
+        ("", "all", [("new", "all")]),
+        ("all", "", [("gone", "all")]),
+    ],
+)
+def test_changes_are_whole_words(old, new, parts):
+    assert compare_words(old, new) == [Part(*part) for part in parts]
+
+
+def test_a_long_text_with_many_changes_is_compared_by_lines():
+    old = [f"{number} one" for number in range(MOST_EDITS)] + ["kept"]
+    new = [f"{number} two" for number in range(MOST_EDITS)] + ["kept"]
+    new[7] = old[7]
+    # 798 words are others, and as many lines: too many for both.
+    assert compare_words("\n".join(old[:150]), "\n".join(new[:150]))[:2] == [Part("same", "0 "), Part("gone", "one")]
+    head, *middle, tail = compare_words("\n".join(old), "\n".join(new))
+    assert (head, tail, [part.kind for part in middle]) == (Part("same", "0 "), Part("same", "\nkept"), ["gone", "new"])
+
+
+def test_a_long_text_with_few_changed_lines_is_compared_by_lines():
+    old = [" ".join(f"{number}.{word}" for word in range(20)) for number in range(200)]
+    new = [f"rewritten {number}" if 20 <= number < 40 else line for number, line in enumerate(old)]
+    new[0], new[-1] = "first", "last"
+    kinds = [part.kind for part in compare_words("\n".join(old), "\n".join(new))]
+    assert kinds == ["gone", "new", "same", "gone", "new", "same", "gone", "new"]
+
+
+def test_the_most_different_texts_take_a_bounded_time():
+    old, new = " ".join(["a", "b"] * 2_000), " ".join(["b", "c", "a"] * 1_300)
+    began = time.process_time()
+    compare_words(old, new)
+    assert time.process_time() - began < 2
