@@ -51,5 +51,17 @@ def test_the_bootstrap_is_the_same_for_the_same_seed_and_agrees_with_the_normal_
     assert (resampled.low, resampled.high) == pytest.approx((normal.low, normal.high), abs=0.002)
 
 
+def test_the_bootstrap_of_few_tasks_is_that_of_every_possible_sample():
+    """Six tasks have 6⁶ samples with replacement: the quantiles of all their means are the reference."""
+    differences = [-0.5, 0.0, 0.25, 0.25, 0.75, 1.0]
+    means = sorted(sum(sample) / 6 for sample in product(differences, repeat=6))
+    exact = (means[int(len(means) * 0.025)], means[int(len(means) * 0.975) - 1])
+    for seed in range(5):
+        found = paired_bootstrap(differences, seed=seed)
+        assert found is not None
+        assert (found.low, found.high) == pytest.approx(exact, abs=0.06)
+        assert found.mean == pytest.approx(sum(differences) / 6)
+
+
 def test_one_task_has_no_interval():
     assert paired_bootstrap([0.5]) is None

@@ -1,7 +1,9 @@
 """The figures against brute force and by hand."""
 
 from collections import Counter
+from fractions import Fraction
 from itertools import combinations
+from math import comb
 
 import pytest
 from hypothesis import given
@@ -26,6 +28,13 @@ def test_pass_at_k_is_the_share_of_draws_that_hold_a_solution(shape):
     size, solved, k = shape
     draws = list(combinations([True] * solved + [False] * (size - solved), k))
     assert pass_at_k(size, solved, k) == pytest.approx(sum(any(draw) for draw in draws) / len(draws))
+
+
+@given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
+def test_pass_at_k_is_the_closed_form_in_exact_arithmetic(shape):
+    size, solved, k = shape
+    exact = 1 - Fraction(comb(size - solved, k), comb(size, k))
+    assert pass_at_k(size, solved, k) == pytest.approx(float(exact), abs=1e-12)
 
 
 def test_pass_at_k_of_a_large_group_does_not_overflow():

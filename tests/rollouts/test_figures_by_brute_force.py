@@ -1,0 +1,115 @@
+"""pass@k, the average of k and majority@k of stored rollouts, against every draw of k from every generated group."""
+
+import random
+import statistics
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations
+from math import comb
+
+import pytest
+
+from apps.gym.comparisons import mcnemar
+from apps.rollouts.contrasting import contrast_collections
+from apps.rollouts.measuring import measure_collection
+from apps.rollouts.models import Rollout
+from tests.factories import make_collection, make_dataset, make_row
+
+pytestmark = pytest.mark.django_db
+
+
+def generate(seed):
+    """Groups of (answer, reward): sizes from 1 to 9, answers that are right or wrong, partial rewards, failures."""
+    draw = random.Random(seed)
+    groups = []
+    for _ in range(draw.randint(1, 12)):
+        worth = {answer: draw.choice([1.0, 1.0, 0.0, 0.25, -0.5]) for answer in ("a", "b", "c")}
+        said = [draw.choice(["a", "a", "b", "c", ""]) for _ in range(draw.randint(1, 9))]
+        groups.append([(answer, worth.get(answer, 0.0)) for answer in said] + [None] * draw.choice([0, 0, 1]))
+    return groups
+
+
+def store(groups, dataset=None):
+    """A collection with a task for each group; None is an attempt that failed and counts for nothing."""
+    collection = make_collection(dataset=dataset or make_dataset([make_row(str(n)) for n in range(len(groups))]))
+    rollouts = []
+    for task, group in zip(collection.version.tasks.order_by("index"), groups, strict=True):
+        for repeat, attempt in enumerate(group):
+            ended = {"status": "completed", "stop_reason": "answered"}
+            if attempt is None:
+                ended = {"status": "failed", "error_kind": "timed_out"}
+            answer, reward = attempt or ("", None)
+            given = {"answer": answer, "reward": reward, "attempt": 1, "finished_at": collection.created_at, **ended}
+            rollouts.append(Rollout(collection=collection, task=task, repeat=repeat, **given))
+    Rollout.objects.bulk_create(rollouts)
+    known = [rollout.reward for rollout in rollouts if rollout.reward is not None]
+    collection.rewarded, collection.reward_sum, collection.total = len(known), sum(known), len(rollouts)
+    collection.save()
+    return collection
+
+
+def in_every_draw(groups, score):
+    """The mean of `score` over all draws of k from each group that is large enough, then over these groups."""
+    rewarded = [[attempt for attempt in group if attempt is not None] for group in groups]
+    found, k = {}, 1
+    while k <= max(map(len, rewarded)):
+        means = [statistics.fmean(map(score, combinations(group, k))) for group in rewarded if len(group) >= k]
+        found[k] = pytest.approx(statistics.fmean(means), abs=1e-9)
+        k *= 2
+    return found
+
+
+def is_solved(draw):
+    return float(any(reward >= 1.0 for _, reward in draw))
+
+
+def average(draw):
+    return statistics.fmean(reward for _, reward in draw)
+
+
+def vote(draw):
+    """Whether the most frequent answer is right, a tie broken at random; an attempt without an answer has no vote."""
+    votes = Counter(answer for answer, _ in draw if answer)
+    if not votes:
+        return 0.0
+    right = {answer: reward >= 1.0 for answer, reward in draw}
+    winners = [answer for answer, count in votes.items() if count == max(votes.values())]
+    return statistics.fmean(right[answer] for answer in winners)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_figures_of_a_collection_are_those_of_every_draw(seed):
+    groups = generate(seed)
+    measured = measure_collection(store(groups))
+    assert measured.pass_at_k == in_every_draw(groups, is_solved)
+    assert measured.average_of_k == in_every_draw(groups, average)
+    assert measured.majority_at_k == in_every_draw(groups, vote)
+
+
+@pytest.mark.parametrize("seed", range(12, 15))
+def test_pass_at_k_of_a_collection_is_the_closed_form(seed):
+    groups = [[each for each in group if each is not None] for group in generate(seed)]
+    measured = measure_collection(store(groups))
+    for k, found in measured.pass_at_k.items():
+        shapes = [(len(group), sum(reward >= 1.0 for _, reward in group)) for group in groups if len(group) >= k]
+        exact = sum(1 - Fraction(comb(n - c, k), comb(n, k)) for n, c in shapes) / len(shapes)
+        assert found == pytest.approx(float(exact), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_collections_are_contrasted_as_their_groups_are(seed):
+    """McNemar over tasks whose solving changed, and the bootstrap over tasks' means, from the raw attempts."""
+    tasks = 4 + 3 * seed
+    dataset = make_dataset([make_row(str(n)) for n in range(tasks)])
+    draw = random.Random(seed)
+    attempts = [[[("a", draw.choice([0.0, 1.0])) for _ in range(4)] for _ in range(tasks)] for _ in range(2)]
+    one, other = (store(groups, dataset) for groups in attempts)
+    found = contrast_collections(one, other)
+    means = [[statistics.fmean(reward for _, reward in group) for group in groups] for groups in attempts]
+    differences = [right - left for left, right in zip(*means, strict=True)]
+    gained = sum(left < 0.5 <= right for left, right in zip(*means, strict=True))
+    lost = sum(right < 0.5 <= left for left, right in zip(*means, strict=True))
+    assert (found.tasks, found.newly_solved, found.no_longer_solved) == (tasks, gained, lost)
+    assert found.p_value == mcnemar(gained, lost)
+    assert found.interval.mean == pytest.approx(statistics.fmean(differences))
+    assert found.interval.low <= found.interval.mean <= found.interval.high
