@@ -20,7 +20,7 @@ from apps.environments.models import Adapter, Environment
 from apps.environments.saving import save_environment
 from apps.gym.gymconfig import describing
 from apps.gym.gymconfig.looking_up import Values
-from apps.gym.gymconfig.pasting import MOST_PASTED, split_texts
+from apps.gym.gymconfig.pasting import MOST_DESCRIBED, MOST_PASTED, split_texts
 from apps.gym.gymconfig.problems import ConfigRefused, Problem
 from apps.gym.outbound import OutboundFailed, OutboundRefused
 from apps.policies.connecting import open_outbound, stored_key
@@ -123,6 +123,9 @@ def register_pasted(
         if len(text) > MOST_PASTED:
             raise ConfigRefused(Problem("", "", f"has {len(text):,} characters; at most {MOST_PASTED:,} are read"))
         description, values = describing.describe_texts(split_texts(text), without_models=without_models)
+        if description.size > MOST_DESCRIBED:
+            told = f"describes {description.size:,} things; at most {MOST_DESCRIBED} are registered at once"
+            raise ConfigRefused(Problem("", "", told))
         if not preview:
             return register_config(
                 description=description, values=values, addresses=addresses, without_data=without_data, user=user

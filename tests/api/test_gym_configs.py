@@ -50,7 +50,7 @@ def test_what_is_wrong_is_told_with_document_and_key(engineer, settings):
     assert (refused.status_code, refused.json()["type"]) == (400, "urn:gymweb:problem:config-refused")
     assert refused.json()["errors"] == [{"code": "refused", **problem}]
     assert not Environment.objects.filter(slug="lab").exists()
-    nothing = engineer.post(URL, {"text": "x" * 200_001}, "application/json")
+    nothing = engineer.post(URL, {"text": "x" * 100_001}, "application/json")
     assert nothing.json()["errors"][0]["pointer"] == "/text"
 
 

@@ -17,6 +17,7 @@ from tests.gym.gymconfig.test_describing import ENV, LAB, MODEL
 pytestmark = pytest.mark.django_db
 URL = "/environments/import/"
 ALL = f"--- # lab.yaml{LAB}--- # model.yaml{MODEL}--- # env.yaml\n{ENV}"
+MANY = "".join(f"s{number}: {{resources_servers: {{x: {{port: 1}}}}}}\n" for number in range(201))
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,8 @@ def test_nothing_of_this_machine_is_read(tmp_path, monkeypatch):
         ({"text": "a: ["}, "is not YAML"),
         ({"text": "- a"}, "holds no keys at its top"),
         ({"text": LAB, "addresses": "lab"}, "lab: write it with a name, = and a URL."),
-        ({"text": "x" * 200_001}, "at most 200000 characters"),
+        ({"text": "x" * 100_001}, "at most 100000 characters"),
+        ({"text": MANY}, "describes 201 things; at most 200 are registered at once"),
         ({"config_files": SimpleUploadedFile("a.yaml", b"\xff")}, "a.yaml is no text in UTF-8."),
         ({"text": "a: &a [*a]"}, "nested more than 64 deep"),
     ],

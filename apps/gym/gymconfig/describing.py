@@ -75,6 +75,10 @@ class Description(msgspec.Struct, kw_only=True):
     datasets: list[DatasetFile] = []
     notes: list[Problem] = []
 
+    @property
+    def size(self) -> int:
+        return len(self.servers) + len(self.agents) + len(self.models) + len(self.datasets)
+
 
 def describe_config(
     files: Sequence[Path],
