@@ -6,8 +6,9 @@ from typing import Any, Literal
 import msgspec
 
 from apps.gym.judging.scale import Scale
+from apps.gym.policy.dialect import FIXED
 
-_OURS = frozenset({"input", "model", "stream", "text", "tools", "tool_choice", "instructions", "n"})
+_OURS = FIXED | {"stream", "text", "tool_choice"}
 
 
 class Worth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

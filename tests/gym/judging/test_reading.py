@@ -127,6 +127,7 @@ def test_an_explanation_is_stored_whatever_it_holds():
         ({"reads": "mind"}, "Invalid enum value 'mind'"),
         ({"max_characters": 10}, "`max_characters` must be from 200"),
         ({"sampling": {"text": {}}}, "`sampling` cannot set text"),
+        ({"sampling": {"prompt": "x", "n": 2, "messages": []}}, "`sampling` cannot set messages, n, prompt"),
         ({"prompt": "?"}, "unknown field `prompt`"),
         ({"question": "rank"}, "Invalid enum value 'rank'"),
         ({"question": "compare", "reads": "trace"}, "`reads` must be `answer`"),
