@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-faults test-vllm check bench test-scale transfers vllm vllm-demo tiny-policy lock schema format clean
+.PHONY: help demo serve test test-faults test-vllm check bench test-scale transfers vllm vllm-demo tiny-policy lock vendor schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -90,6 +90,10 @@ tiny-policy: ## train examples/tiny_policy anew, in the environment of `make vll
 format: $(INSTALLED_DEV) ## format, and mend what lint can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+vendor: $(INSTALLED) ## copy the foreign scripts of the pages from npm's packages to static/vendor, and list them
+	cd frontend && npm ci --ignore-scripts --no-audit --no-fund
+	$(BIN)/python scripts/vendor.py
 
 lock: ## compile the requirements
 	$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet pip-tools

@@ -76,18 +76,24 @@
     const card = target.closest(".event") || target;
     choose(card);
     target.scrollIntoView({ block: "start" });
-    // What stands above is measured only once it is drawn; whoever has scrolled since is left where they are.
-    let at = scrollY;
-    for (const wait of [60, 250]) {
-      setTimeout(() => {
-        if (card !== chosen() || Math.abs(scrollY - at) > 2) return;
-        target.scrollIntoView({ block: "start" });
-        at = scrollY;
-      }, wait);
-    }
+    pin(target);
     card.focus({ preventScroll: true });
     return card;
   }
+
+  // What stands above is measured only once it is drawn or loaded: for a moment the target is held where it is wanted,
+  // until whoever reads does anything.
+  const PIN_MS = 1500;
+  let pinned = null;
+
+  function pin(target) {
+    pinned = { target, until: Date.now() + PIN_MS };
+  }
+
+  for (const name of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(name, () => { pinned = null; }, { passive: true, capture: true });
+  new ResizeObserver(() => {
+    if (pinned && Date.now() < pinned.until) pinned.target.scrollIntoView({ block: "start" });
+  }).observe(transcript());
 
   const hashed = () => Number(/^#e(\d+)$/.exec(location.hash)?.[1] ?? NaN);
 

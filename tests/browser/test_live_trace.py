@@ -77,7 +77,7 @@ def test_who_reads_is_not_moved_and_is_told_what_came(site, tab):
     top, selected = place()
     assert (round(abs(top - before[0])), selected) == (0, before[1])
     tab.locator("#follow [data-newer]").click()
-    tab.evaluate("document.getElementById('rollout-trace').lastElementChild.scrollIntoView({block: 'end'})")
+    tab.keyboard.press("End")
     expect(tab.locator("#follow")).to_be_hidden()
 
 

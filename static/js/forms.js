@@ -1,0 +1,291 @@
+// Texts as elements: markdown, JSON, colours of terminals, diffs, tables. Every text is put in as text; the one place
+// where markup is made, markdown, goes through DOMPurify, and nothing of it loads or runs.
+
+window.gymweb = window.gymweb || {};
+
+gymweb.forms = (() => {
+  const LARGEST = 200_000;
+  const ROWS = 50;
+
+  function element(tag, className = "", text = "") {
+    const made = document.createElement(tag);
+    if (className) made.className = className;
+    if (text) made.textContent = text;
+    return made;
+  }
+
+  // Foreign scripts, when the first text needs one
+
+  const scripts = new Map();
+
+  function script(address, name) {
+    if (!scripts.has(address)) {
+      scripts.set(address, new Promise((resolve, reject) => {
+        const tag = document.createElement("script");
+        tag.src = address;
+        tag.addEventListener("load", () => resolve(window[name]));
+        tag.addEventListener("error", reject);
+        document.head.append(tag);
+      }));
+    }
+    return scripts.get(address);
+  }
+
+  // Markdown
+
+  const escape = (text) => String(text).replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
+  const LINK = /^(https?:|mailto:)/i;
+  const renderer = {
+    html: (token) => escape(token.text),
+    heading(token) {
+      const level = Math.min(6, token.depth + 3);
+      return `<h${level}>${this.parser.parseInline(token.tokens)}</h${level}>\n`;
+    },
+    code: (token) => `<pre class="code" title="${escape((token.lang || "").split(/\s/)[0])}"><code>${escape(token.text)}</code></pre>\n`,
+    image: (token) => ` <span class="chip">picture not loaded: ${escape(token.text || "without a name")} (${escape(String(token.href).slice(0, 200))})</span> `,
+    link(token) {
+      const text = this.parser.parseInline(token.tokens);
+      return LINK.test(token.href) ? `<a href="${escape(token.href)}">${text}</a>` : `${text} <span class="muted">(${escape(String(token.href).slice(0, 200))})</span>`;
+    },
+    checkbox: (token) => (token.checked ? "☑ " : "☐ "),
+  };
+  const PURE = {
+    ALLOWED_TAGS: ["a", "blockquote", "br", "code", "del", "em", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"],
+    ALLOWED_ATTR: ["href", "title", "start", "align", "class"],
+    ALLOWED_URI_REGEXP: LINK,
+    ALLOW_DATA_ATTR: false,
+    ALLOW_ARIA_ATTR: false,
+    RETURN_DOM_FRAGMENT: true,
+  };
+  const CLASSES = new Set(["code", "chip", "muted"]);
+
+  async function markdown(text, places) {
+    if (text.length > LARGEST) return null;
+    const [marked, purify] = await Promise.all([script(places.marked, "marked"), script(places.purify, "DOMPurify")]);
+    const parser = new marked.Marked({ gfm: true, breaks: true, renderer });
+    const clean = purify.sanitize(parser.parse(text), PURE);
+    for (const each of clean.querySelectorAll("[class]")) if (!CLASSES.has(each.className)) each.removeAttribute("class");
+    for (const each of clean.querySelectorAll("a")) {
+      each.rel = "noopener noreferrer nofollow ugc";
+      each.target = "_blank";
+    }
+    const shown = element("div", "rendered markdown");
+    shown.append(clean);
+    for (const table of shown.querySelectorAll("table")) {
+      table.className = "data";
+      const scroll = element("div", "scroll");
+      scroll.tabIndex = 0;
+      scroll.setAttribute("role", "region");
+      scroll.setAttribute("aria-label", "Table");
+      table.replaceWith(scroll);
+      scroll.append(table);
+    }
+    for (const pre of shown.querySelectorAll("pre.code")) {
+      const language = pre.title;
+      pre.removeAttribute("title");
+      colour(pre.firstElementChild, language, places);
+    }
+    return shown;
+  }
+
+  // Code in a language that is named: colours come when the script is there, the text at once.
+  async function colour(code, language, places) {
+    if (!language || code.textContent.length > LARGEST) return;
+    if (language === "diff" || language === "patch") {
+      code.replaceChildren(diffLines(code.textContent));
+      return;
+    }
+    const hljs = await script(places.hljs, "hljs");
+    if (!hljs.getLanguage(language)) return;
+    // Its output is escaped text in spans; parsed apart, and only the spans are taken over.
+    const parsed = new DOMParser().parseFromString(hljs.highlight(code.textContent, { language, ignoreIllegals: true }).value, "text/html");
+    code.replaceChildren(...spans(parsed.body));
+  }
+
+  function spans(root) {
+    return [...root.childNodes].map((node) => {
+      if (node.nodeType !== 1) return document.createTextNode(node.textContent);
+      const span = element("span", /^hljs-[\w- ]+$/.test(node.className) ? node.className : "");
+      span.append(...spans(node));
+      return span;
+    });
+  }
+
+  // JSON: coloured, its long texts readable, its lists of alike objects as tables
+
+  const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+
+  function json(text, places, tool = "") {
+    if (text.length > LARGEST) return null;
+    const shown = element("div", "rendered");
+    const value = parse(text);
+    const table = tableOf(Array.isArray(value) ? value : null);
+    if (table) {
+      shown.append(table);
+      return shown;
+    }
+    shown.append(jsonLines(text));
+    if (value && typeof value === "object" && !Array.isArray(value)) {
+      for (const [key, inner] of Object.entries(value)) shown.append(...within(key, inner, tool, places));
+    }
+    return shown;
+  }
+
+  function parse(text) {
+    try {
+      return JSON.parse(text);
+    } catch {
+      return null;
+    }
+  }
+
+  function jsonLines(text) {
+    const pre = element("pre", "code");
+    let at = 0;
+    for (const match of text.matchAll(TOKEN)) {
+      pre.append(text.slice(at, match.index));
+      const kind = match[2] ? "key" : match[1] ? "string" : match[3] ? "word" : "number";
+      pre.append(element("span", `json-${kind}`, match[1] ?? match[0]));
+      if (match[2]) pre.append(match[2]);
+      at = match.index + match[0].length;
+    }
+    pre.append(text.slice(at));
+    return pre;
+  }
+
+  const LANGUAGES = { sql: "sql", query: "", html: "xml", css: "css", javascript: "javascript", js: "javascript", python: "python", code: "python", script: "bash", command: "bash", cmd: "bash", patch: "diff", diff: "diff" };
+
+  // What a value of several lines says, once more as its lines.
+  function within(key, value, tool, places) {
+    const table = tableOf(Array.isArray(value) ? value : null);
+    if (table) return [element("p", "within", key), table];
+    if (typeof value !== "string" || !value.includes("\n") || value.length < 30) return [];
+    const pre = element("pre", "code");
+    if (value.includes("\x1b[")) pre.append(ansiRuns(value));
+    else {
+      const code = element("code", "", value);
+      pre.append(code);
+      colour(code, LANGUAGES[key.toLowerCase()] ?? LANGUAGES[tool.toLowerCase()] ?? "", places);
+    }
+    return [element("p", "within", key), pre];
+  }
+
+  // Two or more flat objects with the same few keys.
+  function tableOf(rows) {
+    if (!rows || rows.length < 2) return null;
+    const flat = (row) => row && typeof row === "object" && !Array.isArray(row) && Object.values(row).every((each) => each === null || typeof each !== "object");
+    const keys = flat(rows[0]) ? Object.keys(rows[0]) : [];
+    if (!keys.length || keys.length > 12 || !rows.every((row) => flat(row) && Object.keys(row).join("\n") === keys.join("\n"))) return null;
+    const scroll = element("div", "scroll");
+    scroll.tabIndex = 0;
+    scroll.setAttribute("role", "region");
+    scroll.setAttribute("aria-label", "Table");
+    const table = element("table", "data");
+    const head = table.createTHead().insertRow();
+    for (const key of keys) {
+      const cell = element("th", "", key);
+      cell.scope = "col";
+      head.append(cell);
+    }
+    const body = table.createTBody();
+    for (const row of rows.slice(0, ROWS)) {
+      const line = body.insertRow();
+      for (const key of keys) {
+        const cell = line.insertCell();
+        cell.textContent = row[key] === null ? "null" : String(row[key]);
+        if (typeof row[key] === "number") cell.className = "num";
+      }
+    }
+    scroll.append(table);
+    if (rows.length <= ROWS) return scroll;
+    const both = element("div");
+    both.append(scroll, element("p", "cut-note", `Showing ${ROWS} of ${rows.length} rows: all of them stand in the raw text.`));
+    return both;
+  }
+
+  // Terminals: colours and weights of SGR; other sequences only move a cursor, and are left out
+
+  const SEQUENCE = /\x1b\[([0-9;:]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]/g;
+
+  function ansi(text) {
+    const shown = element("div", "rendered");
+    const pre = element("pre", "code terminal");
+    pre.append(ansiRuns(text.slice(0, LARGEST)));
+    shown.append(pre);
+    if (text.length > LARGEST) shown.append(element("p", "cut-note", `Showing ${LARGEST} of ${text.length} characters: all of them stand in the raw text.`));
+    return shown;
+  }
+
+  function ansiRuns(text) {
+    const runs = document.createDocumentFragment();
+    let style = { weight: "", front: "", back: "" };
+    let at = 0;
+    const put = (part) => {
+      if (!part) return;
+      const names = [style.weight, style.front, style.back].filter(Boolean).join(" ");
+      runs.append(names ? element("span", names, part) : part);
+    };
+    for (const match of text.matchAll(SEQUENCE)) {
+      put(text.slice(at, match.index));
+      at = match.index + match[0].length;
+      if (match[1] !== undefined) style = restyle(style, match[1]);
+    }
+    put(text.slice(at));
+    return runs;
+  }
+
+  function restyle(style, codes) {
+    const given = codes.split(/[;:]/).map(Number);
+    const next = { ...style };
+    for (let index = 0; index < given.length; index += 1) {
+      const code = given[index];
+      if (code === 0) Object.assign(next, { weight: "", front: "", back: "" });
+      else if (code === 1) next.weight = "sgr-bold";
+      else if (code === 2) next.weight = "sgr-dim";
+      else if (code === 3) next.weight = "sgr-italic";
+      else if (code === 4) next.weight = "sgr-underline";
+      else if (code === 22 || code === 23 || code === 24) next.weight = "";
+      else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) next.front = `sgr-${code % 10}`;
+      else if (code === 39) next.front = "";
+      else if ((code >= 40 && code <= 47) || (code >= 100 && code <= 107)) next.back = `sgr-back-${code % 10}`;
+      else if (code === 49) next.back = "";
+      else if (code === 38 || code === 48) {
+        const named = given[index + 1] === 5 ? given[index + 2] : NaN;
+        if (named < 16) next[code === 38 ? "front" : "back"] = `${code === 38 ? "sgr-" : "sgr-back-"}${named % 8}`;
+        index += given[index + 1] === 5 ? 2 : 4;
+      }
+    }
+    return next;
+  }
+
+  // Diffs
+
+  function diff(text) {
+    if (text.length > LARGEST) return null;
+    const shown = element("div", "rendered");
+    const pre = element("pre", "code");
+    pre.append(diffLines(text));
+    shown.append(pre);
+    return shown;
+  }
+
+  function diffLines(text) {
+    const lines = document.createDocumentFragment();
+    for (const line of text.split("\n")) {
+      const kind = /^(diff |index |--- |\+\+\+ |new file|deleted file|rename )/.test(line) ? "file"
+        : line.startsWith("@@") ? "hunk" : line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "";
+      lines.append(kind ? element("span", `diff-${kind}`, line) : line, "\n");
+    }
+    lines.lastChild.remove();
+    return lines;
+  }
+
+  const KINDS = { markdown, json, ansi, diff };
+
+  // An element that shows the text in its form; null for one that is best read as it stands.
+  async function show(text, form, places, tool) {
+    return Object.hasOwn(KINDS, form) ? KINDS[form](text, places, tool) : null;
+  }
+
+  return { show, jsonLines, element };
+})();

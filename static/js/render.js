@@ -1,0 +1,158 @@
+// The cards of a trace, made ready as they come near: texts in their form, raw or as JSON; copying; what was cut.
+
+(() => {
+  const reader = document.getElementById("reader");
+  if (!reader) return;
+  const { show, element, jsonLines } = gymweb.forms;
+  const places = { marked: reader.dataset.marked, purify: reader.dataset.purify, hljs: reader.dataset.hljs };
+  const VIEWS = [["rendered", "Rendered"], ["raw", "Raw"], ["json", "JSON"]];
+  const usual = () => (localStorage.getItem("trace.view") === "raw" ? "raw" : "rendered");
+  const attempt = reader.dataset.attempt ? `?attempt=${reader.dataset.attempt}` : "";
+  const address = (part) => `${reader.dataset.texts}${part.replace("/", "/texts/").split("/").map(encodeURIComponent).join("/")}/${attempt}`;
+
+  async function fetchText(where) {
+    const reply = await fetch(where);
+    if (!reply.ok) throw new Error(reply.status);
+    return reply.text();
+  }
+
+  // A text that is not to be seen yet waits until it is.
+  async function render(pre) {
+    if (pre.dataset.done || !pre.getClientRects().length) return;
+    pre.dataset.done = "yes";
+    const tool = pre.closest(".block.call")?.querySelector(".block-head code")?.textContent ?? "";
+    try {
+      const shown = await show(pre.textContent, pre.dataset.form, places, tool);
+      if (!shown || !pre.isConnected) return;
+      pre.nextElementSibling?.matches(".rendered") && pre.nextElementSibling.remove();
+      pre.after(shown);
+      pre.dataset.rendered = "yes";
+    } catch {
+      // The text stands there as it is.
+    }
+  }
+
+  function enhance(card) {
+    if (!card.dataset.view) {
+      card.dataset.view = usual();
+      addTools(card);
+    }
+    for (const pre of card.querySelectorAll("pre[data-form]")) render(pre);
+  }
+
+  function addTools(card) {
+    const switcher = element("span", "views");
+    switcher.setAttribute("role", "group");
+    switcher.setAttribute("aria-label", "How the step is shown");
+    for (const [name, label] of VIEWS) {
+      const button = element("button", "link", label);
+      button.type = "button";
+      button.dataset.view = name;
+      button.setAttribute("aria-pressed", String(card.dataset.view === name));
+      switcher.append(button);
+    }
+    (card.querySelector(".facts") ?? card.querySelector(".event-time")).append(switcher);
+    for (const head of card.querySelectorAll(".block-head")) {
+      const pre = [...head.parentElement.querySelectorAll("pre[data-form]")]
+        .find((each) => head.parentElement === each.closest(".result, .block"));
+      if (!pre) continue;
+      const button = element("button", "link copy-text", "copy");
+      button.type = "button";
+      head.append(button);
+    }
+  }
+
+  async function view(card, name) {
+    card.dataset.view = name;
+    for (const button of card.querySelectorAll(".views button")) button.setAttribute("aria-pressed", String(button.dataset.view === name));
+    if (name === "json" && !card.querySelector(".stored")) {
+      const stored = element("div", "stored");
+      card.append(stored);
+      const seqs = [card, ...card.querySelectorAll(".result[id]")].map((each) => each.id.slice(1));
+      for (const seq of seqs) stored.append(await storedEvent(seq));
+    }
+    if (name === "rendered") enhance(card);
+  }
+
+  async function storedEvent(seq) {
+    const part = element("div", "block");
+    part.append(element("p", "block-head", `Event #${seq} as stored`));
+    try {
+      const text = await fetchText(address(`${seq}/event`));
+      part.append(text.length > 1_000_000 ? element("p", "muted", "It is long: open it as a file.") : jsonLines(text));
+    } catch {
+      part.append(element("p", "muted", "It could not be loaded."));
+    }
+    const link = element("a", "permalink", "open as a file");
+    link.href = address(`${seq}/event`);
+    part.firstElementChild.append(link);
+    return part;
+  }
+
+  async function copy(button) {
+    const pre = [...button.closest(".result, .block").querySelectorAll("pre[data-form]")][0];
+    const said = button.textContent;
+    try {
+      // What stands in the page may be indented, or the beginning only.
+      const exact = pre.dataset.part ? await fetchText(address(pre.dataset.part)) : pre.textContent;
+      await navigator.clipboard.writeText(exact);
+      button.textContent = "copied";
+    } catch {
+      pre.closest(".event").dataset.view = "raw";
+      getSelection().selectAllChildren(pre);
+      button.textContent = "press Ctrl+C";
+    }
+    setTimeout(() => { button.textContent = said; }, 1600);
+  }
+
+  async function loadAll(link) {
+    const note = link.closest(".cut-note");
+    const pre = note.parentElement.querySelector("pre[data-form]");
+    link.textContent = "loading…";
+    try {
+      pre.textContent = await fetchText(link.getAttribute("href"));
+      delete pre.dataset.done;
+      delete pre.dataset.rendered;
+      note.parentElement.querySelector(".rendered")?.remove();
+      note.textContent = "All of it is shown.";
+      render(pre);
+    } catch {
+      link.textContent = "it could not be loaded: try again";
+    }
+  }
+
+  reader.addEventListener("click", (event) => {
+    const button = event.target.closest(".views button");
+    if (button) {
+      const card = button.closest(".event");
+      view(card, button.dataset.view);
+      if (button.dataset.view !== "json") localStorage.setItem("trace.view", button.dataset.view);
+      return;
+    }
+    if (event.target.closest(".copy-text")) copy(event.target.closest(".copy-text"));
+    const link = event.target.closest("a[data-load-all]");
+    if (link && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      loadAll(link);
+    }
+  });
+  reader.addEventListener("toggle", (event) => {
+    if (event.target.open) for (const pre of event.target.querySelectorAll("pre[data-form]")) render(pre);
+  }, true);
+  document.addEventListener("trace:cycle", (event) => {
+    const names = VIEWS.map(([name]) => name);
+    view(event.detail, names[(names.indexOf(event.detail.dataset.view ?? "rendered") + 1) % names.length]);
+  });
+
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) {
+      near.unobserve(entry.target);
+      enhance(entry.target);
+    }
+  }, { rootMargin: "400px" });
+  const watch = (root) => { for (const card of root.matches(".event") ? [root] : root.querySelectorAll(".event")) near.observe(card); };
+
+  document.addEventListener("trace:added", (event) => watch(event.detail));
+  watch(reader);
+  addEventListener("beforeprint", () => { for (const card of reader.querySelectorAll(".event")) enhance(card); });
+})();

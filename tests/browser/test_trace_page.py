@@ -1,0 +1,162 @@
+"""The page of a trace, by mouse and keyboard, and what it makes of texts that mean harm."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Site
+from tests.browser.payloads import PAYLOADS
+from tests.gymweb.serving import ROOT
+
+pytestmark = pytest.mark.slow
+PATIENCE = 20_000
+
+
+@pytest.fixture(scope="module")
+def rollouts(site: Site) -> dict[str, int]:
+    words = [sys.executable, "tests/browser/seed_traces.py"]
+    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
+    numbers: dict[str, int] = json.loads(made.stdout)
+    return numbers
+
+
+@pytest.fixture
+def own_host(site: Site, tab: Page) -> Any:
+    """Every request that the page makes elsewhere."""
+    elsewhere: list[str] = []
+    tab.on("request", lambda asked: None if asked.url.startswith(site.base) else elsewhere.append(asked.url))
+    yield tab
+    assert elsewhere == []
+
+
+def address(site: Site, rollout: int, rest: str = "") -> str:
+    return f"{site.base}/rollouts/{rollout}/{rest}"
+
+
+def chosen(tab: Page) -> str:
+    return str(tab.evaluate("document.querySelector('.event.chosen')?.id ?? ''"))
+
+
+def test_texts_are_shown_in_their_form_raw_and_as_json(site, own_host, rollouts):
+    tab = own_host
+    tab.set_viewport_size({"width": 1440, "height": 2400})
+    tab.goto(address(site, rollouts["readable"]))
+    expect(tab.locator("#e6 .markdown strong")).to_have_text("here", timeout=PATIENCE)
+    expect(tab.locator("#e6 .markdown table td").first).to_have_text("1")
+    expect(tab.locator("#e4 .terminal .sgr-1")).to_have_text("FAILED")
+    expect(tab.locator("#e3 .diff-added")).to_have_count(1)
+    assert tab.evaluate("document.querySelector('#e5 img').naturalWidth") == 1
+    boxes = [tab.locator(f"#e2 .block.call >> nth={n}").bounding_box() for n in (0, 1)]
+    assert boxes[0]["y"] == boxes[1]["y"]
+    assert boxes[0]["x"] < boxes[1]["x"]
+    tab.locator("#e6").click(position={"x": 60, "y": 10})
+    tab.keyboard.press("r")
+    expect(tab.locator("#e6 pre.said")).to_be_visible()
+    expect(tab.locator("#e6 .markdown")).to_be_hidden()
+    tab.keyboard.press("r")
+    expect(tab.locator("#e6 .stored")).to_contain_text('"type": "model_call"')
+    expect(tab.locator("#inspected")).to_contain_text("Tokens in")
+
+
+def test_a_step_that_is_not_loaded_is_linked_found_and_walked_to(site, own_host, rollouts):
+    tab = own_host
+    tab.goto(address(site, rollouts["long"], "#e300"))
+    expect(tab.locator("#e300")).to_be_in_viewport(timeout=PATIENCE)
+    # Its result stands within the turn.
+    assert chosen(tab) == "e299"
+    tab.keyboard.press("/")
+    tab.keyboard.type("NEEDLE")
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#found")).to_contain_text("1 place in 1 step")
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#e362")).to_be_in_viewport(timeout=PATIENCE)
+    tab.keyboard.press("N")
+    expect(tab.locator("#e321")).to_be_in_viewport(timeout=PATIENCE)
+    tab.keyboard.press("g")
+    tab.keyboard.press("g")
+    expect(tab.locator("#e0")).to_be_in_viewport(timeout=PATIENCE)
+    for _ in range(3):
+        tab.keyboard.press("j")
+        tab.wait_for_timeout(100)
+    assert chosen(tab) == "e5"
+    tab.keyboard.press("G")
+    expect(tab.locator("#e401")).to_be_in_viewport(timeout=PATIENCE)
+
+
+def test_noise_is_switched_off_in_the_address_and_stays_off(site, own_host, rollouts):
+    tab = own_host
+    tab.goto(address(site, rollouts["readable"]))
+    tab.keyboard.press("4")
+    expect(tab.locator("#e3")).to_be_hidden()
+    assert "hide=results" in tab.url
+    expect(tab.locator("#hidden-note")).to_contain_text("results 2×")
+    tab.goto(address(site, rollouts["readable"]))
+    expect(tab.locator("#e3")).to_be_hidden()
+    tab.get_by_role("link", name="errors only").click()
+    expect(tab.locator("#e6")).to_be_hidden()
+    expect(tab.locator("#e4")).to_be_visible()
+    tab.get_by_role("link", name="all", exact=True).click()
+    expect(tab.locator("#e6")).to_be_visible()
+    # Keys are text where somebody types.
+    tab.keyboard.press("/")
+    tab.keyboard.press("4")
+    expect(tab.locator("#e3")).to_be_visible()
+
+
+def test_each_person_chooses_their_own_keys(site, own_host, rollouts):
+    tab = own_host
+    tab.goto(address(site, rollouts["readable"]))
+    tab.keyboard.press("?")
+    overlay = tab.locator("#keys")
+    expect(overlay).to_contain_text("Next error or comment")
+    overlay.locator("[data-command='trace.next']").click()
+    tab.keyboard.press("k")
+    expect(overlay.locator("[role=status]")).to_contain_text("taken by “Previous step”")
+    overlay.locator("[data-command='trace.next']").click()
+    tab.keyboard.press("d")
+    expect(overlay.locator("[role=status]")).to_have_text("Saved.")
+    tab.reload()
+    tab.keyboard.press("j")
+    tab.wait_for_timeout(100)
+    assert chosen(tab) == ""
+    tab.keyboard.press("d")
+    expect(tab.locator("#e0.chosen")).to_have_count(1)
+    tab.keyboard.press("?")
+    overlay.get_by_text("As they were").click()
+    expect(overlay.locator("[role=status]")).to_have_text("Saved.")
+
+
+def test_nothing_that_a_trace_holds_runs(site, own_host, rollouts):
+    tab = own_host
+    tab.add_init_script("window.times = 0; window.ran = () => { window.times += 1; }; window.alert = window.ran;")
+    assert len(PAYLOADS) >= 60
+    pages = ["", "?step=400", "steps/2/", "steps/7/", "find/?q=" + "%3Cscript%3Eran()"]
+    tab.set_viewport_size({"width": 1440, "height": 900})
+    for rest in pages:
+        tab.goto(address(site, rollouts["hostile"], rest))
+        run_through(tab)
+        assert rest or tab.locator(".rendered").count() > 1000
+        assert tab.evaluate("window.times") == 0
+    assert tab.evaluate("document.querySelector('#clickme, main script, main [onerror], main iframe')") is None
+    for rest in ["failed0", "failed1", "failed2"]:
+        tab.goto(address(site, rollouts[rest]))
+        assert tab.evaluate("window.times") == 0
+
+
+def run_through(tab: Page) -> None:
+    """Loads every part, opens every fold, has everything rendered, and looks for what would answer a click."""
+    for _ in range(60):
+        if tab.locator(".chunk.pending").count() == 0:
+            break
+        tab.evaluate("document.querySelector('.chunk.pending')?.scrollIntoView()")
+        tab.wait_for_timeout(150)
+    tab.evaluate("for (const fold of document.querySelectorAll('main details')) fold.open = true")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    tab.wait_for_timeout(1500)
+    leads = "all => all.map(each => each.href ?? each.action)"
+    addresses = tab.eval_on_selector_all("main a, main form, main [formaction]", leads)
+    assert [each for each in addresses if not str(each).startswith(("http:", "https:", "mailto:"))] == []
