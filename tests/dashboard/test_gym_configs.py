@@ -117,6 +117,8 @@ def test_nothing_of_this_machine_is_read(tmp_path, monkeypatch):
         ({"text": "x" * 100_001}, "at most 100000 characters"),
         ({"text": MANY}, "describes 201 things; at most 200 are registered at once"),
         ({"config_files": SimpleUploadedFile("a.yaml", b"\xff")}, "a.yaml is no text in UTF-8."),
+        ({"text": 'a: "\\0"'}, "holds a zero byte or half a surrogate pair"),
+        ({"text": "a.b: {resources_servers: {x: {port: 1}}}"}, "has a dot in its name"),
         ({"text": "a: &a [*a]"}, "nested more than 64 deep"),
     ],
 )

@@ -11,6 +11,7 @@ from apps.gym.gymconfig.inheriting import resolve_inheritance
 from apps.gym.gymconfig.looking_up import Values
 from apps.gym.gymconfig.merging import Merged, find_file, merge_files, merge_texts
 from apps.gym.gymconfig.problems import ConfigRefused, Problem
+from apps.gym.gymconfig.refusing import find_unusable
 
 SERVERS, AGENTS, MODELS = "resources_servers", "responses_api_agents", "responses_api_models"
 SPLITS = {"train": "train", "validation": "validation", "benchmark": "test", "example": "example"}
@@ -117,6 +118,8 @@ def _describe(
         for name in reversed(key.split(".")):
             tree = {name: tree}
         merged.add(tree, "command line")
+    if unusable := find_unusable(merged):
+        raise ConfigRefused(*unusable)
     try:
         resolve_inheritance(merged)
     except RecursionError:

@@ -11,6 +11,7 @@ from apps.gym.gymconfig.inheriting import MISSING
 from apps.gym.gymconfig.merging import Merged
 from apps.gym.gymconfig.problems import ConfigRefused, Problem
 from apps.gym.gymconfig.reading import NotYaml, read_yaml
+from apps.gym.gymconfig.refusing import look_at
 
 _MAX_DEPTH = 20
 _MOST_STEPS = 300_000
@@ -164,9 +165,12 @@ class Values:
 
     def _default(self, text: str, key: str) -> Any:
         try:
-            return read_yaml(text)
+            found = read_yaml(text)
         except NotYaml as error:
             raise self.refuse(key, f"its default {error}") from None
+        for _, told in look_at(key, found):
+            raise self.refuse(key, f"its default {told}")
+        return found
 
 
 def _absolute(name: str, key: str) -> str:

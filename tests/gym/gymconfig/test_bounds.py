@@ -56,6 +56,17 @@ HOSTILE = {
         + SERVER % "${a9}",
         "becomes longer than",
     ),
+    "no number": ("a: {b: [1, .nan]}", "a.b[1]: is not a finite number"),
+    "an infinite number": ("a: -.inf", "is not a finite number"),
+    "a large number": ("a: 9223372036854775808", "a number of more than 64 bits"),
+    "a zero byte": (SERVER % "\\0", "description: holds a zero byte or half a surrogate pair"),
+    "half a character": (SERVER % "\\ud800", "holds a zero byte or half a surrogate pair"),
+    "a zero byte in a name": ('a: {"b\\0": 1}', "in its name"),
+    "a dot in a name": ("a.b: {resources_servers: {lab: {port: 1}}}", "a.b: has a dot in its name"),
+    "a zero byte in a default": (
+        "lab: {resources_servers: {lab: {port: 1, description: '${oc.env:NOWHERE,\"\\0\"}'}}}",
+        "its default holds a zero byte",
+    ),
     "a default": (SERVER % "${oc.env:NOWHERE,[*a]}", "its default is not YAML"),
 }
 
