@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --retries 10 --timeout 60
 SERVE ?= 1
 PORT ?= 8000
+SEED ?= $(shell date +%s)
+EXAMPLES ?= 50
 # What is installed is remembered by the content of the locks, since a checkout changes times but not contents.
 LOCK := $(shell cat requirements.txt | cksum | cut -d ' ' -f 1)
 LOCK_DEV := $(shell cat requirements.txt requirements-dev.txt | cksum | cut -d ' ' -f 1)
@@ -12,7 +14,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-faults test-vllm check bench test-scale transfers vllm vllm-demo tiny-policy lock vendor schema format clean
+.PHONY: help demo serve test test-faults fuzz test-vllm check bench test-scale transfers vllm vllm-demo tiny-policy lock vendor schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -43,6 +45,9 @@ test: $(INSTALLED_DEV) ## all tests
 
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size
 	FAULTS=full $(BIN)/python -m pytest -n 2 -q -rP tests/faults
+
+fuzz: $(INSTALLED_DEV) ## the API against its own schema, with boundary values and another seed; SEED=1 EXAMPLES=100 choose
+	FUZZ_SEED=$(SEED) FUZZ_EXAMPLES=$(EXAMPLES) FUZZ_PHASES=examples,coverage,fuzzing $(BIN)/python -m pytest -q -rP tests/fuzz
 
 test-vllm: $(INSTALLED_DEV) ## a real vLLM server: both wires, calls, tokens, many rollouts at once, a server that is killed
 	@$(PYTHON) scripts/build_environment.py vllm

@@ -290,7 +290,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.TablePermission"],
     "DEFAULT_PAGINATION_CLASS": "apps.api.pagination.KeysetPagination",
     "DEFAULT_FILTER_BACKENDS": ["apps.api.filters.DeclaredFilterBackend"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "apps.api.operations.DescribedSchema",
     "EXCEPTION_HANDLER": "apps.api.problems.answer_problem",
     "DEFAULT_METADATA_CLASS": None,
     "URL_FORMAT_OVERRIDE": None,

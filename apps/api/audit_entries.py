@@ -21,7 +21,9 @@ from apps.api.viewsets import TableViewSet
 
 
 class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
-    user = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, help_text="Null: nobody signed in.")
+    user = serializers.SlugRelatedField[Any](
+        slug_field="username", read_only=True, allow_null=True, help_text="Null: nobody signed in."
+    )
     key = serializers.CharField(
         source="api_key.prefix", read_only=True, allow_null=True, default=None, help_text="Prefix of the API key."
     )

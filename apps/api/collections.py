@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import django_filters
 from drf_spectacular.types import OpenApiTypes
@@ -23,6 +23,7 @@ from apps.api.figures import FigureViewSet
 from apps.api.filters import SlugFilter
 from apps.api.metrics import MetricsSerializer
 from apps.api.problems import QueryProblem, flatten_errors
+from apps.api.viewsets import SLUG
 from apps.gym.errors import ErrorKind
 from apps.gym.prompting import MAX_TEMPLATE
 from apps.gym.rolloutshapes.reading import FORMATS
@@ -57,6 +58,7 @@ IDEMPOTENCY = OpenApiParameter(
 )
 
 
+NAME = {"type": "string", "pattern": f"^{SLUG}$"}
 DEFAULTS = {field.name: field.get_default() for field in Collection._meta.fields if field.name in LIMITS}
 
 
@@ -71,7 +73,7 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
     splits = serializers.ListField(child=serializers.CharField(), read_only=True)
     tags = serializers.ListField(child=serializers.CharField(), read_only=True)
     prompt_template = serializers.DictField(child=serializers.CharField(), read_only=True)
-    resume_from = serializers.PrimaryKeyRelatedField[Any](read_only=True)
+    resume_from = serializers.PrimaryKeyRelatedField[Any](read_only=True, allow_null=True)
     is_archived = serializers.BooleanField(read_only=True)
     snapshot_digest = serializers.CharField(
         read_only=True, help_text="SHA-256 of the resolved configuration: the same for what was run in the same way."
@@ -132,10 +134,11 @@ class LimitsSerializer(DeclaredFields, serializers.ModelSerializer[Collection]):
     class Meta:
         model = Collection
         fields = [*LIMITS]
-        extra_kwargs = {
+        extra_kwargs: ClassVar[dict[str, dict[str, Any]]] = {
             "concurrency": {"max_value": MAX_INTEGER},
             "max_seconds": {"max_value": MAX_INTEGER},
             "max_tokens": {"max_value": 2**63 - 1},
+            "max_cost": {"max_value": 1e12},
         }
 
 
@@ -343,6 +346,8 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
         "contrast": Permission.READ,
     }
 
+    problems = {"contrast": {409}, "import_stored": {507}}
+
     def get_queryset(self) -> Any:
         rows: Any = super().get_queryset()
         return rows.listed() if self.action == "list" and not self.request.query_params.get("archived") else rows
@@ -415,9 +420,9 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
         },
         responses={201: ImportedSerializer, 200: ImportedSerializer},
         parameters=[
-            OpenApiParameter("dataset", str, required=True),
-            OpenApiParameter("agent", str, default="default"),
-            OpenApiParameter("policy_model", str, description="Left out: one that is named as in the rows."),
+            OpenApiParameter("dataset", NAME, required=True),
+            OpenApiParameter("agent", NAME, default="default"),
+            OpenApiParameter("policy_model", NAME, description="Left out: one that is named as in the rows."),
             OpenApiParameter("name", str),
             OpenApiParameter(
                 "format",

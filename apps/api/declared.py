@@ -22,7 +22,7 @@ def hint(name: str, known: Collection[str]) -> str:
 
 
 class DeclaredFields(Base):
-    """For a serializer that reads bodies. Fields that are only shown may be sent back as they came, and are ignored."""
+    # For a serializer that reads bodies. Fields that are only shown may be sent back as they came, and are ignored.
 
     def to_internal_value(self, data: Any) -> Any:
         errors = self._undeclared(data) if isinstance(data, Mapping) else {}

@@ -79,6 +79,8 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "destroy": Permission.EXPORT,
     }
 
+    problems = {"download": {410, 409, 416}}
+
     @extend_schema(request=OrderSerializer, responses={201: ExportSerializer})
     def create(self, request: Request) -> Response:
         """Queue an export: a worker writes the file, and `state` says when it is ready."""

@@ -9,6 +9,8 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.api.operations import whole
+from apps.api.pagination import MAX_KEY
 from apps.api.problems import QueryProblem
 from apps.api.viewsets import TableViewSet
 from apps.rollouts.breakdowns import FACETS, break_down
@@ -110,10 +112,8 @@ class FigureViewSet(TableViewSet):
     @extend_schema(
         responses=ProfilePageSerializer,
         parameters=[
-            OpenApiParameter("after", OpenApiTypes.INT, description="Only tasks with a higher id."),
-            OpenApiParameter(
-                "limit", OpenApiTypes.INT, description=f"At most {MAX_PROFILES}.", default=DEFAULT_PROFILES
-            ),
+            OpenApiParameter("after", whole(0, MAX_KEY), description="Only tasks with a higher id."),
+            OpenApiParameter("limit", whole(1, MAX_PROFILES), description="Tasks in a page.", default=DEFAULT_PROFILES),
             OpenApiParameter("bucket", OpenApiTypes.STR, enum=list(BUCKETS)),
         ],
     )
@@ -124,7 +124,7 @@ class FigureViewSet(TableViewSet):
         found = next((each for each in BUCKETS if each == bucket), None)
         if bucket is not None and found is None:
             raise _bad("bucket", f"There is no bucket {bucket}: choose one of {', '.join(BUCKETS)}.")
-        after = _number(request, "after", default=0, low=0, high=2**63 - 1)
+        after = _number(request, "after", default=0, low=0, high=MAX_KEY)
         limit = _number(request, "limit", default=DEFAULT_PROFILES, low=1, high=MAX_PROFILES)
         profiles = profile_tasks(self.get_object(), after=after, limit=limit, bucket=found)
         following = profiles[-1].task if len(profiles) == limit else None
@@ -132,12 +132,12 @@ class FigureViewSet(TableViewSet):
 
     @extend_schema(
         responses=ContrastSerializer,
-        parameters=[OpenApiParameter("with", OpenApiTypes.INT, required=True, description="The other collection.")],
+        parameters=[OpenApiParameter("with", whole(1, MAX_KEY), required=True, description="The other collection.")],
     )
     @action(detail=True, pagination_class=None, filter_backends=[])
     def contrast(self, request: Request, pk: str) -> Response:
         """This collection beside another of the same dataset, task by task."""
-        number = _number(request, "with", default=None, low=1, high=2**63 - 1)
+        number = _number(request, "with", default=None, low=1, high=MAX_KEY)
         other = Collection.objects.select_related("dataset").filter(pk=number).first()
         if other is None:
             raise _bad("with", f"There is no collection {number}.")

@@ -4,9 +4,13 @@ from collections.abc import Collection
 from typing import Any
 
 import django_filters
+from django import forms
 from django.db.models import QuerySet
 from django_filters.rest_framework import DjangoFilterBackend
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework.exceptions import ValidationError
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
 from apps.api.declared import hint
@@ -28,6 +32,25 @@ class SlugFilter(django_filters.CharFilter):
         super().__init__(field_name=f"{noun}__slug")
 
 
+class FlagField(forms.Field):
+    def to_python(self, value: str | None) -> bool | None:
+        if value is None or value == "":
+            return None
+        if value.lower() not in {"true", "false"}:
+            raise forms.ValidationError("Give true or false.", code="invalid")
+        return value.lower() == "true"
+
+
+@extend_schema_field(OpenApiTypes.BOOL)
+class FlagFilter(django_filters.Filter):
+    """django-filter's own takes everything that is neither true nor false for “no matter”."""
+
+    field_class = FlagField
+
+    def __init__(self, field_name: str, **options: Any) -> None:
+        super().__init__(field_name=field_name, **options)
+
+
 class DeclaredFilterBackend(DjangoFilterBackend):
     """django-filter with our error shape; it looks at declared filters only."""
 
@@ -46,10 +69,13 @@ class DeclaredFilterBackend(DjangoFilterBackend):
 def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
     """A typing error in a filter must not quietly answer with everything."""
     errors = []
-    for name in request.query_params:
-        if name in known:
-            continue
-        message = f"“{name}” is not a query parameter of this address. {hint(name, known)}"
-        errors.append({"pointer": f"?{name}", "code": "unknown", "message": message})
+    for name, values in request.query_params.lists():
+        if name not in known:
+            message = f"“{name}” is not a query parameter of this address. {hint(name, known)}"
+            errors.append({"pointer": f"?{name}", "code": "unknown", "message": message})
+        elif request.method in SAFE_METHODS and (len(values) > 1 or not values[0]):
+            # A script whose variable is empty must not get everything either.
+            message = "Give this once." if len(values) > 1 else "This is empty: give a value, or leave it out."
+            errors.append({"pointer": f"?{name}", "code": "invalid", "message": message})
     if errors:
         raise QueryProblem(errors)

@@ -6,7 +6,6 @@ from typing import Any
 import django_filters
 import orjson
 from django.http import HttpResponse
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -15,7 +14,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.filters import IdFilter
+from apps.api.filters import FlagFilter, IdFilter
+from apps.api.operations import whole
 from apps.api.problems import QueryProblem
 from apps.api.segments import RolloutTokensSerializer, read_tokens
 from apps.api.viewsets import TableViewSet
@@ -23,6 +23,9 @@ from apps.gym.items import dump_json
 from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.resolving import resolve_flag
 from apps.rollouts.retracing import OUTCOMES, read_attempts
+
+MAX_NUMBER = 999_999_999
+ATTEMPT = OpenApiParameter("attempt", whole(0, MAX_NUMBER), description="Which attempt; left out: the latest.")
 
 
 class RolloutSerializer(serializers.ModelSerializer[Rollout]):
@@ -88,11 +91,11 @@ class RolloutFilter(django_filters.FilterSet):
     model_version = django_filters.CharFilter(field_name="model_version")
     stop_reason = django_filters.CharFilter(field_name="stop_reason")
     error_kind = django_filters.CharFilter(field_name="error_kind")
-    flagged = django_filters.BooleanFilter(field_name="flagged")
-    lacks_usage = django_filters.BooleanFilter(
-        method="lacking_usage", label="Those with replies that did not tell their tokens."
+    flagged = FlagFilter("flagged")
+    lacks_usage = FlagFilter(
+        "lacks_usage", method="lacking_usage", label="Those with replies that did not tell their tokens."
     )
-    rewarded = django_filters.BooleanFilter(field_name="reward", lookup_expr="isnull", exclude=True)
+    rewarded = FlagFilter("reward", lookup_expr="isnull", exclude=True)
     reward_min = django_filters.NumberFilter(field_name="reward", lookup_expr="gte")
     reward_max = django_filters.NumberFilter(field_name="reward", lookup_expr="lte")
 
@@ -131,6 +134,7 @@ class RolloutViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "attempts": Permission.READ,
         "resolve_flag": Permission.EXPORT,
     }
+    problems = {"tokens": {409}}
     query_parameters = {"trace": frozenset({"attempt", "after"}), "tokens": frozenset({"attempt"})}
 
     @extend_schema(request=None, responses=RolloutSerializer)
@@ -142,8 +146,8 @@ class RolloutViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @extend_schema(
         responses=TraceSerializer,
         parameters=[
-            OpenApiParameter("attempt", OpenApiTypes.INT, description="Which attempt; left out: the latest."),
-            OpenApiParameter("after", OpenApiTypes.INT, description="Only the events after this `seq`."),
+            ATTEMPT,
+            OpenApiParameter("after", whole(0, MAX_NUMBER), description="Only the events after this `seq`."),
         ],
     )
     @action(detail=True)
@@ -161,7 +165,9 @@ class RolloutViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
     @extend_schema(
         responses=RolloutTokensSerializer,
-        parameters=[OpenApiParameter("attempt", OpenApiTypes.INT, description="Which attempt; left out: the latest.")],
+        parameters=[
+            OpenApiParameter("attempt", whole(0, MAX_NUMBER), description="Which attempt; left out: the latest.")
+        ],
     )
     @action(detail=True)
     def tokens(self, request: Request, pk: str) -> HttpResponse:

@@ -6,7 +6,8 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.views import SpectacularAPIView
 
 from apps.accounts.permissions import Permission
-from apps.api.problems import PROBLEM_TYPE
+from apps.api.examples import REQUESTS
+from apps.api.operations import problem_responses
 
 PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -53,13 +54,9 @@ class SchemaView(SpectacularAPIView):
 
 
 def add_problems(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
-    """Every operation can answer with a problem; nobody should have to say so on each."""
+    """What the operations refer to."""
     result["components"]["schemas"]["Problem"] = PROBLEM_SCHEMA
-    answer = {
-        "description": "What went wrong.",
-        "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-    }
-    for operations in result["paths"].values():
-        for operation in operations.values():
-            operation["responses"]["default"] = answer
+    for name, example in REQUESTS.items():
+        result["components"]["schemas"][name]["example"] = example
+    result["components"]["responses"] = problem_responses()
     return result

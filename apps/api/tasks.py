@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.declared import DeclaredFields
-from apps.api.filters import SlugFilter
+from apps.api.filters import FlagFilter, SlugFilter
 from apps.api.pagination import MAX_KEY
 from apps.api.viewsets import TableViewSet
 from apps.tasks.marking import MAX_TASKS, mark_tasks
@@ -64,7 +64,7 @@ class TaskFilter(django_filters.FilterSet):
     text = django_filters.CharFilter(field_name="prompt_excerpt", lookup_expr="icontains")
     split = django_filters.CharFilter(field_name="split")
     tag = django_filters.CharFilter(method="filter_tag")
-    is_retired = django_filters.BooleanFilter(field_name="is_retired")
+    is_retired = FlagFilter("is_retired")
 
     class Meta:
         model = Task

@@ -184,6 +184,14 @@ class UploadViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "rejected": Permission.READ_TASKS,
         "destroy": Permission.UPLOAD,
     }
+    problems = {
+        "parts": {507},
+        "finish": {413, 507},
+        "check": {507},
+        "commit": {507},
+        "preview": {409, 413},
+        "rejected": {416},
+    }
     query_parameters = {"parts": frozenset({"offset"}), "finish": frozenset({"wait"}), "commit": frozenset({"wait"})}
 
     @extend_schema(

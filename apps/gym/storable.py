@@ -1,4 +1,5 @@
-"""Text that every database takes: PostgreSQL stores neither a zero byte nor half a surrogate pair, SQLite does."""
+"""Values that every database takes: PostgreSQL stores neither a zero byte nor half a surrogate pair, SQLite does; whole
+numbers of more than 64 bits are JSON that many readers do not take, our own among them."""
 
 import re
 from typing import Any
@@ -7,7 +8,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 Path = tuple[str | int, ...]
-REFUSAL = "This text holds a zero byte or half a surrogate pair, which cannot be stored."
+REFUSAL = "This holds a zero byte, half a surrogate pair or a whole number beyond 64 bits: it cannot be stored."
 
 
 def clean_line(text: str, limit: int) -> str:
@@ -21,12 +22,14 @@ def clean_names(values: dict[str, float]) -> dict[str, float]:
 
 
 def find_unstorable(value: Any) -> Path | None:
-    """Where in a JSON value the first text is that cannot be stored; of a name, where its object is."""
+    """Where in a JSON value the first text or number is that cannot be stored; of a name, where its object is."""
     waiting: list[tuple[Path, Any]] = [((), value)]
     # No recursion: how deep strangers nest is theirs to say.
     while waiting:
         path, one = waiting.pop()
         if isinstance(one, str) and _UNSTORABLE.search(one):
+            return path
+        if isinstance(one, int) and not -(2**63) <= one < 2**64:
             return path
         if isinstance(one, dict):
             waiting += [((*path, name), member) for name, member in reversed(one.items())]

@@ -1,7 +1,6 @@
 """Plan a collection: dataset × agent × policy model × repeats → queued rollouts."""
 
 import hashlib
-import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -26,7 +25,7 @@ from apps.gym.storable import find_unstorable
 from apps.policies.models import PolicyModel
 from apps.rollouts.announcing import ring_doorbell
 from apps.rollouts.choosing import Choice
-from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.models import LARGEST, Collection, Rollout
 from apps.rollouts.queueing import Planned, insert_rollouts
 from apps.tasks.models import Dataset, DatasetVersion
 
@@ -225,7 +224,7 @@ def _check_range(limits: dict[str, Any]) -> None:
         if (limits.get(name) or 0) > MAX_INTEGER:
             errors[name] = [f"Ensure this value is less than or equal to {MAX_INTEGER}."]
     for name in ("max_cost", "rollout_timeout"):
-        if not math.isfinite(limits.get(name) or 0):
+        if not abs(limits.get(name) or 0) <= LARGEST:
             errors[name] = ["Give a finite number."]
     if errors:
         raise ValidationError(errors)

@@ -87,3 +87,20 @@ def test_the_name_of_an_uploaded_file_is_made_storable(engineer):
         content_type="application/x-ndjson",
     )
     assert Upload.objects.get(pk=answer.json()["upload"]).filename == "a b.jsonl"
+
+
+def test_a_plan_dearer_than_anything_is_refused_and_not_broken_on(engineer):
+    collection = make_collection()
+    for cost in (1.7e308, 1e13):
+        answer = engineer.patch(
+            f"/api/v1/collections/{collection.pk}/", json.dumps({"max_cost": cost}), content_type="application/json"
+        )
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/max_cost")
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**400])
+def test_a_whole_number_beyond_64_bits_is_named_where_it_stands(engineer, number):
+    body = {"sampling": {"stop": [1, number]}}
+    answer = engineer.post("/api/v1/collections/estimate/", json.dumps(body), content_type="application/json")
+    pointers = [error["pointer"] for error in answer.json()["errors"]]
+    assert (answer.status_code, pointers.count("/sampling/stop/1")) == (400, 1)

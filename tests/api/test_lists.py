@@ -102,6 +102,12 @@ def test_a_typing_error_is_answered_with_what_was_meant(viewer):
         "rollouts/?collection=99999999999999999999999",
         "rollouts/?status=done",
         "rollouts/?reward_min=nan",
+        "rollouts/?flagged=null",
+        "rollouts/?rewarded=maybe",
+        "rollouts/?collection=",
+        "rollouts/?ordering=",
+        "rollouts/?status=failed&status=completed",
+        "tasks/?is_retired=0",
         "rollouts/?limit=0",
         "rollouts/?limit=1001",
         "rollouts/?limit=ten",
@@ -119,6 +125,14 @@ def test_a_value_that_makes_no_sense_is_refused(viewer, query):
     response = viewer.get(f"/api/v1/{query}")
     assert (response.status_code, response.headers["Content-Type"]) == (400, "application/problem+json")
     assert response.json()["errors"][0]["pointer"] == "?" + query.split("?")[1].split("=")[0]
+
+
+def test_a_flag_is_true_or_false_in_whatever_case(viewer):
+    flagged, other = MAKERS["rollouts"](), MAKERS["rollouts"]()
+    flagged.flagged, flagged.redactions = True, {"bearer": 1}
+    flagged.save()
+    found = [viewer.get(f"/api/v1/rollouts/?flagged={text}").json()["results"] for text in ("True", "false")]
+    assert [[row["id"] for row in rows] for rows in found] == [[flagged.pk], [other.pk]]
 
 
 def read_pages(client, url):

@@ -6,19 +6,37 @@ import pytest
 from django.contrib.staticfiles import finders
 from django.test import Client
 
+from apps.accounts.permissions import Permission
 from apps.api.urls import router
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
+METHODS = {"get", "post", "put", "patch", "delete"}
 
 
 def test_the_schema_describes_every_list_with_its_problems(viewer):
     schema = viewer.get("/api/schema/", headers={"Accept": "application/json"}).json()
     for prefix, _, _ in router.registry:
         listing = schema["paths"][f"/api/v1/{prefix}/"]["get"]
-        assert "application/problem+json" in listing["responses"]["default"]["content"]
+        assert set(listing["responses"]) == {"200", "400", "401", "403", "406", "429", "503"}
         assert {"cursor", "limit", "ordering"} <= {parameter["name"] for parameter in listing["parameters"]}
     assert schema["components"]["securitySchemes"]["apiKey"]["scheme"] == "bearer"
+
+
+def test_every_operation_tells_its_problems_its_permission_and_an_example_of_its_body(viewer):
+    schema = viewer.get("/api/schema/", headers={"Accept": "application/json"}).json()
+    parts = schema["components"]
+    operations = [one for path in schema["paths"].values() for method, one in path.items() if method in METHODS]
+    for operation in operations:
+        problems = {status: one for status, one in operation["responses"].items() if int(status) >= 400}
+        named = {status: parts["responses"][one["$ref"].rsplit("/", 1)[1]] for status, one in problems.items()}
+        statuses = {str(one["content"]["application/problem+json"]["example"]["status"]) for one in named.values()}
+        assert statuses == set(problems)
+        assert operation["x-permission"] in set(Permission)
+        assert ({"apiKey": []} in operation["security"]) == bool(operation["x-scopes"])
+        for media_type, body in operation.get("requestBody", {}).get("content", {}).items():
+            if media_type == "application/json" and "$ref" in body["schema"]:
+                assert parts["schemas"][body["schema"]["$ref"].rsplit("/", 1)[1]]["example"], operation["operationId"]
 
 
 def test_a_secret_is_written_and_never_described_as_read(viewer):

@@ -40,8 +40,8 @@ def test_an_agent_is_created_and_shown(pages: Client):
         ('{"role": "user"}', "This must be a JSON list: […]."),
         ("[NaN]", "NaN is no JSON number."),
         ('["hello"]', "Item 1 is not an object."),
-        ('[{"role": "user", "content": "a\\u0000b"}]', "This text holds a zero byte or half a surrogate pair"),
-        ('[{"role": "user", "content": "\\ud800"}]', "This text holds a zero byte or half a surrogate pair"),
+        ('[{"role": "user", "content": "a\\u0000b"}]', "This holds a zero byte, half a surrogate pair"),
+        ('[{"role": "user", "content": "\\ud800"}]', "This holds a zero byte, half a surrogate pair"),
         ('[{"role": "boss", "content": "hello"}]', "Item 1 has none of the roles user, assistant"),
         (
             '[{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}]',

@@ -17,7 +17,11 @@ def read_yaml(text: str) -> Any:
     """What the text holds. Raises NotYaml."""
     if len(text) > _MOST_BYTES:
         raise NotYaml(f"is larger than {_MOST_BYTES:,} characters")
-    loader = yaml.SafeLoader(text)
+    try:
+        # Which looks at the characters of all of it at once.
+        loader = yaml.SafeLoader(text)
+    except yaml.YAMLError as error:
+        raise NotYaml(f"is not YAML: {' '.join(str(error).split())}") from None
     try:
         node = loader.get_single_node()
         if node is None:

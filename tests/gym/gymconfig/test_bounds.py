@@ -81,3 +81,9 @@ def test_our_own_settings_are_not_given_out(tmp_path):
     told = refusal(tmp_path, SERVER % "${oc.env:GYMWEB_SECRET_KEY,none}", {"GYMWEB_SECRET_KEY": "hidden"})
     assert "GYMWEB_SECRET_KEY, which is GymWeb's own" in told
     assert "hidden" not in told
+
+
+@pytest.mark.parametrize("text", ["a: \x1b", "\x82{", "\ufffe"])
+def test_a_character_that_yaml_has_not_is_no_yaml(text):
+    with pytest.raises(NotYaml, match="is not YAML: .*special characters are not allowed"):
+        read_yaml(text)

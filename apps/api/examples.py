@@ -1,0 +1,98 @@
+"""One example of each body that the API takes, by the name of its component in the schema. A test sends them all."""
+
+from typing import Any
+
+import orjson
+
+TASK_ROW = {
+    "responses_create_params": {"input": [{"role": "user", "content": "What is 17 + 25?"}]},
+    "expected_answer": "42",
+}
+AGENT = {
+    "slug": "careful",
+    "name": "Careful",
+    "system_prompt": "Use the tools. Answer with a number.",
+    "max_steps": 8,
+    "sampling": {"temperature": 0.7},
+}
+PLAN = {"dataset": "sums", "agent": "default", "policy_model": "qwen", "repeats": 4, "splits": ["train"], "seed": 7}
+ENVIRONMENT = {"slug": "arithmetic", "name": "Arithmetic", "adapter": "builtin", "builtin": "exact_match"}
+MODEL = {
+    "slug": "qwen",
+    "name": "Qwen",
+    "provider": "vllm",
+    "base_url": "https://models.example.com/v1",
+    "model_name": "Qwen/Qwen3-8B",
+    "capture_tokens": True,
+}
+MAPPING = {
+    "slug": "questions",
+    "name": "Questions",
+    "mapping": {"input": "question", "fields": {"expected_answer": "answer"}},
+}
+LIMITS = {"priority": 5, "concurrency": 32, "max_tokens": 5_000_000}
+MARKS = {"split": "validation", "add_tags": ["hard"], "retired": False}
+GYM_CONFIG = """\
+calculator:
+  resources_servers:
+    calculator:
+      entrypoint: app.py
+      host: models.example.com
+      port: 8123
+"""
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "AgentRequest": AGENT,
+    "PatchedAgentRequest": {"max_steps": 12},
+    "PlanRequest": PLAN,
+    "PatchedPlanRequest": {"repeats": 8, "name": "The same, eight times"},
+    "PatchedLimitsRequest": LIMITS,
+    "RetryRequest": {"error_kinds": ["policy_error", "timed_out"]},
+    "ColumnMappingRequest": MAPPING,
+    "PatchedColumnMappingRequest": {"name": "Questions and answers"},
+    "CommentRequest": {"rollout": 41, "seq": 3, "text": "It guessed here."},
+    "DatasetRequest": {"slug": "sums", "name": "Sums", "environment": "arithmetic", "description": "Up to a thousand."},
+    "PatchedDatasetNamesRequest": {"description": "Sums of two numbers."},
+    "PartsRequest": {"filename": "sums.jsonl.gz", "on_error": "skip", "split": "train"},
+    "EnvironmentRequest": ENVIRONMENT,
+    "PatchedEnvironmentRequest": {"concurrency": 64},
+    "OrderRequest": {"format": "trl_sft", "collection": 7, "filters": {"min_reward": 0.7}},
+    "PairRuleRequest": {"collection": 7, "margin": 0.5},
+    "PolicyModelRequest": MODEL,
+    "PatchedPolicyModelRequest": {"version": "step-120", "sampling": {"temperature": 1.0}},
+    "TryRequest": {"prompt": "Say hello."},
+    "WishRequest": {"collection": 7, "filters": {"judge_failures": True}},
+    "StreamRequestRequest": {
+        "rows": [TASK_ROW],
+        "environment": "arithmetic",
+        "endpoint": {"base_url": "https://models.example.com/v1", "model_name": "policy", "version": "step-120"},
+        "repeats": 8,
+        "group": True,
+        "seconds": 600,
+    },
+    "PatchedMarkRequest": MARKS,
+    "MarkManyRequest": {"tasks": [11, 12], **MARKS},
+    "ChoicesRequest": {"mapping": "questions", "split_ratios": {"train": 0.9, "validation": 0.1}},
+    "ApiKeyRequest": {"name": "nightly", "scopes": ["tasks:write", "rollouts:run"], "days": 90},
+    "RedactionPatternRequest": {"kind": "prefix", "text": "acme_live_", "least": 16},
+    "SampleRequest": {"sample": "Authorization: Bearer acme_live_0123456789abcdef"},
+    "GymConfigRequest": {"text": GYM_CONFIG, "without_data": True},
+    "VerifierTryRequest": {
+        "verifier": {"type": "numeric", "absolute_tolerance": 0.01},
+        "row": {"expected_answer": "42"},
+        "reply": "It is 42.",
+    },
+}
+
+ANSWER = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "17 + 25 is 42.", "annotations": []}],
+}
+STORED_ROW = {**TASK_ROW, "response": {"id": "resp_1", "model": "step-120", "output": [ANSWER]}, "reward": 1.0}
+
+FILES = {
+    "collections_import_create": orjson.dumps(STORED_ROW).decode() + "\n",
+    "datasets_uploads_create": orjson.dumps(TASK_ROW).decode() + "\n",
+}
+"""Of bodies that are files: NDJSON, by operation."""

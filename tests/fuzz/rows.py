@@ -1,0 +1,94 @@
+"""Rows for generated requests to hit: every noun, in several states. Run as a program, it fills the database that the
+environment names, and prints a key and the names of what there is, as one JSON object."""
+
+import io
+import json
+from typing import Any
+
+import django
+
+FLAGGED = {"redactions": {"bearer": 1}, "flagged": True}
+FAILED = {"status": "failed", "reward": None, "stop_reason": "", "error_kind": "policy_error"}
+QUEUED = {"status": "queued", "reward": None, "stop_reason": "", "attempt": 0, "started_at": None, "finished_at": None}
+
+
+def fill() -> dict[str, Any]:
+    from apps.accounts.keys import create_api_key
+    from apps.exports.exporting import queue_export, write_export
+    from apps.exports.models import PairSet
+    from apps.exports.pairing import build_pairs
+    from apps.rollouts.models import Collection
+    from apps.rollouts.reverifying import finish_reverification, queue_reverification
+    from apps.tasks.choosing import Choices
+    from apps.tasks.receiving import start_parts, store_file
+    from apps.tasks.uploading import upload_file
+    from tests.api.rows import MAKERS
+    from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_user
+
+    made: dict[str, list[Any]] = {noun: [maker() for _ in range(6)] for noun, maker in MAKERS.items()}
+
+    lines = b"\n".join(json.dumps(make_row(f"What is {n} + 1?", str(n + 1))).encode() for n in range(6))
+    for dataset in made["datasets"]:
+        for body in (lines, lines + b"\nnonsense"):
+            made["uploads"].append(upload_file(dataset=dataset, stream=io.BytesIO(body), filename="rows.jsonl"))
+        choices = Choices(check_only=True)
+        made["uploads"].append(
+            store_file(dataset=dataset, stream=io.BytesIO(lines), filename="rows.jsonl", choices=choices, draft=True)
+        )
+        made["uploads"].append(start_parts(dataset=dataset, filename="rows.jsonl"))
+
+    state = Collection.State
+    for given in (state.COMPLETED, state.COMPLETED, state.CANCELLED, state.PAUSED, state.RUNNING, state.RUNNING):
+        waiting = 0 if given in {state.COMPLETED, state.CANCELLED} else 2
+        reason = {"pause_reason": Collection.PauseReason.ASKED} if given == state.PAUSED else {}
+        counts = {"total": 4 + waiting, "completed": 3, "failed": 1, "rewarded": 3, "reward_sum": 2.0}
+        collection = make_collection(state=given, dataset=made["datasets"][0], **counts, **reason)
+        made["collections"].append(collection)
+        for fields in ({}, {"reward": 0.0}, FLAGGED, FAILED, *[QUEUED] * waiting):
+            made["rollouts"].append(make_rollout(collection, **fields))
+        if given != state.COMPLETED:
+            continue
+        pair_set: PairSet = build_pairs(collection=collection)
+        made["pair-sets"].append(pair_set)
+        made["pairs"] += pair_set.pairs.all()
+        for form in ("trl_sft", "nemo_gym_rollouts"):
+            export = queue_export(format=form, collection=collection, filters={"include_flagged": True})
+            made["exports"].append(write_export(export=export))
+        queued = queue_reverification(collection=collection)
+        made["reverifications"].append(finish_reverification(reverification=queued))
+
+    def uploads(state: str) -> list[Any]:
+        return [upload for upload in made["uploads"] if upload.state == state]
+
+    def collections(**fields: Any) -> list[Any]:
+        return [make_collection(**fields) for _ in range(8)]
+
+    paused = {"state": state.PAUSED, "pause_reason": Collection.PauseReason.ASKED}
+    # Operations that use up their rows, or that most rows have nothing for, have rows of their own.
+    lands = {
+        "DELETE collections/{id}/": collections(state=state.CANCELLED),
+        "DELETE datasets/{slug}/": [make_dataset() for _ in range(16)],
+        "DELETE datasets/{slug}/versions/{number}/": [make_dataset() for _ in range(16)],
+        "DELETE uploads/{id}/": [
+            start_parts(dataset=dataset, filename="rows.jsonl") for dataset in made["datasets"] for _ in range(3)
+        ],
+        "GET collections/{id}/contrast/": [one for one in made["collections"] if one.completed],
+        "GET uploads/{id}/rejected/": [upload for upload in made["uploads"] if upload.rejected],
+        "PATCH collections/{id}/": collections(state=state.RUNNING),
+        "POST collections/{id}/cancel/": collections(state=state.RUNNING),
+        "POST collections/{id}/pause/": collections(state=state.RUNNING),
+        "POST collections/{id}/resume/": collections(**paused),
+        "POST uploads/{id}/check/": uploads("draft")[::2],
+        "POST uploads/{id}/commit/": uploads("draft")[1::2],
+        "POST uploads/{id}/finish/": uploads("receiving")[::2],
+        "PUT uploads/{id}/parts/": uploads("receiving")[1::2],
+    }
+    made |= lands
+    known = {noun: [getattr(row, "slug", row.pk) for row in rows] for noun, rows in made.items()}
+    _, key = create_api_key(user=make_user("admin"), name="fuzz", scopes=["admin"])
+    return {"key": key, "known": known}
+
+
+if __name__ == "__main__":
+    django.setup()
+    print(json.dumps(fill()))
