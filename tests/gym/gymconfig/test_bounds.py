@@ -4,6 +4,7 @@ import pytest
 
 from apps.gym.gymconfig.describing import describe_config
 from apps.gym.gymconfig.problems import ConfigRefused
+from apps.gym.gymconfig.reading import NotYaml, read_yaml
 
 SERVER = 'lab:\n  resources_servers:\n    lab: {host: 127.0.0.1, port: 8123, description: "%s"}\n'
 
@@ -85,5 +86,5 @@ def test_our_own_settings_are_not_given_out(tmp_path):
 
 @pytest.mark.parametrize("text", ["a: \x1b", "\x82{", "\ufffe"])
 def test_a_character_that_yaml_has_not_is_no_yaml(text):
-    with pytest.raises(NotYaml, match="is not YAML: .*special characters are not allowed"):
+    with pytest.raises(NotYaml, match=r"is not YAML: .*special characters are not allowed"):
         read_yaml(text)
