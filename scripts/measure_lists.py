@@ -13,6 +13,7 @@ import contextlib
 import http.client
 import json
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -141,6 +142,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="lists whose name has this")
     parser.add_argument("--database", default="", help="one of yours, that is empty or was filled before")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers end as well
     with contextlib.ExitStack() as stack:
         server = None if options.database else stack.enter_context(postgres())
         var = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gymweb-lists-")))

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from django.db import connection
 
 from apps.gym.metrics import SOLVED, confidence_interval, standard_error_from
+from apps.rollouts.grouping import room_to_group
 from apps.rollouts.models import Collection
 
 Facet = Literal["split", "tag", "model_version"]
@@ -65,7 +66,7 @@ def break_down(collection: Collection, facet: Facet) -> list[Share]:
     """The largest share first. By tag, a task counts for each of its tags."""
     centre = collection.mean_reward or 0.0
     query = _PARTS.format(label=_LABELS[facet], solved=SOLVED)
-    with connection.cursor() as cursor:
+    with room_to_group(), connection.cursor() as cursor:
         cursor.execute(query, [centre, collection.pk])
         rows = cursor.fetchall()
     split: Callable[[str], list[str]] = _tags if facet == "tag" else lambda label: [label]

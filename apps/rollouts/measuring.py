@@ -24,7 +24,7 @@ from apps.gym.metrics import (
     standard_error_from,
 )
 from apps.gym.voting import mean_majority_at_k
-from apps.rollouts.grouping import read_shapes, read_votes
+from apps.rollouts.grouping import read_groups, room_to_group
 from apps.rollouts.models import Collection, Rollout
 
 LENGTH_BARS = 12
@@ -152,14 +152,19 @@ class LengthBar:
 
 
 def measure_collection(collection: Collection) -> CollectionMetrics:
+    with room_to_group():
+        return _measure(collection)
+
+
+def _measure(collection: Collection) -> CollectionMetrics:
     outcomes = _read_outcomes(collection)
     statuses = _count_by(outcomes, "status")
     completed = [row for row in outcomes if row["status"] == Rollout.Status.COMPLETED]
     failed = [row for row in outcomes if row["status"] == Rollout.Status.FAILED]
     spread = _read_spread(collection, outcomes)
-    shapes = read_shapes(collection.pk, spread.mean)
-    passes = mean_pass_at_k(shapes.solved)
-    error = None if spread.mean is None else standard_error_from(shapes.squares, spread.size, shapes.groups)
+    groups = read_groups(collection.pk, spread.mean)
+    passes = mean_pass_at_k(groups.solved)
+    error = None if spread.mean is None else standard_error_from(groups.squares, spread.size, groups.known)
     mean = _mean_over(completed)
     components = _read_components(collection)
     return CollectionMetrics(
@@ -176,9 +181,9 @@ def measure_collection(collection: Collection) -> CollectionMetrics:
         max_reward=spread.high,
         pass_at_1=passes.get(1),
         pass_at_k=passes,
-        average_of_k=mean_average_of_k(shapes.means),
-        majority_at_k=mean_majority_at_k(read_votes(collection.pk)),
-        groups=solve_buckets(shapes.solved),
+        average_of_k=mean_average_of_k(groups.means),
+        majority_at_k=mean_majority_at_k(groups.votes),
+        groups=solve_buckets(groups.solved),
         histogram=_histogram(collection, spread),
         stop_reasons=_count_by(completed, "stop_reason"),
         errors=_count_by(failed, "error_kind"),
