@@ -147,6 +147,9 @@ class OutboundPolicy:
 
     def host_of(self, url: str) -> tuple[str, int]:
         """Host and port of a URL that may be called, as far as the URL tells. Raises OutboundRefused."""
+        if any(letter.isspace() or not letter.isprintable() for letter in url):
+            # Parsers drop line ends and let spaces be: what is shown would not be what is called.
+            raise OutboundRefused(f"{_cut(url)} has white space or a control character in it.")
         parsed = self.parse(url)
         assert parsed.raw_host is not None and parsed.port is not None
         return parsed.raw_host, parsed.port

@@ -64,6 +64,9 @@ def test_a_private_address_is_saved_where_the_operator_allows_it(settings):
         "lab",
         "https://lab.example.org/?key=1",
         "http://[x",
+        "https://lab.example\n.org",
+        "https://lab example.org",
+        "https://lab.example.org/\x7f",
     ],
 )
 def test_what_is_no_address_of_a_server_is_refused_at_its_field(base_url):
