@@ -31,7 +31,8 @@ _PAIRED = """
     )
 """
 _TOTALS = """
-    SELECT COUNT(*), AVG(one_mean), AVG(other_mean), AVG(difference),
+    SELECT COUNT(*), AVG(one_mean), AVG(other_mean), AVG(difference), MIN(one_mean), MIN(other_mean), MAX(one_mean),
+        MAX(other_mean),
         COUNT(CASE WHEN difference > 1e-9 THEN 1 END), COUNT(CASE WHEN difference < -1e-9 THEN 1 END),
         COUNT(CASE WHEN other_solved >= {solves} AND one_solved < {solves} THEN 1 END),
         COUNT(CASE WHEN other_solved < {solves} AND one_solved >= {solves} THEN 1 END)
@@ -62,7 +63,8 @@ class Change:
 class Contrast:
     """Of the tasks that both collections have rewards for. Differences are those of the second from the first.
 
-    `differs` has the settings that are not the same, as (first, second) by their path. `interval` is the mean
+    `low` and `high` are the ends of all mean rewards. `differs` has the settings that are not the same, as (first,
+    second) by their path. `interval` is the mean
     difference by task with its 95 % interval, None for fewer than two tasks. `newly_solved` and `no_longer_solved`
     tasks are what `p_value` (McNemar, exact) is of.
     """
@@ -76,6 +78,8 @@ class Contrast:
     newly_solved: int
     no_longer_solved: int
     p_value: float
+    low: float | None
+    high: float | None
     differs: dict[str, tuple[Any, Any]]
     regressions: list[Change]
     improvements: list[Change]
@@ -85,16 +89,21 @@ class CannotContrast(Exception):
     """The two collections have no task in common that could be compared."""
 
 
-def contrast_collections(one: Collection, other: Collection) -> Contrast:
+def check_contrast(one: Collection, other: Collection) -> None:
     """Raises CannotContrast for collections of different datasets."""
     if one.dataset_id != other.dataset_id:
         raise CannotContrast(
             f"{one.label} and {other.label} are of different datasets ({one.dataset.slug} and {other.dataset.slug}): "
             "choose two of the same."
         )
-    pairs, given = _pairs(one, other)
-    (row,) = _read(pairs + _TOTALS.format(solves=SOLVES), given)
-    tasks, mean, other_mean, difference, improved, regressed, gained, lost = row
+
+
+def contrast_collections(one: Collection, other: Collection) -> Contrast:
+    """Raises CannotContrast for collections of different datasets."""
+    check_contrast(one, other)
+    pairs, given = pair_tasks(one, other)
+    (row,) = read_pairs(pairs + _TOTALS.format(solves=SOLVES), given)
+    tasks, mean, other_mean, difference, *ends, improved, regressed, gained, lost = row
     return Contrast(
         tasks=tasks,
         mean_reward=mean,
@@ -105,6 +114,8 @@ def contrast_collections(one: Collection, other: Collection) -> Contrast:
         newly_solved=gained,
         no_longer_solved=lost,
         p_value=mcnemar(gained, lost),
+        low=min(ends[:2]) if tasks else None,
+        high=max(ends[2:]) if tasks else None,
         differs=find_differences(one.snapshot, other.snapshot),
         regressions=_most(pairs, given, sign="<", order="ASC"),
         improvements=_most(pairs, given, sign=">", order="DESC"),
@@ -123,7 +134,8 @@ def find_differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str
     return found
 
 
-def _pairs(one: Collection, other: Collection) -> tuple[str, list[Any]]:
+def pair_tasks(one: Collection, other: Collection) -> tuple[str, list[Any]]:
+    """A common table expression `pairs` of the tasks that both have rewards for, and what is given to it."""
     if one.version_id == other.version_id:
         parts = {"same": "r.task_id", "join": "", "known": ""}
     else:
@@ -135,9 +147,9 @@ def _interval(pairs: str, given: list[Any], tasks: int, difference: float | None
     if difference is None or tasks < 2:
         return None
     if tasks > MAX_RESAMPLED:
-        ((squares,),) = _read(pairs + _SQUARES, [*given, difference, difference])
+        ((squares,),) = read_pairs(pairs + _SQUARES, [*given, difference, difference])
         return interval_from(tasks, difference, squares)
-    return paired_bootstrap([each for (each,) in _read(pairs + _DIFFERENCES, given)])
+    return paired_bootstrap([each for (each,) in read_pairs(pairs + _DIFFERENCES, given)])
 
 
 def _most(pairs: str, given: list[Any], *, sign: str, order: str) -> list[Change]:
@@ -150,13 +162,13 @@ def _most(pairs: str, given: list[Any], *, sign: str, order: str) -> list[Change
             other_mean_reward=other_mean,
             difference=difference,
         )
-        for task, other_task, mean, other_mean, difference, excerpt in _read(
+        for task, other_task, mean, other_mean, difference, excerpt in read_pairs(
             pairs + _MOST.format(sign=sign, order=order), [*given, SHOWN]
         )
     ]
 
 
-def _read(query: str, given: list[Any]) -> list[tuple[Any, ...]]:
+def read_pairs(query: str, given: list[Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(query, given)
         return list(cursor.fetchall())

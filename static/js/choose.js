@@ -10,7 +10,7 @@ function count(form) {
   const fits = chosen >= fewest && chosen <= most;
   button.setAttribute("aria-disabled", String(!fits));
   note.textContent = chosen > most ? `${chosen} marked: at most ${most}.`
-    : chosen === 0 ? `Mark ${fewest} to ${most}.`
+    : chosen === 0 ? `Mark ${fewest === most ? fewest : `${fewest} to ${most}`}.`
     : `${chosen} marked.`;
 }
 

@@ -17,7 +17,14 @@ from tests.dashboard.markup import faults, read
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
 
 # Not pages: files.
-DOWNLOADS = {"upload_rejected", "export_download", "export_manifest", "rollout_raw", "collection_figure"}
+DOWNLOADS = {
+    "upload_rejected",
+    "export_download",
+    "export_manifest",
+    "rollout_raw",
+    "collection_figure",
+    "collection_changes_file",
+}
 DOWNLOADS |= {"rollout_text", "rollout_image", "audit_export"}
 
 
@@ -51,6 +58,7 @@ def samples(admin: User) -> dict[str, object]:
         "collection": collection.pk,
         "rollout": chosen.pk,
         "other_rollout": rejected.pk,
+        "other_collection": make_collection(dataset=collection.dataset).pk,
         "pair": pair.pk,
         "pair_set": pair_set.pk,
         "export": export.pk,
@@ -68,9 +76,12 @@ def _address(pattern: URLPattern, samples: dict[str, object]) -> str:
     if str(pattern.name).startswith("collection_deletion"):
         noun = "collection_deletion"
     address = reverse(f"dashboard:{pattern.name}", args=[samples[noun] for _ in names])
-    return address + (
-        f"?r={samples['rollout']},{samples['other_rollout']}" if pattern.name == "rollout_compare" else ""
-    )
+    queries = {
+        "rollout_compare": f"?r={samples['rollout']},{samples['other_rollout']}",
+        "collection_compare": f"?a={samples['collection']}&b={samples['other_collection']}",
+        "collection_changes": f"?a={samples['collection']}&b={samples['other_collection']}",
+    }
+    return address + queries.get(str(pattern.name), "")
 
 
 def _pages() -> list[URLPattern]:

@@ -93,6 +93,12 @@ def number(value: float | str | None, digits: int = 2) -> str:
 
 
 @register.filter
+def fixed(value: float | None, digits: int = 3) -> str:
+    """With as many decimals as its neighbours in a column; a dash for nothing."""
+    return "–" if value is None else f"{float(value):,.{digits}f}"
+
+
+@register.filter
 def delta(value: float | None, digits: int = 3) -> str:
     """A difference with its sign and an arrow, `▲ +0.050`, `▼ −0.120`, `= 0`; a dash for nothing."""
     if value is None:

@@ -3,11 +3,13 @@
 import pytest
 
 from apps.dashboard.charts.axes import Axis, reward_range
+from apps.dashboard.charts.bubbles import draw_bubbles
 from apps.dashboard.charts.curves import draw_curves
 from apps.dashboard.charts.histogram import draw_histogram
 from apps.dashboard.charts.intervals import draw_intervals
 from apps.dashboard.charts.scatter import draw_scatter
 from apps.dashboard.charts.shares import draw_shares
+from apps.rollouts.changes import GridCell
 from apps.rollouts.measuring import LengthBar
 from apps.rollouts.scattering import Scattered
 
@@ -88,6 +90,13 @@ def test_interval_bars_share_one_axis():
 def test_bars_of_negative_means_grow_from_zero():
     loss, gain = draw_intervals([(-1.0, None), (1.0, None)])
     assert (loss.x + loss.width, gain.x) == (80.0, 80.0)
+
+
+def test_bubbles_stand_on_their_side_of_the_diagonal_and_grow_with_their_tasks():
+    drawn = draw_bubbles([GridCell(0.0, 1.0, 1), GridCell(0.5, 0.5, 4), GridCell(1.0, 0.0, 1)])
+    assert [(bubble.tone, bubble.r) for bubble in drawn.bubbles] == [("even", 11.0), ("ok", 6.75), ("bad", 6.75)]
+    middle = drawn.bubbles[0]
+    assert (middle.x, middle.y) == tuple(sum(ends) / 2 for ends in zip(drawn.start, drawn.end, strict=True))
 
 
 def test_shares_fill_their_bar():

@@ -1,0 +1,176 @@
+import csv
+import io
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from apps.accounts.models import Role
+from apps.rollouts.models import Collection
+from tests.dashboard.markup import read
+from tests.dashboard.pages import signed_in, squeezed
+from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_row
+
+pytestmark = pytest.mark.django_db
+
+COMPARE = "dashboard:collection_compare"
+CHANGES = "dashboard:collection_changes"
+
+
+def contrasted(*rewards: tuple[float, float], **fields: object) -> tuple[Collection, Collection]:
+    """For each task one rollout of both."""
+    dataset = make_dataset([make_row(f"No {number}") for number in range(len(rewards))])
+    agent, model = make_agent(), make_policy_model()
+    made = []
+    for side, snapshot in enumerate(({"sampling": {"temperature": 0.2}}, {"sampling": {"temperature": 0.9}})):
+        total = len(rewards)
+        collection = make_collection(
+            dataset=dataset,
+            agent=agent,
+            policy_model=model,
+            name=f"Try {side}",
+            snapshot=snapshot,
+            state="completed",
+            total=total,
+            completed=total,
+            rewarded=total,
+            reward_sum=sum(pair[side] for pair in rewards),
+            **fields,
+        )
+        for task, pair in zip(dataset.tasks.order_by("index"), rewards, strict=True):
+            make_rollout(collection, task=task, reward=pair[side])
+        made.append(collection)
+    return made[0], made[1]
+
+
+def test_the_settings_that_differ_come_first_then_what_the_difference_is_worth():
+    a, b = contrasted(*[(1.0, 0.0)] * 9, (0.0, 1.0))
+    page = squeezed(signed_in(Role.VIEWER).get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text)
+    assert page.index("sampling.temperature") < page.index("Paired difference")
+    assert '<code class="value">0.2</code></td><td><code class="value">0.9</code>' in page
+    for part in [
+        "10 tasks that both have rewards for",
+        f"<strong>#{b.pk} is worse</strong>",
+        "<dt>McNemar p</dt><dd>0.021</dd>",
+        "▼ −0.800",
+    ]:
+        assert part in page
+
+
+def test_a_difference_that_may_be_chance_is_said_to_be_none():
+    a, b = contrasted((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
+    page = signed_in().get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
+    assert "<strong>No difference is shown</strong>" in page
+
+
+def test_the_worst_regressions_are_read_one_after_the_other():
+    a, b = contrasted((1.0, 0.5), (1.0, 0.0), (0.0, 1.0))
+    client = signed_in()
+    page = client.get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
+    link = next(each for each in read(page).all("a") if each.text == "Read them one after the other")
+    first = client.get(link.attributes["href"])
+    shown = [(each.collection_id, each.reward) for each in first.context["comparison"].rollouts]
+    assert (shown, "1 of 2" in first.text) == ([(a.pk, 1.0), (b.pk, 0.0)], True)
+
+
+def test_large_collections_are_compared_after_the_page_is_there(monkeypatch):
+    monkeypatch.setattr("apps.dashboard.views.contrasting.AT_ONCE", 0)
+    a, b = contrasted((1.0, 0.0), (0.5, 0.5))
+    client, address = signed_in(), reverse(COMPARE)
+    page = client.get(address, {"a": a.pk, "b": b.pk}).text
+    assert ("Paired difference" in page, f'hx-get="?a={a.pk}&amp;b={b.pk}&amp;figures=1"' in page) == (False, True)
+    query = {"a": a.pk, "b": b.pk, "figures": 1}
+    part = client.get(address, query, headers={"HX-Request": "true"}).text
+    assert ("Paired difference" in part, "<html" in part) == (True, False)
+    assert "Paired difference" in client.get(address, query).text
+
+
+@pytest.mark.parametrize(
+    ("which", "tasks"), [("regressed", [0]), ("improved", [1]), ("lost", [0]), ("gained", [1]), ("same", [2])]
+)
+def test_tasks_are_listed_by_what_became_of_them(which, tasks):
+    a, b = contrasted((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
+    reply = signed_in().get(reverse(CHANGES), {"a": a.pk, "b": b.pk, "which": which})
+    ids = list(a.version.tasks.order_by("index").values_list("pk", flat=True))
+    assert [change.task for change, _ in reply.context["changes"]] == [ids[index] for index in tasks]
+
+
+def test_a_list_of_tasks_is_paged_and_comes_as_a_file(monkeypatch):
+    monkeypatch.setattr("apps.dashboard.views.contrasting._A_PAGE", 2)
+    a, b = contrasted((1.0, 0.0), (0.75, 0.0), (0.5, 0.0))
+    client, given = signed_in(), {"a": a.pk, "b": b.pk, "which": "regressed"}
+    first = client.get(reverse(CHANGES), given)
+    assert [change.difference for change, _ in first.context["changes"]] == [-1.0, -0.75]
+    following = next(each for each in read(first.text).all("a") if each.attributes.get("rel") == "next")
+    second = client.get(following.attributes["href"], headers={"HX-Request": "true"})
+    assert (second.text.count("▼"), "▼ −0.500" in second.text, "<html" in second.text) == (1, True, False)
+    file = client.get(reverse("dashboard:collection_changes_file"), given)
+    rows = list(csv.reader(io.StringIO(file.text)))
+    assert [row[4] for row in rows] == ["difference", "-1.0", "-0.75", "-0.5"]
+    assert file["Content-Disposition"] == f'attachment; filename="collections-{a.pk}-{b.pk}-regressed.csv"'
+
+
+def test_two_that_are_marked_in_the_list_are_compared_the_older_first():
+    a, b = contrasted((1.0, 0.0), (0.5, 0.5))
+    client = signed_in()
+    listed = client.get(reverse("dashboard:collection_list")).text
+    assert f'<input type="checkbox" name="c" value="{a.pk}"' in listed
+    sides = client.get(f"{reverse(COMPARE)}?c={b.pk}&c={a.pk}").context["sides"]
+    assert (sides.a, sides.b) == (a, b)
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("?a=999999&b=999998", "There is no collection 999999, 999998."),
+        ("?a=x&b=", "There is no collection x."),
+        ("?c=1&c=2&c=3", "Mark two collections: 3 were given."),
+    ],
+)
+@pytest.mark.parametrize("page", [COMPARE, CHANGES, "dashboard:collection_changes_file"])
+def test_what_cannot_be_compared_is_refused_in_words(page, query, says):
+    reply = signed_in().get(reverse(page) + query)
+    assert (reply.status_code, says in reply.text) == (400, True)
+
+
+def test_collections_of_different_datasets_and_one_with_itself_are_refused():
+    a, b = make_collection(), make_collection()
+    client = signed_in()
+    assert "are of different datasets" in client.get(reverse(COMPARE), {"a": a.pk, "b": b.pk}).text
+    assert "with another one" in client.get(reverse(COMPARE), {"a": a.pk, "b": a.pk}).text
+
+
+def test_without_a_choice_the_page_offers_what_has_rewards():
+    a, b = contrasted((1.0, 0.0), (0.5, 0.5))
+    make_collection(name="Nothing yet")
+    client = signed_in()
+    assert {each.pk for each in client.get(reverse(COMPARE)).context["offered"]} == {a.pk, b.pk}
+    assert "Choose two collections of one dataset." in client.get(reverse(COMPARE), {"b": b.pk}).text
+
+
+def test_a_collection_leads_to_the_comparison_with_the_one_before_it():
+    a, b = contrasted((1.0, 0.0), (0.5, 0.5))
+    page = signed_in().get(reverse("dashboard:collection_detail", args=[b.pk])).text
+    assert f'href="{reverse(COMPARE)}?a={a.pk}&amp;b={b.pk}"' in page
+
+
+def test_the_comparison_takes_as_many_queries_for_six_tasks_as_for_two():
+    client, counts = signed_in(), []
+    for tasks in (2, 6):
+        a, b = contrasted(*[(1.0, 0.0)] * tasks)
+        for page in (COMPARE, CHANGES):
+            with CaptureQueriesContext(connection) as queries:
+                client.get(reverse(page), {"a": a.pk, "b": b.pk})
+            counts.append(len(queries))
+    assert counts[:2] == counts[2:]
+
+
+def test_hostile_names_and_prompts_stay_text():
+    a, b = contrasted((1.0, 0.0), (0.5, 0.5))
+    a.version.tasks.update(prompt_excerpt="<script>alert(1)</script>")
+    Collection.objects.filter(pk=a.pk).update(name="<b>", snapshot={"<i>": "<u>"})
+    client, given = signed_in(), {"a": a.pk, "b": b.pk}
+    for page in (COMPARE, CHANGES):
+        text = client.get(reverse(page), given).text
+        assert not any(tag in text for tag in ("<script>alert", "<b>", "<i>", "<u>"))
