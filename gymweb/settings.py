@@ -310,6 +310,7 @@ SPECTACULAR_SETTINGS = {
         "ProviderEnum": "apps.policies.models.Provider",
         "EndpointProviderEnum": "apps.api.streams.PROVIDERS",
         "DeletionStateEnum": "apps.tasks.models.Deletion.State",
+        "ErrorKindsEnum": "apps.api.collection_deletions.ERROR_KINDS",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

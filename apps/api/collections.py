@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
 from apps.api.bodies import FILE_PARSERS, RAW_TYPES, open_files
-from apps.api.collection_deletions import CollectionDeletionSerializer
+from apps.api.collection_deletions import ChosenSerializer, CollectionDeletionSerializer, answer_deletion
 from apps.api.declared import DeclaredFields
 from apps.api.figures import QUERY_PARAMETERS as FIGURES
 from apps.api.figures import FigureViewSet
@@ -45,6 +45,7 @@ from apps.rollouts.matching import File
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection, CollectionQuerySet
 from apps.rollouts.planning import LIMITS, MAX_MARKS, MAX_REPEATS, plan_collection
+from apps.rollouts.removing import queue_rollout_deletion
 from apps.rollouts.resolving import resolve_flags
 from apps.tasks.models import Dataset, Upload
 
@@ -334,6 +335,7 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
         "archive": Permission.COLLECT,
         "restore": Permission.COLLECT,
         "destroy": Permission.COLLECT,
+        "delete_rollouts": Permission.COLLECT,
         "partial_update": Permission.COLLECT,
         "pause": Permission.COLLECT,
         "resume": Permission.COLLECT,
@@ -406,9 +408,17 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
     @extend_schema(responses={202: CollectionDeletionSerializer})
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete it with its rollouts, traces and pairs: a worker does it, and the answer's address tells how far."""
-        deletion = queue_collection_deletion(collection=self.get_object(), user=self.person)
-        address = {"Location": f"/api/v1/collection-deletions/{deletion.pk}/"}
-        return Response(CollectionDeletionSerializer(deletion).data, status=HTTPStatus.ACCEPTED, headers=address)
+        return answer_deletion(queue_collection_deletion(collection=self.get_object(), user=self.person))
+
+    @extend_schema(request=ChosenSerializer, responses={202: CollectionDeletionSerializer})
+    @action(detail=True, methods=["post"])
+    def delete_rollouts(self, request: Request, pk: str) -> Response:
+        """Delete some of its rollouts, with their traces and comments, once it has ended: a worker does it, and the
+        answer's address tells how far. The collection stays and counts what is left."""
+        asked = ChosenSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        chosen = dict(asked.validated_data)
+        return answer_deletion(queue_rollout_deletion(collection=self.get_object(), chosen=chosen, user=self.person))
 
     @extend_schema(
         request={

@@ -47,6 +47,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "PlanRequest": PLAN,
     "PatchedPlanRequest": {"repeats": 8, "name": "The same, eight times"},
     "PatchedLimitsRequest": LIMITS,
+    "ChosenRequest": {"status": "completed", "max_reward": 0.1},
     "RetryRequest": {"error_kinds": ["policy_error", "timed_out"]},
     "ColumnMappingRequest": MAPPING,
     "PatchedColumnMappingRequest": {"name": "Questions and answers"},

@@ -31,6 +31,7 @@ from apps.rollouts.contrasting import CannotContrast
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.matching import ImportRefused
 from apps.rollouts.planning import NothingToCollect, PlanConflict
+from apps.rollouts.removing import RemovalRefused
 from apps.rollouts.reverifying import CannotApply, ReverifyRefused
 from apps.tasks.choosing import ChoiceRefused
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
@@ -164,6 +165,9 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
         errors=[{"code": "refused", **problem._asdict()} for problem in error.problems],
     ),
     ReverifyRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "reverify-refused", str(error)),
+    RemovalRefused: lambda error: _invalid(
+        [{"pointer": f"/{error.argument}" if error.argument else "", "code": "invalid", "message": str(error)}]
+    ),
     CannotApply: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-apply", str(error)),
     PairingRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "pairing-refused", str(error)),
     ExportRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "export-refused", str(error)),

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
+from apps.api.collection_deletions import CollectionDeletionSerializer, answer_deletion
 from apps.api.filters import FlagFilter, IdFilter
 from apps.api.operations import whole
 from apps.api.problems import QueryProblem
@@ -21,6 +22,7 @@ from apps.api.segments import RolloutTokensSerializer, read_tokens
 from apps.api.viewsets import TableViewSet
 from apps.gym.items import dump_json
 from apps.rollouts.models import Rollout, RolloutQuerySet
+from apps.rollouts.removing import queue_rollout_deletion
 from apps.rollouts.resolving import resolve_flag
 from apps.rollouts.retracing import OUTCOMES, read_attempts
 
@@ -133,9 +135,18 @@ class RolloutViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "tokens": Permission.READ,
         "attempts": Permission.READ,
         "resolve_flag": Permission.EXPORT,
+        "destroy": Permission.COLLECT,
     }
     problems = {"tokens": {409}}
     query_parameters = {"trace": frozenset({"attempt", "after"}), "tokens": frozenset({"attempt"})}
+
+    @extend_schema(responses={202: CollectionDeletionSerializer})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Delete it with its traces and comments, once its collection has ended: a worker does it, and the answer's
+        address tells when."""
+        rollout = self.get_object()
+        deletion = queue_rollout_deletion(collection=rollout.collection, chosen={"ids": [rollout.pk]}, user=self.person)
+        return answer_deletion(deletion)
 
     @extend_schema(request=None, responses=RolloutSerializer)
     @action(detail=True, methods=["post"])

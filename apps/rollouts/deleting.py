@@ -13,6 +13,7 @@ from apps.accounts.models import User
 from apps.gym import leaving
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
+from apps.rollouts.removing import remove_rollouts
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,10 @@ def _carry_out(deletion: CollectionDeletion) -> None:
     row = CollectionDeletion.objects.filter(pk=deletion.pk)
     try:
         if deletion.collection is not None:  # else an earlier attempt came to the end
-            _delete(deletion, deletion.collection)
+            if deletion.chosen:
+                remove_rollouts(deletion, deletion.collection)
+            else:
+                _delete(deletion, deletion.collection)
     except leaving.Leaving:
         row.update(state=State.QUEUED)
         raise

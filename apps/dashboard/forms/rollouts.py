@@ -64,6 +64,21 @@ class RolloutFilterForm(forms.Form):
             )
         return page_by_id(rollouts, after, descending=self._newest_first(sort))
 
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What is asked for, as the deletion of rollouts takes it; empty where nothing is filtered."""
+        if not self.is_valid():
+            return {}
+        names = ("status", "error_kind", "stop_reason", "min_reward", "max_reward")
+        given = {name: self.cleaned_data[name] for name in names if self.cleaned_data.get(name) not in (None, "")}
+        flags = {"flagged": "flagged", "lacks_usage": "usage"}
+        return {**given, **{name: True for name, field in flags.items() if self.cleaned_data.get(field)}}
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The filters as they came, for a form that means the same rollouts."""
+        return {name: self.data[name] for name in self.fields if name not in ("sort", "after") and self.data.get(name)}
+
     def _lookups(self) -> dict[str, str]:
         return {
             "status": "status",

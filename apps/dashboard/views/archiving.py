@@ -1,4 +1,6 @@
-"""Collections that are over: into the archive and back, and deletion."""
+"""Collections that are over: into the archive and back, and deletion, of all of it or of some rollouts."""
+
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -7,11 +9,14 @@ from django.shortcuts import get_object_or_404, redirect
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.datasets import DeleteForm
+from apps.dashboard.forms.rollouts import RolloutFilterForm
 from apps.dashboard.requests import PageRequest
+from apps.dashboard.views.traces import find_rollout
 from apps.rollouts.archiving import archive_collection, restore_collection
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.deleting import queue_collection_deletion
 from apps.rollouts.models import Collection, CollectionDeletion
+from apps.rollouts.removing import RemovalRefused, queue_rollout_deletion
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references
 
 
@@ -51,6 +56,31 @@ def collection_delete(request: PageRequest, pk: int) -> HttpResponse:
             return go(request, "dashboard:collection_deletion_detail", deletion.pk)
     context = {"form": form, "collection": collection, "references": find_references(collection)}
     return answer_form(request, "collections/delete.html", context)
+
+
+@allow(POST=Permission.COLLECT)
+def rollout_delete(request: PageRequest, pk: int) -> HttpResponse:
+    rollout = find_rollout(pk)
+    return _delete_rollouts(request, rollout.collection, {"ids": [rollout.pk]})
+
+
+@allow(POST=Permission.COLLECT)
+def rollouts_delete(request: PageRequest, pk: int) -> HttpResponse:
+    """Those that pass the filter of the table."""
+    form = RolloutFilterForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "This filter is not understood, so nothing is deleted.")
+        return redirect("dashboard:collection_detail", pk=pk)
+    return _delete_rollouts(request, _collection(pk), form.chosen)
+
+
+def _delete_rollouts(request: PageRequest, collection: Collection, chosen: dict[str, Any]) -> HttpResponse:
+    try:
+        deletion = queue_rollout_deletion(collection=collection, chosen=chosen, user=request.user)
+    except (RemovalRefused, CannotSteer, StillInUse, AlreadyBeingDeleted) as refused:
+        messages.error(request, str(refused))
+        return redirect("dashboard:collection_detail", pk=collection.pk)
+    return redirect("dashboard:collection_deletion_detail", pk=deletion.pk)
 
 
 @allow(GET=Permission.READ)

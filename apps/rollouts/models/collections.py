@@ -226,7 +226,8 @@ class Collection(models.Model):
 
 
 class CollectionDeletion(models.Model):
-    """A collection on its way out, with its rollouts and their traces; the row stays and says how that ended."""
+    """A collection on its way out, with its rollouts and their traces, or only some of its rollouts; the row stays and
+    says how that ended."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "waiting for a worker"
@@ -235,6 +236,9 @@ class CollectionDeletion(models.Model):
         FAILED = "failed", "failed"
 
     collection = models.ForeignKey(Collection, null=True, on_delete=models.SET_NULL, related_name="deletions")
+    chosen = models.JSONField(
+        default=dict, blank=True, help_text="Which of its rollouts; empty: all of them, and the collection with them"
+    )
     name = models.CharField(max_length=220, help_text="What was deleted, as people called it")
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     total = models.PositiveIntegerField(default=0, help_text="Rollouts there were")

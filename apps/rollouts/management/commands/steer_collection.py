@@ -8,6 +8,7 @@ from typing import Any, get_args
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
+from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
 from apps.rollouts.archiving import archive_collection, restore_collection
 from apps.rollouts.controlling import (
@@ -22,6 +23,7 @@ from apps.rollouts.deleting import queue_collection_deletion
 from apps.rollouts.holding import explain_missing_worker, explain_pause, find_holds
 from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.models import Collection
+from apps.rollouts.removing import ENDED, RemovalRefused, queue_rollout_deletion
 from apps.rollouts.resolving import resolve_flags
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
 
@@ -50,6 +52,18 @@ class Command(BaseCommand):
         actions.add_parser("archive", help="leave it out of lists, once it has ended")
         actions.add_parser("restore", help="show it in lists again")
         actions.add_parser("delete", help="a worker deletes it with its rollouts and traces; it has to have ended")
+        rid = actions.add_parser(
+            "delete-rollouts", help="a worker deletes those that pass; the collection has to have ended"
+        )
+        rid.add_argument(
+            "--rollout", type=int, action="append", metavar="ID", help="this one; may be given several times"
+        )
+        rid.add_argument("--status", choices=[str(one) for one in ENDED])
+        rid.add_argument("--error-kind", choices=get_args(ErrorKind))
+        rid.add_argument("--stop-reason", choices=get_args(StopReason))
+        rid.add_argument("--min-reward", type=float, metavar="R")
+        rid.add_argument("--max-reward", type=float, metavar="R")
+        rid.add_argument("--flagged", action="store_true", default=None, help="those with credentials, not looked at")
         adjust = actions.add_parser("adjust", help="change its priority, concurrency and limits")
         add_limits(adjust, show_defaults=False)
         for action in actions.choices.values():
@@ -63,7 +77,7 @@ class Command(BaseCommand):
             raise CommandError(f"There is no collection {options['collection']}.") from None
         try:
             said = self._act(collection, options)
-        except (CannotSteer, StillInUse, AlreadyBeingDeleted) as refusal:
+        except (CannotSteer, StillInUse, AlreadyBeingDeleted, RemovalRefused) as refusal:
             raise CommandError(str(refusal)) from refusal
         except ValidationError as wrong:
             raise CommandError(say_what_is_wrong(wrong)) from wrong
@@ -88,6 +102,11 @@ class Command(BaseCommand):
                 said["archived"] = restore_collection(collection=collection).is_archived
             case "delete":
                 said["deletion"] = queue_collection_deletion(collection=collection).pk
+            case "delete-rollouts":
+                names = ("status", "error_kind", "stop_reason", "min_reward", "max_reward", "flagged")
+                chosen = {"ids": options["rollout"], **{name: options[name] for name in names}}
+                given = {name: value for name, value in chosen.items() if value is not None}
+                said["deletion"] = queue_rollout_deletion(collection=collection, chosen=given).pk
             case "retry":
                 said["queued"] = retry_failed(collection=collection, error_kinds=options["error_kind"] or [])
             case "adjust":
