@@ -319,6 +319,14 @@ class _Filler:
         return collection.pk
 
 
+def find_filled() -> Filled | None:
+    """What an earlier run left in the database that was named."""
+    from apps.rollouts.models import Collection, Rollout
+
+    pks = list(Collection.objects.order_by("pk").values_list("pk", flat=True)[1:])
+    return Filled(Rollout.objects.count(), pks, pks[0], pks[1], 0.0) if pks else None
+
+
 def use_database(url: str, var: Path) -> None:
     """Set Django up on this database and migrate it."""
     os.environ |= {

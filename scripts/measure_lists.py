@@ -3,8 +3,9 @@
 `python scripts/measure_lists.py [--rollouts 1000000] [--requests 40] [--only rollouts]` fills a database
 (scripts/fill_rollouts.py), starts `manage.py serve --no-worker` on it, and asks for every list of the API and every
 page with rows, in several orders, filters and depths. One JSON object a line: p50, p95 and p99 of whole replies in
-milliseconds, whether p95 keeps its budget, and the CPU that web process and database spent on a reply, which suffers
-less from neighbours than the clock. What misses its budget is measured again, twice, in case they were busy.
+milliseconds, and of the CPU that web process and database spent on a reply, which suffers less from neighbours than
+the clock. What misses its budget is measured again, twice; where the machine has more to do than it has cores, the
+CPU decides, and `judged_by` says so.
 The exit status is 1 where a budget was missed.
 """
 
@@ -20,70 +21,99 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from scripts.fill_rollouts import Filled, fill_rollouts, use_database  # noqa: E402 - found by the line above
+from scripts.fill_rollouts import fill_rollouts, find_filled, use_database  # noqa: E402 - found by the line above
 from scripts.list_addresses import Address, find_addresses, read_rows  # noqa: E402
-from scripts.servers import cpu_seconds, postgres, redis  # noqa: E402
+from scripts.servers import postgres, processes, redis, run_milliseconds  # noqa: E402
 from tests.gymweb.serving import serving  # noqa: E402
 
 WARM_UP = 3
 TRIES = 3
 
 
+class Reply(NamedTuple):
+    """Milliseconds until the whole reply was here, and of CPU that the servers spent meanwhile; and its bytes."""
+
+    milliseconds: float
+    cpu: float
+    size: int
+
+
 class Reader:
     """One connection that stays open, as a person with a key and a session."""
 
-    def __init__(self, port: int, headers: dict[str, dict[str, str]]) -> None:
+    def __init__(self, port: int, headers: dict[str, dict[str, str]], servers: Sequence[int]) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         self._headers = headers
+        self._servers = servers
+        self.look_around()
 
-    def read(self, path: str) -> tuple[float, int]:
-        """Milliseconds until the whole reply is here, and its bytes."""
-        began = time.perf_counter()
+    def look_around(self) -> None:
+        """Which processes serve now."""
+        self._pids = processes(*self._servers)
+
+    def read(self, path: str) -> Reply:
         kind = "api" if path.startswith("/api/") else "page"
+        before, began = run_milliseconds(self._pids), time.perf_counter()
         self._connection.request("GET", path, headers={"Host": "localhost", **self._headers[kind]})
         reply = self._connection.getresponse()
         body = reply.read()
         took = (time.perf_counter() - began) * 1000
         if reply.status != 200:
             raise SystemExit(f"{path} answered {reply.status}: {body[:300]!r}")
-        return took, len(body)
+        return Reply(took, run_milliseconds(self._pids) - before, len(body))
 
 
-def measure_address(reader: Reader, address: Address, requests: int, pids: Sequence[int]) -> dict[str, object]:
+def measure_address(reader: Reader, address: Address, requests: int) -> dict[str, object]:
     """The best of up to three rounds: neighbours make a reply slow, never fast."""
     for path in list(address.paths)[:WARM_UP]:
         reader.read(path)
-    requests = max(requests, len(address.paths))
-    best: dict[str, object] = {}
+    reader.look_around()
+    paths = [address.paths[place % len(address.paths)] for place in range(max(requests, len(address.paths)))]
+    best: list[Reply] = []
     rounds = 0
-    while rounds < TRIES:
+    while rounds < TRIES and (not best or _p95(best).milliseconds > address.budget_ms):
         rounds += 1
-        before = cpu_seconds(*pids)
-        found = [reader.read(address.paths[place % len(address.paths)]) for place in range(requests)]
-        times = sorted(took for took, _ in found)
-        hundredths = statistics.quantiles(times, n=100, method="inclusive")
-        p95 = round(hundredths[94], 1)
-        if not best or p95 < float(str(best["p95_ms"])):
-            best = {"p50_ms": round(hundredths[49], 1), "p95_ms": p95, "p99_ms": round(hundredths[98], 1)}
-            best["max_ms"] = round(times[-1], 1)
-            best["cpu_ms"] = round((cpu_seconds(*pids) - before) * 1000 / requests, 1)
-        if p95 <= address.budget_ms:
-            break
-    slowest = max(zip(found, (address.paths[place % len(address.paths)] for place in range(requests)), strict=True))
+        found = [reader.read(path) for path in paths]
+        if not best or _p95(found).milliseconds < _p95(best).milliseconds:
+            best = found
+    middle, p95, most = _at(best, 50), _p95(best), _at(best, 99)
+    load = os.getloadavg()[0]
+    # On a machine that others use the clock tells of them: then what counts is the CPU that the reply took.
+    is_busy = load > (os.cpu_count() or 1)
+    taken = p95.cpu if is_busy and p95.milliseconds > address.budget_ms else p95.milliseconds
     return {
         "list": address.name,
-        **best,
+        "p50_ms": middle.milliseconds,
+        "p95_ms": p95.milliseconds,
+        "p99_ms": most.milliseconds,
+        "cpu_p50_ms": middle.cpu,
+        "cpu_p95_ms": p95.cpu,
         "budget_ms": address.budget_ms,
-        "within": float(str(best["p95_ms"])) <= address.budget_ms,
-        "kb": round(max(size for _, size in found) / 1024, 1),
+        "judged_by": "clock" if taken == p95.milliseconds else "cpu",
+        "within": taken <= address.budget_ms,
+        "kb": round(max(reply.size for reply in best) / 1024, 1),
         "rounds": rounds,
-        "slowest": slowest[1],
-        "load": round(os.getloadavg()[0], 1),
+        "slowest": max(zip(best, paths, strict=True))[1],
+        "load": round(load, 1),
     }
+
+
+def _p95(replies: Sequence[Reply]) -> Reply:
+    return _at(replies, 95)
+
+
+def _at(replies: Sequence[Reply], percentile: int) -> Reply:
+    """This percentile of each figure by itself."""
+    cuts = [
+        statistics.quantiles(values, n=100, method="inclusive")[percentile - 1] if len(replies) > 1 else values[0]
+        for values in zip(*replies, strict=True)
+    ]
+    return Reply(round(cuts[0], 1), round(cuts[1], 1), round(cuts[2]))
 
 
 def _headers() -> dict[str, dict[str, str]]:
@@ -111,28 +141,20 @@ def measure_lists(
 ) -> bool:
     """Says whether every budget was kept."""
     use_database(database, var)
-    filled = _filled() or fill_rollouts(rollouts=rollouts, traced=0.1)
+    filled = find_filled() or fill_rollouts(rollouts=rollouts, traced=0.1)
     print(json.dumps({"filled": filled.rollouts, "seconds": filled.seconds}), flush=True)
     rows = read_rows(filled, min(requests, 40))
     settings = {"GYMWEB_DATABASE_URL": database, "GYMWEB_REDIS_URL": cache, "DJANGO_SETTINGS_MODULE": "gymweb.settings"}
     missed = []
     with serving(var, "--no-worker", **settings) as served:
-        reader = Reader(served.port, _headers())
+        reader = Reader(served.port, _headers(), [served.process.pid, *servers])
         for address in find_addresses(filled, rows):
             if only in address.name:
-                figures = measure_address(reader, address, requests, [served.process.pid, *servers])
+                figures = measure_address(reader, address, requests)
                 print(json.dumps(figures), flush=True)
                 missed += [] if figures["within"] else [address.name]
     print(json.dumps({"lists": "all", "missed": missed, "within": not missed}), flush=True)
     return not missed
-
-
-def _filled() -> Filled | None:
-    """What an earlier run left in the database that was named."""
-    from apps.rollouts.models import Collection, Rollout
-
-    pks = list(Collection.objects.order_by("pk").values_list("pk", flat=True)[1:])
-    return Filled(Rollout.objects.count(), pks, pks[0], pks[1], 0.0) if pks else None
 
 
 def main() -> None:

@@ -158,7 +158,7 @@ def _claim(claimable: QuerySet[Export], export_id: int) -> int | None:
     """The number of the new attempt, or None where the export is not claimable (any more)."""
     with transaction.atomic():
         claim = {"state": Export.State.WRITING, "attempt": F("attempt") + 1, "touched_at": timezone.now()}
-        if not claimable.filter(pk=export_id).update(message="", **claim):
+        if not claimable.filter(pk=export_id).update(message="", rows=0, bytes=0, **claim):
             return None
         return Export.objects.values_list("attempt", flat=True).get(pk=export_id)
 
@@ -203,7 +203,7 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
 
 
 def _write_rows(export: Export, attempt: int, file: JsonLinesFile) -> None:
-    reader = RowReader(export, on_chunk=_SignOfLife(export.pk, attempt))
+    reader = RowReader(export, on_chunk=_SignOfLife(export.pk, attempt, file))
     census = Census()
     for row in reader.rows():
         try:
@@ -235,11 +235,12 @@ def _write_rows(export: Export, attempt: int, file: JsonLinesFile) -> None:
 
 
 class _SignOfLife:
-    """Called for every chunk: ends the writing where its process leaves; every few seconds says that the writer lives,
-    and learns whether it owns the row."""
+    """Called for every chunk: ends the writing where its process leaves; every few seconds says that the writer lives
+    and how much it has written, and learns whether it owns the row."""
 
-    def __init__(self, export_id: int, attempt: int) -> None:
+    def __init__(self, export_id: int, attempt: int, file: JsonLinesFile) -> None:
         self._owned = _owned(export_id, attempt)
+        self._file = file
         self._last = time.monotonic()
 
     def __call__(self) -> None:
@@ -247,5 +248,5 @@ class _SignOfLife:
         if time.monotonic() - self._last < SIGN_OF_LIFE_SECONDS:
             return
         self._last = time.monotonic()
-        if not self._owned.update(touched_at=timezone.now()):
+        if not self._owned.update(rows=self._file.rows, bytes=self._file.bytes, touched_at=timezone.now()):
             raise _FencedOut

@@ -335,6 +335,15 @@ def test_rollouts_beyond_one_chunk_are_all_written_in_few_queries(django_assert_
     assert [row["rollout_id"] for row in read(export)] == sorted(row["rollout_id"] for row in read(export))
 
 
+def test_an_export_says_how_much_of_it_is_written(collection, monkeypatch):
+    monkeypatch.setattr(exporting, "SIGN_OF_LIFE_SECONDS", 0.0)
+    monkeypatch.setattr("apps.exports.rows.ROLLOUTS", 1)
+    seen: list[int] = []
+    monkeypatch.setattr(exporting.leaving, "check", lambda: seen.append(Export.objects.get().rows))
+    export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
+    assert (seen[0], seen == sorted(seen), 0 < seen[-1] <= export.rows) == (0, True, True)
+
+
 @pytest.mark.parametrize("fields", [{"format": "csv"}, {"state": "ready"}, {"format": "trl_dpo"}])
 def test_an_export_that_makes_no_sense_cannot_be_stored(collection, fields):
     with pytest.raises(IntegrityError), transaction.atomic():
