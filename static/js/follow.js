@@ -136,7 +136,7 @@ function followRollout(place) {
   function showUnseen() {
     if (isAtEnd()) unseen = 0;
     newer.hidden = unseen === 0;
-    newer.textContent = `${unseen} new event${unseen === 1 ? "" : "s"} ↓`;
+    newer.textContent = `${unseen} new step${unseen === 1 ? "" : "s"} ↓`;
     bar.hidden = button.hidden && unseen === 0;
   }
 

@@ -72,7 +72,7 @@ def test_who_reads_is_not_moved_and_is_told_what_came(site, tab):
     tab.evaluate("getSelection().selectAllChildren(document.getElementById('e1'))")
     before = place()
     assert "0 + 1" in before[1]
-    expect(tab.locator("#follow [data-newer]")).to_contain_text("new event", timeout=SECONDS)
+    expect(tab.locator("#follow [data-newer]")).to_contain_text("new step", timeout=SECONDS)
     until_ended(tab)
     top, selected = place()
     assert (round(abs(top - before[0])), selected) == (0, before[1])

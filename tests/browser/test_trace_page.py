@@ -160,3 +160,34 @@ def run_through(tab: Page) -> None:
     leads = "all => all.map(each => each.href ?? each.action)"
     addresses = tab.eval_on_selector_all("main a, main form, main [formaction]", leads)
     assert [each for each in addresses if not str(each).startswith(("http:", "https:", "mailto:"))] == []
+
+
+def test_a_rollout_saved_as_html_shows_all_and_runs_nothing(site, tab, rollouts, tmp_path):
+    for name in ("readable", "hostile"):
+        saved = tab.request.get(address(site, rollouts[name], "file/"))
+        assert saved.headers["content-disposition"].startswith("attachment")
+        path = tmp_path / f"{name}.html"
+        path.write_bytes(saved.body())
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.add_init_script("window.times = 0; window.ran = () => { window.times += 1; };")
+    tab.goto((tmp_path / "readable.html").as_uri())
+    expect(tab.locator("#e5 img")).to_be_visible()
+    assert tab.evaluate("[document.querySelector('#e5 img').naturalWidth, getComputedStyle(document.body).margin]") == [
+        1,
+        "0px",
+    ]
+    tab.goto((tmp_path / "hostile.html").as_uri())
+    tab.wait_for_timeout(500)
+    assert tab.evaluate("window.times") == 0
+    assert [each for each in asked if not each.startswith(("file:", "data:image/png"))] == []
+
+
+def test_the_numbers_of_a_token_are_told_on_focus(site, own_host, rollouts):
+    tab = own_host
+    tab.goto(address(site, rollouts["tokens"], "tokens/?call=2"))
+    expect(tab.locator("tr[aria-current]")).to_contain_text("the reply came back in other tokens")
+    tab.locator(".tokens .token").first.focus()
+    expect(tab.locator("#token-told")).to_have_text("token 3: id 9, read, not trained on")
+    tab.keyboard.press("ArrowRight")
+    expect(tab.locator("#token-told")).to_have_text("token 4: id 5, logprob -0.5000, 61 %, trained on")

@@ -25,7 +25,7 @@ DOWNLOADS = {
     "collection_figure",
     "collection_changes_file",
 }
-DOWNLOADS |= {"rollout_text", "rollout_image", "audit_export"}
+DOWNLOADS |= {"rollout_file", "rollout_text", "rollout_image", "audit_export"}
 
 
 @pytest.fixture

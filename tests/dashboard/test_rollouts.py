@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from django.urls import reverse
 from django.utils import timezone
@@ -155,7 +157,7 @@ def test_the_raw_page_has_every_event_as_stored():
     rollout = make_rollout(make_collection())
     answer = signed_in().get(reverse("dashboard:rollout_raw", args=[rollout.pk]), {"download": 1})
     assert answer["Content-Disposition"] == f'attachment; filename="rollout-{rollout.pk}.json"'
-    raw = answer.json()
+    raw = json.loads(answer.getvalue())
     assert (raw["rollout"]["id"], raw["rollout"]["reward"], raw["attempt"]) == (rollout.pk, 1.0, 1)
     assert [event["type"] for event in raw["events"]] == [
         "session",

@@ -23,12 +23,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture that is stored in the trace itself; `part` is where."""
+    """A picture that is stored in the trace itself; `part` is where, `address` its own `data:` address."""
 
     seq: int
     part: str
     kind: str
     size: int
+    address: str
 
 
 @dataclass(frozen=True, slots=True)

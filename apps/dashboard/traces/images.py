@@ -26,7 +26,7 @@ def find_image(value: object, seq: int, part: str) -> Image | None:
     match = _DATA.match(address)
     if match is None or match[1] not in MAGIC:
         return None
-    return Image(seq=seq, part=part, kind=match[1], size=(len(address) - match.end()) * 3 // 4)
+    return Image(seq=seq, part=part, kind=match[1], size=(len(address) - match.end()) * 3 // 4, address=address)
 
 
 def read_image(event: TraceUnion, part: str) -> tuple[str, bytes] | None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import orjson
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -50,27 +49,6 @@ def _news(request: PageRequest, rollout: Rollout) -> HttpResponse:
     if parts is None:
         return HttpResponse(status=NOT_CHANGED)
     return render(request, "rollouts/_rollout_live.html", parts)
-
-
-@allow(GET=Permission.READ)
-def rollout_raw(request: PageRequest, pk: int) -> HttpResponse:
-    """Every stored field and event of one attempt, as JSON; `?download=1` saves it."""
-    rollout = find_rollout(pk)
-    attempt = read_attempt(request, rollout)
-    payloads = rollout.events.filter(attempt=attempt).order_by("seq").values_list("payload", flat=True)
-    raw = HttpResponse(
-        orjson.dumps(
-            {
-                "rollout": {field.attname: getattr(rollout, field.attname) for field in Rollout._meta.concrete_fields},
-                "attempt": attempt,
-                "events": [orjson.Fragment(payload) for payload in payloads],
-            }
-        ),
-        content_type="application/json",
-    )
-    if request.GET.get("download"):
-        raw["Content-Disposition"] = f'attachment; filename="rollout-{rollout.pk}.json"'
-    return raw
 
 
 @allow(POST=Permission.COMMENT)

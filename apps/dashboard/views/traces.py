@@ -1,6 +1,11 @@
 """The trace of a rollout in parts: chunks of steps, the outline, one step, one text, one picture, what was found."""
 
-from django.http import Http404, HttpResponse
+from collections.abc import AsyncIterator, Iterator
+from typing import TypeVar
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import content_disposition_header
@@ -13,10 +18,14 @@ from apps.dashboard.following import followed_rollouts
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.traces.building import decode
 from apps.dashboard.traces.exchange import read_step, read_text
+from apps.dashboard.traces.filing import write_html, write_json
 from apps.dashboard.traces.finding import find_words
 from apps.dashboard.traces.images import read_image
 from apps.dashboard.traces.reading import events_of, open_chunk, open_outline
+from apps.dashboard.traces.tokens import read_captured
 from apps.rollouts.models import Rollout
+
+Answer = TypeVar("Answer", bound=HttpResponseBase)
 
 INERT = "default-src 'none'; sandbox"
 """The policy of a file that comes out of a trace: whatever opens it, nothing in it runs or loads."""
@@ -133,7 +142,51 @@ def rollout_find(request: PageRequest, pk: int) -> HttpResponse:
     return render(request, "rollouts/_found.html" if wants_fragment(request) else "rollouts/find.html", context)
 
 
-def _inert(answer: HttpResponse, name: str, *, saved: bool) -> HttpResponse:
+@allow(GET=Permission.READ)
+@gzip_page
+def rollout_tokens(request: PageRequest, pk: int) -> HttpResponse:
+    rollout = find_rollout(pk)
+    attempt = read_attempt(request, rollout)
+    captured = read_captured(rollout, attempt, call=read_place(request, "call"), first=read_place(request, "first"))
+    as_table = request.GET.get("as") == "table"
+    context = {**attempt_context(request, rollout, attempt), "captured": captured, "as_table": as_table}
+    return render(request, "rollouts/tokens.html", context)
+
+
+@allow(GET=Permission.READ)
+def rollout_raw(request: PageRequest, pk: int) -> HttpResponseBase:
+    """Every stored field and event of one attempt, as JSON; `?download=1` saves it."""
+    rollout = find_rollout(pk)
+    pieces = write_json(rollout, read_attempt(request, rollout))
+    saved = bool(request.GET.get("download"))
+    return _inert(_stream(request, pieces, "application/json"), f"rollout-{pk}.json", saved=saved)
+
+
+@allow(GET=Permission.READ)
+def rollout_file(request: PageRequest, pk: int) -> HttpResponseBase:
+    """One attempt as a page of HTML by itself, always to be saved."""
+    rollout = find_rollout(pk)
+    pieces = write_html(rollout, read_attempt(request, rollout))
+    return _inert(_stream(request, pieces, "text/html; charset=utf-8"), f"rollout-{pk}.html", saved=True)
+
+
+def _stream(request: PageRequest, pieces: Iterator[bytes], content_type: str) -> StreamingHttpResponse:
+    # A request that came over WSGI (Django's own test client) cannot consume an asynchronous body.
+    body = _one_by_one(pieces) if isinstance(request, ASGIRequest) else pieces
+    return StreamingHttpResponse(body, content_type=content_type)
+
+
+async def _one_by_one(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """The same pieces, each made in the thread that has the request's database connection."""
+
+    def make() -> bytes:
+        return next(pieces, b"")
+
+    while piece := await sync_to_async(make, thread_sensitive=True)():
+        yield piece
+
+
+def _inert(answer: Answer, name: str, *, saved: bool) -> Answer:
     answer["Content-Disposition"] = content_disposition_header(saved, name) or "attachment"
     answer["Content-Security-Policy"] = INERT
     answer["X-Content-Type-Options"] = "nosniff"

@@ -1,0 +1,49 @@
+"""A rollout as a file: JSON of all that is stored, or one page of HTML that needs nothing else and runs nothing."""
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+from django.contrib.staticfiles import finders
+from django.template.loader import render_to_string
+
+from apps.dashboard.traces.reading import events_of, read_cards, read_spans
+from apps.rollouts.models import Rollout
+
+_STYLES = ("css/gymweb.css", "css/trace.css")
+_EVENTS_AT_ONCE = 100
+
+
+def write_json(rollout: Rollout, attempt: int) -> Iterator[bytes]:
+    """Every stored field and event, a hundred events at a time."""
+    row = {field.attname: getattr(rollout, field.attname) for field in Rollout._meta.concrete_fields}
+    yield b'{"rollout":' + orjson.dumps(row) + b',"attempt":' + str(attempt).encode() + b',"events":['
+    after, comma = -1, b""
+    while rows := list(
+        events_of(rollout, attempt).filter(seq__gt=after).values_list("seq", "payload")[:_EVENTS_AT_ONCE]
+    ):
+        yield comma + b",".join(payload.encode() for _, payload in rows)
+        after, comma = rows[-1][0], b","
+    yield b"]}"
+
+
+def write_html(rollout: Rollout, attempt: int) -> Iterator[bytes]:
+    """Every step in full, with its own policy: styles by their checksum, pictures of the trace itself, nothing else."""
+    style = _style()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    context = {"shown_rollout": rollout, "attempt": attempt, "digest": digest}
+    head, tail = render_to_string("rollouts/file.html", context).split("<!-- steps -->")
+    before, after = head.split("<!-- style -->")
+    yield f"{before}<style>{style}</style>{after}".encode(errors="replace")
+    for span in read_spans(rollout, attempt):
+        cards = read_cards(rollout, attempt, span)
+        yield render_to_string("rollouts/_file_cards.html", {"cards": cards, "in_file": True}).encode(errors="replace")
+    yield tail.encode()
+
+
+def _style() -> str:
+    """Our own stylesheets, as one text."""
+    paths = [finders.find(name) for name in _STYLES]
+    return "\n".join(Path(path).read_text() for path in paths if path)
