@@ -70,10 +70,16 @@ schema: $(INSTALLED) ## write docs/openapi.yaml
 bench: $(INSTALLED) ## what a rollout costs, one JSON object a line; BENCH=engine.sqlite runs some
 	$(BIN)/python scripts/bench.py $(BENCH)
 
-test-scale: $(INSTALLED) ## a million rollouts planned and claimed, thousands of live loops, a million tasks uploaded
-	$(BIN)/python scripts/bench.py engine.claim engine.claim.sqlite engine.live_loops
-	$(BIN)/python scripts/measure_uploads.py speed
-	$(BIN)/python scripts/measure_uploads.py rows
+# Each part is run whatever became of those before it; one that misses a budget makes the whole fail.
+test-scale: $(INSTALLED) ## a million rollouts and a million tasks: queue, figures, lists, uploads, export, deletion; fails over budget
+	@failed=0; run() { echo "$$@"; "$$@" || failed=1; }; \
+	run $(BIN)/python scripts/bench.py engine.claim engine.claim.sqlite engine.live_loops figures.postgres --hold; \
+	run $(BIN)/python scripts/measure_lists.py; \
+	run $(BIN)/python scripts/measure_endings.py; \
+	run $(BIN)/python scripts/measure_uploads.py speed; \
+	run $(BIN)/python scripts/measure_uploads.py rows; \
+	run $(BIN)/python scripts/measure_uploads.py hostile; \
+	exit $$failed
 
 transfers: $(INSTALLED_DEV) ## what a gigabyte in, 300 MB out and files made to hurt cost a real server's memory
 	$(BIN)/python scripts/measure_transfers.py

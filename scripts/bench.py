@@ -37,6 +37,11 @@ REFERENCE = [
 BENCHES = [*REFERENCE, "engine.live_loops", "engine.claim"]
 ON_REQUEST = ["engine.claim.sqlite", "figures.postgres", "figures.sqlite"]
 """Too long for every day."""
+BUDGETS: dict[str, dict[str, tuple[float, float]]] = {
+    "engine.claim": {"claim_p99_ms": (0.0, 25.0), "plan_grew_mb": (0.0, 150.0)},
+    "engine.live_loops": {"rss_mb": (0.0, 400.0), "share": (0.9, 2.0)},
+}
+"""What `--hold` holds a benchmark to: the least and the most of its figures."""
 
 
 class Servers:
@@ -82,7 +87,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if bench.startswith("engine.claim"):
         return queue_work.measure_claims(queued=options.queued)
     if bench.startswith("figures."):
-        return figures_work.measure_figures(rollouts=options.queued)
+        return figures_work.measure_figures(rollouts=options.queued, servers=options.servers)
     if bench == "engine.live_loops":
         return reference_work.measure_live_loops(loops=options.loops)
     return reference_work.measure_cpu(bench, rollouts=options.rollouts, servers=options.servers)
@@ -120,6 +125,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5, help="fresh processes of each benchmark of the reference work")
     parser.add_argument("--loops", type=int, default=4096)
     parser.add_argument("--queued", type=int, default=1_000_000)
+    parser.add_argument("--hold", action="store_true", help="exit with 1 where a budget was missed")
     for inner in ("--var", "--database", "--redis"):
         parser.add_argument(inner, default="", help=argparse.SUPPRESS)
     parser.add_argument("--servers", type=int, nargs="*", default=[], help=argparse.SUPPRESS)
@@ -143,12 +149,17 @@ def main() -> None:
         return
     with contextlib.ExitStack() as stack:
         servers = Servers(stack)
+        missed = False
         for bench in _chosen(options.benches):
             try:
                 figures = repeat(bench, options, servers)
             except ServerMissing as missing:
                 figures = {"skipped": str(missing)}
-            print(json.dumps({"bench": bench, **figures}), flush=True)
+            budgets = BUDGETS.get(bench, {}) if options.hold and "skipped" not in figures else {}
+            over = [name for name, (least, most) in budgets.items() if not least <= figures[name] <= most]
+            missed = missed or bool(over) or not figures.get("within", True)
+            print(json.dumps({"bench": bench, **figures, **({"missed": over} if over else {})}), flush=True)
+    sys.exit(options.hold and missed)
 
 
 if __name__ == "__main__":

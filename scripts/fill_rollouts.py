@@ -99,7 +99,7 @@ _TRACES = """
     JOIN (SELECT id, row_number() OVER (ORDER BY id) - 1 AS place FROM rollouts_rollout WHERE collection_id = %(of)s) t
         ON t.place = r.id %% %(templates)s
     JOIN rollouts_traceevent e ON e.rollout_id = t.id
-    WHERE r.collection_id = %(collection)s AND r.attempt > 0 AND hashint8(r.id) %% 1000 BETWEEN 0 AND %(share)s - 1
+    WHERE r.collection_id = %(collection)s AND r.attempt > 0 AND (hashint8(r.id) & 1023) * 1000 < %(share)s * 1024
     ORDER BY r.id, e.seq
 """
 _COMMENTS = """

@@ -3,7 +3,8 @@
 `python scripts/measure_uploads.py speed` loads 2 KB rows into a new SQLite database, once new and once unchanged.
 `… rows [--rows 1000000] [--on sqlite postgres]` sends them in parts to a server that runs a collection meanwhile.
 `… hostile` sends bombs, endless lines and broken encodings, and shows how each is refused.
-Every measurement is one JSON object a line; memory is that of the server with all its children.
+Every measurement is one JSON object a line; memory is that of the server with all its children. The exit status is 1
+where memory grew by 150 MB or more, fewer than 5,000 rows a second were loaded alone, or the worker lost its lease.
 """
 
 import argparse
@@ -32,6 +33,7 @@ MB = 1024**2
 PART_BYTES = 8 * MB
 PAGE = os.sysconf("SC_PAGESIZE")
 ALLOWED_GROWTH_MB = 150
+ASKED_ROWS_PER_SECOND = 5_000
 
 
 def row(number: int) -> bytes:
@@ -161,7 +163,7 @@ class _Rows(io.RawIOBase):
         return block
 
 
-def measure_speed(rows: int) -> None:
+def measure_speed(rows: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="gymweb-uploads-") as var:
         prepare(Path(var))
         import django
@@ -172,12 +174,18 @@ def measure_speed(rows: int) -> None:
 
         dataset = Dataset.objects.get(slug="measured")
         content = list(parts(rows))
+        within = True
         for name in ("new", "unchanged"):
             began, cpu = time.monotonic(), time.process_time()
             upload = upload_file(dataset=dataset, stream=_Parts(content), filename="rows.jsonl")
-            seconds = time.monotonic() - began
+            seconds, used = time.monotonic() - began, time.process_time() - cpu
+            # Where the machine has more to do than it has cores, the clock tells of the neighbours.
+            is_busy = os.getloadavg()[0] > (os.cpu_count() or 1)
+            enough = rows / (used if is_busy else seconds) >= ASKED_ROWS_PER_SECOND
             say("upload.speed", on="sqlite", rows=name, count=upload.accepted, rows_per_s=round(rows / seconds),
-                cpu_ms_per_row=round((time.process_time() - cpu) * 1000 / rows, 3))  # fmt: skip
+                rows_per_cpu_s=round(rows / used), judged_by="cpu" if is_busy else "clock", within=enough)  # fmt: skip
+            within = within and enough
+        return within
 
 
 class _Parts(_Rows):
@@ -188,7 +196,7 @@ class _Parts(_Rows):
 # -- a million rows beside a collection ------------------------------------------------------------------------------
 
 
-def measure_rows(rows: int, database: str, name: str) -> None:
+def measure_rows(rows: int, database: str, name: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="gymweb-uploads-") as folder:
         var = Path(folder)
         key = prepare(var, database)
@@ -203,14 +211,22 @@ def measure_rows(rows: int, database: str, name: str) -> None:
             with Memory(served) as memory:
                 upload, sent = _send(api, rows)
                 state = _wait(api, upload)
-            finished = _completed(api)
+            finished, kept = _completed(api), _live_worker(api) == worker
+            within = (
+                memory.growth_mb < ALLOWED_GROWTH_MB
+                and kept
+                and state["accepted"] == rows
+                and bool(finished["completed"])
+            )
             say(
                 "upload.rows", on=name, rows=state["accepted"], state=state["state"],
                 sent_s=round(sent, 1), loaded_s=round(memory.seconds - sent, 1),
                 rows_per_s=round(rows / (memory.seconds - sent)), growth_mb=memory.growth_mb,
                 rollouts_meanwhile=finished["completed"], rollouts_failed=finished["failed"],
-                worker_kept_its_lease=_live_worker(api) == worker,
+                worker_kept_its_lease=kept, within=within,
+                load=round(os.getloadavg()[0], 1),
             )  # fmt: skip
+            return within
 
 
 def _live_worker(api: Api) -> int:
@@ -351,18 +367,20 @@ def send_hostile(api: Api, served: Served, name: str, body: Any) -> dict[str, An
     }
 
 
-def measure_hostile(scale: float) -> None:
+def measure_hostile(scale: float) -> bool:
     with tempfile.TemporaryDirectory(prefix="gymweb-uploads-") as folder:
         key = prepare(Path(folder))
         with serving(Path(folder), DJANGO_SETTINGS_MODULE="gymweb.settings") as served:
             api = Api(served, key)
             api.call("POST", "datasets/measured/uploads/?wait=true", GOOD, "application/x-ndjson")
-            most = 0.0
+            most, refused = 0.0, True
             for name, body in hostile_files(scale):
                 seen = send_hostile(api, served, name, body)
-                most = max(most, seen["growth_mb"])
+                most, refused = max(most, seen["growth_mb"]), refused and seen["status"] in {400, 413}
                 say("upload.hostile", **seen)
-            say("upload.hostile.most", growth_mb=most, within=most < ALLOWED_GROWTH_MB)
+            within = most < ALLOWED_GROWTH_MB and refused
+            say("upload.hostile.most", growth_mb=most, all_refused=refused, within=within)
+            return within
 
 
 def say(measured: str, **figures: Any) -> None:
@@ -376,18 +394,20 @@ def main() -> None:
     parser.add_argument("--on", nargs="*", choices=["sqlite", "postgres"], default=["sqlite", "postgres"])
     parser.add_argument("--scale", type=float, default=1.0, help="of the hostile files")
     options = parser.parse_args()
+    within = []
     if options.what == "speed":
-        measure_speed(options.rows or 50_000)
+        within.append(measure_speed(options.rows or 50_000))
     elif options.what == "hostile":
-        measure_hostile(options.scale)
+        within.append(measure_hostile(options.scale))
     else:
         from scripts.servers import postgres
 
         if "sqlite" in options.on:
-            measure_rows(options.rows or 1_000_000, "", "sqlite")
+            within.append(measure_rows(options.rows or 1_000_000, "", "sqlite"))
         if "postgres" in options.on:
             with postgres() as server:
-                measure_rows(options.rows or 1_000_000, server.create_database("uploads"), "postgres")
+                within.append(measure_rows(options.rows or 1_000_000, server.create_database("uploads"), "postgres"))
+    sys.exit(not all(within))
 
 
 if __name__ == "__main__":
