@@ -279,6 +279,10 @@ WORKER_CHORES = [
     "apps.exports.exporting.write_queued_export",
 ]
 
+# Requests a minute to the API; 0 is no limit.
+API_RATE = env.whole("GYMWEB_API_RATE", default=6_000, least=0, most=10**7)
+API_ADDRESS_RATE = env.whole("GYMWEB_API_ADDRESS_RATE", default=18_000, least=0, most=10**7)
+
 REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["apps.api.bodies.BoundedJSONParser"],
@@ -288,6 +292,7 @@ REST_FRAMEWORK = {
     ],
     # Closed by default: LoginRequiredMiddleware and PermissionMiddleware leave these views to this class.
     "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.TablePermission"],
+    "DEFAULT_THROTTLE_CLASSES": ["apps.api.throttling.RateThrottle"],
     "DEFAULT_PAGINATION_CLASS": "apps.api.pagination.KeysetPagination",
     "DEFAULT_FILTER_BACKENDS": ["apps.api.filters.DeclaredFilterBackend"],
     "DEFAULT_SCHEMA_CLASS": "apps.api.operations.DescribedSchema",

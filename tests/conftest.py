@@ -17,6 +17,12 @@ def no_name_is_known(monkeypatch):
     monkeypatch.setattr(lookups, "look_up", lambda host, port, **given: [])
 
 
+@pytest.fixture(autouse=True)
+def no_rates(settings):
+    """All tests of a process would count as one caller. Those of the rates set their own."""
+    settings.API_RATE = settings.API_ADDRESS_RATE = 0
+
+
 @pytest.fixture
 def migrated(transactional_db):
     """A database whose rows are really committed, with the rows that migrations made.

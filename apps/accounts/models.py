@@ -131,3 +131,15 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.at:%F %T} {self.user} {self.action} {self.target}"
+
+
+class Tally(models.Model):
+    """How often somebody did something within a while: tries to sign in, requests of a minute. Whom it is about is
+    hashed."""
+
+    key = models.CharField(max_length=64, primary_key=True)
+    count = models.IntegerField()
+    ends_at = models.BigIntegerField(db_index=True, help_text="Seconds since 1970")
+
+    def __str__(self) -> str:
+        return f"{self.key[:8]}… {self.count}"

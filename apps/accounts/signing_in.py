@@ -2,17 +2,17 @@
 
 import hashlib
 import secrets
-from contextlib import suppress
+import time
 from datetime import timedelta
 
 from django.contrib.auth import authenticate
-from django.core.cache import cache
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
 from apps.accounts.addressing import client_address, tells_clients_apart
 from apps.accounts.auditing import record
+from apps.accounts.counting import add, forget, network_of
 from apps.accounts.models import SignInLink, User
 
 TRIES_PER_NAME = 10
@@ -30,52 +30,38 @@ class SignInRefused(Exception):
 class TooManyTries(SignInRefused):
     """Even the right password is refused until the window ends."""
 
-    retry_after = TRIES_WINDOW_SECONDS
-
-    def __init__(self) -> None:
+    def __init__(self, retry_after: int = TRIES_WINDOW_SECONDS) -> None:
         super().__init__("Too many tries. Wait a quarter of an hour, or ask an admin for a sign-in link.")
+        self.retry_after = retry_after
 
 
 def sign_in_with_password(*, request: HttpRequest, username: str, password: str) -> User:
     """The user whose password this is; raises SignInRefused or TooManyTries. The caller opens the session."""
     address = client_address(request)
     # Counted by name and address together, so that a stranger cannot lock a person out from elsewhere.
-    name_key = _throttle_key("name", f"{address} {username.lower()}")
-    address_key = _throttle_key("address", address)
-    if cache.get(name_key, 0) >= TRIES_PER_NAME:
-        raise TooManyTries
-    if tells_clients_apart() and cache.get(address_key, 0) >= TRIES_PER_ADDRESS:
-        raise TooManyTries
-    # Counted before the password is looked at: tries sent at once must not all pass the check above.
-    _count(name_key)
-    _count(address_key)
+    name_key = f"sign-in {network_of(address)} {username.lower()}"
+    address_key = f"sign-in {network_of(address)}"
+    # Counted before the password is looked at, and the count is what is judged: tries sent at once, to whichever
+    # process, do not all pass.
+    _count(name_key, TRIES_PER_NAME)
+    if tells_clients_apart():
+        _count(address_key, TRIES_PER_ADDRESS)
     user = authenticate(request, username=username, password=password)
     if not isinstance(user, User):
         record(user=None, action="sign_in.refuse", target=username, request=request)
         raise SignInRefused
-    cache.delete(name_key)
-    _uncount(address_key)
+    forget(name_key)
+    if tells_clients_apart():
+        # People of one office share an address: those who get in must not use up its tries.
+        add(address_key, -1, seconds=TRIES_WINDOW_SECONDS)
     record(user=user, action="sign_in.password", target=user, request=request)
     return user
 
 
-def _throttle_key(kind: str, value: str) -> str:
-    return f"sign-in-tries:{kind}:{hashlib.sha256(value.encode()).hexdigest()}"
-
-
-def _count(key: str) -> None:
-    cache.add(key, 0, TRIES_WINDOW_SECONDS)
-    try:
-        cache.incr(key)
-    except ValueError:
-        # The window ended between the two calls.
-        cache.set(key, 1, TRIES_WINDOW_SECONDS)
-
-
-def _uncount(key: str) -> None:
-    """People of one office share an address: those who get in must not use up its tries."""
-    with suppress(ValueError):
-        cache.decr(key)
+def _count(key: str, most: int) -> None:
+    number, ends_at = add(key, seconds=TRIES_WINDOW_SECONDS)
+    if number > most:
+        raise TooManyTries(max(1, ends_at - int(time.time())))
 
 
 def _hash(token: str) -> str:

@@ -2,11 +2,13 @@
 
 from django.conf import settings
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, Throttled
 from rest_framework.request import Request
 
-from apps.accounts.addressing import client_address
+from apps.accounts.addressing import client_address, tells_clients_apart
+from apps.accounts.counting import network_of
 from apps.accounts.keys import find_api_key
+from apps.accounts.limiting import ADDRESSES
 from apps.accounts.models import ApiKey, User
 
 
@@ -24,8 +26,12 @@ class ApiKeyAuthentication(BaseAuthentication):
             # Which of the two would hold, and whether a CSRF token is due, must not be a question.
             raise AuthenticationFailed("Send either an API key or the cookie of a session, not both.")
         address = client_address(request._request)
+        network, rate = network_of(address), settings.API_ADDRESS_RATE if tells_clients_apart() else 0
+        if seconds := ADDRESSES.wait(network, rate):
+            raise Throttled(seconds)
         api_key = find_api_key(words[1].decode("latin-1"), address=address) if len(words) == 2 else None
         if api_key is None:
+            ADDRESSES.take(network, rate)
             raise AuthenticationFailed("This API key is unknown, revoked or expired.")
         return api_key.user, api_key
 

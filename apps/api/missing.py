@@ -4,6 +4,7 @@ from typing import Any
 
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from apps.accounts.permissions import Permission
@@ -12,6 +13,8 @@ from apps.accounts.permissions import Permission
 class NothingHereView(APIView):
     permissions = dict.fromkeys(["get", "post", "put", "patch", "delete", "options"], Permission.PUBLIC)
 
+    # Everybody is let in, and nothing is done for them.
+    throttle_classes: list[type[BaseThrottle]] = []
     schema = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

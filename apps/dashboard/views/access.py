@@ -44,7 +44,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated and request.method == "GET":
         return redirect(_next_page(request))
     form = SignInForm(posted(request))
-    status = 200
+    status, retry_after = 200, None
     if request.method == "POST":
         status = 422
         if form.is_valid():
@@ -52,13 +52,14 @@ def sign_in(request: HttpRequest) -> HttpResponse:
                 user = sign_in_with_password(request=request, **form.cleaned_data)
             except SignInRefused as refused:
                 form.add_error(None, str(refused))
-                status = 429 if isinstance(refused, TooManyTries) else 422
+                retry_after = refused.retry_after if isinstance(refused, TooManyTries) else None
+                status = 429 if retry_after else 422
             else:
                 login(request, user, backend=_BACKEND)
                 return redirect(_next_page(request))
     response = render(request, "account/sign_in.html", {"form": form, "next": _next_page(request)}, status=status)
-    if status == 429:
-        response["Retry-After"] = str(TooManyTries.retry_after)
+    if retry_after:
+        response["Retry-After"] = str(retry_after)
     return response
 
 

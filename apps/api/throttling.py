@@ -1,0 +1,31 @@
+"""Rates: so many requests a minute of one key or person, and of one address; more is a 429 with Retry-After."""
+
+from typing import Any
+
+from django.conf import settings
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+
+from apps.accounts.addressing import client_address, tells_clients_apart
+from apps.accounts.counting import network_of
+from apps.accounts.limiting import ADDRESSES, CALLERS
+from apps.accounts.models import ApiKey
+
+
+class RateThrottle(BaseThrottle):
+    """Asked once a request was let in. Refused keys count against their address where they are refused."""
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        self.left = CALLERS.take(_caller(request), settings.API_RATE)
+        if not self.left and tells_clients_apart():
+            self.left = ADDRESSES.take(network_of(client_address(request._request)), settings.API_ADDRESS_RATE)
+        return not self.left
+
+    def wait(self) -> float:
+        return self.left
+
+
+def _caller(request: Request) -> str:
+    if isinstance(request.auth, ApiKey):
+        return f"key {request.auth.pk}"
+    return f"user {request.user.pk}" if request.user.is_authenticated else "nobody"
