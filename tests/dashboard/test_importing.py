@@ -41,7 +41,8 @@ def test_files_become_a_collection_whose_page_opens(fields):
 def test_bad_lines_stand_in_the_form(fields):
     refused = signed_in().post(URL, {**fields, "rollout_files": [file(stored_row(), b"{oops")]})
     assert (refused.status_code, "1 line was refused, so nothing was stored." in refused.text) == (422, True)
-    assert '<td>rollouts.jsonl</td><td class="num">2</td><td class="mono">not_json</td>' in refused.text
+    assert '<td>rollouts.jsonl</td><td class="num">2</td><td>not JSON' in refused.text
+    assert ">not_json</span></td>" in refused.text
     assert Collection.objects.count() == 0
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from apps.gym.items import TaskRow
 from apps.gym.rolloutfile import LineKind, line_kind, own_task, read_object
 from apps.gym.rolloutshapes.chat_logs import read_chat_log
+from apps.gym.rolloutshapes.verifiers_episodes import is_episode, read_episode
 from apps.gym.rolloutshapes.verifiers_results import is_metadata, read_result
 from apps.gym.taskfile import PARAMS, RowRefused, check_depth
 
@@ -14,12 +15,18 @@ RolloutFormat = Literal["auto", "nemo_gym", "verifiers", "openai_chat"]
 FORMATS: dict[RolloutFormat, str] = {
     "auto": "told by each line's keys",
     "nemo_gym": "NeMo Gym: rollouts, failures, tasks, materialised inputs",
-    "verifiers": "verifiers: results.jsonl, with metadata.json",
+    "verifiers": "verifiers: results.jsonl with metadata.json, or traces.jsonl",
     "openai_chat": "OpenAI chat logs: messages, tools, reward",
 }
 
 _Reader = Callable[[dict[str, Any]], tuple[dict[str, Any], TaskRow]]
-_READERS: dict[str, _Reader] = {"verifiers": read_result, "openai_chat": read_chat_log}
+
+
+def _read_verifiers(row: dict[str, Any]) -> tuple[dict[str, Any], TaskRow]:
+    return read_episode(row) if is_episode(row) else read_result(row)
+
+
+_READERS: dict[str, _Reader] = {"verifiers": _read_verifiers, "openai_chat": read_chat_log}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ def read_line(line: bytes, wanted: RolloutFormat = "auto") -> StoredLine:
 def _format_of(row: dict[str, Any]) -> RolloutFormat:
     if PARAMS in row or "response" in row:
         return "nemo_gym"
-    if "completion" in row or is_metadata(row):
+    if "completion" in row or is_episode(row) or is_metadata(row):
         return "verifiers"
     if "messages" in row:
         return "openai_chat"
@@ -59,7 +66,7 @@ def _format_of(row: dict[str, Any]) -> RolloutFormat:
         return "nemo_gym"
     text = (
         "this is no stored rollout: give responses_create_params and response (NeMo Gym), prompt and completion "
-        "(verifiers), or messages (OpenAI chat logs)"
+        "or traces (verifiers), or messages (OpenAI chat logs)"
     )
     raise RowRefused("unknown_shape", text)
 

@@ -1,6 +1,6 @@
 """Results of the `verifiers` library: a line of its results.jsonl, or a row of a data set that was saved from them."""
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -55,7 +55,7 @@ def read_result(row: dict[str, Any]) -> tuple[dict[str, Any], TaskRow]:
         },
     }
     if error:
-        return {**gym_row, FAILURE_CLASS: _class_of(error), "_ng_failure_message": _words_of(error)}, task
+        return {**gym_row, FAILURE_CLASS: class_of(error), "_ng_failure_message": _words_of(error)}, task
     stop = _STOPS.get(str(row.get("stop_condition") or ""))
     if stop is None and row.get("is_truncated") is True:
         stop = "max_output_tokens"
@@ -100,7 +100,7 @@ def _metrics(row: dict[str, Any]) -> dict[str, float]:
     if given is not None and not isinstance(given, dict):
         raise RowRefused("wrong_type", "must be an object of numbers", pointer="/metrics")
     columns = {key: value for key, value in row.items() if key not in _KNOWN} if given is None else given
-    components = {key: value for key, value in columns.items() if _is_number(value)}
+    components = {key: value for key, value in columns.items() if is_number(value)}
     for key, value in components.items():
         if not abs(value) <= MAX_REWARD:
             raise RowRefused("reward", "must be a finite number", pointer=f"/metrics/{key[:60]}")
@@ -113,18 +113,18 @@ def _own_columns(row: dict[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in row.items()
-        if key not in _KNOWN and key not in metrics and not (row.get("metrics") is None and _is_number(value))
+        if key not in _KNOWN and key not in metrics and not (row.get("metrics") is None and is_number(value))
     }
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _CLASSES = {"ModelError": "model_error", "InvalidModelResponseError": "model_error", "ProviderError": "model_error"}
 
 
-def _class_of(error: object) -> str:
+def class_of(error: object) -> str:
     """The class of the error, from its record or its `repr`."""
     name = error.get("error") if isinstance(error, dict) else str(error).partition("(")[0]
     return _CLASSES.get(str(name), str(name)[:100] or "error")

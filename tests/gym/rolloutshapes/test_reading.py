@@ -40,10 +40,27 @@ LOG = st.fixed_dictionaries(
     {"messages": st.lists(MESSAGE, min_size=1, max_size=6)},
     optional=dict.fromkeys(OF_LOGS.split(), VALUES),
 )
+NODE = st.fixed_dictionaries(
+    {"parent": st.none() | st.integers(-1, 4), "message": MESSAGE | VALUES, "sampled": st.booleans()},
+    optional={
+        "token_ids": st.lists(st.integers(0, 9), max_size=3) | VALUES,
+        "mask": st.lists(st.booleans(), max_size=3) | VALUES,
+        "logprobs": VALUES,
+    },
+)
+TRACE = st.fixed_dictionaries(
+    {"nodes": st.lists(NODE, max_size=5) | VALUES},
+    optional=dict.fromkeys(
+        ["task", "agent", "tools", "calls", "rewards", "metrics", "stop_condition", "ok", "errors", "timing"], VALUES
+    ),
+)
+EPISODE = TRACE | st.fixed_dictionaries(
+    {"traces": st.lists(TRACE, max_size=2) | VALUES}, optional=dict.fromkeys(["task", "errors", "ok"], VALUES)
+)
 
 
-@settings(max_examples=150, deadline=None)
-@given(RESULT | LOG)
+@settings(max_examples=200, deadline=None)
+@given(RESULT | LOG | EPISODE)
 def test_a_line_is_read_or_refused(row):
     try:
         stored = read_line(json.dumps(row).encode())
