@@ -13,6 +13,7 @@ from apps.dashboard.forms.collections import CollectionForm, LimitsForm
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.rollouts import RolloutFilterForm
 from apps.dashboard.keyset import page_by_id
+from apps.dashboard.neighbours import write_list
 from apps.dashboard.progress import read_progress
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.results import AT_ONCE, read_results
@@ -94,6 +95,7 @@ def collection_page(
     context |= {
         "filters": filters,
         "page": filters.page(Rollout.objects.of_collection(collection.pk).select_related("task")),
+        "list_query": write_list(request.GET, collection=str(collection.pk), sort=request.GET.get("sort") or "id"),
     }
     if request.htmx.target == "rollout-table":
         return render(request, "collections/detail.html#rollouts", context)

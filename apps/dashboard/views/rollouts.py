@@ -1,6 +1,7 @@
 """Rollouts: the table across collections, and the trace of one."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -13,6 +14,7 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, wants_fragment
 from apps.dashboard.following import Mark, followed_rollouts, read_news, read_parts
 from apps.dashboard.forms.rollouts import CommentForm, RolloutSearchForm
+from apps.dashboard.neighbours import Neighbours, find_neighbours, write_list
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.traces.noise import Noise
 from apps.dashboard.views.traces import attempt_context, find_rollout, read_attempt, read_place
@@ -26,7 +28,8 @@ NOT_CHANGED = 204
 @allow(GET=Permission.READ)
 def rollout_list(request: PageRequest) -> HttpResponse:
     filters = RolloutSearchForm(request.GET)
-    context = {"filters": filters, "page": filters.page(followed_rollouts())}
+    page = filters.page(followed_rollouts())
+    context = {"filters": filters, "page": page, "list_query": write_list(request.GET)}
     return answer(request, "rollouts/list.html", context, part="rollouts")
 
 
@@ -82,6 +85,12 @@ def _page(request: PageRequest, rollout: Rollout, context: dict[str, Any], *, st
     place = next(index for index, each in enumerate(group) if each.pk == rollout.pk)
     noise = Noise.read(request)
     links = attempt_context(request, rollout, context["attempt"])
+    listed = request.GET.get("list", "")
+    beside = find_neighbours(listed, rollout)
+    in_list = urlencode({"list": listed}) + "&" if beside else ""
+    if beside is None:
+        numbers = [None, *(each.pk for each in group), None]
+        beside = Neighbours(previous=numbers[place], next=numbers[place + 2])
     return render(
         request,
         "rollouts/detail.html",
@@ -89,11 +98,11 @@ def _page(request: PageRequest, rollout: Rollout, context: dict[str, Any], *, st
         | links
         | {
             "noise": noise,
-            "page_query": f"{noise.query}{links['attempt_more']}&",
+            "list_query": in_list,
+            "page_query": f"{in_list}{noise.query}{links['attempt_more']}&",
             "group": group,
             "place": place + 1,
-            "previous": group[place - 1] if place else None,
-            "next": group[place + 1] if place + 1 < len(group) else None,
+            "beside": beside,
             "comments": rollout.comments.select_related("author"),
         },
         status=status,
