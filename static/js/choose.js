@@ -29,3 +29,12 @@ document.addEventListener("submit", (event) => {
 document.addEventListener("htmx:afterSettle", countAll);
 addEventListener("pageshow", countAll);
 countAll();
+
+gymweb.keys.add({
+  id: "choose.compare",
+  keys: "c",
+  label: "Compare what is marked",
+  group: "Comparing",
+  run: () => document.querySelector("[data-choose]").requestSubmit(),
+  when: () => document.querySelector("[data-choose] button[type=submit][aria-disabled=false]") !== null,
+});

@@ -1,0 +1,147 @@
+"""The overview, collections, groups and comparisons in a browser: readable by everybody, live, and without scripts."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import Site
+from tests.gymweb.serving import ROOT
+
+pytestmark = pytest.mark.slow
+PATIENCE = 20_000
+
+
+@pytest.fixture(scope="module")
+def seeded(site: Site) -> dict[str, Any]:
+    words = [sys.executable, "tests/browser/seed_figures.py"]
+    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
+    found: dict[str, Any] = json.loads(made.stdout)
+    return found
+
+
+@pytest.fixture
+def unscripted(chromium: Browser, signed_in: Any) -> Iterator[Page]:
+    context = chromium.new_context(storage_state=signed_in, java_script_enabled=False)
+    yield context.new_page()
+    context.close()
+
+
+def pages(seeded: dict[str, Any]) -> list[str]:
+    a, b, rollouts = seeded["a"], seeded["b"], seeded["rollouts"]
+    return [
+        "/",
+        "/activity/",
+        "/collections/",
+        f"/collections/{a}/",
+        f"/collections/{a}/tasks/",
+        f"/collections/{a}/breakdown/?by=tag",
+        f"/collections/compare/?a={a}&b={b}",
+        f"/tasks/{seeded['task']}/",
+        f"/rollouts/compare/?r={rollouts[0]},{rollouts[1]}",
+        f"/rollouts/compare/?r={rollouts[0]},{rollouts[1]},{rollouts[2]}",
+    ]
+
+
+def violations(tab: Page) -> list[str]:
+    found = Axe().run(tab).response["violations"]
+    return [f"{each['id']}: {node['html'][:120]}" for each in found for node in each["nodes"]]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_on_any_page(site, tab, seeded, theme):
+    tab.emulate_media(color_scheme=theme)
+    tab.set_viewport_size({"width": 1440, "height": 900})
+    wrong = {}
+    for address in pages(seeded):
+        tab.goto(site.base + address)
+        tab.wait_for_load_state("networkidle")
+        for fold in tab.locator("main details").all():
+            fold.evaluate("fold => { fold.open = true; }")
+        if found := violations(tab):
+            wrong[address] = found
+    assert wrong == {}
+
+
+def test_no_page_is_wider_than_a_phone(site, tab, seeded):
+    tab.set_viewport_size({"width": 360, "height": 800})
+    wide = []
+    for address in pages(seeded):
+        tab.goto(site.base + address)
+        tab.wait_for_load_state("networkidle")
+        if tab.evaluate("document.documentElement.scrollWidth") > 360:
+            wide.append(address)
+    assert wide == []
+
+
+def test_results_appear_on_the_page_of_a_collection_without_a_reload(site, tab):
+    collection = site.plan(repeats=1, limit=3)
+    tab.goto(f"{site.base}/collections/{collection['id']}/")
+    tab.evaluate("window.kept = true")
+    expect(tab.locator("#collection-results")).to_contain_text("3 rewarded of 3 rollouts", timeout=PATIENCE)
+    expect(tab.locator("#collection-results svg.figure").first).to_be_visible()
+    assert tab.evaluate("window.kept") is True
+
+
+def test_a_point_of_the_scatter_opens_its_rollout(site, tab, seeded):
+    tab.goto(f"{site.base}/collections/{seeded['a']}/")
+    tab.locator(f'a[aria-label="Rollout {seeded["rollouts"][1]}"]').click(force=True)
+    expect(tab).to_have_url(f"{site.base}/rollouts/{seeded['rollouts'][1]}/")
+
+
+def test_two_tiles_of_a_group_are_marked_and_compared_with_the_keyboard(site, tab, seeded):
+    tab.goto(f"{site.base}/tasks/{seeded['task']}/")
+    button = tab.get_by_role("button", name="Compare", exact=True)
+    expect(button).to_have_attribute("aria-disabled", "true")
+    boxes = tab.locator(".tiles input")
+    boxes.nth(0).press("Space")
+    expect(tab.locator("[data-chosen]")).to_have_text("1 marked.")
+    boxes.nth(1).press("Space")
+    tab.keyboard.press("c")
+    expect(tab.locator("h1")).to_contain_text("2 rollouts of task 1")
+
+
+def test_the_worst_regressions_are_walked_with_j_and_k(site, tab, seeded):
+    tab.goto(f"{site.base}/collections/compare/?a={seeded['a']}&b={seeded['b']}")
+    tab.get_by_role("link", name="Read them one after the other").click()
+    place = tab.get_by_label("Comparisons")
+    expect(place).to_contain_text("1 of 2")
+    tab.keyboard.press("j")
+    expect(place).to_contain_text("2 of 2")
+    tab.keyboard.press("k")
+    expect(place).to_contain_text("1 of 2")
+    tab.keyboard.press("d")
+    expect(tab).to_have_url(re.compile("#divergence$"))
+
+
+def test_what_goes_on_opens_in_its_place_and_escape_closes_it(site, tab, seeded):
+    tab.set_viewport_size({"width": 1440, "height": 900})
+    tab.goto(f"{site.base}/")
+    tray = tab.locator(".side .tray")
+    tray.locator("summary").click()
+    expect(tray).to_contain_text("connection refused")
+    tab.keyboard.press("Escape")
+    expect(tray.locator(".tray-list")).to_be_hidden()
+    expect(tray.locator("summary")).to_be_focused()
+
+
+def test_pages_read_and_forms_post_without_scripts(site, unscripted, seeded):
+    page = unscripted
+    page.goto(f"{site.base}/collections/{seeded['a']}/")
+    expect(page.locator("#collection-results svg.figure").first).to_be_visible()
+    page.get_by_role("link", name="by tag").click()
+    expect(page.locator("#breakdown")).to_contain_text("hard")
+    page.goto(f"{site.base}/tasks/{seeded['task']}/")
+    page.locator(".tiles input").nth(0).check()
+    page.locator(".tiles input").nth(3).check()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.locator("table.compare")).to_be_visible()
+    page.goto(f"{site.base}/collections/compare/?a={seeded['a']}&b={seeded['b']}")
+    page.get_by_role("link", name="improved").last.click()
+    expect(page.locator("h1")).to_have_text("Task by task")
