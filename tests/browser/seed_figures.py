@@ -53,10 +53,10 @@ def main() -> None:
             rewarded=8,
             reward_sum=2 * sum(rewards) - (side == 0),
         )
-        for task, reward in zip(dataset.tasks.order_by("index"), rewards, strict=True):
+        for task, mostly in zip(dataset.tasks.order_by("index"), rewards, strict=True):
             for repeat in range(2):
                 # The first task of the first collection is solved once in two.
-                reward = 0.0 if (side, task.index, repeat) == (0, 0, 1) else reward
+                reward = 0.0 if (side, task.index, repeat) == (0, 0, 1) else mostly
                 make_rollout(
                     collection,
                     task=task,
