@@ -96,8 +96,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.send(text_data=html)
 
     def _render(self) -> str | None:
-        """None, too, once its reader may not read any more."""
-        user = User.objects.filter(pk=self.scope["user"].pk).first()
+        """None, too, once its reader may not read any more, or has a new password: that ends sessions everywhere."""
+        opened_by: User = self.scope["user"]
+        user = User.objects.filter(pk=opened_by.pk, password=opened_by.password).first()
         return self.render(user) if user is not None and user_may(user, Permission.READ) else None
 
 

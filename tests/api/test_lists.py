@@ -179,3 +179,13 @@ def test_filters_narrow_a_list(viewer):
         ]
     }
     assert list(found.values()) == [[wanted.pk], [other.pk], [wanted.pk], [other.pk], [wanted.pk, other.pk], [], []]
+
+
+@pytest.mark.parametrize("noun", LISTS)
+def test_reading_writes_nothing(reader, noun):
+    row = MAKERS[noun]()
+    reader.get("/api/v1/me/")  # the key's first use is written down, once
+    with CaptureQueriesContext(connection) as asked:
+        assert reader.get(f"/api/v1/{noun}/").status_code == 200
+        assert reader.get(f"/api/v1/{noun}/{getattr(row, 'slug', row.pk)}/").status_code == 200
+    assert [one["sql"] for one in asked if not one["sql"].startswith("SELECT")] == []

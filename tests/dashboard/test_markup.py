@@ -1,8 +1,10 @@
 """Every page of the dashboard, as an admin and as a viewer, under a strict Content-Security-Policy."""
 
+import re
 from pathlib import Path
 
 import pytest
+from django.db import connection
 from django.test import Client
 from django.urls import URLPattern, reverse
 
@@ -133,3 +135,19 @@ def test_templates_never_mark_text_as_safe():
         if any(word in path.read_text() for word in ("|safe", "autoescape off", "mark_safe"))
     ]
     assert marked == []
+
+
+def test_reading_a_page_writes_nothing(admin_pages: Client, samples: dict[str, object]):
+    """No state changes on GET: link previews and prefetching must be harmless."""
+    admin_pages.get("/")
+    written: list[str] = []
+
+    def watch(execute, sql, params, many, context):
+        if re.match(r"\s*(INSERT|UPDATE|DELETE|REPLACE)", sql):
+            written.append(sql[:80])
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(watch):
+        for pattern in _pages():
+            assert admin_pages.get(_address(pattern, samples)).status_code in {200, 302}
+    assert written == []
