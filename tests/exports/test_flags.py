@@ -115,7 +115,8 @@ def test_the_page_of_a_collection_tells_its_flags_and_resolves_them(collection, 
     page = client.get(f"/collections/{collection.pk}/").content.decode()
     assert "1 rollout had credentials in its trace, and nobody has looked since." in page
     flagged = Rollout.objects.get(flagged=True)
-    listed = client.get(f"/collections/{collection.pk}/?flagged=true").content.decode()
+    table = {"HX-Request": "true", "HX-Target": "rollout-table"}
+    listed = client.get(f"/collections/{collection.pk}/?flagged=true", headers=table).content.decode()
     rows = [rollout.pk for rollout in Rollout.objects.all() if f"/rollouts/{rollout.pk}/" in listed]
     assert rows == [flagged.pk]
     done = client.post(f"/collections/{collection.pk}/resolve-flags/", follow=True).content.decode()

@@ -1,5 +1,5 @@
-"""Episodes of `verifiers` from 0.2 on: a line of its traces.jsonl, whose messages are a graph with one branch for each
-time the conversation was begun anew."""
+"""Episodes of `verifiers` v1: a line of its traces.jsonl, whose messages are a graph with one branch for each time the
+conversation was begun anew."""
 
 from typing import Any
 
