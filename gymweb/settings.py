@@ -208,6 +208,7 @@ PARQUET_MEMORY_BYTES = env.whole("GYMWEB_PARQUET_MEMORY_BYTES", default=64 * 102
 KEEP_REJECTED_DAYS = env.whole("GYMWEB_KEEP_REJECTED_DAYS", default=30, least=0, most=36_500)
 MAX_SPOOLED_BYTES = env.whole("GYMWEB_MAX_SPOOLED_BYTES", default=4 * MAX_BODY_BYTES, least=1, most=4 * MOST_BYTES)
 MIN_FREE_BYTES = env.whole("GYMWEB_MIN_FREE_BYTES", default=1024**3, least=0, most=MOST_BYTES)
+KEEP_ANSWERS_HOURS = env.whole("GYMWEB_KEEP_ANSWERS_HOURS", default=24, least=1, most=24 * 365)
 # The only routes whose bodies may be larger than DATA_UPLOAD_MAX_MEMORY_SIZE.
 LARGE_BODY_ROUTES = frozenset(
     {
@@ -277,6 +278,7 @@ WORKER_CHORES = [
     "apps.rollouts.deleting.delete_next_collection",
     "apps.rollouts.reverifying.continue_reverification",
     "apps.exports.exporting.write_queued_export",
+    "apps.accounts.repeating.sweep_answers",
 ]
 
 # Requests a minute to the API; 0 is no limit.

@@ -143,3 +143,21 @@ class Tally(models.Model):
 
     def __str__(self) -> str:
         return f"{self.key[:8]}… {self.count}"
+
+
+class KeptAnswer(models.Model):
+    """What the first request with an Idempotency-Key was answered; no status while it is under way."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=128)
+    fingerprint = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField(null=True)
+    body = models.TextField(blank=True, default="")
+    location = models.CharField(max_length=200, blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "key"], name="kept_answer_once_a_key")]
+
+    def __str__(self) -> str:
+        return f"{self.key} of {self.user_id}"

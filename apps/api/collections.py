@@ -23,6 +23,7 @@ from apps.api.figures import FigureViewSet
 from apps.api.filters import SlugFilter
 from apps.api.metrics import MetricsSerializer
 from apps.api.problems import QueryProblem, flatten_errors
+from apps.api.repeating import HEADER, MAX_KEY_LENGTH, read_key
 from apps.api.viewsets import SLUG
 from apps.gym.errors import ErrorKind
 from apps.gym.prompting import MAX_TEMPLATE
@@ -50,10 +51,9 @@ from apps.rollouts.resolving import resolve_flags
 from apps.tasks.models import Dataset, Upload
 
 MAX_INTEGER = 2**31 - 1
-IDEMPOTENCY_HEADER = "Idempotency-Key"
 IDEMPOTENCY = OpenApiParameter(
-    IDEMPOTENCY_HEADER,
-    OpenApiTypes.STR,
+    HEADER,
+    {"type": "string", "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]*$"},
     OpenApiParameter.HEADER,
     description="Planning again with the same key answers with the collection that exists.",
 )
@@ -348,6 +348,8 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
         "contrast": Permission.READ,
     }
 
+    # A plan keeps its key: the same again answers with the collection as it is now, for as long as it is there.
+    own_repeats = frozenset({"create", "clone"})
     problems = {"contrast": {409}, "import_stored": {507}}
 
     def get_queryset(self) -> Any:
@@ -369,9 +371,7 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
         return self._plan(request, plan.validated_data)
 
     def _plan(self, request: Request, plan: Mapping[str, Any]) -> Response:
-        key = request.headers.get(IDEMPOTENCY_HEADER, "")
-        if len(key) > 128:
-            raise serializers.ValidationError({IDEMPOTENCY_HEADER: "This header has at most 128 characters."})
+        key = read_key(request)
         collection = plan_collection(**plan, user=self.person, idempotency_key=key or None)
         return Response(CollectionSerializer(collection).data, status=HTTPStatus.CREATED)
 

@@ -182,7 +182,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
     def uploads(self, request: Request, slug: str) -> Response:
         """The uploads into this dataset."""
         page = self.paginate_queryset(self.get_object().uploads.select_related("dataset", "version"))
-        return self.get_paginated_response(UploadSerializer(page, many=True).data)
+        return self.get_paginated_response(self.in_part(UploadSerializer(page, many=True)).data)
 
     @extend_schema(
         request={

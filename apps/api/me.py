@@ -89,6 +89,8 @@ class ApiKeyViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = ApiKey.objects.none()
     serializer_class = ApiKeySerializer
     lookup_value_regex = "[0-9]+"
+    # The answer holds the key, which nothing may keep.
+    unrepeatable = frozenset({"create"})
     permissions = {
         "list": Permission.OWN_ACCOUNT,
         "retrieve": Permission.OWN_ACCOUNT,

@@ -12,6 +12,7 @@ from apps.accounts.permissions import SESSION_ONLY, Permission, scopes_with
 from apps.api.declared import DeclaredFields
 from apps.api.examples import FILES
 from apps.api.problems import PROBLEM_TYPE
+from apps.api.repeating import HEADER, MAX_KEY_LENGTH
 from apps.api.viewsets import SLUG
 
 # Of every operation: a parameter nobody declared, no key, a key that may not, an `Accept` that we cannot serve, too
@@ -34,6 +35,22 @@ MEANINGS: dict[int, tuple[str, str, str]] = {
     507: ("DiskFull", "disk-full", "The server has no room for this."),
 }
 
+FIELDS_PARAMETER: dict[str, Any] = {
+    "name": "fields",
+    "in": "query",
+    "required": False,
+    "description": "Only these members, separated by commas; the schema's required ones are left out too.",
+    "schema": {"type": "string", "minLength": 1, "example": "id"},
+}
+KEY_PARAMETER: dict[str, Any] = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "With the same key, the same request has its effect once, and the same answer again.",
+    "schema": {"type": "string", "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]*$"},
+}
+NOT_MODIFIED: dict[str, Any] = {"description": "Still what `If-None-Match` names: the `ETag` of an earlier answer."}
+
 
 def whole(low: int, high: int) -> dict[str, Any]:
     """The schema of a whole number in a query."""
@@ -42,7 +59,7 @@ def whole(low: int, high: int) -> dict[str, Any]:
 
 def problem_responses() -> dict[str, Any]:
     """The components that operations refer to."""
-    responses = {}
+    responses = {"NotModified": NOT_MODIFIED}
     for status, (name, kind, description) in MEANINGS.items():
         example = {
             "type": f"urn:gymweb:problem:{kind}",
@@ -73,11 +90,16 @@ class DescribedSchema(AutoSchema):
             return None
         if operation["operationId"] in FILES:
             operation["requestBody"]["content"]["application/x-ndjson"]["example"] = FILES[operation["operationId"]]
+        self._add_parameters(operation)
         statuses = {*ALWAYS, *getattr(self.view, "problems", {}).get(self._asked(), ())}
         if "{" in self.path:
             statuses.add(404)
         if self.method != "GET":
             statuses.add(409)
+        elif "200" in operation["responses"]:
+            operation["responses"]["304"] = {"$ref": "#/components/responses/NotModified"}
+        if self._is_repeatable():
+            statuses.add(422)
         if "requestBody" in operation:
             statuses |= {413, 415}
         for status in sorted(statuses):
@@ -90,6 +112,21 @@ class DescribedSchema(AutoSchema):
             if permission in SESSION_ONLY:
                 operation["security"] = [one for one in operation["security"] if "apiKey" not in one]
         return operation
+
+    def _add_parameters(self, operation: dict[str, Any]) -> None:
+        has_fields = getattr(self.view, "has_fields", None)
+        parameters = operation.setdefault("parameters", [])
+        if has_fields is not None and self.method == "GET" and has_fields(self._asked()):
+            parameters.append(FIELDS_PARAMETER)
+        if self._is_repeatable():
+            parameters.append(KEY_PARAMETER)
+        if not parameters:
+            del operation["parameters"]
+
+    def _is_repeatable(self) -> bool:
+        """Whether answers to this operation are kept for its Idempotency-Key."""
+        others = getattr(self.view, "own_repeats", frozenset()) | getattr(self.view, "unrepeatable", frozenset())
+        return self.method == "POST" and self._asked() not in others
 
     def _get_filter_parameters(self) -> list[dict[str, Any]]:
         """With the bounds that the filters keep."""

@@ -139,7 +139,7 @@ class ReverificationViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     def rewards(self, request: Request, pk: str) -> Response:
         """Old and new reward of every rollout, changed or not."""
         page = self.paginate_queryset(self.get_object().rewards.all())
-        return self.get_paginated_response(ReverifiedRewardSerializer(page, many=True).data)
+        return self.get_paginated_response(self.in_part(ReverifiedRewardSerializer(page, many=True)).data)
 
     @extend_schema(request=None, responses=ReverificationSerializer)
     @action(detail=True, methods=["post"])

@@ -19,9 +19,10 @@ from rest_framework.request import Request
 
 from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
-from apps.api.collections import IDEMPOTENCY_HEADER, MAX_INTEGER, LimitsSerializer
+from apps.api.collections import MAX_INTEGER, LimitsSerializer
 from apps.api.declared import DeclaredFields
 from apps.api.problems import Problem
+from apps.api.repeating import HEADER, MAX_KEY_LENGTH, read_key
 from apps.api.viewsets import TableViewSet
 from apps.environments.models import Environment
 from apps.policies.addressing import find_addressed
@@ -208,6 +209,7 @@ class StreamViewSet(TableViewSet):
     queryset = Collection.objects.none()
     renderer_classes = [JSONRenderer, NdjsonRenderer]
     permissions = {"stream": Permission.COLLECT}
+    own_repeats = frozenset({"stream"})
 
     @extend_schema(
         request=StreamRequestSerializer,
@@ -215,8 +217,8 @@ class StreamViewSet(TableViewSet):
         examples=[OpenApiExample(one.name, one.value, response_only=True, media_type=NDJSON) for one in LINES],
         parameters=[
             OpenApiParameter(
-                IDEMPOTENCY_HEADER,
-                OpenApiTypes.STR,
+                HEADER,
+                {"type": "string", "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]*$"},
                 OpenApiParameter.HEADER,
                 description="With the same key again: the collection that exists, from its first rollout.",
             )
@@ -240,9 +242,7 @@ class StreamViewSet(TableViewSet):
         return StreamResponse(stream)
 
     def _plan(self, request: Request, fields: dict[str, Any], seconds: int) -> Collection:
-        key = request.headers.get(IDEMPOTENCY_HEADER, "")
-        if len(key) > 128:
-            raise serializers.ValidationError({IDEMPOTENCY_HEADER: "This header has at most 128 characters."})
+        key = read_key(request)
         # How the rollouts are sent is no part of what is collected.
         content = {
             name: value for name, value in dict(request.data).items() if name not in {"group", "keep", "seconds"}

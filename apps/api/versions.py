@@ -140,7 +140,7 @@ class VersionActions(TableViewSet):
         for task, before in pairs:
             task.before = before.pk if before else None
             task.fields_changed = changed_fields(before.row_json, task.row_json) if before else []
-        return self.get_paginated_response(ChangedTaskSerializer(page, many=True).data)
+        return self.get_paginated_response(self.in_part(ChangedTaskSerializer(page, many=True)).data)
 
     @extend_schema(responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY}, filters=False)
     @action(detail=True, url_path=f"{NUMBER}/rows", filterset_class=None)

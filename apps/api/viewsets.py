@@ -5,16 +5,22 @@ from typing import Any, ClassVar
 
 import django_filters
 from django.db.models import Model
+from django.utils.decorators import method_decorator
+from django.views.decorators.http import conditional_page
 from rest_framework.request import Request
 from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, caller_may
+from apps.api.declared import hint
 from apps.api.filters import refuse_unknown_parameters
 from apps.api.pagination import PAGE_PARAMETERS
+from apps.api.problems import QueryProblem
+from apps.api.repeating import Handler, once
 
 # What a SlugField takes. A looser one would carry bytes to the database that PostgreSQL refuses.
 SLUG = "[-a-zA-Z0-9_]+"
+FIELDS = "fields"
 
 
 def assign(row: Model, fields: Mapping[str, Any]) -> None:
@@ -23,21 +29,63 @@ def assign(row: Model, fields: Mapping[str, Any]) -> None:
         setattr(row, name, value)
 
 
+# A tag of each answer to GET: whoever sends it back as If-None-Match is told 304 while nothing has changed.
+@method_decorator(conditional_page, name="dispatch")
 class TableViewSet(GenericViewSet[Any]):
     permissions: ClassVar[Mapping[str, Permission]] = {}
     query_parameters: ClassVar[Mapping[str, frozenset[str]]] = {}
     filterset_class: type[django_filters.FilterSet] | None = None
     # Actions that answer with a page of rows; `filterset_class` filters only `list`.
     page_actions: ClassVar[frozenset[str]] = frozenset({"list"})
+    # Of the POSTs: those that look after their Idempotency-Key themselves, and those that take none.
+    own_repeats: ClassVar[frozenset[str]] = frozenset()
+    unrepeatable: ClassVar[frozenset[str]] = frozenset()
+    post: Handler
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         known = set(self.query_parameters.get(self.action, ()))
         if self.action in self.page_actions:
             known |= PAGE_PARAMETERS
+        if self.has_fields(self.action):
+            known.add(FIELDS)
         if self.action == "list" and self.filterset_class is not None:
             known |= set(self.filterset_class.base_filters)
         refuse_unknown_parameters(request, known)
+
+        if request.method == "POST" and hasattr(self, "post") and self.action not in self.own_repeats:
+            self.post = once(self.post, repeatable=self.action not in self.unrepeatable)
+
+    @classmethod
+    def has_fields(cls, action: str | None) -> bool:
+        """Whether an action's answer can be asked for in part."""
+        return action == "retrieve" or action in cls.page_actions
+
+    def get_serializer(self, *args: Any, **kwargs: Any) -> Any:
+        serializer = super().get_serializer(*args, **kwargs)
+        return self.in_part(serializer) if self.has_fields(self.action) else serializer
+
+    def in_part(self, serializer: Any) -> Any:
+        """The serializer with those fields only that `?fields=` names; the others are not made."""
+        # There is none while the schema is made.
+        request: Request | None = getattr(self, "request", None)
+        given = request.query_params.get(FIELDS) if request is not None else None
+        if given is None:
+            return serializer
+        shown = getattr(serializer, "child", serializer).fields
+        wanted = given.split(",")
+        unknown = [name for name in wanted if name not in shown]
+        if unknown:
+            message = "There is no field “{}” here. {}"
+            raise QueryProblem(
+                [
+                    {"pointer": f"?{FIELDS}", "code": "unknown", "message": message.format(name, hint(name, [*shown]))}
+                    for name in unknown
+                ]
+            )
+        for name in [name for name in shown if name not in wanted]:
+            shown.pop(name)
+        return serializer
 
     @property
     def person(self) -> User:

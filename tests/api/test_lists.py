@@ -189,3 +189,40 @@ def test_reading_writes_nothing(reader, noun):
         assert reader.get(f"/api/v1/{noun}/").status_code == 200
         assert reader.get(f"/api/v1/{noun}/{getattr(row, 'slug', row.pk)}/").status_code == 200
     assert [one["sql"] for one in asked if not one["sql"].startswith("SELECT")] == []
+
+
+def test_rows_and_lists_can_be_asked_for_in_part(reader, noun):
+    row = MAKERS[noun]()
+    lookup = getattr(row, "slug", row.pk)
+    assert reader.get(f"/api/v1/{noun}/?fields=id").json()["results"][0] == {"id": row.pk}
+    assert reader.get(f"/api/v1/{noun}/{lookup}/?fields=id").json() == {"id": row.pk}
+    for address in (f"/api/v1/{noun}/?fields=id,idd", f"/api/v1/{noun}/{lookup}/?fields=idd"):
+        refused = reader.get(address)
+        assert (refused.status_code, refused.json()["errors"]) == (
+            400,
+            [{"pointer": "?fields", "code": "unknown", "message": "There is no field “idd” here. Did you mean “id”?"}],
+        )
+
+
+def test_no_list_carries_what_may_be_megabytes(viewer):
+    described = viewer.get("/api/schema/", headers={"Accept": "application/json"}).json()["components"]["schemas"]
+    pages = {name: part for name, part in described.items() if name.startswith("Paginated")}
+    heavy = {"row", "events", "trace", "items", "metrics", "snapshot", "manifest", "calls", "segments"}
+    carried = {}
+    for name, page in pages.items():
+        row = page["properties"]["results"]["items"]["$ref"].rsplit("/", 1)[1]
+        carried[name] = heavy & set(described[row]["properties"])
+    assert {name: found for name, found in carried.items() if found} == {}
+
+
+@pytest.mark.parametrize("address", ["", "{slug}/", "?fields=id,name"])
+def test_what_did_not_change_is_not_sent_again(viewer, address):
+    agent = MAKERS["agents"]()
+    address = "/api/v1/agents/" + address.format(slug=agent.slug)
+    first = viewer.get(address)
+    again = viewer.get(address, headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", first.headers["ETag"])
+    agent.name = "Another"
+    agent.save()
+    changed = viewer.get(address, headers={"If-None-Match": first.headers["ETag"]})
+    assert (changed.status_code, changed.headers["ETag"] != first.headers["ETag"]) == (200, True)

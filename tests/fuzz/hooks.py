@@ -28,7 +28,16 @@ NOUN_OF_FIELD = {
     "with": "GET collections/{id}/contrast/",
     "mapping": "column-mappings",
 }
-CAPS = {"repeats": 3, "seconds": 1, "limit": 5, "reads": 2, "tries": 2, "call_timeout": 1, "connect_timeout": 1}
+CAPS = {
+    "from": 1,
+    "repeats": 3,
+    "seconds": 1,
+    "limit": 5,
+    "reads": 2,
+    "tries": 2,
+    "call_timeout": 1,
+    "connect_timeout": 1,
+}
 BASE_URL = "http://127.0.0.1:9/v1"
 _numbers = count(1)
 
@@ -85,6 +94,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
                 str(1 + drawn // 8 % 4 // 3) if name == "number" else rows[drawn // 8 % len(rows)]
             )
     if isinstance(case.query, dict):
+        # An answer in part lacks members that its schema requires: tests/api/test_lists.py has its shapes.
+        case.query.pop("fields", None)
         case.query = _land("", case.query)
     if isinstance(case.body, dict):
         case.body = _land("", case.body)

@@ -1,0 +1,72 @@
+"""Requests that may come twice: under one key of one person, one of them has its effect and all have its answer."""
+
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.accounts.models import KeptAnswer, User
+
+LOST_AFTER = timedelta(minutes=10)
+"""A request without an answer for so long has lost its process: the next one with its key takes its place."""
+SWEPT_AT_ONCE = 1_000
+
+
+class KeyReused(Exception):
+    """The key came with another request before."""
+
+
+class StillUnderWay(Exception):
+    """The first request with this key has no answer yet."""
+
+
+class Turn(Enum):
+    FIRST = "first"
+    REPEATED = "repeated"
+
+
+def claim_key(*, user: User, key: str, fingerprint: str) -> tuple[Turn, KeptAnswer]:
+    """Whether this request is the first with its key, or what the first was answered. Raises KeyReused and
+    StillUnderWay."""
+    forget_old(user=user, key=key)
+    try:
+        with transaction.atomic():
+            return Turn.FIRST, KeptAnswer.objects.create(user=user, key=key, fingerprint=fingerprint)
+    except IntegrityError:
+        earlier = KeptAnswer.objects.filter(user=user, key=key).first()
+    if earlier is None:
+        # The first one has just failed: whoever asks again is the first.
+        raise StillUnderWay
+    if earlier.fingerprint != fingerprint:
+        raise KeyReused
+    if earlier.status is None:
+        raise StillUnderWay
+    return Turn.REPEATED, earlier
+
+
+def keep_answer(*, claim: KeptAnswer, status: int, body: str, location: str) -> None:
+    """What every further request with the key is answered."""
+    KeptAnswer.objects.filter(pk=claim.pk).update(status=status, body=body, location=location)
+
+
+def give_up_key(*, claim: KeptAnswer) -> None:
+    """The request failed and changed nothing: the key may be used again, for a better one too."""
+    KeptAnswer.objects.filter(pk=claim.pk, status__isnull=True).delete()
+
+
+def forget_old(**which: Any) -> int:
+    """Of the rows named: those whose time is over, and those whose process was lost."""
+    now = timezone.now()
+    old = KeptAnswer.objects.filter(created_at__lt=now - timedelta(hours=settings.KEEP_ANSWERS_HOURS), **which)
+    lost = KeptAnswer.objects.filter(created_at__lt=now - LOST_AFTER, status__isnull=True, **which)
+    return old.delete()[0] + lost.delete()[0]
+
+
+def sweep_answers() -> bool:
+    """Worker chore: forget some answers whose time is over. Says whether there were any."""
+    over = timezone.now() - timedelta(hours=settings.KEEP_ANSWERS_HOURS)
+    some = KeptAnswer.objects.filter(created_at__lt=over).order_by("created_at").values_list("pk", flat=True)
+    return KeptAnswer.objects.filter(pk__in=list(some[:SWEPT_AT_ONCE])).delete()[0] > 0

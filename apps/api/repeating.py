@@ -1,0 +1,85 @@
+"""`Idempotency-Key`: a POST that is sent twice, since its answer was lost, has its effect once."""
+
+import hashlib
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from rest_framework.exceptions import ValidationError
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.models import User
+from apps.accounts.repeating import KeyReused, StillUnderWay, Turn, claim_key, give_up_key, keep_answer
+from apps.api.problems import Problem
+
+HEADER = "Idempotency-Key"
+MAX_KEY_LENGTH = 128
+REPLAYED = "Idempotency-Replayed"
+Handler = Callable[..., HttpResponseBase]
+
+
+class UnderWay(Problem):
+    wait = 1
+
+    def __init__(self) -> None:
+        detail = f"The first request with this {HEADER} has not been answered yet."
+        super().__init__(HTTPStatus.CONFLICT, "idempotency-under-way", detail)
+
+
+def once(handler: Handler, *, repeatable: bool) -> Handler:
+    """The handler, asked once for each key. What it refuses is not kept: a request that was mended may come again."""
+
+    def answer(request: Request, *arguments: Any, **names: Any) -> HttpResponseBase:
+        key = read_key(request)
+        if not key:
+            return handler(request, *arguments, **names)
+        if not repeatable:
+            raise ValidationError({HEADER: f"Answers of this address are not kept, so it takes no {HEADER}."})
+        user = request.user
+        assert isinstance(user, User)
+        try:
+            turn, kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request))
+        except KeyReused:
+            detail = f"This {HEADER} was used for another request: choose a new one."
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail) from None
+        except StillUnderWay:
+            raise UnderWay from None
+        if turn is Turn.REPEATED:
+            headers = {REPLAYED: "true", **({"Location": kept.location} if kept.location else {})}
+            return HttpResponse(kept.body, status=kept.status, headers=headers, content_type="application/json")
+        try:
+            response = handler(request, *arguments, **names)
+        except BaseException:
+            give_up_key(claim=kept)
+            raise
+        if not isinstance(response, Response) or response.status_code >= HTTPStatus.BAD_REQUEST:
+            give_up_key(claim=kept)
+            return response
+        body = JSONRenderer().render(response.data).decode()
+        keep_answer(claim=kept, status=response.status_code, body=body, location=response.headers.get("Location", ""))
+        return response
+
+    return answer
+
+
+def read_key(request: Request) -> str:
+    key: str = request.headers.get(HEADER, "")
+    if len(key) > MAX_KEY_LENGTH or not key.isascii() or not (key == "" or key.isprintable()):
+        raise ValidationError({HEADER: f"This header has at most {MAX_KEY_LENGTH} visible ASCII characters."})
+    return key
+
+
+def _fingerprint(request: Request) -> str:
+    """Of all that makes a request the same: address, type and body, of a file its length, since it is read once."""
+    digest = hashlib.sha256()
+    for part in (request.method, request.get_full_path(), request.content_type, request.META.get("CONTENT_LENGTH")):
+        digest.update(f"{part}\n".encode())
+    match = request.resolver_match
+    if match is None or match.view_name not in settings.LARGE_BODY_ROUTES:
+        digest.update(request._request.body)
+    return digest.hexdigest()

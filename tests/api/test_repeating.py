@@ -1,0 +1,149 @@
+"""`Idempotency-Key`: one effect and one answer, however often a request comes."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from apps.accounts.models import KeptAnswer
+from apps.accounts.repeating import sweep_answers
+from apps.api.operations import KEY_PARAMETER
+from apps.reviews.commenting import add_comment
+from apps.reviews.models import Comment
+from apps.rollouts.models import Collection
+from apps.tasks.models import Upload
+from tests.api.conftest import client_of
+from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout
+
+pytestmark = pytest.mark.django_db
+COMMENTS = "/api/v1/comments/"
+
+
+@pytest.fixture
+def rollout():
+    return make_rollout(make_collection())
+
+
+def say(client, rollout, text="ok", key="k1"):
+    body = {"rollout": rollout.pk, "text": text}
+    return client.post(COMMENTS, body, content_type="application/json", headers={"Idempotency-Key": key})
+
+
+def kind(response):
+    return response.status_code, response.json()["type"].removeprefix("urn:gymweb:problem:")
+
+
+def test_the_same_request_again_has_no_effect_and_the_same_answer(engineer, rollout):
+    first, again = say(engineer, rollout), say(engineer, rollout)
+    assert (first.status_code, again.status_code, again.json()) == (201, 201, first.json())
+    assert (first.headers.get("Idempotency-Replayed"), again.headers["Idempotency-Replayed"]) == (None, "true")
+    assert Comment.objects.count() == 1
+    assert say(engineer, rollout, key="k2").json()["id"] != first.json()["id"]
+    assert Comment.objects.count() == 2
+
+
+def test_a_key_stands_for_one_request(engineer, rollout):
+    say(engineer, rollout)
+    assert kind(say(engineer, rollout, text="other")) == (422, "idempotency-key-reused")
+    agent = {"slug": "a", "name": "A"}
+    other = engineer.post("/api/v1/agents/", agent, "application/json", headers={"Idempotency-Key": "k1"})
+    assert kind(other) == (422, "idempotency-key-reused")
+    assert Comment.objects.get().text == "ok"
+
+
+def test_keys_of_different_people_are_different_keys(engineer, rollout):
+    assert say(engineer, rollout).json()["id"] != say(client_of("engineer"), rollout).json()["id"]
+
+
+def test_a_request_that_comes_while_the_first_is_under_way_waits(engineer, rollout, monkeypatch):
+    seen = []
+
+    def slow(**given):
+        seen.append(say(engineer, rollout))
+        return add_comment(**given)
+
+    monkeypatch.setattr("apps.api.comments.add_comment", slow)
+    first = say(engineer, rollout)
+    assert (first.status_code, kind(seen[0]), seen[0].headers["Retry-After"]) == (
+        201,
+        (409, "idempotency-under-way"),
+        "2",
+    )
+    assert Comment.objects.count() == 1
+    assert say(engineer, rollout).json() == first.json()
+
+
+def test_what_was_refused_is_not_kept(engineer, rollout):
+    assert say(engineer, rollout, text="").status_code == 400
+    assert say(engineer, rollout).status_code == 201
+
+
+def test_what_broke_is_not_kept(engineer, rollout, monkeypatch):
+    def broken(**given):
+        raise RuntimeError("broken")
+
+    engineer.raise_request_exception = False
+    with monkeypatch.context() as patched:
+        patched.setattr("apps.api.comments.add_comment", broken)
+        assert say(engineer, rollout).status_code == 500
+    assert (say(engineer, rollout).status_code, Comment.objects.count()) == (201, 1)
+
+
+def test_a_request_whose_process_was_lost_gives_its_key_back(engineer, rollout):
+    say(engineer, rollout)
+    KeptAnswer.objects.update(status=None, created_at=timezone.now() - timedelta(minutes=9))
+    assert kind(say(engineer, rollout)) == (409, "idempotency-under-way")
+    KeptAnswer.objects.update(created_at=timezone.now() - timedelta(minutes=11))
+    assert say(engineer, rollout).status_code == 201
+
+
+def test_answers_are_kept_for_a_day_and_swept_afterwards(engineer, rollout, settings):
+    say(engineer, rollout)
+    KeptAnswer.objects.update(created_at=timezone.now() - timedelta(hours=23))
+    assert (sweep_answers(), KeptAnswer.objects.count()) == (False, 1)
+    settings.KEEP_ANSWERS_HOURS = 22
+    assert (sweep_answers(), sweep_answers(), KeptAnswer.objects.count()) == (True, False, 0)
+    assert say(engineer, rollout).headers.get("Idempotency-Replayed") is None
+
+
+def test_a_file_that_is_sent_again_is_one_upload_and_the_address_of_its_progress_comes_again(engineer):
+    url = f"/api/v1/datasets/{make_dataset().slug}/uploads/"
+    line = b'{"responses_create_params": {"input": "2 + 2"}, "expected_answer": "4"}\n'
+    headers = {"Idempotency-Key": "file"}
+    answers = [engineer.post(url, line, "application/x-ndjson", headers=headers) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert answers[0].headers["Location"] == answers[1].headers["Location"]
+    assert Upload.objects.filter(state=Upload.State.QUEUED).count() == 1
+    longer = engineer.post(url, line * 2, "application/x-ndjson", headers=headers)
+    assert kind(longer) == (422, "idempotency-key-reused")
+
+
+def test_a_plan_keeps_its_own_key(engineer):
+    plan = {"dataset": make_dataset().slug, "agent": make_agent().slug, "policy_model": make_policy_model().slug}
+    answers = [
+        engineer.post("/api/v1/collections/", plan, "application/json", headers={"Idempotency-Key": "k"})
+        for _ in range(2)
+    ]
+    assert [answer.json()["id"] for answer in answers] == [Collection.objects.get().pk] * 2
+    assert KeptAnswer.objects.count() == 0
+
+
+@pytest.mark.parametrize("key", ["x" * 129, "a\x07b", "schlüssel"])
+def test_a_key_is_short_and_can_be_read(engineer, rollout, key):
+    assert kind(say(engineer, rollout, key=key)) == (400, "invalid")
+
+
+def test_a_post_to_an_address_without_one_is_still_no_method(engineer):
+    refused = engineer.post("/api/v1/workers/", headers={"Idempotency-Key": "k"})
+    assert kind(refused) == (405, "method-not-allowed")
+
+
+def test_every_post_of_the_schema_takes_a_key_but_the_one_that_shows_a_secret(viewer):
+    paths = viewer.get("/api/schema/", headers={"Accept": "application/json"}).json()["paths"]
+    without = [
+        path
+        for path, operations in paths.items()
+        if "post" in operations
+        and KEY_PARAMETER["name"] not in {one["name"] for one in operations["post"].get("parameters", [])}
+    ]
+    assert without == ["/api/v1/me/keys/"]
