@@ -191,6 +191,7 @@ def test_reading_writes_nothing(reader, noun):
     assert [one["sql"] for one in asked if not one["sql"].startswith("SELECT")] == []
 
 
+@pytest.mark.parametrize("noun", LISTS)
 def test_rows_and_lists_can_be_asked_for_in_part(reader, noun):
     row = MAKERS[noun]()
     lookup = getattr(row, "slug", row.pk)

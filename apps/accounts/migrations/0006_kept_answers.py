@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0004_audit_log'),
+        ('accounts', '0005_tallies'),
     ]
 
     operations = [
