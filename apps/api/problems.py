@@ -18,6 +18,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from apps.accounts.people import LastAdmin
 from apps.environments.saving import EnvironmentChanged
 from apps.exports.deleting import StillBeingWritten
 from apps.exports.exporting import ExportRefused
@@ -172,6 +173,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     PairingRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "pairing-refused", str(error)),
     ExportRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "export-refused", str(error)),
     CommentRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "comment-refused", str(error)),
+    LastAdmin: lambda error: Problem(HTTPStatus.CONFLICT, "last-admin", str(error)),
     EnvironmentChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),
     PolicyModelChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),
     TokensUnreadable: lambda error: Problem(HTTPStatus.CONFLICT, "tokens-unreadable", str(error)),

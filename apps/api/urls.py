@@ -16,6 +16,7 @@ from apps.api.gym_configs import GymConfigViewSet
 from apps.api.me import ApiKeyViewSet, MeViewSet
 from apps.api.missing import NothingHereView
 from apps.api.pairs import PairSetViewSet, PairViewSet
+from apps.api.people import PersonViewSet
 from apps.api.policy_models import PolicyModelViewSet
 from apps.api.redaction import RedactionPatternViewSet
 from apps.api.reverifications import ReverificationViewSet
@@ -48,6 +49,7 @@ router.register("redaction-patterns", RedactionPatternViewSet)
 router.register("comments", CommentViewSet)
 router.register("workers", WorkerViewSet)
 router.register("audit-entries", AuditEntryViewSet)
+router.register("people", PersonViewSet)
 
 app_name = "api"
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -76,6 +76,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "reverifications": lambda: Reverification.objects.create(collection=make_collection()),
     "comments": lambda: Comment.objects.create(rollout=make_rollout(make_collection()), author=make_user(), text="ok"),
     "me/keys": lambda: create_api_key(user=key_owner(), name="cluster", scopes=["export"])[0],
+    "people": make_user,
     "audit-entries": lambda: record(user=None, action="dataset.create", target="sums"),
     "redaction-patterns": lambda: RedactionPattern.objects.create(kind="name", text=f"badge-{next(_pids)}"),
     "workers": lambda: Worker.objects.create(host="localhost", pid=next(_pids), seats=4),
