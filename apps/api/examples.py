@@ -75,6 +75,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "MarkManyRequest": {"tasks": [11, 12], **MARKS},
     "ChoicesRequest": {"mapping": "questions", "split_ratios": {"train": 0.9, "validation": 0.1}},
     "ApiKeyRequest": {"name": "nightly", "scopes": ["tasks:write", "rollouts:run"], "days": 90},
+    "InvitationRequest": {"username": "nora", "email": "nora@example.com", "role": "annotator"},
+    "PatchedPersonEditRequest": {"role": "engineer", "is_active": True},
     "RedactionPatternRequest": {"kind": "prefix", "text": "acme_live_", "least": 16},
     "SampleRequest": {"sample": "Authorization: Bearer acme_live_0123456789abcdef"},
     "GymConfigRequest": {"text": GYM_CONFIG, "without_data": True},
