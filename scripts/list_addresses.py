@@ -172,6 +172,9 @@ def _rollout_pages(filled: Filled, rows: Rows) -> Iterator[Address]:
     yield Address("page collection", [large], PAGE_MS)
     yield Address("page collection, others", [f"/collections/{pk}/" for pk in filled.collections[1:]], PAGE_MS)
     yield Address("page collection, filtered", [f"{large}?status=failed", f"{large}?sort=-reward"], PAGE_MS)
+    yield Address("page collections compared", [f"/collections/compare/?a={filled.large}&b={filled.beside}"], PAGE_MS)
+    yield Address("page tasks of a collection", [f"{large}tasks/?after={pk}" for pk in rows.tasks], PAGE_MS)
+    yield Address("page tasks never solved", [f"{large}tasks/?bucket=never"], SEARCH_MS)
     yield Address("page trace", [f"/rollouts/{pk}/" for pk in rows.traced], PAGE_MS)
 
 

@@ -1,4 +1,4 @@
-"""The tasks of two collections by how their rewards differ: lists page by page, a grid, and rollouts that show it."""
+"""The tasks of two collections by how their rewards differ: lists page by page, and rollouts that show it."""
 
 import math
 from collections.abc import Sequence
@@ -6,12 +6,11 @@ from typing import Literal, NamedTuple
 
 from django.db.models import F
 
-from apps.rollouts.contrasting import SOLVES, Change, Contrast, pair_tasks, read_pairs
+from apps.rollouts.contrasting import SOLVES, Change, pair_tasks, read_pairs
 from apps.rollouts.models import Collection, Rollout
 
 Which = Literal["regressed", "improved", "lost", "gained", "same"]
 WHICH: tuple[Which, ...] = ("regressed", "improved", "lost", "gained", "same")
-BINS = 10
 
 # `lost` and `gained` flipped: solved by one of the two in at least half of its attempts, and not by the other.
 _CHOSEN: dict[Which, tuple[str, str]] = {
@@ -30,11 +29,6 @@ _AFTER = {
     "ASC": "AND (difference > %s OR (difference = %s AND one_task > %s))",
     "DESC": "AND (difference < %s OR (difference = %s AND one_task > %s))",
 }
-_GRID = """
-    SELECT x, y, COUNT(*) FROM (
-        SELECT FLOOR((one_mean - %s) / %s + 1e-9) AS x, FLOOR((other_mean - %s) / %s + 1e-9) AS y FROM pairs
-    ) places GROUP BY x, y
-"""
 
 
 class Cursor(NamedTuple):
@@ -57,14 +51,6 @@ class Cursor(NamedTuple):
         return cls(value, int(task)) if is_number and math.isfinite(value) else None
 
 
-class GridCell(NamedTuple):
-    """How many tasks have about these mean rewards: `x` and `y` are the middles of a cell."""
-
-    x: float
-    y: float
-    tasks: int
-
-
 def list_changes(
     one: Collection, other: Collection, which: Which, *, after: Cursor | None = None, limit: int = 50
 ) -> list[Change]:
@@ -84,19 +70,6 @@ def list_changes(
         )
         for task, other_task, mean, other_mean, difference, excerpt in read_pairs(query, [*given, *place, limit])
     ]
-
-
-def grid_rewards(one: Collection, other: Collection, contrast: Contrast) -> list[GridCell]:
-    """Tasks by the mean rewards of both, in BINS + 1 steps each way; rewards within 0–1 take all of it."""
-    if contrast.low is None or contrast.high is None:
-        return []
-    low, high = (0.0, 1.0) if contrast.low >= 0 and contrast.high <= 1 else (contrast.low, contrast.high)
-    width = (high - low or 1.0) / BINS
-    # Steps are centred on round values: 0, 0.1, … are where rewards like to be.
-    start = low - width / 2
-    pairs, given = pair_tasks(one, other)
-    rows = read_pairs(pairs + _GRID, [*given, start, width, start, width])
-    return [GridCell(low + width * float(x), low + width * float(y), tasks) for x, y, tasks in rows]
 
 
 def find_witnesses(one: Collection, other: Collection, changes: Sequence[Change]) -> list[tuple[int, int] | None]:

@@ -1,16 +1,19 @@
 """Contrast two collections task by task: which settings differ, is one better, and on which tasks."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
 
 from apps.gym.comparisons import MAX_RESAMPLED, Interval, interval_from, mcnemar, paired_bootstrap
 from apps.gym.metrics import SOLVED
 from apps.rollouts.models import Collection
+from apps.tasks.models import Task
 
 SHOWN = 10
+BINS = 10
 SOLVES = 0.5
 """A task counts as solved by a collection where at least this share of its rewarded attempts has full marks."""
 
@@ -23,28 +26,60 @@ _PAIRED = """
         WHERE r.collection_id IN (%s, %s) AND r.status = 'completed' AND r.reward IS NOT NULL {known}
         GROUP BY r.collection_id, {same}
     ),
-    pairs AS (
+    pairs AS MATERIALIZED (
         SELECT one.task_id AS one_task, other.task_id AS other_task, one.mean AS one_mean, other.mean AS other_mean,
             one.solved AS one_solved, other.solved AS other_solved, other.mean - one.mean AS difference
         FROM rewarded one JOIN rewarded other ON other.same = one.same
         WHERE one.collection_id = %s AND other.collection_id = %s
     )
 """
-_TOTALS = """
-    SELECT COUNT(*), AVG(one_mean), AVG(other_mean), AVG(difference), MIN(one_mean), MIN(other_mean), MAX(one_mean),
-        MAX(other_mean),
-        COUNT(CASE WHEN difference > 1e-9 THEN 1 END), COUNT(CASE WHEN difference < -1e-9 THEN 1 END),
-        COUNT(CASE WHEN other_solved >= {solves} AND one_solved < {solves} THEN 1 END),
-        COUNT(CASE WHEN other_solved < {solves} AND one_solved >= {solves} THEN 1 END)
-    FROM pairs
+# All figures in one statement, since pairing a million rollouts takes most of its time: rows of a name and numbers.
+# Squares are of deviations from the mean, which keeps their digits. The grid has BINS + 1 places each way, centred on
+# round values; rewards within 0–1 take all of it.
+_FIGURES = """,
+    ends AS (
+        SELECT AVG(difference) AS mean, CASE WHEN MIN(one_mean) < MIN(other_mean) THEN MIN(one_mean)
+            ELSE MIN(other_mean) END AS low, CASE WHEN MAX(one_mean) > MAX(other_mean) THEN MAX(one_mean)
+            ELSE MAX(other_mean) END AS high
+        FROM pairs
+    ),
+    frame AS (
+        SELECT CASE WHEN low >= 0 AND high <= 1 THEN 0.0 ELSE low END AS low,
+            CASE WHEN low >= 0 AND high <= 1 OR high = low THEN 1.0 ELSE high - low END / {bins} AS width
+        FROM ends
+    )
+    SELECT 'all' AS part, COUNT(*) AS a, AVG(one_mean) AS b, AVG(other_mean) AS c, AVG(difference) AS d,
+        SUM((difference - ends.mean) * (difference - ends.mean)) AS e,
+        COUNT(CASE WHEN difference > 1e-9 THEN 1 END) AS f, COUNT(CASE WHEN difference < -1e-9 THEN 1 END) AS g,
+        COUNT(CASE WHEN other_solved >= {solves} AND one_solved < {solves} THEN 1 END) AS h,
+        COUNT(CASE WHEN other_solved < {solves} AND one_solved >= {solves} THEN 1 END) AS i
+    FROM pairs, ends
+    UNION ALL
+    SELECT 'grid', MIN(low) + x * MIN(width), MIN(low) + y * MIN(width), COUNT(*), 0, 0, 0, 0, 0, 0 FROM (
+        SELECT FLOOR((one_mean - low) / width + 0.5 + 1e-9) AS x, FLOOR((other_mean - low) / width + 0.5 + 1e-9) AS y,
+            low, width
+        FROM pairs, frame
+    ) placed GROUP BY x, y
+    UNION ALL
+    SELECT * FROM (
+        SELECT 'regressed', one_task, other_task, one_mean, other_mean, difference, 0, 0, 0, 0 FROM pairs
+        WHERE difference < 0 ORDER BY difference, one_task LIMIT %s
+    ) worst
+    UNION ALL
+    SELECT * FROM (
+        SELECT 'improved', one_task, other_task, one_mean, other_mean, difference, 0, 0, 0, 0 FROM pairs
+        WHERE difference > 0 ORDER BY difference DESC, one_task LIMIT %s
+    ) best
 """
-_SQUARES = "SELECT SUM((difference - %s) * (difference - %s)) FROM pairs"
 _DIFFERENCES = "SELECT difference FROM pairs ORDER BY one_task"
-_MOST = """
-    SELECT one_task, other_task, one_mean, other_mean, difference, t.prompt_excerpt
-    FROM pairs JOIN tasks_task t ON t.id = other_task
-    WHERE difference {sign} 0 ORDER BY difference {order}, one_task LIMIT %s
-"""
+
+
+class GridCell(NamedTuple):
+    """How many tasks have about these mean rewards: `x` and `y` are the middles of a cell."""
+
+    x: float
+    y: float
+    tasks: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +98,8 @@ class Change:
 class Contrast:
     """Of the tasks that both collections have rewards for. Differences are those of the second from the first.
 
-    `low` and `high` are the ends of all mean rewards. `differs` has the settings that are not the same, as (first,
-    second) by their path. `interval` is the mean
+    `differs` has the settings that are not the same, as (first, second) by their path. `grid` counts the tasks by the
+    mean rewards of both. `interval` is the mean
     difference by task with its 95 % interval, None for fewer than two tasks. `newly_solved` and `no_longer_solved`
     tasks are what `p_value` (McNemar, exact) is of.
     """
@@ -78,8 +113,7 @@ class Contrast:
     newly_solved: int
     no_longer_solved: int
     p_value: float
-    low: float | None
-    high: float | None
+    grid: list[GridCell]
     differs: dict[str, tuple[Any, Any]]
     regressions: list[Change]
     improvements: list[Change]
@@ -102,23 +136,27 @@ def contrast_collections(one: Collection, other: Collection) -> Contrast:
     """Raises CannotContrast for collections of different datasets."""
     check_contrast(one, other)
     pairs, given = pair_tasks(one, other)
-    (row,) = read_pairs(pairs + _TOTALS.format(solves=SOLVES), given)
-    tasks, mean, other_mean, difference, *ends, improved, regressed, gained, lost = row
+    rows: dict[str, list[Sequence[Any]]] = defaultdict(list)
+    for part, *numbers in read_pairs(pairs + _FIGURES.format(solves=SOLVES, bins=BINS), [*given, SHOWN, SHOWN]):
+        rows[part].append(numbers)
+    count, mean, other_mean, difference, squares, improved, regressed, gained, lost = rows["all"][0]
+    changes = [*rows["regressed"], *rows["improved"]]
+    excerpts = dict(Task.objects.filter(pk__in=[row[1] for row in changes]).values_list("pk", "prompt_excerpt"))
+    tasks = int(count)
     return Contrast(
         tasks=tasks,
         mean_reward=mean,
         other_mean_reward=other_mean,
-        interval=_interval(pairs, given, tasks, difference),
-        improved=improved,
-        regressed=regressed,
-        newly_solved=gained,
-        no_longer_solved=lost,
-        p_value=mcnemar(gained, lost),
-        low=min(ends[:2]) if tasks else None,
-        high=max(ends[2:]) if tasks else None,
+        interval=_interval(pairs, given, tasks, difference, squares),
+        improved=int(improved),
+        regressed=int(regressed),
+        newly_solved=int(gained),
+        no_longer_solved=int(lost),
+        p_value=mcnemar(int(gained), int(lost)),
+        grid=[GridCell(float(x), float(y), int(here)) for x, y, here, *_ in rows["grid"]],
         differs=find_differences(one.snapshot, other.snapshot),
-        regressions=_most(pairs, given, sign="<", order="ASC"),
-        improvements=_most(pairs, given, sign=">", order="DESC"),
+        regressions=sorted((_change(row, excerpts) for row in rows["regressed"]), key=_by_difference),
+        improvements=sorted((_change(row, excerpts) for row in rows["improved"]), key=_by_difference),
     )
 
 
@@ -143,29 +181,31 @@ def pair_tasks(one: Collection, other: Collection) -> tuple[str, list[Any]]:
     return _PAIRED.format(solved=SOLVED, **parts), [one.pk, other.pk, one.pk, other.pk]
 
 
-def _interval(pairs: str, given: list[Any], tasks: int, difference: float | None) -> Interval | None:
+def _interval(
+    pairs: str, given: list[Any], tasks: int, difference: float | None, squares: float | None
+) -> Interval | None:
     if difference is None or tasks < 2:
         return None
     if tasks > MAX_RESAMPLED:
-        ((squares,),) = read_pairs(pairs + _SQUARES, [*given, difference, difference])
-        return interval_from(tasks, difference, squares)
+        return interval_from(tasks, difference, squares or 0.0)
     return paired_bootstrap([each for (each,) in read_pairs(pairs + _DIFFERENCES, given)])
 
 
-def _most(pairs: str, given: list[Any], *, sign: str, order: str) -> list[Change]:
-    return [
-        Change(
-            task=task,
-            other_task=other_task,
-            prompt_excerpt=excerpt,
-            mean_reward=mean,
-            other_mean_reward=other_mean,
-            difference=difference,
-        )
-        for task, other_task, mean, other_mean, difference, excerpt in read_pairs(
-            pairs + _MOST.format(sign=sign, order=order), [*given, SHOWN]
-        )
-    ]
+def _change(row: Sequence[Any], excerpts: Mapping[int, str]) -> Change:
+    task, other_task, mean, other_mean, difference, *_ = row
+    return Change(
+        task=int(task),
+        other_task=int(other_task),
+        prompt_excerpt=excerpts.get(int(other_task), ""),
+        mean_reward=mean,
+        other_mean_reward=other_mean,
+        difference=difference,
+    )
+
+
+def _by_difference(change: Change) -> tuple[float, int]:
+    """The largest first, whichever way."""
+    return -abs(change.difference), change.task
 
 
 def read_pairs(query: str, given: list[Any]) -> list[tuple[Any, ...]]:

@@ -7,7 +7,7 @@ from django.db import connection
 from apps.gym.metrics import Z_95, standard_error_from
 from apps.rollouts.models import Collection
 
-MEASURED = 40_000
+MEASURED = 20_000
 """Rewards that are read at most: an overview has to be quick. What is larger shows its interval on its own page."""
 
 # Deviations are taken from each collection's own mean before they are squared, as in the measuring of one collection.

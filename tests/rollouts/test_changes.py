@@ -1,6 +1,6 @@
 import pytest
 
-from apps.rollouts.changes import Cursor, find_witnesses, grid_rewards, list_changes
+from apps.rollouts.changes import Cursor, find_witnesses, list_changes
 from apps.rollouts.contrasting import contrast_collections
 from apps.rollouts.models import Collection
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
@@ -56,7 +56,7 @@ def test_a_cursor_that_is_none_is_none(text):
 
 def test_the_grid_counts_tasks_by_both_means():
     one, other = two(([0.0], [1.0]), ([0.0], [0.98]), ([0.5], [0.5]), ([0.31], [0.29]))
-    cells = grid_rewards(one, other, contrast_collections(one, other))
+    cells = contrast_collections(one, other).grid
     assert sorted((round(cell.x, 6), round(cell.y, 6), cell.tasks) for cell in cells) == [
         (0.0, 1.0, 2),
         (0.3, 0.3, 1),
@@ -66,13 +66,13 @@ def test_the_grid_counts_tasks_by_both_means():
 
 def test_rewards_beyond_0_and_1_span_their_own_grid():
     one, other = two(([-10.0], [10.0]), ([0.0], [0.0]))
-    cells = grid_rewards(one, other, contrast_collections(one, other))
+    cells = contrast_collections(one, other).grid
     assert sorted((cell.x, cell.y, cell.tasks) for cell in cells) == [(-10.0, 10.0, 1), (0.0, 0.0, 1)]
 
 
 def test_collections_without_a_task_in_common_have_an_empty_grid():
     one, other = two(([1.0], []))
-    assert grid_rewards(one, other, contrast_collections(one, other)) == []
+    assert contrast_collections(one, other).grid == []
 
 
 def test_a_regression_is_shown_by_the_best_before_and_the_worst_after():

@@ -14,7 +14,7 @@ from apps.dashboard.charts.shares import draw_shares
 from apps.dashboard.csv_files import answer_csv
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.results import AT_ONCE
-from apps.rollouts.changes import WHICH, Cursor, Which, find_witnesses, grid_rewards, list_changes
+from apps.rollouts.changes import WHICH, Cursor, Which, find_witnesses, list_changes
 from apps.rollouts.contrasting import (
     CannotContrast,
     Change,
@@ -78,7 +78,7 @@ def _figures(a: Collection, b: Collection) -> dict[str, Any]:
                 ("regressed", contrast.regressed, "bad"),
             ]
         ),
-        "bubbles": draw_bubbles(grid_rewards(a, b, contrast)),
+        "bubbles": draw_bubbles(contrast.grid),
         "regressions": list(zip(contrast.regressions, _addresses(witnesses), strict=True)),
         "sequence": _sequence(shown),
         "names": (f"#{a.pk}", f"#{b.pk}"),

@@ -9,7 +9,7 @@ from apps.dashboard.charts.histogram import draw_histogram
 from apps.dashboard.charts.intervals import draw_intervals
 from apps.dashboard.charts.scatter import draw_scatter
 from apps.dashboard.charts.shares import draw_shares
-from apps.rollouts.changes import GridCell
+from apps.rollouts.contrasting import GridCell
 from apps.rollouts.measuring import LengthBar
 from apps.rollouts.scattering import Scattered
 
