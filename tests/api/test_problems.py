@@ -74,3 +74,31 @@ def test_a_bug_is_a_problem_without_its_secrets_and_a_page_elsewhere(monkeypatch
 def test_a_host_that_is_not_ours_is_a_problem(client):
     response = client.get("/api/v1/me/", headers={"Host": "elsewhere.example"})
     assert (response.status_code, problem_of(response)) == (400, "bad-request")
+
+
+@pytest.mark.parametrize(
+    ("method", "address", "given", "expected"),
+    [
+        ("get", "agents/", {"headers": {"Accept": "text/html"}}, (406, "not-acceptable")),
+        ("post", "agents/", {"data": b"<a/>", "content_type": "application/xml"}, (415, "unsupported-media-type")),
+        ("put", "agents/", {}, (405, "method-not-allowed")),
+        ("options", "agents/", {}, (405, "method-not-allowed")),
+        ("post", "agents/", {"data": b"{", "content_type": "application/json"}, (400, "parse-error")),
+    ],
+)
+def test_what_cannot_be_spoken_is_a_problem(engineer, method, address, given, expected):
+    response = getattr(engineer, method)(f"/api/v1/{address}", **given)
+    assert (response.status_code, problem_of(response)) == expected
+
+
+def test_a_body_larger_than_the_server_takes_is_a_problem(engineer, settings):
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
+    response = engineer.post("/api/v1/agents/", {"name": "x" * 200}, content_type="application/json")
+    assert (response.status_code, problem_of(response)) == (413, "too-large")
+
+
+def test_a_session_without_its_csrf_token_is_a_problem():
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(make_user())
+    response = client.post("/api/v1/agents/", {"slug": "a", "name": "A"}, content_type="application/json")
+    assert (response.status_code, problem_of(response)) == (403, "permission-denied")

@@ -1,0 +1,103 @@
+"""What a person can change on a page, a program can change through the API: page by page, from both sets of routes."""
+
+import pytest
+import yaml
+from django.urls import get_resolver
+
+from apps.accounts.permissions import Permission
+from tests.access.routes import every_route
+from tests.gymweb.serving import ROOT
+
+# What only concerns who sits at the browser, or is kept to sessions on purpose: a key makes neither keys nor people.
+OF_PEOPLE_ONLY = {
+    "account": "one's own password",
+    "account_keyboard": "one's own keys of the keyboard",
+    "person_create": "accounts are for sessions of admins",
+    "person_edit": "accounts are for sessions of admins",
+    "person_link": "accounts are for sessions of admins",
+    "sign_in": "sessions",
+    "sign_in_link": "sessions",
+    "sign_out": "sessions",
+    "theme": "how pages look",
+}
+OPERATIONS = {
+    "agent_create": "POST agents/",
+    "agent_edit": "PATCH agents/{slug}/",
+    "collection_adjust": "PATCH collections/{id}/",
+    "collection_archive": "POST collections/{id}/archive/",
+    "collection_cancel": "POST collections/{id}/cancel/",
+    "collection_create": "POST collections/",
+    "collection_delete": "DELETE collections/{id}/",
+    "rollouts_delete": "POST collections/{id}/delete_rollouts/",
+    "collection_import": "POST collections/import/",
+    "collection_pause": "POST collections/{id}/pause/",
+    "collection_resolve_flags": "POST collections/{id}/resolve_flags/",
+    "collection_restore": "POST collections/{id}/restore/",
+    "collection_resume": "POST collections/{id}/resume/",
+    "collection_retry": "POST collections/{id}/retry/",
+    "dataset_create": "POST datasets/",
+    "dataset_delete": "DELETE datasets/{slug}/",
+    "dataset_edit": "PATCH datasets/{slug}/",
+    "dataset_mark": "POST tasks/mark/",
+    "dataset_upload": "POST datasets/{slug}/uploads/",
+    "environment_check": "POST environments/{slug}/check/",
+    "environment_create": "POST environments/",
+    "environment_edit": "PATCH environments/{slug}/",
+    "environment_import": "POST gym-configs/",
+    "export_create": "POST exports/",
+    "export_delete": "DELETE exports/{id}/",
+    "key_create": "POST me/keys/",
+    "key_revoke": "DELETE me/keys/{id}/",
+    "mapping_delete": "DELETE column-mappings/{slug}/",
+    "model_check": "POST policy-models/{slug}/check/",
+    "model_create": "POST policy-models/",
+    "model_edit": "PATCH policy-models/{slug}/",
+    "model_try": "POST policy-models/{slug}/try/",
+    "pair_set_create": "POST pair-sets/",
+    "redaction": "POST redaction-patterns/",
+    "redaction_delete": "DELETE redaction-patterns/{id}/",
+    "redaction_try": "POST redaction-patterns/try/",
+    "reverification_apply": "POST reverifications/{id}/apply/",
+    "reverification_cancel": "POST reverifications/{id}/cancel/",
+    "reverification_create": "POST reverifications/",
+    "rollout_comment": "POST comments/",
+    "rollout_delete": "DELETE rollouts/{id}/",
+    "rollout_resolve_flag": "POST rollouts/{id}/resolve_flag/",
+    "upload_commit": "POST uploads/{id}/commit/",
+    "upload_discard": "DELETE uploads/{id}/",
+    "upload_map": "POST uploads/{id}/check/",
+    "verifier_detail": "POST verifiers/try/",
+    "worker_drain": "POST workers/{id}/drain/",
+}
+
+
+def described() -> dict[str, str]:
+    """Operations with the permission that each needs."""
+    paths = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text())["paths"]
+    return {
+        f"{method.upper()} {path.removeprefix('/api/v1/')}": operation["x-permission"]
+        for path, operations in paths.items()
+        for method, operation in operations.items()
+    }
+
+
+def pages_that_change() -> dict[str, Permission]:
+    """Names of pages that take POST, with the permission that they need."""
+    names = {}
+    resolver = get_resolver()
+    for route in every_route():
+        match = resolver.resolve(route.path)
+        permission = route.rules.get("POST")
+        if match.app_names == ["dashboard"] and permission is not None:
+            names[match.url_name] = permission
+    return names
+
+
+def test_every_change_that_a_page_makes_the_api_makes_too():
+    assert sorted(pages_that_change()) == sorted([*OPERATIONS, *OF_PEOPLE_ONLY])
+    assert sorted(set(OPERATIONS.values()) - set(described())) == []
+
+
+@pytest.mark.parametrize("page", sorted(OPERATIONS))
+def test_and_under_the_same_permission(page):
+    assert described()[OPERATIONS[page]] == pages_that_change()[page]
