@@ -71,11 +71,20 @@ gymweb.forms = (() => {
     }
     const shown = element("div", "rendered markdown");
     shown.append(clean);
+    let level = 3;
+    for (const heading of shown.querySelectorAll("h4, h5, h6")) {
+      // No level is left out below the title of the step.
+      level = Math.min(Number(heading.tagName[1]), level + 1);
+      if (`H${level}` === heading.tagName) continue;
+      const fitting = element(`h${level}`);
+      fitting.append(...heading.childNodes);
+      heading.replaceWith(fitting);
+    }
     for (const table of shown.querySelectorAll("table")) {
       table.className = "data";
       const scroll = element("div", "scroll");
       scroll.tabIndex = 0;
-      scroll.setAttribute("role", "region");
+      scroll.setAttribute("role", "group");
       scroll.setAttribute("aria-label", "Table");
       table.replaceWith(scroll);
       scroll.append(table);
@@ -178,7 +187,7 @@ gymweb.forms = (() => {
     if (!keys.length || keys.length > 12 || !rows.every((row) => flat(row) && Object.keys(row).join("\n") === keys.join("\n"))) return null;
     const scroll = element("div", "scroll");
     scroll.tabIndex = 0;
-    scroll.setAttribute("role", "region");
+    scroll.setAttribute("role", "group");
     scroll.setAttribute("aria-label", "Table");
     const table = element("table", "data");
     const head = table.createTHead().insertRow();

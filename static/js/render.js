@@ -5,7 +5,7 @@
   if (!reader) return;
   const { show, element, jsonLines } = gymweb.forms;
   const places = { marked: reader.dataset.marked, purify: reader.dataset.purify, hljs: reader.dataset.hljs };
-  const VIEWS = [["rendered", "Rendered"], ["raw", "Raw"], ["json", "JSON"]];
+  const VIEWS = new Map([["rendered", "rendered"], ["raw", "raw"], ["json", "as JSON"]]);
   const usual = () => (localStorage.getItem("trace.view") === "raw" ? "raw" : "rendered");
   const attempt = reader.dataset.attempt ? `?attempt=${reader.dataset.attempt}` : "";
   const address = (part) => `${reader.dataset.texts}${part.replace("/", "/texts/").split("/").map(encodeURIComponent).join("/")}/${attempt}`;
@@ -32,8 +32,9 @@
     }
   }
 
+  // A card, or a text that stands alone.
   function enhance(card) {
-    if (!card.dataset.view) {
+    if (card.matches(".event") && !card.dataset.view) {
       card.dataset.view = usual();
       addTools(card);
     }
@@ -41,17 +42,10 @@
   }
 
   function addTools(card) {
-    const switcher = element("span", "views");
-    switcher.setAttribute("role", "group");
-    switcher.setAttribute("aria-label", "How the step is shown");
-    for (const [name, label] of VIEWS) {
-      const button = element("button", "link", label);
-      button.type = "button";
-      button.dataset.view = name;
-      button.setAttribute("aria-pressed", String(card.dataset.view === name));
-      switcher.append(button);
-    }
-    (card.querySelector(".facts") ?? card.querySelector(".event-time")).append(switcher);
+    const switcher = element("button", "link view-switch");
+    switcher.type = "button";
+    name(switcher, card.dataset.view);
+    card.querySelector(".event-time").prepend(switcher);
     for (const head of card.querySelectorAll(".block-head")) {
       const pre = [...head.parentElement.querySelectorAll("pre[data-form]")]
         .find((each) => head.parentElement === each.closest(".result, .block"));
@@ -62,16 +56,22 @@
     }
   }
 
-  async function view(card, name) {
-    card.dataset.view = name;
-    for (const button of card.querySelectorAll(".views button")) button.setAttribute("aria-pressed", String(button.dataset.view === name));
-    if (name === "json" && !card.querySelector(".stored")) {
+  function name(switcher, view) {
+    switcher.textContent = VIEWS.get(view);
+    switcher.setAttribute("aria-label", `Shown ${VIEWS.get(view)}: change`);
+  }
+
+  async function showAs(card, view) {
+    card.dataset.view = view;
+    name(card.querySelector(".view-switch"), view);
+    if (view !== "json") localStorage.setItem("trace.view", view);
+    if (view === "json" && !card.querySelector(".stored")) {
       const stored = element("div", "stored");
       card.append(stored);
       const seqs = [card, ...card.querySelectorAll(".result[id]")].map((each) => each.id.slice(1));
       for (const seq of seqs) stored.append(await storedEvent(seq));
     }
-    if (name === "rendered") enhance(card);
+    if (view === "rendered") enhance(card);
   }
 
   async function storedEvent(seq) {
@@ -122,13 +122,8 @@
   }
 
   reader.addEventListener("click", (event) => {
-    const button = event.target.closest(".views button");
-    if (button) {
-      const card = button.closest(".event");
-      view(card, button.dataset.view);
-      if (button.dataset.view !== "json") localStorage.setItem("trace.view", button.dataset.view);
-      return;
-    }
+    const switcher = event.target.closest(".view-switch");
+    if (switcher) cycle(switcher.closest(".event"));
     if (event.target.closest(".copy-text")) copy(event.target.closest(".copy-text"));
     const link = event.target.closest("a[data-load-all]");
     if (link && !event.ctrlKey && !event.metaKey) {
@@ -139,10 +134,13 @@
   reader.addEventListener("toggle", (event) => {
     if (event.target.open) for (const pre of event.target.querySelectorAll("pre[data-form]")) render(pre);
   }, true);
-  document.addEventListener("trace:cycle", (event) => {
-    const names = VIEWS.map(([name]) => name);
-    view(event.detail, names[(names.indexOf(event.detail.dataset.view ?? "rendered") + 1) % names.length]);
-  });
+  function cycle(card) {
+    enhance(card);
+    const names = [...VIEWS.keys()];
+    showAs(card, names[(names.indexOf(card.dataset.view) + 1) % names.length]);
+  }
+
+  document.addEventListener("trace:cycle", (event) => cycle(event.detail));
 
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) {
@@ -150,7 +148,7 @@
       enhance(entry.target);
     }
   }, { rootMargin: "400px" });
-  const watch = (root) => { for (const card of root.matches(".event") ? [root] : root.querySelectorAll(".event")) near.observe(card); };
+  const watch = (root) => { for (const card of root.matches(".event") ? [root] : root.querySelectorAll(".event, .alone")) near.observe(card); };
 
   document.addEventListener("trace:added", (event) => watch(event.detail));
   watch(reader);

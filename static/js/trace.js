@@ -127,13 +127,18 @@
     chosen()?.classList.remove("chosen");
     card.classList.add("chosen");
     outline().querySelector("[aria-current]")?.removeAttribute("aria-current");
-    const line = document.getElementById(`o${seqOf(card)}`)?.firstElementChild;
-    if (line) {
-      line.setAttribute("aria-current", "true");
-      keepInSight(line);
-    }
+    showLine(card);
     clearTimeout(asking);
     asking = setTimeout(() => inspect(card), 180);
+  }
+
+  async function showLine(card) {
+    const place = placeOf(seqOf(card), outline());
+    if (place) await load(place);
+    const line = document.getElementById(`o${seqOf(card)}`)?.firstElementChild;
+    if (!line || card !== chosen()) return;
+    line.setAttribute("aria-current", "true");
+    keepInSight(line);
   }
 
   function keepInSight(line) {

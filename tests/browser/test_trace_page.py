@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Site
@@ -191,3 +192,30 @@ def test_the_numbers_of_a_token_are_told_on_focus(site, own_host, rollouts):
     expect(tab.locator("#token-told")).to_have_text("token 3: id 9, read, not trained on")
     tab.keyboard.press("ArrowRight")
     expect(tab.locator("#token-told")).to_have_text("token 4: id 5, logprob -0.5000, 61 %, trained on")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_of_a_trace_shuts_anybody_out(site, own_host, rollouts, theme):
+    tab = own_host
+    tab.emulate_media(color_scheme=theme)
+    tab.set_viewport_size({"width": 1440, "height": 2400})
+    pages = [("readable", ""), ("readable", "steps/2/"), ("tokens", "tokens/?call=2"), ("readable", "find/?q=test")]
+    for name, rest in pages:
+        tab.goto(address(site, rollouts[name], rest))
+        tab.wait_for_timeout(800)
+        if not rest:
+            tab.keyboard.press("E")
+            tab.wait_for_timeout(500)
+        assert violations(tab) == []
+    tab.keyboard.press("?")
+    assert violations(tab) == []
+    tab.set_viewport_size({"width": 360, "height": 800})
+    tab.goto(address(site, rollouts["readable"]))
+    tab.wait_for_timeout(800)
+    assert violations(tab) == []
+    assert tab.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def violations(tab: Page) -> list[str]:
+    found = Axe().run(tab).response["violations"]
+    return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]

@@ -33,17 +33,19 @@ class Line:
     duration: float
     tokens: int
     reward: float | None
+    is_commented: bool = False
 
     @property
     def is_trouble(self) -> bool:
         return any(flag.tone == "bad" for flag in self.flags)
 
 
-def outline(cards: Iterable[Card]) -> list[Line]:
-    return [_line(card) for card in cards]
+def outline(cards: Iterable[Card], commented: frozenset[int] = frozenset()) -> list[Line]:
+    """`commented` are the events that comments are about."""
+    return [_line(card, commented) for card in cards]
 
 
-def _line(card: Card) -> Line:
+def _line(card: Card, commented: frozenset[int]) -> Line:
     return Line(
         seq=card.seq,
         kind=card.kind,
@@ -54,6 +56,7 @@ def _line(card: Card) -> Line:
         duration=card.duration + max((block.result.duration for block in card.blocks if block.result), default=0.0),
         tokens=card.tokens,
         reward=card.reward,
+        is_commented=any(card.seq <= seq <= card.last_seq for seq in commented),
     )
 
 

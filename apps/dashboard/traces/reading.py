@@ -77,9 +77,10 @@ def open_trace(rollout: Rollout, attempt: int, *, step: int | None = None, at_en
     open_pages = [page for page in pages if any(page.holds(each.first) for each in wanted)]
     read = {page: read_cards(rollout, attempt, page) for page in open_pages}
     cards = [card for each in read.values() for card in each]
+    commented = find_commented(rollout, attempt)
     return Opened(
         chunks=[Chunk(span, _within(cards, span) if span in wanted else None) for span in spans],
-        pages=[OutlinePage(page, outline(read[page]) if page in read else None) for page in pages],
+        pages=[OutlinePage(page, outline(read[page], commented) if page in read else None) for page in pages],
         last_seq=spans[-1].last,
         steps=sum(span.steps for span in spans),
     )
@@ -94,7 +95,17 @@ def open_chunk(rollout: Rollout, attempt: int, first: int) -> Chunk | None:
 def open_outline(rollout: Rollout, attempt: int, first: int) -> OutlinePage | None:
     """The page of the outline that holds this event."""
     span = span_of(pages_of(read_spans(rollout, attempt)), first)
-    return OutlinePage(span, outline(read_cards(rollout, attempt, span))) if span else None
+    if span is None:
+        return None
+    return OutlinePage(span, outline(read_cards(rollout, attempt, span), find_commented(rollout, attempt)))
+
+
+def find_commented(rollout: Rollout, attempt: int) -> frozenset[int]:
+    """The events that comments are about; all comments are about the latest attempt."""
+    if attempt != rollout.attempt:
+        return frozenset()
+    seqs = rollout.comments.values_list("seq", flat=True)
+    return frozenset(seq for seq in seqs if seq is not None)
 
 
 def read_turn(rollout: Rollout, attempt: int, seq: int) -> tuple[Card, ...]:
