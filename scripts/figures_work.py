@@ -20,7 +20,7 @@ from apps.rollouts.profiles import profile_tasks
 from apps.rollouts.scattering import scatter_rewards
 from scripts.fill_rollouts import fill_rollouts
 from scripts.reference_work import make_dataset
-from scripts.servers import cpu_seconds
+from scripts.servers import cpu_seconds, run_milliseconds
 
 REPEATS = 8
 
@@ -103,12 +103,18 @@ def _plan(dataset: Any, name: str, repeats: int) -> Collection:
 
 
 def _seconds(read: Callable[[], object], servers: Sequence[int]) -> tuple[float, float]:
-    """Of the clock, and of CPU of this process and of the servers. The better of two: the first may find nothing in
-    memory."""
+    """Of the clock, and the least that it could be on a machine with nothing else to do: the CPU of this process with
+    the one that serves it, or all CPU shared by the cores, where PostgreSQL has several processes at a query. The
+    better of two: the first may find nothing in memory."""
+    connection.ensure_connection()
+    pair = [os.getpid(), *([connection.connection.info.backend_pid] if servers else [])]
     took = []
     for _ in range(2):
-        began, before = time.perf_counter(), time.process_time() + cpu_seconds(*servers)
+        began, alone = time.perf_counter(), run_milliseconds(pair) / 1000
+        before = time.process_time() + cpu_seconds(*servers)
         read()
-        took.append((time.perf_counter() - began, time.process_time() + cpu_seconds(*servers) - before))
+        spent = time.process_time() + cpu_seconds(*servers) - before
+        least = max(run_milliseconds(pair) / 1000 - alone, spent / (os.cpu_count() or 1))
+        took.append((time.perf_counter() - began, least))
     wall, cpu = min(took)
     return round(wall, 2), round(cpu, 2)

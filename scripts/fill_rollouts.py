@@ -92,15 +92,18 @@ _COUNTERS = """
         FROM rollouts_rollout WHERE collection_id = %(collection)s
     ) s WHERE c.id = %(collection)s
 """
+_TEMPLATES = """
+    CREATE TEMPORARY TABLE filled_templates AS
+    SELECT t.place, e.seq, e.kind, e.payload, e.tokens
+    FROM (SELECT id, row_number() OVER (ORDER BY id) - 1 AS place FROM rollouts_rollout WHERE collection_id = %s) t
+    JOIN rollouts_traceevent e ON e.rollout_id = t.id
+"""
 _TRACES = """
     INSERT INTO rollouts_traceevent (rollout_id, attempt, seq, kind, payload, tokens)
     SELECT r.id, r.attempt, e.seq, e.kind, e.payload, e.tokens
-    FROM rollouts_rollout r
-    JOIN (SELECT id, row_number() OVER (ORDER BY id) - 1 AS place FROM rollouts_rollout WHERE collection_id = %(of)s) t
-        ON t.place = r.id %% %(templates)s
-    JOIN rollouts_traceevent e ON e.rollout_id = t.id
-    WHERE r.collection_id = %(collection)s AND r.attempt > 0 AND (hashint8(r.id) & 1023) * 1000 < %(share)s * 1024
-    ORDER BY r.id, e.seq
+    FROM rollouts_rollout r JOIN filled_templates e ON e.place = r.id %% %(templates)s
+    WHERE r.collection_id = %(collection)s AND r.attempt > 0
+        AND (hashint8(r.id) & 1023) * 1000 < %(share)s * 1024
 """
 _COMMENTS = """
     INSERT INTO reviews_comment (rollout_id, author_id, text, created_at)
@@ -131,7 +134,7 @@ def fill_rollouts(*, rollouts: int, traced: float) -> Filled:
     large = _dataset("arithmetic", tasks=max(TEMPLATES, rollouts // REPEATS))
     small = [_dataset(name, tasks=max(8, rollouts // 400)) for name in ("search-qa", "code-repair")]
     templates = _attempt(large, models[0], agents[0], user)
-    indexes = _prepare()
+    indexes = _prepare(templates)
     filler = _Filler(templates, user, traced)
     states = ["completed", "completed", "running", "completed", "cancelled", "completed", "paused", "completed"]
     pks = [
@@ -161,7 +164,7 @@ def fill_rollouts(*, rollouts: int, traced: float) -> Filled:
     return Filled(Rollout.objects.count(), pks, pks[0], pks[1], round(time.perf_counter() - began, 1))
 
 
-def _prepare() -> list[str]:
+def _prepare(templates: Any) -> list[str]:
     """Make inserts cheap: without the indexes of lists, whose statements it gives, and without looking up each row's
     task and collection, which come from a join."""
     from django.db import connection
@@ -169,6 +172,8 @@ def _prepare() -> list[str]:
     with connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")
         cursor.execute("SELECT setseed(0.5)")
+        cursor.execute(_TEMPLATES, [templates.pk])
+        cursor.execute("ANALYZE filled_templates")
         cursor.execute(
             "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'rollouts_rollout' AND indexname NOT IN "
             "(SELECT conname FROM pg_constraint WHERE conrelid = 'rollouts_rollout'::regclass)"
@@ -308,7 +313,6 @@ class _Filler:
             "rest": _ENDED[state],
             "failing": failing,
             "began": began,
-            "of": self._templates.pk,
             "templates": TEMPLATES,
             "share": self._share,
         }

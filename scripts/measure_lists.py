@@ -43,6 +43,10 @@ class Reply(NamedTuple):
     size: int
 
 
+class Refused(Exception):
+    """A reply that is none: no measurement of it would say anything."""
+
+
 class Reader:
     """One connection that stays open, as a person with a key and a session."""
 
@@ -64,7 +68,7 @@ class Reader:
         body = reply.read()
         took = (time.perf_counter() - began) * 1000
         if reply.status != 200:
-            raise SystemExit(f"{path} answered {reply.status}: {body[:300]!r}")
+            raise Refused(f"{path} answered {reply.status}: {body[:300]!r}")
         return Reply(took, run_milliseconds(self._pids) - before, len(body))
 
 
@@ -150,7 +154,10 @@ def measure_lists(
         reader = Reader(served.port, _headers(), [served.process.pid, *servers])
         for address in find_addresses(filled, rows):
             if only in address.name:
-                figures = measure_address(reader, address, requests)
+                try:
+                    figures = measure_address(reader, address, requests)
+                except Refused as refusal:
+                    figures = {"list": address.name, "message": str(refusal), "within": False}
                 print(json.dumps(figures), flush=True)
                 missed += [] if figures["within"] else [address.name]
     print(json.dumps({"lists": "all", "missed": missed, "within": not missed}), flush=True)
@@ -163,6 +170,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=40, help="of each list")
     parser.add_argument("--only", default="", help="lists whose name has this")
     parser.add_argument("--database", default="", help="one of yours, that is empty or was filled before")
+    parser.add_argument("--servers", type=int, nargs="*", default=[], help="pids of its server, whose CPU counts")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers end as well
     with contextlib.ExitStack() as stack:
@@ -175,7 +183,7 @@ def main() -> None:
             rollouts=options.rollouts,
             requests=options.requests,
             only=options.only,
-            servers=[server.pid] if server else [],
+            servers=[server.pid] if server else options.servers,
         )
     sys.exit(not within)
 

@@ -15,6 +15,7 @@ import io
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -394,6 +395,7 @@ def main() -> None:
     parser.add_argument("--on", nargs="*", choices=["sqlite", "postgres"], default=["sqlite", "postgres"])
     parser.add_argument("--scale", type=float, default=1.0, help="of the hostile files")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers end as well
     within = []
     if options.what == "speed":
         within.append(measure_speed(options.rows or 50_000))
