@@ -7,9 +7,10 @@ from typing import Any
 import django_filters
 from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
+from rest_framework.exceptions import NotFound
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,13 +22,31 @@ from apps.api.problems import Problem
 from apps.api.viewsets import TableViewSet
 from apps.exports.deleting import delete_export
 from apps.exports.downloading import stream_file
-from apps.exports.exporting import queue_export
-from apps.exports.models import Export, ExportFormat, PairSet
+from apps.exports.filtering import filters_of
+from apps.exports.folders import names_in, rows_path
+from apps.exports.models import Encoding, Export, PairSet
+from apps.exports.ordering import prepare_export, queue_export
+from apps.exports.previewing import preview_rows
+from apps.gym.exporters.protocol import Format
+from apps.gym.exporters.registry import FORMATS
 from apps.rollouts.models import Collection
+
+_FORMATS = [(format.slug, format.title) for format in FORMATS.values()]
+
+
+class ExportFileSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    split = serializers.CharField()
+    rows = serializers.IntegerField()
+    bytes = serializers.IntegerField()
+    sha256 = serializers.CharField()
+    longest_row_bytes = serializers.IntegerField()
 
 
 class ExportSerializer(serializers.ModelSerializer[Export]):
     filters = serializers.DictField(read_only=True)
+    options = serializers.DictField(read_only=True)
+    files = ExportFileSerializer(many=True, read_only=True)
 
     class Meta:
         model = Export
@@ -37,7 +56,14 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
             "collection",
             "pair_set",
             "filters",
+            "options",
+            "encoding",
+            "validation_share",
+            "split_seed",
             "state",
+            "total",
+            "considered",
+            "files",
             "rows",
             "bytes",
             "sha256",
@@ -47,16 +73,54 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
 
 
 class OrderSerializer(DeclaredFields, serializers.Serializer[Any]):
-    format = serializers.ChoiceField(choices=ExportFormat.choices)
+    format = serializers.ChoiceField(choices=_FORMATS)
     collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.present())
     pair_set = serializers.PrimaryKeyRelatedField(
-        queryset=PairSet.objects.all(), required=False, allow_null=True, help_text="For `trl_dpo`."
+        queryset=PairSet.objects.all(), required=False, allow_null=True, help_text="For formats of preference pairs."
     )
-    filters = serializers.DictField(required=False, help_text='e.g. {"min_reward": 0.7}')
+    filters = serializers.DictField(required=False, help_text='e.g. {"min_reward": 0.7, "per_task": 2}')
+    options = serializers.DictField(required=False, help_text='How rows are worded, e.g. {"reasoning": "inline"}')
+    encoding = serializers.ChoiceField(choices=Encoding.choices, required=False, help_text="Default: the format's own.")
+    validation_share = serializers.FloatField(
+        required=False, min_value=0.0, max_value=0.5, help_text="The share of the tasks that go into another file."
+    )
+    split_seed = serializers.IntegerField(required=False, min_value=-(2**63), max_value=2**63 - 1)
+
+
+class ExportPreviewOrderSerializer(OrderSerializer):
+    limit = serializers.IntegerField(required=False, min_value=1, max_value=50)
+
+
+class ExportPreviewSerializer(serializers.Serializer[Any]):
+    rows = serializers.ListField(child=serializers.DictField())
+    bytes = serializers.ListField(child=serializers.IntegerField(), help_text="Of each row, as JSON.")
+    tokens = serializers.ListField(
+        child=serializers.IntegerField(allow_null=True), help_text="Of each row; null where it holds no token ids."
+    )
+    considered = serializers.IntegerField(help_text="Looked at until these rows were found.")
+    dropped = serializers.DictField(child=serializers.IntegerField())
+
+
+class FormatSerializer(serializers.Serializer[Any]):
+    slug = serializers.CharField()
+    title = serializers.CharField()
+    trainer = serializers.CharField()
+    makes = serializers.CharField(help_text="demonstrations, preferences, labels, tasks or scored.")
+    note = serializers.CharField(help_text="What the trainer's loss covers, and the trap that people fall into.")
+    encodings = serializers.ListField(child=serializers.CharField(), help_text="The first is the default.")
+    options = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="Values of each; the first is its default",
+    )
+    refused = serializers.DictField(
+        child=serializers.DictField(child=serializers.CharField()),
+        help_text="Values that the trainer would corrupt, by option, with the reason.",
+    )
+    filters = serializers.ListField(child=serializers.CharField())
 
 
 class ExportFilter(django_filters.FilterSet):
-    format = django_filters.ChoiceFilter(choices=ExportFormat.choices)
+    format = django_filters.ChoiceFilter(choices=_FORMATS)
     state = django_filters.ChoiceFilter(choices=Export.State.choices)
     collection = IdFilter("collection")
 
@@ -74,7 +138,10 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "list": Permission.READ,
         "retrieve": Permission.READ,
         "create": Permission.EXPORT,
+        "formats": Permission.READ,
+        "preview": Permission.EXPORT,
         "download": Permission.EXPORT,
+        "file": Permission.EXPORT,
         "manifest": Permission.EXPORT,
         "destroy": Permission.EXPORT,
     }
@@ -83,7 +150,7 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
     @extend_schema(request=OrderSerializer, responses={201: ExportSerializer})
     def create(self, request: Request) -> Response:
-        """Queue an export: a worker writes the file, and `state` says when it is ready."""
+        """Queue an export: a worker writes its files, and `state` says when they are ready."""
         order = OrderSerializer(data=request.data)
         order.is_valid(raise_exception=True)
         export = queue_export(**order.validated_data, user=self.person)
@@ -91,27 +158,81 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Delete the export and its file."""
+        """Delete the export and its files."""
         delete_export(export=self.get_object(), user=self.person)
         return Response(status=HTTPStatus.NO_CONTENT)
 
-    @extend_schema(responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY})
+    @extend_schema(responses=FormatSerializer(many=True), filters=False)
+    @action(detail=False, pagination_class=None)
+    def formats(self, request: Request) -> Response:
+        """The formats, with the options and filters that each has, and what it refuses and why."""
+        return Response([_described(format) for format in FORMATS.values()])
+
+    @extend_schema(request=ExportPreviewOrderSerializer, responses=ExportPreviewSerializer)
+    @action(detail=False, methods=["post"])
+    def preview(self, request: Request) -> Response:
+        """The first rows as an export would write them; nothing is written or stored."""
+        order = ExportPreviewOrderSerializer(data=request.data)
+        order.is_valid(raise_exception=True)
+        limit = order.validated_data.pop("limit", 5)
+        preview = preview_rows(prepare_export(**order.validated_data), limit=limit)
+        return Response(ExportPreviewSerializer(preview).data)
+
+    @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})
     @action(detail=True)
     def download(self, request: Request, pk: str) -> HttpResponseBase:
-        """The file; takes Range and If-None-Match."""
-        export: Export = self.get_object()
-        if export.state != Export.State.READY:
-            raise Problem(HTTPStatus.CONFLICT, "not-ready", f"This export is {export.get_state_display()}.")
-        path = Path(export.path)
-        if not path.exists():
-            raise Problem(HTTPStatus.GONE, "file-gone", "The file of this export is no longer on the server.")
-        return stream_file(
-            request._request, path, filename=path.name, content_type="application/x-ndjson", sha256=export.sha256
-        )
+        """The first file of rows, of which `bytes` and `sha256` are; takes Range and If-None-Match."""
+        export = self._ready()
+        return self._send(export, rows_path(export, export.files[0]["name"] if export.files else ""))
+
+    @extend_schema(
+        operation_id="exports_file",
+        parameters=[OpenApiParameter("name", str, OpenApiParameter.PATH)],
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+    )
+    @action(detail=True, url_path="files/(?P<name>[A-Za-z0-9._-]+)")
+    def file(self, request: Request, pk: str, name: str) -> HttpResponseBase:
+        """One file by name: of rows, the dataset card, or what the trainer wants beside them."""
+        export = self._ready()
+        folder = Path(export.path)
+        if name not in names_in(export):
+            raise NotFound(f"This export has no file {name}: {', '.join(names_in(export))}.")
+        return self._send(export, rows_path(export, name) if folder.is_file() else folder / name)
 
     @extend_schema(responses=OpenApiTypes.OBJECT)
     @action(detail=True)
     def manifest(self, request: Request, pk: str) -> Response:
-        """What the file holds and why rows were left out."""
+        """What the files hold and why rows were left out."""
         manifest: dict[str, Any] = self.get_object().manifest
         return Response(manifest)
+
+    def _ready(self) -> Export:
+        export: Export = self.get_object()
+        if export.state != Export.State.READY:
+            raise Problem(HTTPStatus.CONFLICT, "not-ready", f"This export is {export.get_state_display()}.")
+        return export
+
+    def _send(self, export: Export, path: Path) -> HttpResponseBase:
+        if not path.is_file():
+            raise Problem(HTTPStatus.GONE, "file-gone", "The file of this export is no longer on the server.")
+        known = {one["name"]: one["sha256"] for one in export.files}
+        digest = known.get(path.name, export.sha256 if Path(export.path) == path else "")
+        kind = "application/x-ndjson" if path.name.endswith(".jsonl") else "application/octet-stream"
+        return stream_file(self.request._request, path, filename=path.name, content_type=kind, sha256=digest)
+
+
+def _described(format: Format) -> dict[str, Any]:
+    refused: dict[str, dict[str, str]] = {}
+    for (name, value), reason in format.refused.items():
+        refused.setdefault(name, {})[value] = reason
+    return {
+        "slug": format.slug,
+        "title": format.title,
+        "trainer": format.trainer,
+        "makes": format.makes,
+        "note": format.note,
+        "encodings": list(format.encodings),
+        "options": {name: list(values) for name, values in format.choices.items()},
+        "refused": refused,
+        "filters": sorted(filters_of(format)),
+    }

@@ -21,7 +21,7 @@ from rest_framework.views import set_rollback
 from apps.accounts.people import LastAdmin
 from apps.environments.saving import EnvironmentChanged
 from apps.exports.deleting import StillBeingWritten
-from apps.exports.exporting import ExportRefused
+from apps.exports.ordering import ExportRefused
 from apps.exports.pairing import PairingRefused
 from apps.gym.gymconfig.problems import ConfigRefused
 from apps.gym.mappings.columns import MappingRefused

@@ -71,6 +71,7 @@ urlpatterns: list[URLPattern] = [
     path("exports/<int:pk>/", exports.export_detail, name="export_detail"),
     path("exports/<int:pk>/delete/", exports.export_delete, name="export_delete"),
     path("exports/<int:pk>/download/", exports.export_download, name="export_download"),
+    path("exports/<int:pk>/files/<str:name>", exports.export_file, name="export_file"),
     path("exports/<int:pk>/manifest/", exports.export_manifest, name="export_manifest"),
     path("workers/", workers.worker_list, name="worker_list"),
     path("workers/<int:pk>/drain/", workers.worker_drain, name="worker_drain"),

@@ -11,8 +11,9 @@ class Census:
         self.versions: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
 
-    def count(self, row: dict[str, Any]) -> None:
-        own = row.get("gymweb", {})
+    def count(self, rows: list[dict[str, Any]]) -> None:
+        """The rows of one attempt, pair or task."""
+        own = rows[0].get("gymweb", {})
         if "model_version" in own:
             self.versions[own["model_version"]] += 1
         if "tokens" in own:

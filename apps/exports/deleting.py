@@ -1,5 +1,6 @@
-"""Delete an export: its row, and its file where this server wrote it into its own folder."""
+"""Delete an export: its row, and its files where this server wrote them into its own folder."""
 
+import shutil
 from pathlib import Path
 
 from django.conf import settings
@@ -7,7 +8,7 @@ from django.db import transaction
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
-from apps.exports.files import manifest_path
+from apps.exports.folders import manifest_path
 from apps.exports.models import Export
 
 
@@ -16,7 +17,7 @@ class StillBeingWritten(Exception):
 
 
 def delete_export(*, export: Export, user: User | None = None) -> None:
-    """Raises StillBeingWritten. A file that a command wrote somewhere else stays with whoever asked for it."""
+    """Raises StillBeingWritten. Files that a command wrote somewhere else stay with whoever asked for them."""
     with transaction.atomic():
         locked = Export.objects.select_for_update().get(pk=export.pk)
         if locked.state == Export.State.WRITING:
@@ -29,5 +30,9 @@ def delete_export(*, export: Export, user: User | None = None) -> None:
 
 
 def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    # Exports of earlier versions were one file, with the manifest beside it.
     path.unlink(missing_ok=True)
     manifest_path(path).unlink(missing_ok=True)

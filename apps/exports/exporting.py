@@ -1,36 +1,26 @@
-"""Export a collection: queue it, claim it, write the file with its manifest. Fenced, so that each ends once."""
+"""Write an export that was ordered: claim it, write its files, put them in place. Fenced, so that each ends once."""
 
 import logging
-import math
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import orjson
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from apps.accounts.auditing import record
-from apps.accounts.models import User
 from apps.exports.census import Census
-from apps.exports.files import JsonLinesFile
+from apps.exports.folders import ExportFolder, is_one_file, is_safe_to_replace
 from apps.exports.manifests import make_manifest
-from apps.exports.models import Export, ExportFormat, PairSet, PreferencePair
+from apps.exports.models import Export
+from apps.exports.ordering import ExportRefused
 from apps.exports.rows import RowReader
 from apps.gym import leaving
-from apps.rollouts.models import Collection, Rollout
+from apps.gym.exporters.registry import find_format
 
 logger = logging.getLogger(__name__)
-
-DEFAULT_FILTERS: dict[str, dict[str, Any]] = {
-    # A demonstration is a rollout worth imitating; NeMo Gym's own tutorial filters at 0.7 to 0.8.
-    ExportFormat.TRL_SFT: {"min_reward": 0.7},
-    ExportFormat.TRL_DPO: {},
-    ExportFormat.NEMO_GYM_ROLLOUTS: {},
-}
 
 QUIET = timedelta(minutes=5)
 """A writing export without a sign of life for so long has lost its writer."""
@@ -39,55 +29,20 @@ MAX_ATTEMPTS = 3
 SIGN_OF_LIFE_SECONDS = 5.0
 
 
-class ExportRefused(Exception):
-    """This combination of format, collection, pairs and filters makes no file; `argument` is the one to change."""
-
-    def __init__(self, message: str, argument: str = "") -> None:
-        super().__init__(message)
-        self.argument = argument
-
-
 class _FencedOut(Exception):
     """Somebody else has taken the export over."""
-
-
-def queue_export(
-    *,
-    format: str,
-    collection: Collection,
-    pair_set: PairSet | None = None,
-    filters: dict[str, Any] | None = None,
-    user: User | None = None,
-) -> Export:
-    """An export that a worker will write. Raises ExportRefused.
-
-    The filters are `min_reward`, a number, or None for any (of a pair it means the chosen one), and `include_flagged`:
-    rollouts that had credentials, and that nobody has looked at since, refuse the export unless it is true. Left out,
-    DEFAULT_FILTERS of the format says what holds; the export keeps the filters that were applied.
-    """
-    if format not in ExportFormat.values:
-        raise ExportRefused(f"There is no format {format}: {', '.join(ExportFormat.values)}.")
-    _check_pair_set(format, collection, pair_set)
-    applied = _checked_filters(format, filters or {})
-    if not applied.get("include_flagged"):
-        _check_flags(collection, pair_set)
-    with transaction.atomic():
-        export = Export.objects.create(
-            format=format,
-            collection=collection,
-            pair_set=pair_set,
-            filters=applied,
-            created_by=user,
-        )
-        record(user=user, action="export.create", target=export, format=format)
-    return export
 
 
 def write_export(*, export: Export, path: Path | None = None) -> Export:
     """Write the export now, here, taking it over from whoever may be at it; the answer is `ready` or `failed`.
 
-    `path` is where the file goes (default: the exports folder); its manifest goes beside it.
+    `path` is the folder that is made (default: in the exports folder). Where its name ends as a file of rows does, it
+    is the one file, with its manifest beside it; an export of several splits has no one file. Raises ExportRefused.
     """
+    if path is not None and is_one_file(path) and export.validation_share:
+        raise ExportRefused(f"{path.name} is one file, and two splits are two: name a folder.", "validation_share")
+    if path is not None and not is_one_file(path) and not is_safe_to_replace(path):
+        raise ExportRefused(f"{path} holds other files than those of an export: name a folder that is not there.")
     attempt = _claim(Export.objects.all(), export.pk)
     if attempt is not None:
         _write(export.pk, attempt, path)
@@ -108,57 +63,14 @@ def write_queued_export() -> bool:
 
 
 def default_path(export: Export) -> Path:
-    return Path(settings.EXPORTS_DIR) / f"export-{export.pk}.{export.format}.jsonl"
-
-
-def _check_pair_set(format: str, collection: Collection, pair_set: PairSet | None) -> None:
-    problem = ""
-    if format == ExportFormat.TRL_DPO and pair_set is None:
-        problem = "A DPO export needs a pair set."
-    elif format != ExportFormat.TRL_DPO and pair_set is not None:
-        problem = "Only a DPO export takes a pair set."
-    elif pair_set is not None and pair_set.collection_id != collection.pk:
-        problem = f"This is {pair_set}: it does not belong to {collection.label}."
-    elif pair_set is not None and not pair_set.pair_count:
-        problem = f"This is {pair_set}: it holds no pairs, so the file would hold no rows."
-    if problem:
-        raise ExportRefused(problem, "pair_set")
-
-
-def _check_flags(collection: Collection, pair_set: PairSet | None) -> None:
-    flagged = Rollout.objects.filter(collection=collection, flagged=True)
-    if pair_set is not None:
-        pairs = PreferencePair.objects.filter(pair_set=pair_set)
-        flagged = flagged.filter(
-            Exists(pairs.filter(chosen=OuterRef("pk"))) | Exists(pairs.filter(rejected=OuterRef("pk")))
-        )
-    if number := flagged.count():
-        had = "rollout had" if number == 1 else "rollouts had"
-        raise ExportRefused(
-            f"{number:,} {had} credentials in the trace, and nobody has looked since. Look, and resolve the flags, or "
-            "include them with include_flagged: what was redacted stays so.",
-            "filters",
-        )
-
-
-def _checked_filters(format: str, filters: dict[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(filters) - {"min_reward", "include_flagged"})
-    if unknown:
-        raise ExportRefused(f"There is no filter {', '.join(unknown)}: only min_reward and include_flagged.", "filters")
-    if not isinstance(filters.get("include_flagged", False), bool):
-        raise ExportRefused("include_flagged is true or false.", "filters")
-    least = filters.get("min_reward")
-    is_number = isinstance(least, int | float) and not isinstance(least, bool) and math.isfinite(least)
-    if least is not None and not is_number:
-        raise ExportRefused("min_reward is a finite number, or null for any reward.", "filters")
-    return {**DEFAULT_FILTERS[format], **filters}
+    return Path(settings.EXPORTS_DIR) / f"export-{export.pk}"
 
 
 def _claim(claimable: QuerySet[Export], export_id: int) -> int | None:
     """The number of the new attempt, or None where the export is not claimable (any more)."""
     with transaction.atomic():
         claim = {"state": Export.State.WRITING, "attempt": F("attempt") + 1, "touched_at": timezone.now()}
-        if not claimable.filter(pk=export_id).update(message="", rows=0, bytes=0, **claim):
+        if not claimable.filter(pk=export_id).update(message="", **claim):
             return None
         return Export.objects.values_list("attempt", flat=True).get(pk=export_id)
 
@@ -184,11 +96,11 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
     export = Export.objects.select_related("pair_set", "collection__agent", *related).get(pk=export_id)
     target = (path or default_path(export)).absolute()
     try:
-        file = JsonLinesFile(target, writer=f"{export_id}-{attempt}")
+        folder = ExportFolder(target, export, writer=f"{export_id}-{attempt}")
         try:
-            _write_rows(export, attempt, file)
+            _write_rows(export, attempt, folder)
         finally:
-            file.discard()
+            folder.discard()
     except leaving.Leaving:
         # At once, and not as an attempt that was lost: the next worker need not wait until the row has gone quiet.
         _owned(export_id, attempt).update(state=Export.State.QUEUED, attempt=F("attempt") - 1)
@@ -202,51 +114,56 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
         _owned(export_id, attempt).update(state=Export.State.FAILED, message=message, touched_at=timezone.now())
 
 
-def _write_rows(export: Export, attempt: int, file: JsonLinesFile) -> None:
-    reader = RowReader(export, on_chunk=_SignOfLife(export.pk, attempt, file))
+def _write_rows(export: Export, attempt: int, folder: ExportFolder) -> None:
+    sign = _SignOfLife(export, attempt)
+    reader = RowReader(export, on_chunk=lambda: sign(reader.considered, folder.rows))
     census = Census()
-    for row in reader.rows():
+    for split, rows in reader.rows():
         try:
-            line = orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+            folder.write(split, rows)
         except orjson.JSONEncodeError:
             # Half a surrogate pair, or an integer past 64 bits, that a model wrote: no trainer could read it.
-            reader.dropped["not_encodable"] += 1
+            reader.take_back("not_encodable")
         else:
-            file.write_line(line)
-            census.count(row)
-    file.finish()
-    manifest = make_manifest(
-        export, file, considered=reader.considered, dropped=reader.dropped, census=census.figures()
-    )
+            census.count(rows)
+    manifest = make_manifest(export, folder.finish(), reader=reader, census=census.figures())
     # Renamed inside the transaction that the fence decides, so that a writer given up for lost replaces no file.
     with transaction.atomic():
         ready = _owned(export.pk, attempt).update(
             state=Export.State.READY,
-            path=str(file.path),
-            rows=file.rows,
-            bytes=file.bytes,
-            sha256=file.sha256,
+            path=str(folder.path),
+            rows=manifest["rows"],
+            bytes=manifest["bytes"],
+            sha256=manifest["sha256"],
+            considered=reader.considered,
             manifest=manifest,
             touched_at=timezone.now(),
         )
         if not ready:
             raise _FencedOut
-        file.publish(manifest)
+        folder.publish(manifest)
 
 
 class _SignOfLife:
     """Called for every chunk: ends the writing where its process leaves; every few seconds says that the writer lives
-    and how much it has written, and learns whether it owns the row."""
+    and how far it is, and learns whether it owns the row."""
 
-    def __init__(self, export_id: int, attempt: int, file: JsonLinesFile) -> None:
-        self._owned = _owned(export_id, attempt)
-        self._file = file
+    def __init__(self, export: Export, attempt: int) -> None:
+        self._owned = _owned(export.pk, attempt)
         self._last = time.monotonic()
+        self._owned.update(total=_total(export), considered=0, rows=0)
 
-    def __call__(self) -> None:
+    def __call__(self, considered: int, rows: int) -> None:
         leaving.check()
         if time.monotonic() - self._last < SIGN_OF_LIFE_SECONDS:
             return
         self._last = time.monotonic()
-        if not self._owned.update(rows=self._file.rows, bytes=self._file.bytes, touched_at=timezone.now()):
+        if not self._owned.update(touched_at=timezone.now(), considered=considered, rows=rows):
             raise _FencedOut
+
+
+def _total(export: Export) -> int:
+    if export.pair_set is not None:
+        return export.pair_set.pair_count
+    collection = export.collection
+    return collection.total if find_format(export.format).makes != "tasks" else collection.total // collection.repeats

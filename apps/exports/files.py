@@ -1,70 +1,92 @@
-"""Write a file of JSON lines that is either whole or not there, hashing while writing."""
+"""Files of rows: JSON lines, gzipped or not, and what every file of rows is."""
 
+import gzip
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import orjson
 
+GZIP_LEVEL = 3
+"""13,000 rows a second instead of 4,000 at the default of 9, for a few percent of size."""
 
-class JsonLinesFile:
-    """Lines go to a hidden file beside `path`; `publish` puts it in place, `discard` removes it."""
 
-    def __init__(self, path: Path, *, writer: str) -> None:
-        """`writer` tells writers of the same path apart."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+class RowFile(ABC):
+    """One file of one split, in a folder that nobody sees yet. Sizes are bytes."""
+
+    def __init__(self, path: Path, *, split: str) -> None:
         self.path = path
+        self.split = split
         self.rows = 0
-        self.bytes = 0
         self.longest_row = 0
-        self._hash = hashlib.sha256()
-        self._part = path.with_name(f".{path.name}.{writer}.part")
-        self._file = self._part.open("wb", buffering=1024**2)
 
-    @property
-    def sha256(self) -> str:
-        return self._hash.hexdigest()
+    @abstractmethod
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        """All of them or none. Raises orjson.JSONEncodeError where JSON cannot hold one of them."""
 
-    def write_line(self, line: bytes) -> None:
-        """`line` ends with a newline."""
-        self._file.write(line)
-        self._hash.update(line)
-        self.rows += 1
-        self.bytes += len(line)
-        self.longest_row = max(self.longest_row, len(line))
+    @abstractmethod
+    def finish(self) -> None:
+        """Everything on the disk."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Whatever was written; nothing is promised of it."""
+
+    def entry(self) -> dict[str, Any]:
+        """What the manifest says of the file, once it is finished."""
+        return {
+            "name": self.path.name,
+            "split": self.split,
+            "rows": self.rows,
+            "bytes": self.path.stat().st_size,
+            "sha256": digest_of(self.path),
+            "longest_row_bytes": self.longest_row,
+        }
+
+
+class JsonLinesFile(RowFile):
+    """One JSON object a line."""
+
+    def __init__(self, path: Path, *, split: str, gzipped: bool = False) -> None:
+        super().__init__(path, split=split)
+        self._raw = path.open("wb", buffering=1024**2)
+        # No name and no time in the header: the same rows are the same bytes.
+        self._file: BinaryIO = self._raw
+        if gzipped:
+            self._file = cast(BinaryIO, gzip.GzipFile("", "wb", GZIP_LEVEL, self._raw, mtime=0))
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        lines = [orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows]
+        self._file.writelines(lines)
+        self.rows += len(lines)
+        self.longest_row = max(self.longest_row, *map(len, lines))
 
     def finish(self) -> None:
-        """Everything on the disk, not yet in place."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        if self._file is not self._raw:
+            self._file.close()
+        self._raw.flush()
+        os.fsync(self._raw.fileno())
+        self._raw.close()
 
-    def publish(self, manifest: dict[str, Any]) -> None:
-        """The manifest first: a file that is there always has one."""
-        write_manifest(manifest_path(self.path), manifest)
-        self._part.replace(self.path)
-        _sync_folder(self.path.parent)
-
-    def discard(self) -> None:
-        self._file.close()
-        self._part.unlink(missing_ok=True)
+    def close(self) -> None:
+        self._raw.close()
 
 
-def manifest_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.manifest.json")
+def digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        file.write(orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+def write_text(path: Path, text: str) -> None:
+    with path.open("wb") as file:
+        file.write(text.encode())
         file.flush()
         os.fsync(file.fileno())
-    part.replace(path)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """A rename is on the disk when its folder is."""
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -1,20 +1,23 @@
 """The manifest of an export: where its rows come from, which were left out and why, and how to check the file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
 
-from apps.exports.files import JsonLinesFile
+from apps.exports.files import RowFile
 from apps.exports.models import Export, PairSet
+from apps.exports.rows import RowReader
 from apps.rollouts.models import Collection
 
 
 def make_manifest(
-    export: Export, file: JsonLinesFile, *, considered: int, dropped: Mapping[str, int], census: Mapping[str, Any]
+    export: Export, files: Sequence[RowFile], *, reader: RowReader, census: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`counts.considered` = `counts.written` + the sum of `counts.dropped`; sizes are bytes.
+    """`counts.considered` = `counts.written_from` + the sum of `counts.dropped`; sizes are bytes.
+
+    An attempt may become several rows, so `counts.written` may be more than `counts.written_from`.
 
     `census` adds what the rows say of themselves: `model_versions` counts the versions that they began with, `tokens`
     those with captured tokens, of which NeMo RL loads `one_segment` as they are.
@@ -22,18 +25,24 @@ def make_manifest(
     `longest_row_bytes` helps to set a trainer's `max_length`, whose default cuts long rows.
     """
     pairs = {"pair_set": _pair_set(export.pair_set)} if export.pair_set else {}
+    entries = [file.entry() for file in files]
+    rows = sum(file.rows for file in files)
     return {
         "format": export.format,
-        "file": file.path.name,
-        "rows": file.rows,
-        "bytes": file.bytes,
-        "sha256": file.sha256,
-        "longest_row_bytes": file.longest_row,
+        "encoding": export.encoding,
+        "files": entries,
+        "rows": rows,
+        "bytes": entries[0]["bytes"],
+        "sha256": entries[0]["sha256"],
+        "longest_row_bytes": max(file.longest_row for file in files),
         "filters": export.filters,
+        "options": export.options,
+        "split": {"by": "task", "validation_share": export.validation_share, "seed": export.split_seed},
         "counts": {
-            "considered": considered,
-            "written": file.rows,
-            "dropped": dict(sorted(dropped.items())),
+            "considered": reader.considered,
+            "written_from": reader.written_from,
+            "written": rows,
+            "dropped": {reason: number for reason, number in sorted(reader.dropped.items()) if number},
         },
         **census,
         "source": {**_source(export.collection), **pairs},

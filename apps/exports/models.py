@@ -1,8 +1,11 @@
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from apps.gym.exporters.registry import FORMATS
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
@@ -48,14 +51,20 @@ class PreferencePair(models.Model):
         return f"pair {self.pk}: {self.chosen_id} over {self.rejected_id}"
 
 
-class ExportFormat(models.TextChoices):
-    TRL_SFT = "trl_sft", "Demonstrations: TRL conversational SFT"
-    TRL_DPO = "trl_dpo", "Preference pairs: TRL conversational DPO"
-    NEMO_GYM_ROLLOUTS = "nemo_gym_rollouts", "Scored rollouts: NeMo Gym rollout rows"
+class Encoding(models.TextChoices):
+    """How rows become bytes; which of them a format has, its exporter says."""
+
+    JSONL = "jsonl", "JSON lines"
+    JSONL_GZ = "jsonl.gz", "JSON lines, gzip"
+    PARQUET = "parquet", "Parquet"
 
 
 class Export(models.Model):
-    """One file for a trainer, with its manifest."""
+    """What one trainer loads: a folder with a file for each split, a dataset card and a manifest.
+
+    `bytes` and `sha256` are of its first file; the manifest has those of all. What `format`, `filters` and `options`
+    may be is the exporters' to say, so that a new format is no change of this table.
+    """
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"
@@ -63,15 +72,21 @@ class Export(models.Model):
         READY = "ready", "ready"
         FAILED = "failed", "failed"
 
-    format = models.CharField(max_length=32, choices=ExportFormat.choices)
+    format = models.CharField(max_length=32, help_text="A slug of apps.gym.exporters.registry")
+    encoding = models.CharField(max_length=16, choices=Encoding.choices, default=Encoding.JSONL)
     collection = models.ForeignKey(Collection, on_delete=models.PROTECT, related_name="exports")
     pair_set = models.ForeignKey(PairSet, null=True, blank=True, on_delete=models.PROTECT, related_name="exports")
     filters = models.JSONField(default=dict, blank=True, help_text='e.g. {"min_reward": 0.7}')
+    options = models.JSONField(default=dict, blank=True, help_text='How rows are worded, e.g. {"reasoning": "inline"}')
+    validation_share = models.FloatField(default=0.0, help_text="The share of the tasks that go into another file")
+    split_seed = models.BigIntegerField(default=0)
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     attempt = models.PositiveSmallIntegerField(
         default=0, help_text="Claims so far: the fence that keeps a writer out that was given up for lost"
     )
-    path = models.CharField(max_length=500, blank=True)
+    path = models.CharField(max_length=500, blank=True, help_text="The folder, or the one file")
+    total = models.PositiveIntegerField(default=0, help_text="Rollouts, pairs or tasks to look at")
+    considered = models.PositiveIntegerField(default=0, help_text="Of them, those looked at so far")
     rows = models.PositiveIntegerField(default=0)
     bytes = models.BigIntegerField(default=0)
     sha256 = models.CharField(max_length=64, blank=True)
@@ -89,11 +104,10 @@ class Export(models.Model):
         ordering = ["-id"]
         constraints = [
             models.CheckConstraint(
-                condition=~Q(format=ExportFormat.TRL_DPO) | Q(pair_set__isnull=False),
-                name="dpo_export_has_pairs",
-                violation_error_message="A DPO export needs a pair set.",
+                condition=Q(encoding__in=["jsonl", "jsonl.gz", "parquet"])
+                & Q(validation_share__gte=0.0, validation_share__lte=0.5),
+                name="export_is_possible",
             ),
-            models.CheckConstraint(condition=Q(format__in=ExportFormat.values), name="export_format_known"),
             models.CheckConstraint(
                 condition=~Q(state="ready") | (~Q(sha256="") & ~Q(path="")),
                 name="export_ready_has_a_file",
@@ -102,3 +116,22 @@ class Export(models.Model):
 
     def __str__(self) -> str:
         return f"export {self.pk} ({self.format})"
+
+    @property
+    def title(self) -> str:
+        """Its format, as people call it; exports of formats that are gone keep their slug."""
+        return FORMATS[self.format].title if self.format in FORMATS else self.format
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state in {self.State.READY, self.State.FAILED}
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.considered / self.total) if self.total else 0.0
+
+    @property
+    def files(self) -> list[dict[str, Any]]:
+        """`name`, `rows`, `bytes`, `sha256` of each file of rows; `split` too."""
+        found: list[dict[str, Any]] = self.manifest.get("files", [])
+        return found

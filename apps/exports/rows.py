@@ -1,139 +1,207 @@
-"""From the database to the rows of a file: one generator a format, counting what is left out and why."""
+"""From the database to the rows of a file, by the format's own exporter, counting what is left out and why."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from apps.exports.models import Export, ExportFormat, PreferencePair
+import msgspec
+from django.db.models import Q
+
+from apps.exports.filtering import Filters
+from apps.exports.models import Export, PreferencePair
+from apps.exports.selecting import Chosen, choose_rollouts
+from apps.exports.splitting import split_of
 from apps.exports.traces import read_traces
 from apps.gym.events import TraceUnion
-from apps.gym.exporters.nemo_gym_rollouts import rollout_row
-from apps.gym.exporters.trl_dpo import preference_row
-from apps.gym.exporters.trl_sft import demonstration_row
+from apps.gym.exporters.protocol import Attempt, Options, Preference, TaskPrompt
+from apps.gym.exporters.registry import find_format
+from apps.gym.fingerprints import completion_fingerprint
 from apps.gym.messages import Dropped
-from apps.gym.stopping import ENDED_BY_ITSELF
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
 
-ROLLOUTS = 200
 PAIRS = 50
-"""Rows read together; a chunk of pairs holds all its traces at once, a chunk of rollouts one at a time."""
+"""Pairs read together; a chunk of pairs holds all its traces at once, a chunk of rollouts one at a time."""
+
+SplitRows = tuple[str, list[dict[str, Any]]]
+"""The rows of one attempt, pair or task, and the split that they go into."""
 
 
 class RowReader:
-    """Iterate `rows()` once; `considered` and `dropped` are complete when it ends."""
+    """Iterate `rows()` once; `considered` and `dropped` are complete when it ends.
 
-    def __init__(self, export: Export, *, on_chunk: Callable[[], None]) -> None:
+    `considered` is `written_from` and the sum of `dropped`, unless `max_rows` ended it in the middle.
+    """
+
+    def __init__(self, export: Export, *, on_chunk: Callable[[], None] = lambda: None) -> None:
         self.export = export
         self.on_chunk = on_chunk
         self.considered = 0
+        self.written_from = 0
         self.dropped: Counter[str] = Counter()
+        self._format = find_format(export.format)
+        self._filters = msgspec.convert(export.filters, Filters)
+        self._options = msgspec.convert(export.options, Options)
         collection = export.collection
         self._dataset = f"{collection.dataset.slug}@v{collection.version.number}"
-        # Of a collection that goes on, one may be flagged after the export was asked for.
-        self._with_flagged = bool(export.filters.get("include_flagged"))
         self._agent = collection.agent.slug
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        if self.export.format == ExportFormat.TRL_DPO:
+    def rows(self) -> Iterator[SplitRows]:
+        """Until all are there, or `max_rows` are."""
+        left = self._filters.max_rows
+        for split, rows in self._all():
+            self.written_from += 1
+            yield split, rows[:left]
+            if left is not None and (left := left - len(rows)) <= 0:
+                return
+
+    def take_back(self, reason: str) -> None:
+        """What came last could not be written."""
+        self.written_from -= 1
+        self.dropped[reason] += 1
+
+    def _all(self) -> Iterator[SplitRows]:
+        if self._format.makes == "preferences":
             yield from self._preferences()
+        elif self._format.makes == "tasks":
+            yield from self._tasks()
         else:
-            yield from self._scored()
+            yield from self._attempts()
 
-    def _scored(self) -> Iterator[dict[str, Any]]:
-        with_tokens = self.export.format == ExportFormat.NEMO_GYM_ROLLOUTS
-        for chunk in self._rollout_chunks():
-            self.considered += len(chunk)
+    def _chosen(self) -> Iterator[list[Chosen]]:
+        for chunk in choose_rollouts(
+            self.export.collection,
+            self._filters,
+            makes=self._format.makes,
+            dropped=self.dropped,
+            considered=self._consider,
+        ):
             self.on_chunk()
-            kept: dict[int, Rollout] = {}
-            for rollout in chunk:
-                if reason := self._refusal(rollout):
-                    self.dropped[reason] += 1
-                else:
-                    kept[rollout.pk] = rollout
-            attempts = {pk: rollout.attempt for pk, rollout in kept.items()}
-            tasks = Task.objects.in_bulk({rollout.task_id for rollout in kept.values()})
-            for rollout_id, events in read_traces(attempts, tokens=with_tokens):
-                rollout = kept[rollout_id]
-                try:
-                    yield self._scored_row(rollout, tasks[rollout.task_id], events)
-                except Dropped as why:
-                    self.dropped[why.reason] += 1
+            yield chunk
 
-    def _scored_row(self, rollout: Rollout, task: Task, events: list[TraceUnion]) -> dict[str, Any]:
-        assert rollout.reward is not None
-        if not events:
-            raise Dropped("no_trace")
-        if self.export.format == ExportFormat.TRL_SFT:
-            columns = {"rollout_id": rollout.pk, **self._origin(task)}
-            return demonstration_row(events, task.row, reward=rollout.reward, columns=columns)
-        return rollout_row(
-            events,
-            task.row,
-            reward=rollout.reward,
-            components=rollout.components,
-            stop_reason=rollout.stop_reason,
-            agent=self._agent,
-            task_index=task.index,
-            repeat=rollout.repeat,
-            origin={
-                "rollout_id": rollout.pk,
-                **self._origin(task),
-                **({"model_version": rollout.model_version} if rollout.model_version else {}),
-            },
-        )
+    def _consider(self, number: int) -> None:
+        self.considered += number
 
-    def _preferences(self) -> Iterator[dict[str, Any]]:
+    def _attempts(self) -> Iterator[SplitRows]:
+        for chunk in self._chosen():
+            kept = {rollout.pk: (one, rollout) for one in chunk for rollout in one.rollouts}
+            numbers = {pk: rollout.attempt for pk, (_, rollout) in kept.items()}
+            with_tokens = self._format.needs_tokens or self._format.makes == "scored"
+            seen: set[tuple[int, str]] = set()
+            for rollout_id, events in read_traces(numbers, tokens=with_tokens):
+                chosen, rollout = kept[rollout_id]
+                if self._filters.dedupe and self._was_seen(chosen.task.pk, events, seen):
+                    self.dropped["identical_completion"] += 1
+                    continue
+                yield from self._of(chosen.task, self._attempt(chosen, rollout, events))
+
+    def _was_seen(self, task_id: int, events: list[TraceUnion], seen: set[tuple[int, str]]) -> bool:
+        found = (task_id, completion_fingerprint(events))
+        was = found in seen
+        seen.add(found)
+        return was
+
+    def _tasks(self) -> Iterator[SplitRows]:
+        collection = self.export.collection
+        for chunk in self._chosen():
+            for chosen in chunk:
+                task = chosen.task
+                prompt = TaskPrompt(
+                    task=task.row,
+                    agent=self._agent,
+                    dataset=collection.dataset.slug,
+                    environment=collection.environment.slug,
+                    split=task.split,
+                    task_id=task.external_id or str(task.pk),
+                    task_index=task.index,
+                    group=chosen.group,
+                )
+                yield from self._of(task, prompt)
+
+    def _preferences(self) -> Iterator[SplitRows]:
+        per_task: Counter[int] = Counter()
         for pairs in self._pair_chunks():
             self.considered += len(pairs)
             self.on_chunk()
-            attempts = {one.pk: one.attempt for pair in pairs for one in (pair.chosen, pair.rejected)}
-            traces = dict(read_traces(attempts))
+            numbers = {one.pk: one.attempt for pair in pairs for one in (pair.chosen, pair.rejected)}
+            traces = dict(read_traces(numbers))
             for pair in pairs:
-                try:
-                    yield self._preference(pair, traces)
-                except Dropped as why:
-                    self.dropped[why.reason] += 1
+                if reason := self._pair_refusal(pair, traces, per_task):
+                    self.dropped[reason] += 1
+                    continue
+                per_task[pair.task_id] += 1
+                yield from self._of(pair.task, self._preference(pair, traces))
 
-    def _preference(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]]) -> dict[str, Any]:
-        least = self.export.filters.get("min_reward")
-        chosen, rejected = pair.chosen, pair.rejected
-        if (chosen.flagged or rejected.flagged) and not self._with_flagged:
-            raise Dropped("flagged")
+    def _of(self, task: Task, source: Attempt | Preference | TaskPrompt) -> Iterator[SplitRows]:
+        split = split_of(
+            task,
+            dataset=self.export.collection.dataset.slug,
+            share=self.export.validation_share,
+            seed=self.export.split_seed,
+        )
+        try:
+            if isinstance(source, Attempt) and not source.events:
+                raise Dropped("no_trace")
+            rows = list(self._format.rows(source, self._options))
+        except Dropped as why:
+            self.dropped[why.reason] += 1
+        else:
+            yield split, rows
+
+    def _attempt(self, chosen: Chosen, rollout: Rollout, events: list[TraceUnion]) -> Attempt:
+        assert rollout.reward is not None
+        return Attempt(
+            events=events,
+            task=chosen.task.row,
+            reward=rollout.reward,
+            components=rollout.components,
+            stop_reason=rollout.stop_reason,
+            model_version=rollout.model_version,
+            agent=self._agent,
+            task_index=chosen.task.index,
+            repeat=rollout.repeat,
+            columns={"rollout_id": rollout.pk, **self._origin(chosen.task)},
+            group=chosen.group,
+        )
+
+    def _pair_refusal(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]], per_task: Counter[int]) -> str:
+        """Why the pair is left out; empty when it is not."""
+        filters, chosen, rejected = self._filters, pair.chosen, pair.rejected
+        beyond = filters.per_task is not None and per_task[pair.task_id] >= filters.per_task
+        if beyond or (filters.splits and pair.task.split not in filters.splits):
+            return "beyond_the_best_of_its_task" if beyond else "other_split"
+        if (chosen.flagged or rejected.flagged) and not filters.include_flagged:
+            return "flagged"
         if chosen.reward is None or rejected.reward is None:
-            raise Dropped("no_reward")
-        if least is not None and chosen.reward < least:
-            raise Dropped("below_min_reward")
-        if not traces[chosen.pk] or not traces[rejected.pk]:
-            raise Dropped("no_trace")
-        return preference_row(
-            traces[chosen.pk],
-            traces[rejected.pk],
-            pair.task.row,
-            chosen_reward=chosen.reward,
-            rejected_reward=rejected.reward,
+            return "no_reward"
+        if filters.min_reward is not None and chosen.reward < filters.min_reward:
+            return "below_min_reward"
+        return "" if traces[chosen.pk] and traces[rejected.pk] else "no_trace"
+
+    def _preference(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]]) -> Preference:
+        def side(rollout: Rollout) -> Attempt:
+            assert rollout.reward is not None
+            return Attempt(
+                events=traces[rollout.pk],
+                task=pair.task.row,
+                reward=rollout.reward,
+                stop_reason=rollout.stop_reason,
+                agent=self._agent,
+                task_index=pair.task.index,
+            )
+
+        chosen, rejected = side(pair.chosen), side(pair.rejected)
+        return Preference(
+            chosen=chosen,
+            rejected=rejected,
+            margin=chosen.reward - rejected.reward,
             columns={
                 "pair_id": pair.pk,
-                "chosen_rollout_id": chosen.pk,
-                "rejected_rollout_id": rejected.pk,
+                "chosen_rollout_id": pair.chosen_id,
+                "rejected_rollout_id": pair.rejected_id,
                 **self._origin(pair.task),
             },
         )
-
-    def _refusal(self, rollout: Rollout) -> str:
-        """Why the rollout is left out, from its row alone; empty when it is not."""
-        least = self.export.filters.get("min_reward")
-        if rollout.status in {Rollout.Status.FAILED, Rollout.Status.CANCELLED}:
-            return str(rollout.status)
-        if rollout.status != Rollout.Status.COMPLETED:
-            return "not_finished"
-        if rollout.reward is None or (rollout.flagged and not self._with_flagged):
-            return "no_reward" if rollout.reward is None else "flagged"
-        if least is not None and rollout.reward < least:
-            return "below_min_reward"
-        if self.export.format == ExportFormat.TRL_SFT and rollout.stop_reason not in ENDED_BY_ITSELF:
-            return "truncated"
-        return ""
 
     def _origin(self, task: Task) -> dict[str, Any]:
         return {
@@ -143,18 +211,20 @@ class RowReader:
             "task_index": task.index,
         }
 
-    def _rollout_chunks(self) -> Iterator[list[Rollout]]:
-        """By key, not by a cursor held open: a long read would keep SQLite from trimming its log."""
-        rollouts = Rollout.objects.filter(collection_id=self.export.collection_id).order_by("id")
-        last = 0
-        while chunk := list(rollouts.filter(id__gt=last)[:ROLLOUTS]):
-            yield chunk
-            last = chunk[-1].pk
-
     def _pair_chunks(self) -> Iterator[list[PreferencePair]]:
-        pairs = PreferencePair.objects.filter(pair_set_id=self.export.pair_set_id).order_by("id")
+        """By task, and of a task the largest margin first; by key, as everywhere."""
+        pairs = PreferencePair.objects.filter(pair_set_id=self.export.pair_set_id).order_by("task_id", "-margin", "id")
         pairs = pairs.select_related("chosen", "rejected", "task")
-        last = 0
-        while chunk := list(pairs.filter(id__gt=last)[:PAIRS]):
+        task_id, margin, pk = 0, 0.0, 0
+        while True:
+            later = pairs.filter(_after(task_id, margin, pk))[:PAIRS]
+            chunk = list(later)
+            if not chunk:
+                return
             yield chunk
-            last = chunk[-1].pk
+            task_id, margin, pk = chunk[-1].task_id, chunk[-1].margin, chunk[-1].pk
+
+
+def _after(task_id: int, margin: float, pk: int) -> Q:
+    same_margin = Q(margin=margin, id__gt=pk)
+    return Q(task_id__gt=task_id) | Q(Q(margin__lt=margin) | same_margin, task_id=task_id)

@@ -1,5 +1,6 @@
 """Planning, cancelling and measuring a collection, pairing it and exporting it."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from django.test import AsyncClient
 from apps.accounts.models import Role
 from apps.exports.exporting import write_export
 from apps.exports.models import Export
+from apps.gym.exporters.registry import FORMATS
 from apps.rollouts.deleting import delete_next_collection
 from apps.rollouts.models import Collection, Rollout
 from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
@@ -124,11 +126,48 @@ def test_an_export_is_queued_and_downloaded_with_ranges(engineer, collection):
         return whole, body, part.status_code, b"".join([chunk async for chunk in part.streaming_content])
 
     whole, body, status, part = async_to_sync(go)()
-    assert body == Path(export.path).read_bytes()
+    assert body == (Path(export.path) / "train.jsonl").read_bytes()
     assert (status, part) == (206, body[2:6])
     assert whole.headers["ETag"] == f'"{export.sha256}"'
-    Path(export.path).unlink()
+    (Path(export.path) / "train.jsonl").unlink()
     assert engineer.get(f"{url}download/").status_code == 410
+
+
+def test_the_formats_say_what_they_take_and_what_they_refuse(engineer):
+    formats = {one["slug"]: one for one in engineer.get("/api/v1/exports/formats/").json()}
+    assert set(formats) == set(FORMATS)
+    dpo = formats["nemo_rl_dpo"]
+    assert (dpo["options"]["level"], dpo["encodings"]) == (["step"], ["jsonl"])
+    assert "the last message of a completion alone" in dpo["refused"]["level"]["trajectory"]
+    assert dpo["filters"] == ["include_flagged", "max_rows", "min_reward", "per_task", "splits"]
+
+
+def test_a_preview_shows_the_rows_and_stores_nothing(engineer, collection):
+    order = {"format": "trl_sft", "collection": collection.pk, "limit": 2, "options": {"reasoning": "dropped"}}
+    answer = post(engineer, "exports/preview/", order)
+    found = answer.json()
+    assert (answer.status_code, Export.objects.count()) == (200, 0)
+    assert len(found["rows"]) == len(found["bytes"]) == len(found["tokens"]) <= 2
+    assert {"messages", "tools", "reward"} <= set(found["rows"][0])
+    refused = post(engineer, "exports/preview/", {**order, "options": {"level": "step"}})
+    assert refused.json()["type"] == "urn:gymweb:problem:export-refused"
+
+
+def test_every_file_of_an_export_is_there_by_its_name(engineer, collection):
+    order = {"format": "trl_sft", "collection": collection.pk, "validation_share": 0.5, "filters": {"min_reward": None}}
+    answer = post(engineer, "exports/", order)
+    export = write_export(export=Export.objects.get())
+    url = f"/api/v1/exports/{answer.json()['id']}/"
+    files = engineer.get(url).json()["files"]
+    assert [one["split"] for one in files] == ["train", "validation"]
+    for one in files:
+        body = b"".join(engineer.get(f"{url}files/{one['name']}/").streaming_content)
+        assert hashlib.sha256(body).hexdigest() == one["sha256"]
+    card = b"".join(engineer.get(f"{url}files/README.md/").streaming_content)
+    assert card.startswith(b"---\nconfigs:")
+    for name in ("etc", "..", "manifest.json.bak"):
+        assert engineer.get(f"{url}files/{name}/").status_code == 404
+    assert export.rows == sum(one["rows"] for one in files)
 
 
 def test_an_export_that_makes_no_file_is_refused(engineer, collection):

@@ -4,15 +4,19 @@ import json
 
 import pytest
 from django.urls import reverse
+from django.utils.html import escape
 
 from apps.accounts.models import Role
 from apps.exports.exporting import write_export
 from apps.exports.models import Export, PairSet
+from apps.gym.exporters.protocol import NUMBERS
+from apps.gym.exporters.registry import FORMATS
 from tests.dashboard.pages import queries_with_one_and_three, signed_in
-from tests.factories import make_collection, make_rollout
+from tests.factories import make_collection, make_rollout, make_trace
 
 pytestmark = pytest.mark.django_db
 CREATE = "/exports/new/"
+SFT, DPO = f"{CREATE}?format=trl_sft", f"{CREATE}?format=trl_dpo"
 
 
 def queued_export() -> Export:
@@ -32,7 +36,10 @@ def url(export: Export, name: str = "export_detail") -> str:
 def test_an_export_is_queued_for_a_worker():
     collection = make_collection(state="completed")
     client = signed_in()
-    assert f'<option value="{collection.pk}" selected>' in client.get(CREATE, {"collection": collection.pk}).text
+    assert (
+        f'<option value="{collection.pk}" selected>'
+        in client.get(CREATE, {"format": "trl_sft", "collection": collection.pk}).text
+    )
     done = client.post(CREATE, {"format": "trl_sft", "collection": collection.pk, "min_reward": "0.9"})
     export = Export.objects.get()
     assert (done["Location"], export.state, export.filters["min_reward"]) == (url(export), "queued", 0.9)
@@ -46,7 +53,7 @@ def test_an_impossible_combination_is_refused_with_its_reason():
     client = signed_in()
     without = client.post(CREATE, {"format": "trl_dpo", "collection": collection.pk})
     assert (without.status_code, "needs a pair set" in without.text) == (422, True)
-    assert 'id="id_pair_set_error"><p>A DPO export needs a pair set.</p>' in without.text
+    assert 'id="id_pair_set_error"><p>TRL DPO, conversations needs a pair set.</p>' in without.text
     assert f'href="/pair-sets/new/?collection={collection.pk}">Build pairs</a>' in without.text
     foreign = PairSet.objects.create(collection=other)
     mixed = client.post(CREATE, {"format": "trl_dpo", "collection": collection.pk, "pair_set": foreign.pk})
@@ -57,17 +64,19 @@ def test_an_impossible_combination_is_refused_with_its_reason():
 def test_the_form_offers_the_pair_sets_of_the_chosen_collection_alone():
     ours, theirs = (PairSet.objects.create(collection=make_collection(), pair_count=2) for _ in range(2))
     client = signed_in()
-    every = client.get(CREATE).text
+    every = client.get(DPO).text
     assert [f'<option value="{one.pk}">{one}: 2 pairs</option>' in every for one in (ours, theirs)] == [True, True]
-    chosen = client.get(CREATE, {"collection": ours.collection_id}, headers={"HX-Request": "true"}).text
+    chosen = client.get(
+        CREATE, {"format": "trl_dpo", "collection": ours.collection_id}, headers={"HX-Request": "true"}
+    ).text
     assert ("<html" in chosen, str(ours) in chosen, str(theirs) in chosen) == (False, True, False)
-    nonsense = client.get(CREATE, {"collection": "x"})
+    nonsense = client.get(CREATE, {"format": "trl_dpo", "collection": "x"})
     assert (nonsense.status_code, str(theirs) in nonsense.text) == (200, True)
 
 
 def test_collections_of_one_name_are_told_apart_by_their_numbers():
     one, other = make_collection(name="Sums"), make_collection(name="Sums")
-    page = signed_in().get(CREATE).text
+    page = signed_in().get(SFT).text
     assert f">#{one.pk} Sums</option>" in page
     assert f">#{other.pk} Sums</option>" in page
 
@@ -77,6 +86,52 @@ def test_a_pair_set_without_pairs_is_refused_with_its_reason():
     data = {"format": "trl_dpo", "collection": empty.collection_id, "pair_set": empty.pk}
     refused = signed_in().post(CREATE, data)
     assert (refused.status_code, "holds no pairs" in refused.text, Export.objects.count()) == (422, True, 0)
+
+
+def test_the_first_page_names_every_format_and_keeps_what_the_address_says():
+    page = signed_in().get(CREATE, {"collection": 7}).text
+    assert [slug for slug in FORMATS if f'href="{CREATE}?format={slug}&amp;collection=7"' not in page] == []
+
+
+@pytest.mark.parametrize("slug", FORMATS)
+def test_a_format_has_its_own_options_and_says_why_others_are_missing(slug):
+    page = signed_in().get(CREATE, {"format": slug}).text
+    format = FORMATS[slug]
+    shown = {name for name, values in format.choices.items() if len(values) > 1 or name in NUMBERS}
+    assert {name for name in format.choices if f'id="id_{name}"' in page} == shown
+    for (name, _), reason in format.refused.items():
+        assert name not in shown or escape(reason) in page
+
+
+def test_a_preview_shows_the_first_rows_and_orders_nothing():
+    collection = make_collection(state="completed")
+    make_rollout(collection, trace=make_trace("<b>4</b>", 1.0))
+    order = {"format": "trl_sft", "collection": collection.pk, "min_reward": "0.5", "preview": "1"}
+    page = signed_in().post(CREATE, order)
+    assert (page.status_code, Export.objects.count()) == (200, 0)
+    assert "&lt;b&gt;4&lt;/b&gt;" in page.text
+    assert "<b>4" not in page.text
+    assert "Looked at 1." in page.text
+    none = signed_in().post(CREATE, {**order, "min_reward": "5"})
+    assert "left out: 1 below min reward." in none.text
+    assert "No row is left." in none.text
+
+
+def test_options_and_splits_of_the_form_are_those_of_the_export():
+    collection = make_collection(state="completed")
+    order = {
+        "format": "trl_sft",
+        "collection": collection.pk,
+        "reasoning": "inline",
+        "per_task": "2",
+        "encoding": "parquet",
+        "validation_share": "0.1",
+        "split_seed": "3",
+    }
+    signed_in().post(CREATE, order)
+    export = Export.objects.get()
+    assert (export.options["reasoning"], export.filters) == ("inline", {"per_task": 2})
+    assert (export.encoding, export.validation_share, export.split_seed) == ("parquet", 0.1, 3)
 
 
 def test_a_written_export_shows_its_manifest_and_stops_polling(tmp_path):

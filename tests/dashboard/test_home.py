@@ -5,7 +5,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from apps.exports.models import Export, ExportFormat
+from apps.exports.models import Export
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, CollectionDeletion, Reverification, Rollout, Worker
 from apps.tasks.models import Upload
@@ -155,7 +155,7 @@ def test_the_overview_takes_as_many_queries_for_three_collections_as_for_one(db:
 def test_the_tray_shows_what_goes_on_and_what_needs_somebody(pages: Client):
     collection = make_collection(name="Sums", state="completed")
     Upload.objects.create(dataset=collection.dataset, state="loading", received_bytes=200, read_bytes=50)
-    Export.objects.create(format=ExportFormat.TRL_SFT, collection=collection, state="writing")
+    Export.objects.create(format="trl_sft", collection=collection, state="writing")
     Reverification.objects.create(collection=collection, state="verifying", total=4, verified=1, failed=1)
     CollectionDeletion.objects.create(name="#9 Old", state="deleting", total=4, deleted=3)
     make_breaker(policy_model=make_policy_model(name="Flaky"), message="503 in a row")
@@ -181,7 +181,7 @@ def test_the_tray_shows_what_goes_on_and_what_needs_somebody(pages: Client):
 
 def test_the_tray_stops_asking_when_nothing_goes_on_any_more(pages: Client):
     assert pages.get("/activity/", headers={"HX-Request": "true"}).status_code == 286
-    Export.objects.create(format=ExportFormat.TRL_SFT, collection=make_collection(), state="queued")
+    Export.objects.create(format="trl_sft", collection=make_collection(), state="queued")
     reply = pages.get("/activity/", headers={"HX-Request": "true"})
     assert (reply.status_code, "<html" in reply.text) == (200, False)
     assert 'hx-swap-oob="innerHTML:.tray-count"' in reply.text

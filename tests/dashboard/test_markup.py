@@ -12,7 +12,7 @@ from apps.accounts.keys import create_api_key
 from apps.accounts.models import User
 from apps.accounts.signing_in import create_sign_in_link
 from apps.dashboard.urls import urlpatterns
-from apps.exports.models import Export, ExportFormat, PairSet, PreferencePair
+from apps.exports.models import Export, PairSet, PreferencePair
 from apps.rollouts.models import CollectionDeletion, Reverification
 from apps.tasks.models import Deletion, Upload
 from tests.dashboard.markup import faults, read
@@ -22,6 +22,7 @@ from tests.factories import make_agent, make_collection, make_environment, make_
 DOWNLOADS = {
     "upload_rejected",
     "export_download",
+    "export_file",
     "export_manifest",
     "rollout_raw",
     "collection_figure",
@@ -39,7 +40,7 @@ def samples(admin: User) -> dict[str, object]:
     pair = PreferencePair.objects.create(
         pair_set=pair_set, task=chosen.task, chosen=chosen, rejected=rejected, margin=1.0
     )
-    export = Export.objects.create(format=ExportFormat.TRL_SFT, collection=collection, created_by=admin)
+    export = Export.objects.create(format="trl_sft", collection=collection, created_by=admin)
     make_environment(slug="it")
     upload = Upload.objects.create(
         dataset=collection.dataset, state=Upload.State.REJECTED, errors=[{"line": 1, "code": "x", "message": "y"}]

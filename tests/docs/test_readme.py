@@ -118,7 +118,7 @@ def finish(collection: Collection) -> None:
     collection.rollouts.all().delete()
     for task in collection.version.tasks.all():
         for repeat in range(8):
-            trace = make_trace(str(repeat % 2), repeat % 2)
+            trace = make_trace(str(repeat), repeat % 2)
             make_rollout(collection, task=task, repeat=repeat, reward=float(repeat % 2), trace=trace)
     ended = {"state": Collection.State.COMPLETED, "completed": 24, "finished_at": timezone.now()}
     Collection.objects.filter(pk=collection.pk).update(**ended)

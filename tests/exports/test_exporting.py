@@ -12,9 +12,10 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
 from apps.exports import exporting
-from apps.exports.exporting import ExportRefused, default_path, queue_export, write_export, write_queued_export
-from apps.exports.files import manifest_path
+from apps.exports.exporting import default_path, write_export, write_queued_export
+from apps.exports.folders import manifest_path, rows_path
 from apps.exports.models import Export
+from apps.exports.ordering import ExportRefused, queue_export
 from apps.exports.pairing import build_pairs
 from apps.gym import leaving
 from apps.gym.events import ModelCall
@@ -52,7 +53,7 @@ def collection():
 
 
 def read(export):
-    return decode_lines(Path(export.path).read_bytes())
+    return decode_lines(rows_path(export, "train.jsonl").read_bytes())
 
 
 def test_demonstrations_are_the_good_rollouts_that_ended_by_themselves(collection):
@@ -77,6 +78,7 @@ def test_demonstrations_are_the_good_rollouts_that_ended_by_themselves(collectio
     assert nulls(row) == []
     assert export.manifest["counts"] == {
         "considered": 6,
+        "written_from": 1,
         "written": 1,
         "dropped": {
             "malformed_arguments": 1,
@@ -133,20 +135,30 @@ def test_a_pair_that_no_trainer_could_load_is_dropped_with_its_reason():
 def test_the_manifest_is_true_of_the_file_and_lies_beside_it(collection):
     export = write_export(export=queue_export(format="trl_sft", collection=collection, filters={"min_reward": 0.0}))
     path = Path(export.path)
-    content = path.read_bytes()
-    manifest = json.loads(manifest_path(path).read_bytes())
     assert path == default_path(export)
+    assert sorted(one.name for one in path.iterdir()) == ["README.md", "manifest.json", "train.jsonl"]
+    content = (path / "train.jsonl").read_bytes()
+    manifest = json.loads(manifest_path(path).read_bytes())
     assert manifest == export.manifest
     assert manifest["sha256"] == export.sha256 == hashlib.sha256(content).hexdigest()
     assert manifest["bytes"] == export.bytes == len(content)
     assert manifest["rows"] == export.rows == content.count(b"\n") == 2
     assert manifest["longest_row_bytes"] == max(len(line) for line in content.splitlines(keepends=True))
-    assert (manifest["format"], manifest["file"]) == ("trl_sft", path.name)
-    assert manifest["filters"] == {"min_reward": 0.0}
+    assert [manifest[name] for name in ("format", "encoding", "filters")] == [
+        "trl_sft",
+        "jsonl",
+        {"min_reward": 0.0, "dedupe": True},
+    ]
+    [file] = manifest["files"]
+    assert file == {
+        "name": "train.jsonl",
+        "split": "train",
+        **{name: manifest[name] for name in ("rows", "bytes", "sha256", "longest_row_bytes")},
+    }
     assert manifest["source"]["collection"] == {"id": collection.pk, "name": collection.name, "state": "running"}
     assert manifest["source"]["policy_model"]["slug"] == collection.policy_model.slug
     counts = manifest["counts"]
-    assert counts["considered"] == counts["written"] + sum(counts["dropped"].values())
+    assert counts["considered"] == counts["written_from"] + sum(counts["dropped"].values())
 
 
 def test_the_source_is_as_planned_whatever_was_edited_since(collection):
@@ -162,10 +174,10 @@ def test_the_source_is_as_planned_whatever_was_edited_since(collection):
 @pytest.mark.parametrize(
     ("format", "filters", "kept"),
     [
-        ("trl_sft", None, {"min_reward": 0.7}),
-        ("trl_sft", {"min_reward": None}, {"min_reward": None}),
-        ("trl_sft", {"min_reward": 0.2}, {"min_reward": 0.2}),
-        ("nemo_gym_rollouts", None, {}),
+        ("trl_sft", None, {"min_reward": 0.7, "dedupe": True}),
+        ("trl_sft", {"min_reward": None}, {"dedupe": True}),
+        ("trl_sft", {"min_reward": 0.2, "dedupe": False}, {"min_reward": 0.2}),
+        ("nemo_gym_rollouts", None, {"include_truncated": True}),
     ],
 )
 def test_the_export_keeps_the_filters_that_were_applied(collection, format, filters, kept):
@@ -178,8 +190,8 @@ def test_the_export_keeps_the_filters_that_were_applied(collection, format, filt
         ({"format": "csv"}, "no format csv"),
         ({"format": "trl_dpo"}, "needs a pair set"),
         ({"format": "trl_sft", "filters": {"min_rewrd": 1}}, "no filter min_rewrd"),
-        ({"format": "trl_sft", "filters": {"min_reward": "1"}}, "finite number"),
-        ({"format": "trl_sft", "filters": {"min_reward": True}}, "finite number"),
+        ({"format": "trl_sft", "filters": {"min_reward": "1"}}, "min_reward: Expected `float"),
+        ({"format": "trl_sft", "filters": {"min_reward": True}}, "min_reward: Expected `float"),
         ({"format": "trl_sft", "filters": {"min_reward": float("nan")}}, "finite number"),
     ],
 )
@@ -320,31 +332,34 @@ def test_a_rollout_without_a_trace_is_dropped_not_failed():
     make_rollout(made, trace=[])
     export = write_export(export=queue_export(format="trl_sft", collection=made))
     assert (export.rows, export.manifest["counts"]["dropped"]) == (0, {"no_trace": 1})
-    assert Path(export.path).read_bytes() == b""
+    assert rows_path(export, "train.jsonl").read_bytes() == b""
 
 
 def test_rollouts_beyond_one_chunk_are_all_written_in_few_queries(django_assert_max_num_queries, monkeypatch):
-    monkeypatch.setattr("apps.exports.rows.ROLLOUTS", 20)
-    made = make_collection()
-    for _ in range(50):
-        make_rollout(made)
+    monkeypatch.setattr("apps.exports.selecting.TASKS", 20)
+    made = make_collection(dataset=make_dataset([make_row(str(number)) for number in range(50)]))
+    for task in made.version.tasks.all():
+        make_rollout(made, task=task)
     queued = queue_export(format="trl_sft", collection=made)
-    with django_assert_max_num_queries(25):
+    with django_assert_max_num_queries(30):
         export = write_export(export=queued)
     assert export.rows == 50
     assert [row["rollout_id"] for row in read(export)] == sorted(row["rollout_id"] for row in read(export))
 
 
-def test_an_export_says_how_much_of_it_is_written(collection, monkeypatch):
+def test_an_export_says_how_much_of_it_is_written(monkeypatch):
+    collection = make_collection(dataset=make_dataset([make_row(name) for name in "abcd"]))
+    for task in collection.version.tasks.all():
+        make_rollout(collection, task=task)
     monkeypatch.setattr(exporting, "SIGN_OF_LIFE_SECONDS", 0.0)
-    monkeypatch.setattr("apps.exports.rows.ROLLOUTS", 1)
+    monkeypatch.setattr("apps.exports.selecting.TASKS", 1)
     seen: list[int] = []
     monkeypatch.setattr(exporting.leaving, "check", lambda: seen.append(Export.objects.get().rows))
     export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
     assert (seen[0], seen == sorted(seen), 0 < seen[-1] <= export.rows) == (0, True, True)
 
 
-@pytest.mark.parametrize("fields", [{"format": "csv"}, {"state": "ready"}, {"format": "trl_dpo"}])
+@pytest.mark.parametrize("fields", [{"encoding": "csv"}, {"state": "ready"}, {"validation_share": 0.7}])
 def test_an_export_that_makes_no_sense_cannot_be_stored(collection, fields):
     with pytest.raises(IntegrityError), transaction.atomic():
         Export.objects.create(**{"format": "trl_sft", "collection": collection, **fields})

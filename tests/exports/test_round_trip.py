@@ -7,7 +7,8 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from apps.environments.models import Adapter
-from apps.exports.exporting import queue_export, write_export
+from apps.exports.exporting import write_export
+from apps.exports.ordering import queue_export
 from apps.gym.exporters.nemo_gym_rollouts import input_row
 from apps.rollouts.importing import import_rollouts
 from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification

@@ -12,9 +12,10 @@ import orjson
 import pytest
 from django.core.management import call_command
 
-from apps.exports.exporting import queue_export, write_export
-from apps.exports.models import ExportFormat
+from apps.exports.exporting import write_export
+from apps.exports.ordering import queue_export
 from apps.exports.pairing import build_pairs
+from apps.gym.exporters.registry import FORMATS
 from apps.gym.redaction.redacting import count_marks
 from apps.policies.models import PolicyModel
 from apps.policies.redacting import forget_redactor
@@ -98,8 +99,8 @@ def test_no_credential_stays_in_database_log_page_answer_export_or_file(client, 
     assert {"jwt", "own_secret", "named", "private_key", "aws_key"} <= set(count_marks(stored))
 
     pairs = build_pairs(collection=collection)
-    for format in ExportFormat.values:
-        pair_set = pairs if format == ExportFormat.TRL_DPO else None
+    for format in ("trl_sft", "trl_dpo", "nemo_gym_rollouts"):
+        pair_set = pairs if FORMATS[format].makes == "preferences" else None
         asked = {"format": format, "collection": collection, "pair_set": pair_set}
         export = write_export(export=queue_export(**asked, filters={"include_flagged": True, "min_reward": None}))
         assert (export.state, export.rows > 0) == ("ready", True), export.message

@@ -14,8 +14,9 @@ QUEUED = {"status": "queued", "reward": None, "stop_reason": "", "attempt": 0, "
 
 def fill() -> dict[str, Any]:
     from apps.accounts.keys import create_api_key
-    from apps.exports.exporting import queue_export, write_export
+    from apps.exports.exporting import write_export
     from apps.exports.models import PairSet
+    from apps.exports.ordering import queue_export
     from apps.exports.pairing import build_pairs
     from apps.rollouts.models import Collection
     from apps.rollouts.reverifying import finish_reverification, queue_reverification

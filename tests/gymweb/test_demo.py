@@ -25,8 +25,8 @@ def test_the_demo_ends_with_a_true_summary(tmp_path):
     assert summary["pairs"] >= 20
     assert [export["format"] for export in summary["exports"]] == ["trl_sft", "trl_dpo", "nemo_gym_rollouts"]
     for export in summary["exports"]:
-        content = Path(export["path"]).read_bytes()
-        manifest = json.loads(Path(export["path"] + ".manifest.json").read_bytes())
+        content = (Path(export["path"]) / "train.jsonl").read_bytes()
+        manifest = json.loads((Path(export["path"]) / "manifest.json").read_bytes())
         assert hashlib.sha256(content).hexdigest() == export["sha256"] == manifest["sha256"]
         assert content.count(b"\n") == export["rows"] == manifest["rows"] > 0
 

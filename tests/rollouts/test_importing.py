@@ -8,7 +8,8 @@ from django.core.management.base import CommandError
 from django.db import OperationalError
 from django.utils import timezone
 
-from apps.exports.exporting import queue_export, write_export
+from apps.exports.exporting import write_export
+from apps.exports.ordering import queue_export
 from apps.gym.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.gym.tokens import restore_tokens
 from apps.policies.models import PolicyModel

@@ -10,7 +10,8 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.environments.models import Adapter
-from apps.exports.exporting import queue_export, write_export
+from apps.exports.exporting import write_export
+from apps.exports.ordering import queue_export
 from apps.gym import leaving
 from apps.gym.builtin.exact_match import ExactMatch
 from apps.gym.errors import EnvironmentFault

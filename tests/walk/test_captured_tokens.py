@@ -8,7 +8,8 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 
 from apps.environments.models import Environment
-from apps.exports.exporting import queue_export, write_export
+from apps.exports.exporting import write_export
+from apps.exports.ordering import queue_export
 from apps.gym.events import ModelCall
 from apps.policies.models import PolicyModel
 from apps.rollouts.collecting import finish_collection
@@ -49,7 +50,7 @@ def test_tokens_are_in_the_file_on_the_last_item_of_each_turn_and_once_in_the_da
     settings.EXPORTS_DIR = tmp_path
     collection = collect(settings, capture=True)
     export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
-    rows = decode_lines(Path(export.path).read_bytes())
+    rows = decode_lines((Path(export.path) / "train.jsonl").read_bytes())
     assert len(rows) == 4
     for row in rows:
         turns = [item for item in row["response"]["output"] if "prompt_token_ids" in item]

@@ -5,7 +5,11 @@ from typing import Any
 from django import forms
 from django.utils.functional import cached_property
 
-from apps.exports.models import ExportFormat, PairSet
+from apps.dashboard.forms.export_fields import OPTIONS, filter_fields
+from apps.exports.filtering import filters_of, resolve_filters
+from apps.exports.models import Encoding, PairSet
+from apps.exports.splitting import MAX_SHARE
+from apps.gym.exporters.protocol import NUMBERS, Format
 from apps.rollouts.models import Collection
 
 
@@ -49,37 +53,68 @@ class PairSetForm(forms.Form):
 
 
 class ExportForm(forms.Form):
-    format = forms.ChoiceField(choices=ExportFormat.choices)
+    """The fields of one format: its own options and filters, under their names in an order."""
+
     collection = CollectionChoice(Collection.objects.none(), empty_label="Choose a collection")
     pair_set = PairSetChoice(
         PairSet.objects.none(),
         required=False,
-        help_text="Which pairs; a DPO export needs them, the others take none",
         error_messages={"invalid_choice": "This pair set does not belong to the collection."},
     )
-    min_reward = forms.FloatField(
+    encoding = forms.ChoiceField(required=False, label="File type")
+    validation_share = forms.FloatField(
         required=False,
-        widget=forms.NumberInput(attrs={"step": "any"}),
-        help_text="Only rollouts this good (of a pair, the chosen one). Empty: 0.7 for demonstrations, else any",
+        min_value=0.0,
+        max_value=MAX_SHARE,
+        label="Share for validation",
+        widget=forms.NumberInput(attrs={"step": "any", "placeholder": "0"}),
+        help_text="This share of the tasks goes into a file of its own, with all of their rollouts",
     )
+    split_seed = forms.IntegerField(required=False, help_text="Which tasks these are; the same seed, the same tasks")
 
-    include_flagged = forms.BooleanField(
-        required=False,
-        label="Include flagged rollouts",
-        help_text="Those that had credentials in their traces; what was redacted stays so",
-    )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        collection, pair_set = self.fields["collection"], self.fields["pair_set"]
+    def __init__(self, data: Any = None, *, format: Format, **kwargs: Any) -> None:
+        super().__init__(data, **kwargs)
+        self.format = format
+        collection, pair_set, encoding = (self.fields[name] for name in ("collection", "pair_set", "encoding"))
         assert isinstance(collection, forms.ModelChoiceField)
         assert isinstance(pair_set, forms.ModelChoiceField)
+        assert isinstance(encoding, forms.ChoiceField)
         collection.queryset = Collection.objects.present()
+        encoding.choices = [(one, Encoding(one).label) for one in format.encodings]
+        self._add_options()
+        self._add_filters()
+        if format.makes != "preferences":
+            del self.fields["pair_set"]
+            return
         pair_set.queryset = PairSet.objects.select_related("collection")
-        pair_set.conditional = True  # type: ignore[attr-defined]
         if self.chosen is not None:
             # Pairs of other collections could only be refused.
             pair_set.queryset = pair_set.queryset.filter(collection=self.chosen)
+
+    def _add_options(self) -> None:
+        for name, values in self.format.choices.items():
+            text = OPTIONS[name]
+            if name in NUMBERS:
+                widget = forms.NumberInput(attrs={"step": "any"})
+                self.fields[name] = forms.FloatField(
+                    initial=float(values[0]), widget=widget, label=text.label, help_text=text.help
+                )
+            elif len(values) > 1:
+                choices = [(value, text.values[value]) for value in values]
+                self.fields[name] = forms.ChoiceField(
+                    choices=choices, label=text.label, help_text=self._reasons(name), required=False
+                )
+
+    def _reasons(self, option: str) -> str:
+        """Why values that other formats have are missing here."""
+        return " ".join(dict.fromkeys(reason for (name, _), reason in self.format.refused.items() if name == option))
+
+    def _add_filters(self) -> None:
+        defaults = resolve_filters(self.format, {})
+        for name, field in filter_fields().items():
+            if name in filters_of(self.format):
+                field.initial = getattr(defaults, name) if name != "splits" else ""
+                self.fields[name] = field
 
     @cached_property
     def chosen(self) -> Collection | None:
@@ -97,8 +132,27 @@ class ExportForm(forms.Form):
         return pair_set.queryset is not None and pair_set.queryset.exists()
 
     @property
-    def filters(self) -> dict[str, Any]:
-        """The filters as an export keeps them: only those that were given."""
-        least = self.cleaned_data["min_reward"]
-        given = {} if least is None else {"min_reward": least}
-        return {**given, "include_flagged": True} if self.cleaned_data["include_flagged"] else given
+    def option_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.fields if name in self.format.choices]
+
+    @property
+    def filter_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.fields if name in filters_of(self.format)]
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """What queue_export takes. An empty filter is none at all, also where the format would have one by default."""
+        given = self.cleaned_data
+        filters = {name: given[name] for name in self.fields if name in filters_of(self.format)}
+        if "splits" in filters:
+            filters["splits"] = filters["splits"].replace(",", " ").split()
+        return {
+            "format": self.format.slug,
+            "collection": given["collection"],
+            "pair_set": given.get("pair_set"),
+            "filters": filters,
+            "options": {name: given[name] for name in self.format.choices if given.get(name) not in (None, "")},
+            "encoding": given["encoding"] or None,
+            "validation_share": given["validation_share"] or 0.0,
+            "split_seed": given["split_seed"] or 0,
+        }

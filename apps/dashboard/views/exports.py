@@ -1,6 +1,7 @@
 """Exports: files for trainers, with their manifests."""
 
 from pathlib import Path
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBase
@@ -14,11 +15,22 @@ from apps.dashboard.requests import PageRequest
 from apps.dashboard.traces.bodies import pretty
 from apps.exports.deleting import StillBeingWritten, delete_export
 from apps.exports.downloading import stream_file
-from apps.exports.exporting import ExportRefused, queue_export
+from apps.exports.folders import MANIFEST, names_in, rows_path
 from apps.exports.models import Export
+from apps.exports.ordering import ExportRefused, prepare_export, queue_export
+from apps.exports.previewing import preview_rows
+from apps.gym.exporters.protocol import Format, Makes
+from apps.gym.exporters.registry import FORMATS
 
 POLL_ENDED = 286  # htmx: swap, and stop polling
-FIELDS_OF_ADDRESS = ("collection", "pair_set", "format")
+FIELDS_OF_ADDRESS = ("collection", "pair_set")
+KINDS: dict[Makes, str] = {
+    "demonstrations": "Demonstrations, for supervised fine-tuning",
+    "preferences": "Preference pairs, for DPO and reward models",
+    "labels": "Attempts called good or bad, for KTO",
+    "tasks": "Prompts, for trainers that sample for themselves",
+    "scored": "Scored rollouts",
+}
 
 
 @allow(GET=Permission.READ)
@@ -41,59 +53,105 @@ def export_delete(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(GET=Permission.EXPORT, POST=Permission.EXPORT)
 def export_create(request: PageRequest) -> HttpResponse:
+    """Without a format: which there are. With one: what it takes, a preview, and the order."""
+    format = FORMATS.get(request.POST.get("format") or request.GET.get("format", ""))
+    address = urlencode({name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET})
+    if format is None:
+        kinds = [(title, [one for one in FORMATS.values() if one.makes == makes]) for makes, title in KINDS.items()]
+        return render(request, "exports/formats.html", {"kinds": kinds, "address": address})
     if request.method != "POST":
-        form = ExportForm(initial={name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET})
-        return answer(request, "exports/create.html", {"form": form}, part="pair_set")
-    form = ExportForm(request.POST)
+        given = {name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET}
+        form = ExportForm(format=format, initial=given)
+        return answer(request, "exports/create.html", {"form": form, "address": address}, part="pair_set")
+    return _order(request, format)
+
+
+def _order(request: PageRequest, format: Format) -> HttpResponse:
+    form, preview = ExportForm(request.POST, format=format), None
     if form.is_valid():
-        given = form.cleaned_data
         try:
-            export = queue_export(
-                format=given["format"],
-                collection=given["collection"],
-                pair_set=given["pair_set"],
-                filters=form.filters,
-                user=request.user,
-            )
+            if "preview" not in request.POST:
+                export = queue_export(**form.order, user=request.user)
+                return redirect("dashboard:export_detail", pk=export.pk)
+            preview = preview_rows(prepare_export(**form.order))
         except ExportRefused as refusal:
             form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
-        else:
-            return redirect("dashboard:export_detail", pk=export.pk)
-    return render(request, "exports/create.html", {"form": form}, status=422)
+    if preview is None:
+        return answer(request, "exports/create.html", {"form": form}, part="form", status=422)
+    sized = zip(preview.rows, preview.bytes, preview.tokens, strict=True)
+    context = {
+        "form": form,
+        "preview": preview,
+        "rows": [(pretty(row), size, tokens) for row, size, tokens in sized],
+        "dropped": ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in preview.dropped.items()),
+    }
+    return answer(request, "exports/create.html", context, part="form")
 
 
 @allow(GET=Permission.READ)
 def export_detail(request: PageRequest, pk: int) -> HttpResponse:
     """The page; it polls its live part until the file is written."""
     export = get_object_or_404(Export.objects.select_related("collection", "pair_set", "created_by"), pk=pk)
-    ended = export.state in {Export.State.READY, Export.State.FAILED}
-    context = {"export": export, "ended": ended, "manifest": pretty(export.manifest) if export.manifest else ""}
-    status = POLL_ENDED if ended and wants_fragment(request) else 200
+    context = {
+        "export": export,
+        "ended": export.is_settled,
+        "manifest": pretty(export.manifest) if export.manifest else "",
+        "others": _beside(export),
+    }
+    status = POLL_ENDED if export.is_settled and wants_fragment(request) else 200
     return answer(request, "exports/detail.html", context, part="live", status=status)
 
 
 @allow(GET=Permission.EXPORT)
 def export_download(request: PageRequest, pk: int) -> HttpResponseBase:
+    """The first file of rows."""
     export = _ready(pk)
-    return stream_file(
-        request, Path(export.path), filename=f"{_stem(export)}.jsonl", content_type="application/x-ndjson"
-    )
+    name = export.files[0]["name"] if export.files else Path(export.path).name
+    return _send(request, export, rows_path(export, name), name=_named(export, name))
+
+
+@allow(GET=Permission.EXPORT)
+def export_file(request: PageRequest, pk: int, name: str) -> HttpResponseBase:
+    """Any file of the folder. Under its own name, since trainers look for these."""
+    export = _ready(pk)
+    if name not in names_in(export):
+        raise Http404(f"This export has no file {name}.")
+    path = Path(export.path)
+    return _send(request, export, path if path.is_file() else path / name, name=name)
 
 
 @allow(GET=Permission.EXPORT)
 def export_manifest(request: PageRequest, pk: int) -> HttpResponse:
     export = _ready(pk)
     file = HttpResponse(pretty(export.manifest) + "\n", content_type="application/json")
-    file["Content-Disposition"] = f'attachment; filename="{_stem(export)}.manifest.json"'
+    file["Content-Disposition"] = f'attachment; filename="gymweb-{export.format}-{export.pk}.manifest.json"'
     return file
 
 
 def _ready(pk: int) -> Export:
     export = get_object_or_404(Export, pk=pk)
-    if export.state != Export.State.READY or not Path(export.path).is_file():
-        raise Http404("The file is not there: the export is not ready, or its file was removed.")
+    if export.state != Export.State.READY or not Path(export.path).exists():
+        raise Http404("The files are not there: the export is not ready, or they were removed.")
     return export
 
 
-def _stem(export: Export) -> str:
-    return f"gymweb-{export.format}-{export.pk}"
+def _beside(export: Export) -> list[str]:
+    """The files of the folder that hold no rows."""
+    if export.state != Export.State.READY or not Path(export.path).exists():
+        return []
+    rows = {one["name"] for one in export.files}
+    return [name for name in names_in(export) if name not in rows and name != MANIFEST and Path(export.path).is_dir()]
+
+
+def _send(request: PageRequest, export: Export, path: Path, *, name: str) -> HttpResponseBase:
+    digests = {one["name"]: one["sha256"] for one in export.files}
+    digest = digests.get(path.name, export.sha256 if Path(export.path) == path else "")
+    kind = "application/x-ndjson" if name.endswith(".jsonl") else "application/octet-stream"
+    return stream_file(request, path, filename=name, content_type=kind, sha256=digest)
+
+
+def _named(export: Export, name: str) -> str:
+    """A name that tells what the file is among others in a folder of downloads."""
+    split, _, ending = name.partition(".")
+    which = f"-{split}" if len(export.files) > 1 else ""
+    return f"gymweb-{export.format}-{export.pk}{which}.{ending}"

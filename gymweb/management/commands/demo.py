@@ -18,9 +18,11 @@ from apps.accounts.models import Role, User
 from apps.accounts.signing_in import create_sign_in_link
 from apps.agents.models import Agent
 from apps.environments.models import Environment
-from apps.exports.exporting import queue_export, write_export
-from apps.exports.models import Export, ExportFormat, PairSet
+from apps.exports.exporting import write_export
+from apps.exports.models import Export, PairSet
+from apps.exports.ordering import queue_export
 from apps.exports.pairing import build_pairs
+from apps.gym.exporters.registry import FORMATS
 from apps.gym.items import dump_json
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.management.commands.collect import collect_with_bar
@@ -31,6 +33,8 @@ from apps.tasks.models import Dataset, Upload
 from apps.tasks.uploading import create_dataset, upload_file
 
 TASKS = 40
+DEMO_FORMATS = ("trl_sft", "trl_dpo", "nemo_gym_rollouts")
+"""One of each kind: demonstrations, preference pairs, scored rollouts."""
 REPEATS = 8
 CALCULATOR_PROMPT = (
     "You are a careful assistant. Use the calculator tool for arithmetic and give the final answer in \\boxed{}."
@@ -65,7 +69,7 @@ class Command(BaseCommand):
         self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")
         collection = collect_with_bar(collection)
         pair_set = build_pairs(collection=collection, user=person)
-        exports = [write_demo_export(format_, collection, pair_set, person) for format_ in ExportFormat]
+        exports = [write_demo_export(format_, collection, pair_set, person) for format_ in DEMO_FORMATS]
         self.print_summary(collection, pair_set, exports, time.perf_counter() - began)
         if not options["no_serve"]:
             self.serve(person, options["port"])
@@ -149,8 +153,8 @@ def make_demo_file(count: int = TASKS) -> bytes:
 
 
 def write_demo_export(format_: str, collection: Collection, pair_set: PairSet, person: User) -> Export:
-    pairs = pair_set if format_ == ExportFormat.TRL_DPO else None
+    pairs = pair_set if FORMATS[format_].makes == "preferences" else None
     export = write_export(export=queue_export(format=format_, collection=collection, pair_set=pairs, user=person))
-    if export.state != Export.State.READY or not Path(export.path).is_file():
+    if export.state != Export.State.READY or not (Path(export.path) / export.files[0]["name"]).is_file():
         raise RuntimeError(f"the export {format_} was not written: {export.message}")
     return export

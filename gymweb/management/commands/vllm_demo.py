@@ -14,7 +14,6 @@ from django.core.management.base import CommandError
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.environments.models import Environment
-from apps.exports.models import ExportFormat
 from apps.exports.pairing import build_pairs
 from apps.gym.items import dump_json
 from apps.gym.segments import check_prefixes, stored_tokens
@@ -27,8 +26,8 @@ from apps.rollouts.models import Collection
 from apps.rollouts.planning import plan_collection
 from apps.tasks.models import Dataset, Upload
 from apps.tasks.uploading import create_dataset, upload_file
+from gymweb.management.commands.demo import DEMO_FORMATS, find_person, write_demo_export
 from gymweb.management.commands.demo import Command as Demo
-from gymweb.management.commands.demo import find_person, write_demo_export
 
 FOLDER = settings.BASE_DIR / "examples" / "tiny_policy"
 SLUG = "tiny-policy"
@@ -57,7 +56,7 @@ class Command(Demo):
         # The weaker one has groups with both rewards, which is what pairs are made of.
         weaker = collections["half"]
         pair_set = build_pairs(collection=weaker, user=person)
-        exports = [write_demo_export(format_, weaker, pair_set, person) for format_ in ExportFormat]
+        exports = [write_demo_export(format_, weaker, pair_set, person) for format_ in DEMO_FORMATS]
         summary = {
             "checkpoints": {name: summarize(collection) for name, collection in collections.items()},
             "pairs": pair_set.pair_count,

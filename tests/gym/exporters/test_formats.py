@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from apps.gym.exporters.protocol import NUMBERS, Format, OptionRefused, Options, resolve_options
@@ -23,6 +23,7 @@ PAIR_COLUMNS = {
     "rejected_rollout_id": 8,
     **{name: COLUMNS[name] for name in ("collection_id", "dataset", "task_id", "task_index")},
 }
+unhurried = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MADE_OF_ATTEMPTS = [slug for slug, format in FORMATS.items() if format.makes in {"demonstrations", "labels", "scored"}]
 MADE_OF_PAIRS = [slug for slug, format in FORMATS.items() if format.makes == "preferences"]
 MADE_OF_TASKS = [slug for slug, format in FORMATS.items() if format.makes == "tasks"]
@@ -58,7 +59,7 @@ def without_arguments(row: Any) -> Any:
 
 
 @pytest.mark.parametrize("slug", MADE_OF_ATTEMPTS)
-@settings(max_examples=40, deadline=None)
+@unhurried
 @given(data=st.data())
 def test_rows_of_attempts_are_what_the_loader_demands(slug, data):
     format = FORMATS[slug]
@@ -78,7 +79,7 @@ def test_rows_of_attempts_are_what_the_loader_demands(slug, data):
 
 
 @pytest.mark.parametrize("slug", MADE_OF_PAIRS)
-@settings(max_examples=40, deadline=None)
+@unhurried
 @given(data=st.data())
 def test_rows_of_pairs_are_what_the_loader_demands(slug, data):
     format = FORMATS[slug]
@@ -142,12 +143,14 @@ def test_an_option_that_cannot_be_is_refused_by_name(slug, given, message):
         resolve_options(find_format(slug), given)
 
 
+@unhurried
 @given(attempts())
 def test_what_was_said_is_in_the_file_byte_for_byte(events):
     [row] = FORMATS["trl_sft"].rows(attempt(events), Options())
     assert as_json(row)["messages"] == [*prompt_messages(events), *completion_messages(events)]
 
 
+@unhurried
 @given(attempts())
 def test_turns_by_turn_are_the_whole_conversation_cut_where_the_model_spoke(events):
     rows = list(FORMATS["trl_sft_turns"].rows(attempt(events), Options()))

@@ -2,16 +2,18 @@
 
 import pytest
 
-from apps.gym.exporters.trl_dpo import preference_row
+from apps.gym.exporters.protocol import Attempt, Options, Preference
+from apps.gym.exporters.trl import dpo_rows
 from apps.gym.items import dump_json, message
 from apps.gym.messages import Dropped, completion_messages, prompt_messages
 from tests.gym.exporters.stored import SAMPLES, read_lines
 from tests.gym.traces import call, key_structure, nulls, row, said, trace, turn, weather_trace
 
 
-def pair(chosen, rejected, **fields):
-    rewards = {"chosen_reward": 1, "rejected_reward": 0}
-    return preference_row(chosen, rejected, row(), **{**rewards, "columns": {"pair_id": 4}, **fields})
+def pair(chosen, rejected):
+    sides = [Attempt(events=events, task=row(), reward=reward) for events, reward in ((chosen, 1), (rejected, 0))]
+    [made] = dpo_rows(Preference(chosen=sides[0], rejected=sides[1], margin=1.0, columns={"pair_id": 4}), Options())
+    return made
 
 
 def test_a_pair_is_a_shared_prompt_and_what_came_after_it():

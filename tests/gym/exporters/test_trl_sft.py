@@ -3,13 +3,19 @@
 import pytest
 
 from apps.gym.events import EnvironmentTurn
-from apps.gym.exporters.trl_sft import demonstration_row
+from apps.gym.exporters.protocol import Attempt, Options
+from apps.gym.exporters.trl import sft_rows
 from apps.gym.items import dump_json, message
 from apps.gym.messages import Dropped
 from tests.gym.exporters.stored import SAMPLES, STORED, read_lines, trace_of
 from tests.gym.traces import call, nulls, row, said, trace, turn, weather_trace
 
 COLUMNS = {"rollout_id": 7, "task_id": 3}
+
+
+def demonstration_row(events, task, *, reward, columns):
+    [made] = sft_rows(Attempt(events=events, task=task, reward=reward, columns=columns), Options())
+    return made
 
 
 def test_a_demonstration_is_the_whole_conversation_with_its_tools():

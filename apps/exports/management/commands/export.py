@@ -6,43 +6,68 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.exports.exporting import ExportRefused, queue_export, write_export
-from apps.exports.files import manifest_path
-from apps.exports.models import Export, ExportFormat, PairSet
+from apps.exports.exporting import write_export
+from apps.exports.filtering import filters_of
+from apps.exports.folders import manifest_path
+from apps.exports.models import Encoding, Export, PairSet
+from apps.exports.ordering import ExportRefused, prepare_export, queue_export
+from apps.exports.previewing import preview_rows
+from apps.gym.exporters.registry import FORMATS
 from apps.rollouts.models import Collection
 
 
 class Command(BaseCommand):
-    help = "Write demonstrations, preference pairs or scored rollouts of a collection as JSON lines."
+    help = "Write what a trainer loads from a collection; --formats lists the formats with their options."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--collection", type=int, required=True, metavar="ID")
-        parser.add_argument("--format", required=True, choices=ExportFormat.values)
-        parser.add_argument("--out", type=Path, required=True, metavar="PATH")
+        parser.add_argument("--formats", action="store_true", help="list the formats, what they take, and their traps")
+        parser.add_argument("--collection", type=int, metavar="ID")
+        parser.add_argument("--format", choices=list(FORMATS), metavar="FORMAT")
+        parser.add_argument(
+            "--out", type=Path, metavar="PATH", help="a folder to make; or one file, by an ending such as .jsonl"
+        )
+        parser.add_argument(
+            "--encoding", choices=Encoding.values, help="default: the ending of --out, else the format's"
+        )
         parser.add_argument(
             "--min-reward", type=float, metavar="R", help="least reward (demonstrations: 0.7 if not given)"
+        )
+        parser.add_argument(
+            "--filter", action="append", default=[], metavar="NAME=VALUE", help="e.g. per_task=2, max_solve_rate=0.9"
+        )
+        parser.add_argument(
+            "--option", action="append", default=[], metavar="NAME=VALUE", help="e.g. reasoning=inline, level=step"
         )
         parser.add_argument(
             "--include-flagged",
             action="store_true",
             help="take rollouts that had credentials in their traces, and that nobody has looked at since",
         )
+        parser.add_argument("--validation", type=float, default=0.0, metavar="SHARE", help="of the tasks, e.g. 0.1")
+        parser.add_argument("--split-seed", type=int, default=0, metavar="N")
         parser.add_argument("--pair-set", type=int, metavar="ID", help="for preference pairs (default: the newest)")
+        parser.add_argument("--preview", type=int, metavar="N", help="print the first rows and write nothing")
         parser.add_argument("--json", action="store_true", help="print the manifest as one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["formats"]:
+            self.stdout.write(_formats())
+            return
+        missing = [name for name in ("collection", "format") if options[name] is None]
+        missing += ["out"] if options["out"] is None and options["preview"] is None else []
+        if missing:
+            raise CommandError(f"Missing: {', '.join('--' + name for name in missing)}.")
         collection = Collection.objects.present().filter(pk=options["collection"]).first()
         if collection is None:
             raise CommandError(f"There is no collection {options['collection']}.")
-        pair_set = self._pair_set(collection, options["format"], options["pair_set"])
-        filters: dict[str, Any] = {} if options["min_reward"] is None else {"min_reward": options["min_reward"]}
-        if options["include_flagged"]:
-            filters["include_flagged"] = True
+        order = self._order(collection, options)
         try:
-            queued = queue_export(format=options["format"], collection=collection, pair_set=pair_set, filters=filters)
+            if options["preview"] is not None:
+                self._preview(prepare_export(**order), options["preview"])
+                return
+            export = write_export(export=queue_export(**order), path=options["out"])
         except ExportRefused as refusal:
             raise CommandError(str(refusal)) from refusal
-        export = write_export(export=queued, path=options["out"])
         if export.state != Export.State.READY:
             raise CommandError(f"{export} ended {export.state}: {export.message}")
         if not export.rows:
@@ -50,22 +75,71 @@ class Command(BaseCommand):
             self.stderr.write(f"The file holds no rows: considered {considered}, dropped: {_dropped(export)}.")
         self.stdout.write(json.dumps({"export": export.pk, **export.manifest}) if options["json"] else _summary(export))
 
+    def _order(self, collection: Collection, options: dict[str, Any]) -> dict[str, Any]:
+        filters = dict(_assignment(one) for one in options["filter"])
+        if options["min_reward"] is not None:
+            filters["min_reward"] = options["min_reward"]
+        if options["include_flagged"]:
+            filters["include_flagged"] = True
+        return {
+            "format": options["format"],
+            "collection": collection,
+            "pair_set": self._pair_set(collection, options["format"], options["pair_set"]),
+            "filters": filters,
+            "options": dict(_assignment(one) for one in options["option"]),
+            "encoding": options["encoding"] or _encoding_of(options["out"]),
+            "validation_share": options["validation"],
+            "split_seed": options["split_seed"],
+        }
+
+    def _preview(self, export: Export, limit: int) -> None:
+        preview = preview_rows(export, limit=limit)
+        for row in preview.rows:
+            self.stdout.write(json.dumps(row, ensure_ascii=False))
+        dropped = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in preview.dropped.items())
+        self.stderr.write(f"Looked at {preview.considered}; left out: {dropped or 'none'}.")
+
     def _pair_set(self, collection: Collection, format: str, given: int | None) -> PairSet | None:
         if given is not None:
             pair_set = PairSet.objects.filter(pk=given).first()
             if pair_set is None:
                 raise CommandError(f"There is no pair set {given}.")
             return pair_set
-        if format != ExportFormat.TRL_DPO:
+        if FORMATS[format].makes != "preferences":
             return None
         newest = collection.pair_sets.order_by("-id").first()
         if newest is None:
             raise CommandError(
-                f"Collection {collection.label} has no pair set, and a DPO export needs a pair set: "
+                f"Collection {collection.label} has no pair set, and {FORMATS[format].title} needs a pair set: "
                 f"build one with `manage.py build_pairs --collection {collection.pk}`."
             )
         self.stderr.write(f"Exporting {newest}, its newest; --pair-set names another.")
         return newest
+
+
+def _assignment(given: str) -> tuple[str, Any]:
+    """NAME=VALUE, where the value is JSON if it can be, else text."""
+    name, equals, value = given.partition("=")
+    if not equals:
+        raise CommandError(f"{given}: this takes NAME=VALUE.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _encoding_of(path: Path | None) -> str | None:
+    endings = sorted(Encoding.values, key=len, reverse=True)
+    return next((one for one in endings if path is not None and path.name.endswith(f".{one}")), None)
+
+
+def _formats() -> str:
+    lines = []
+    for format in FORMATS.values():
+        lines += [f"{format.slug}: {format.title} ({', '.join(format.encodings)})", f"    {format.note}"]
+        lines += [f"    --option {name}={'|'.join(values)}" for name, values in format.choices.items()]
+        lines += [f"    --filter {', '.join(sorted(filters_of(format)))}"]
+    return "\n".join(lines)
 
 
 def _dropped(export: Export) -> str:
@@ -75,11 +149,14 @@ def _dropped(export: Export) -> str:
 
 def _summary(export: Export) -> str:
     counts = export.manifest["counts"]
+    files = [
+        f"  {one['name']}: {one['rows']} rows, {one['bytes']} bytes, sha256 {one['sha256']}" for one in export.files
+    ]
     return "\n".join(
         [
-            f"{export.path}: {export.rows} rows, {export.bytes} bytes",
+            f"{export.path}: {export.rows} rows",
             f"  considered {counts['considered']}, dropped: {_dropped(export)}",
-            f"  sha256 {export.sha256}",
+            *files,
             f"  manifest {manifest_path(Path(export.path))}",
         ]
     )

@@ -1,0 +1,82 @@
+"""How the options and filters of exports read on the page."""
+
+from dataclasses import dataclass, field
+
+from django import forms
+
+
+@dataclass(frozen=True, slots=True)
+class OptionText:
+    """An option as people read it: `values` by what the exporter calls them."""
+
+    label: str
+    values: dict[str, str] = field(default_factory=dict)
+    help: str = ""
+
+
+OPTIONS = {
+    "reasoning": OptionText(
+        "Reasoning",
+        {
+            "field": "In a field of its own (reasoning_content)",
+            "inline": "As <think> text before the answer",
+            "dropped": "Left out",
+        },
+    ),
+    "arguments": OptionText("Arguments of calls", {"object": "As objects", "text": "As the text the model wrote"}),
+    "malformed": OptionText(
+        "Arguments that are no JSON object",
+        {"dropped": "Leave the attempt out", "text": "Keep them as text"},
+    ),
+    "tools": OptionText(
+        "Tools on offer",
+        {
+            "column": "In a column",
+            "text": "In a column, as JSON text",
+            "system": "Written into the system message",
+            "dropped": "Left out",
+        },
+    ),
+    "level": OptionText(
+        "Level",
+        {
+            "trajectory": "Trajectory: everything that was done",
+            "step": "Step: the first action that differs after the same state",
+        },
+    ),
+    "prompt": OptionText(
+        "Prompt", {"explicit": "In a column of its own", "implicit": "In front of chosen and rejected"}
+    ),
+    "good_from": OptionText("Good from a reward of", help="Attempts below it are called bad"),
+}
+
+
+def filter_fields() -> dict[str, forms.Field]:
+    """A fresh field for each filter, under its name in an order."""
+
+    def number(label: str, text: str) -> forms.Field:
+        widget = forms.NumberInput(attrs={"step": "any"})
+        return forms.FloatField(required=False, label=label, help_text=text, widget=widget)
+
+    def count(label: str, text: str) -> forms.Field:
+        return forms.IntegerField(required=False, min_value=1, label=label, help_text=text)
+
+    def switch(label: str, text: str) -> forms.Field:
+        return forms.BooleanField(required=False, label=label, help_text=text)
+
+    return {
+        "min_reward": number("Least reward", "Of a pair, of the chosen one; empty takes any"),
+        "per_task": count("Best of each task", "At most so many; empty takes all"),
+        "max_rows": count("Rows at most", "Empty takes all"),
+        "min_solve_rate": number("Least solve rate", "Share of a task's attempts that solved it, 0 to 1"),
+        "max_solve_rate": number("Greatest solve rate", "Below 1 leaves out what is solved always"),
+        "splits": forms.CharField(
+            required=False, label="Splits of the dataset", help_text="Separated by spaces; empty takes all"
+        ),
+        "dedupe": switch("Leave repetitions out", "Of a task's attempts that said and did the same, the first stays"),
+        "drop_zero_variance": switch("Leave tasks out that teach nothing", "All their attempts got the same reward"),
+        "include_truncated": switch("Include truncated attempts", "Those that a limit cut; they teach no ending"),
+        "include_flagged": switch(
+            "Include flagged rollouts", "Those that had credentials in their traces; what was redacted stays so"
+        ),
+    }

@@ -1,0 +1,61 @@
+"""The dataset card: README.md with the types of every column, so that `datasets` infers none, and what the rows are."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from apps.gym.exporters.protocol import Feature, Format, Options
+
+_SIZES = [(1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M")]
+
+
+def write_card(format: Format, options: Options, manifest: Mapping[str, Any]) -> str:
+    """`load_dataset("<folder>")` reads it (datasets 4.7 and later for columns of JSON)."""
+    files = [{"split": one["split"], "path": one["name"]} for one in manifest["files"]]
+    head: dict[str, Any] = {"configs": [{"config_name": "default", "data_files": files}]}
+    features = format.features(options)
+    if features:
+        head["dataset_info"] = {"features": [_feature(name, kind) for name, kind in features.items()]}
+    head["size_categories"] = [next((name for most, name in _SIZES if manifest["rows"] < most), "n>1M")]
+    front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
+    return f"---\n{front}---\n\n{_body(format, manifest)}"
+
+
+def _feature(name: str, kind: Feature) -> dict[str, str]:
+    return {"name": name, "list": kind.removesuffix("[]")} if kind.endswith("[]") else {"name": name, "dtype": kind}
+
+
+def _body(format: Format, manifest: Mapping[str, Any]) -> str:
+    source, counts = manifest["source"], manifest["counts"]
+    dropped = "\n".join(f"- {number:,} {reason.replace('_', ' ')}" for reason, number in counts["dropped"].items())
+    files = "\n".join(
+        f"| `{one['name']}` | {one['split']} | {one['rows']:,} | {one['bytes']:,} | `{one['sha256']}` |"
+        for one in manifest["files"]
+    )
+    return "\n".join(
+        [
+            f"# {format.title}",
+            "",
+            format.note,
+            "",
+            "| file | split | rows | bytes | SHA-256 |",
+            "|---|---|---|---|---|",
+            files,
+            "",
+            "## Where the rows come from",
+            "",
+            f"Collection {source['collection']['id']} of the dataset `{source['dataset']}` in the environment "
+            f"`{source['environment']}`, attempted by `{source['policy_model']['model_name']}`.",
+            f"Of {counts['considered']:,} looked at, {counts['written_from']:,} were written"
+            + (", the others left out:" if dropped else "."),
+            *(["", dropped] if dropped else []),
+            "",
+            f"Filters: `{manifest['filters'] or 'none'}`. Options: `{manifest['options'] or 'none'}`. Splits are by "
+            "task: no task stands in two files. Credentials were taken out before anything was stored, as far as they "
+            "were recognised.",
+            "",
+            f"Written by GymWeb {manifest['gymweb_version']} on {manifest['created_at']}; `manifest.json` has it all.",
+            "",
+        ]
+    )

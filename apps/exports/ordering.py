@@ -1,0 +1,138 @@
+"""Order an export: everything that can be refused is refused here, before a worker writes a byte."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from apps.accounts.auditing import record
+from apps.accounts.models import User
+from apps.exports.filtering import FilterRefused, kept_filters, resolve_filters
+from apps.exports.models import Export, PairSet, PreferencePair
+from apps.exports.splitting import MAX_SHARE
+from apps.gym.exporters.protocol import Format, OptionRefused, resolve_options
+from apps.gym.exporters.registry import FormatUnknown, find_format
+from apps.rollouts.models import Collection, Rollout
+
+
+class ExportRefused(Exception):
+    """This combination of format, collection, pairs and filters makes no file; `argument` is the one to change."""
+
+    def __init__(self, message: str, argument: str = "") -> None:
+        super().__init__(message)
+        self.argument = argument
+
+
+def queue_export(
+    *,
+    format: str,
+    collection: Collection,
+    pair_set: PairSet | None = None,
+    filters: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    encoding: str | None = None,
+    validation_share: float = 0.0,
+    split_seed: int = 0,
+    user: User | None = None,
+) -> Export:
+    """An export that a worker will write. Raises ExportRefused.
+
+    `filters` as of filtering.Filters, `options` as of gym.exporters.protocol.Options; left out, the format's own
+    defaults hold. The export keeps what was applied. Rollouts that had credentials, and that nobody has looked at
+    since, refuse the export unless `include_flagged` is true.
+    """
+    export = prepare_export(
+        format=format,
+        collection=collection,
+        pair_set=pair_set,
+        filters=filters,
+        options=options,
+        encoding=encoding,
+        validation_share=validation_share,
+        split_seed=split_seed,
+    )
+    export.created_by = user
+    with transaction.atomic():
+        export.save(force_insert=True)
+        record(user=user, action="export.create", target=export, format=format)
+    return export
+
+
+def prepare_export(
+    *,
+    format: str,
+    collection: Collection,
+    pair_set: PairSet | None = None,
+    filters: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    encoding: str | None = None,
+    validation_share: float = 0.0,
+    split_seed: int = 0,
+) -> Export:
+    """The same, not stored: for a preview. Raises ExportRefused."""
+    try:
+        found = find_format(format)
+        applied = resolve_filters(found, filters or {})
+        worded = resolve_options(found, options or {})
+    except FormatUnknown as refusal:
+        raise ExportRefused(str(refusal), "format") from None
+    except FilterRefused as refusal:
+        raise ExportRefused(str(refusal), "filters") from None
+    except OptionRefused as refusal:
+        raise ExportRefused(str(refusal), "options") from None
+    _check_pair_set(found, collection, pair_set)
+    if not applied.include_flagged and found.makes != "tasks":
+        _check_flags(collection, pair_set)
+    if not 0.0 <= validation_share <= MAX_SHARE:
+        raise ExportRefused(f"The share for validation is between 0 and {MAX_SHARE}.", "validation_share")
+    return Export(
+        format=format,
+        collection=collection,
+        pair_set=pair_set,
+        filters=kept_filters(applied),
+        options={name: getattr(worded, name) for name in found.choices},
+        encoding=_checked_encoding(found, encoding),
+        validation_share=validation_share,
+        split_seed=split_seed,
+    )
+
+
+def _checked_encoding(format: Format, encoding: str | None) -> str:
+    if encoding is None:
+        return format.encodings[0]
+    if encoding not in format.encodings:
+        has = ", ".join(format.encodings)
+        raise ExportRefused(f"{format.title} is written as {has}, which its loader reads as it is.", "encoding")
+    return encoding
+
+
+def _check_pair_set(format: Format, collection: Collection, pair_set: PairSet | None) -> None:
+    takes_pairs = format.makes == "preferences"
+    problem = ""
+    if takes_pairs and pair_set is None:
+        problem = f"{format.title} needs a pair set."
+    elif not takes_pairs and pair_set is not None:
+        problem = f"Only formats of preference pairs take a pair set: {format.title} does not."
+    elif pair_set is not None and pair_set.collection_id != collection.pk:
+        problem = f"This is {pair_set}: it does not belong to {collection.label}."
+    elif pair_set is not None and not pair_set.pair_count:
+        problem = f"This is {pair_set}: it holds no pairs, so the file would hold no rows."
+    if problem:
+        raise ExportRefused(problem, "pair_set")
+
+
+def _check_flags(collection: Collection, pair_set: PairSet | None) -> None:
+    flagged = Rollout.objects.filter(collection=collection, flagged=True)
+    if pair_set is not None:
+        pairs = PreferencePair.objects.filter(pair_set=pair_set)
+        flagged = flagged.filter(
+            Exists(pairs.filter(chosen=OuterRef("pk"))) | Exists(pairs.filter(rejected=OuterRef("pk")))
+        )
+    if number := flagged.count():
+        had = "rollout had" if number == 1 else "rollouts had"
+        raise ExportRefused(
+            f"{number:,} {had} credentials in the trace, and nobody has looked since. Look, and resolve the flags, or "
+            "include them with include_flagged: what was redacted stays so.",
+            "filters",
+        )

@@ -1,0 +1,161 @@
+"""Choose what goes into an export, task by task: whole groups, and traces only where rewards leave a choice."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from apps.exports.filtering import Filters
+from apps.exports.traces import read_traces
+from apps.gym.exporters.protocol import Group, Makes
+from apps.gym.fingerprints import completion_fingerprint
+from apps.gym.metrics import SOLVED
+from apps.gym.stopping import ENDED_BY_ITSELF
+from apps.rollouts.models import Collection, Rollout
+from apps.tasks.models import Task
+
+TASKS = 100
+"""Tasks whose rollouts are looked at together, as long as these are few a task."""
+ROLLOUTS = 2_000
+
+_LIGHT = (
+    "id",
+    "collection_id",
+    "task_id",
+    "repeat",
+    "status",
+    "attempt",
+    "reward",
+    "components",
+    "stop_reason",
+    "model_version",
+    "output_tokens",
+    "flagged",
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Chosen:
+    """A task with its group's figures, and those of its rollouts that may become rows, best first where that counts."""
+
+    task: Task
+    group: Group | None
+    rollouts: list[Rollout] = field(default_factory=list)
+
+
+def choose_rollouts(
+    collection: Collection, filters: Filters, *, makes: Makes, dropped: Counter[str], considered: Callable[[int], None]
+) -> Iterator[list[Chosen]]:
+    """The tasks of a collection, some at a time, with what is left of their rollouts; counts what is left out and why.
+
+    For `tasks` every task counts as one, else every rollout does. `considered` is told how many were looked at.
+    """
+    for groups in _groups(collection):
+        tasks = Task.objects.in_bulk([task_id for task_id, _ in groups])
+        chunk: list[Chosen] = []
+        for task_id, rollouts in groups:
+            size = 1 if makes == "tasks" else len(rollouts)
+            considered(size)
+            group = _figures(rollouts)
+            if reason := _task_refusal(tasks[task_id], group, filters):
+                dropped[reason] += size
+                continue
+            chosen = Chosen(task=tasks[task_id], group=group)
+            if makes != "tasks":
+                chosen.rollouts = _choose(rollouts, filters, dropped)
+            chunk.append(chosen)
+        yield chunk
+
+
+def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Rollout]]]]:
+    """By key, not by a cursor held open: a long read would keep SQLite from trimming its log."""
+    size = max(1, min(TASKS, ROLLOUTS // max(1, collection.repeats)))
+    last = 0
+    while True:
+        tasks = list(
+            Rollout.objects.filter(collection=collection, task_id__gt=last)
+            .order_by("task_id")
+            .values_list("task_id", flat=True)
+            .distinct()[:size]
+        )
+        if not tasks:
+            return
+        rows = Rollout.objects.filter(collection=collection, task_id__gte=tasks[0], task_id__lte=tasks[-1])
+        light = rows.order_by("task_id", "repeat").only(*_LIGHT)
+        yield [(task_id, list(group)) for task_id, group in groupby(light, key=lambda row: row.task_id)]
+        last = tasks[-1]
+
+
+def _figures(rollouts: Iterable[Rollout]) -> Group | None:
+    rewards = [one.reward for one in rollouts if one.status == Rollout.Status.COMPLETED and one.reward is not None]
+    if not rewards:
+        return None
+    mean = sum(rewards) / len(rewards)
+    return Group(
+        size=len(rewards),
+        mean=mean,
+        std=(sum((reward - mean) ** 2 for reward in rewards) / len(rewards)) ** 0.5,
+        least=min(rewards),
+        most=max(rewards),
+        solved=sum(reward >= SOLVED for reward in rewards),
+    )
+
+
+def _task_refusal(task: Task, group: Group | None, filters: Filters) -> str:
+    if filters.splits and task.split not in filters.splits:
+        return "other_split"
+    wants_rate = filters.min_solve_rate is not None or filters.max_solve_rate is not None
+    if group is None:
+        return "never_scored" if wants_rate or filters.drop_zero_variance else ""
+    rate = group.solved / group.size
+    if filters.min_solve_rate is not None and rate < filters.min_solve_rate:
+        return "solved_too_rarely"
+    if filters.max_solve_rate is not None and rate > filters.max_solve_rate:
+        return "solved_too_often"
+    return "zero_variance" if filters.drop_zero_variance and group.zero_variance else ""
+
+
+def _choose(rollouts: list[Rollout], filters: Filters, dropped: Counter[str]) -> list[Rollout]:
+    kept: list[Rollout] = []
+    for rollout in rollouts:
+        if reason := _refusal(rollout, filters):
+            dropped[reason] += 1
+        else:
+            kept.append(rollout)
+    if filters.per_task is None or len(kept) <= filters.per_task:
+        return kept
+    kept.sort(key=lambda one: (-(one.reward or 0.0), one.output_tokens, one.pk))
+    if filters.dedupe:
+        # The best so many that differ: all candidates have to be read before some of them are chosen.
+        kept = _distinct(kept, dropped)
+    dropped["beyond_the_best_of_its_task"] += max(0, len(kept) - filters.per_task)
+    return kept[: filters.per_task]
+
+
+def _distinct(rollouts: list[Rollout], dropped: Counter[str]) -> list[Rollout]:
+    prints = {
+        rollout_id: completion_fingerprint(events)
+        for rollout_id, events in read_traces({one.pk: one.attempt for one in rollouts})
+    }
+    first: dict[str, Rollout] = {}
+    for rollout in rollouts:
+        first.setdefault(prints[rollout.pk], rollout)
+    dropped["identical_completion"] += len(rollouts) - len(first)
+    return list(first.values())
+
+
+def _refusal(rollout: Rollout, filters: Filters) -> str:
+    """Why the rollout is left out, from its row alone; empty when it is not."""
+    if rollout.status != Rollout.Status.COMPLETED:
+        ended = rollout.status in {Rollout.Status.FAILED, Rollout.Status.CANCELLED}
+        return str(rollout.status) if ended else "not_finished"
+    if rollout.reward is None:
+        return "no_reward"
+    # Of a collection that goes on, one may be flagged after the export was asked for.
+    if rollout.flagged and not filters.include_flagged:
+        return "flagged"
+    if filters.min_reward is not None and rollout.reward < filters.min_reward:
+        return "below_min_reward"
+    if not filters.include_truncated and rollout.stop_reason not in ENDED_BY_ITSELF:
+        return "truncated"
+    return ""

@@ -1,0 +1,152 @@
+"""What goes into an export: whole groups are looked at, and what is left out is counted by its reason."""
+
+import pytest
+
+from apps.exports.exporting import write_export
+from apps.exports.folders import rows_path
+from apps.exports.ordering import ExportRefused, queue_export
+from apps.exports.pairing import build_pairs
+from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace
+from tests.gym.traces import decode_lines
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def exports_folder(settings, tmp_path):
+    settings.EXPORTS_DIR = tmp_path / "exports"
+
+
+@pytest.fixture
+def collection():
+    """Four tasks: always solved, sometimes, never, never scored. Answers of the second repeat."""
+    made = make_collection(dataset=make_dataset([make_row(name) for name in "abcd"]), repeats=4)
+    made.version.tasks.update(split="train")
+    made.version.tasks.filter(index=2).update(split="held")
+    always, sometimes, never, unscored = made.version.tasks.order_by("index")
+    for reward in (1.0, 1.0):
+        make_rollout(made, task=always, reward=reward)
+    for reward, answer, tokens in ((1.0, "4", 50), (0.8, "four", 10), (1.0, "4", 50), (0.1, "5", 10)):
+        make_rollout(made, task=sometimes, reward=reward, output_tokens=tokens, trace=make_trace(answer, reward))
+    for reward in (0.0, 0.0):
+        make_rollout(made, task=never, reward=reward)
+    make_rollout(made, task=unscored, reward=None, status="failed", error_kind="timed_out", stop_reason="")
+    return made
+
+
+def export(collection, format="scored_rollouts", **order):
+    encoding = {"encoding": "jsonl"} if format == "scored_rollouts" else {}
+    return write_export(export=queue_export(format=format, collection=collection, **encoding, **order))
+
+
+def rows_of(written, split="train"):
+    return decode_lines(rows_path(written, f"{split}.jsonl").read_bytes())
+
+
+def places(written):
+    return [(row["task_index"], row["reward"]) for row in rows_of(written)]
+
+
+def test_without_filters_every_scored_attempt_is_there(collection):
+    written = export(collection, options={})
+    assert places(written) == [(0, 1.0), (0, 1.0), (1, 1.0), (1, 0.8), (1, 1.0), (1, 0.1), (2, 0.0), (2, 0.0)]
+    assert written.manifest["counts"]["dropped"] == {"failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("filters", "kept", "dropped"),
+    [
+        ({"min_reward": 0.8}, [0, 0, 1, 1, 1], {"below_min_reward": 3, "failed": 1}),
+        ({"min_reward": 0.0}, [0, 0, 1, 1, 1, 1, 2, 2], {"failed": 1}),
+        ({"min_solve_rate": 0.1}, [0, 0, 1, 1, 1, 1], {"solved_too_rarely": 2, "never_scored": 1}),
+        ({"max_solve_rate": 0.9}, [1, 1, 1, 1, 2, 2], {"solved_too_often": 2, "never_scored": 1}),
+        ({"drop_zero_variance": True}, [1, 1, 1, 1], {"zero_variance": 4, "never_scored": 1}),
+        ({"splits": ["held"]}, [2, 2], {"other_split": 7}),
+        ({"dedupe": True}, [0, 1, 1, 1, 2], {"identical_completion": 3, "failed": 1}),
+        ({"max_rows": 3}, [0, 0, 1], {"failed": 1}),
+        ({"per_task": 1}, [0, 1, 2], {"beyond_the_best_of_its_task": 5, "failed": 1}),
+    ],
+)
+def test_a_filter_keeps_what_it_says_and_counts_the_rest(collection, filters, kept, dropped):
+    written = export(collection, filters=filters)
+    assert [row["task_index"] for row in rows_of(written)] == kept
+    assert written.manifest["counts"]["dropped"] == dropped
+
+
+def test_the_best_of_a_task_are_the_highest_rewards_then_the_shortest_and_differ_where_asked(collection):
+    best = {"per_task": 2, "splits": ["train"], "min_solve_rate": 0.5, "max_solve_rate": 0.5}
+    assert [row["reward"] for row in rows_of(export(collection, filters=best))] == [1.0, 1.0]
+    assert [row["reward"] for row in rows_of(export(collection, filters={**best, "dedupe": True}))] == [1.0, 0.8]
+
+
+def test_group_figures_are_of_the_whole_group_whatever_is_left_out(collection):
+    written = export(collection, filters={"min_reward": 0.8, "max_solve_rate": 0.9})
+    row = rows_of(written)[0]
+    mean = (1.0 + 0.8 + 1.0 + 0.1) / 4
+    assert (row["group_size"], row["pass_rate"], row["zero_variance"]) == (4, 0.5, False)
+    assert row["group_mean"] == pytest.approx(mean)
+    assert row["advantage_mean_only"] == pytest.approx(1.0 - mean)
+    assert row["advantage"] == pytest.approx((1.0 - mean) / (row["group_std"] + 1e-4))
+
+
+def test_tasks_are_prompts_with_what_attempts_at_them_got(collection):
+    rows = rows_of(export(collection, "trl_grpo"))
+    assert [(row["attempts"], row["solve_rate"]) for row in rows] == [(2, 1.0), (4, 0.5), (2, 0.0), (0, 0.0)]
+    hard = export(collection, "trl_grpo", filters={"min_solve_rate": 0.01, "max_solve_rate": 0.99})
+    assert [row["task_index"] for row in rows_of(hard)] == [1]
+    assert hard.manifest["counts"] == {
+        "considered": 4,
+        "written_from": 1,
+        "written": 1,
+        "dropped": {"never_scored": 1, "solved_too_often": 1, "solved_too_rarely": 1},
+    }
+
+
+def test_no_task_stands_in_two_files_and_the_split_is_that_of_every_export():
+    made = make_collection(dataset=make_dataset([make_row(str(number)) for number in range(60)]), repeats=2)
+    for task in made.version.tasks.all():
+        make_rollout(made, task=task)
+        make_rollout(made, task=task)
+    written = export(made, validation_share=0.3, split_seed=5)
+    sides = [{row["task_id"] for row in rows_of(written, split)} for split in ("train", "validation")]
+    assert sides[0] & sides[1] == set()
+    assert len(sides[0]) + len(sides[1]) == 60
+    assert 8 <= len(sides[1]) <= 28
+    again = export(made, "trl_grpo", validation_share=0.3, split_seed=5)
+    assert {row["task_index"] for row in rows_of(again, "validation")} == {
+        row["task_index"] for row in rows_of(written, "validation")
+    }
+    other = export(made, validation_share=0.3, split_seed=6)
+    assert {row["task_id"] for row in rows_of(other, "validation")} != sides[1]
+
+
+def test_of_pairs_the_largest_margins_of_a_task_stay():
+    made = make_collection(repeats=3)
+    for reward, answer in ((1.0, "4"), (0.5, "5"), (0.0, "6")):
+        make_rollout(made, reward=reward, trace=make_trace(answer, reward))
+    pair_set = build_pairs(collection=made)
+    best, middle, worst = made.rollouts.order_by("id")
+    pair_set.pairs.all().delete()
+    for chosen, rejected in ((best, middle), (best, worst), (middle, worst)):
+        pair_set.pairs.create(task=best.task, chosen=chosen, rejected=rejected, margin=chosen.reward - rejected.reward)
+    written = export(made, "trl_dpo", pair_set=pair_set, filters={"per_task": 2})
+    assert [row["margin"] for row in rows_of(written)] == [1.0, 0.5]
+    assert written.manifest["counts"]["dropped"] == {"beyond_the_best_of_its_task": 1}
+
+
+@pytest.mark.parametrize(
+    ("order", "why"),
+    [
+        ({"filters": {"per_task": 0}}, "per_task is a whole number from 1 up"),
+        ({"filters": {"min_solve_rate": 1.5}}, "min_solve_rate is a share from 0 to 1"),
+        ({"filters": {"min_solve_rate": 0.6, "max_solve_rate": 0.5}}, "min_solve_rate is at most max_solve_rate"),
+        ({"filters": {"splits": "train"}}, "splits: Expected `array`, got `str`"),
+        ({"format": "trl_grpo", "filters": {"min_reward": 0.5}}, "has no filter min_reward; it has: drop_zero"),
+        ({"validation_share": 0.9}, "between 0 and 0.5"),
+        ({"format": "verl_sft", "encoding": "jsonl"}, "verl SFT is written as parquet"),
+        ({"format": "nemo_rl_dpo"}, "needs a pair set"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(collection, order, why):
+    with pytest.raises(ExportRefused, match=why):
+        queue_export(**{"format": "trl_sft", "collection": collection, **order})
