@@ -60,6 +60,8 @@ class PersonViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     filterset_class = PersonFilter
     lookup_value_regex = "[0-9]+"
     permissions = dict.fromkeys(["list", "retrieve", "create", "partial_update", "link"], Permission.ACCOUNTS)
+    # The answer holds a link that signs in, which nothing may keep.
+    unrepeatable = frozenset({"create", "link"})
 
     @extend_schema(request=InvitationSerializer, responses={201: LinkSerializer})
     def create(self, request: Request) -> Response:

@@ -8,13 +8,10 @@ from apps.accounts.permissions import Permission
 from tests.access.routes import every_route
 from tests.gymweb.serving import ROOT
 
-# What only concerns who sits at the browser, or is kept to sessions on purpose: a key makes neither keys nor people.
+# What only concerns who sits at the browser.
 OF_PEOPLE_ONLY = {
     "account": "one's own password",
     "account_keyboard": "one's own keys of the keyboard",
-    "person_create": "accounts are for sessions of admins",
-    "person_edit": "accounts are for sessions of admins",
-    "person_link": "accounts are for sessions of admins",
     "sign_in": "sessions",
     "sign_in_link": "sessions",
     "sign_out": "sessions",
@@ -54,6 +51,9 @@ OPERATIONS = {
     "model_edit": "PATCH policy-models/{slug}/",
     "model_try": "POST policy-models/{slug}/try/",
     "pair_set_create": "POST pair-sets/",
+    "person_create": "POST people/",
+    "person_edit": "PATCH people/{id}/",
+    "person_link": "POST people/{id}/link/",
     "redaction": "POST redaction-patterns/",
     "redaction_delete": "DELETE redaction-patterns/{id}/",
     "redaction_try": "POST redaction-patterns/try/",

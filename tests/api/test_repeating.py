@@ -3,9 +3,10 @@
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
-from apps.accounts.models import KeptAnswer
+from apps.accounts.models import KeptAnswer, User
 from apps.accounts.repeating import sweep_answers
 from apps.api.operations import KEY_PARAMETER
 from apps.reviews.commenting import add_comment
@@ -13,7 +14,7 @@ from apps.reviews.models import Comment
 from apps.rollouts.models import Collection
 from apps.tasks.models import Upload
 from tests.api.conftest import client_of
-from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout
+from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
 
 pytestmark = pytest.mark.django_db
 COMMENTS = "/api/v1/comments/"
@@ -138,7 +139,7 @@ def test_a_post_to_an_address_without_one_is_still_no_method(engineer):
     assert kind(refused) == (405, "method-not-allowed")
 
 
-def test_every_post_of_the_schema_takes_a_key_but_the_one_that_shows_a_secret(viewer):
+def test_every_post_of_the_schema_takes_a_key_but_those_that_show_a_secret(viewer):
     paths = viewer.get("/api/schema/", headers={"Accept": "application/json"}).json()["paths"]
     without = [
         path
@@ -146,4 +147,13 @@ def test_every_post_of_the_schema_takes_a_key_but_the_one_that_shows_a_secret(vi
         if "post" in operations
         and KEY_PARAMETER["name"] not in {one["name"] for one in operations["post"].get("parameters", [])}
     ]
-    assert without == ["/api/v1/me/keys/"]
+    assert sorted(without) == ["/api/v1/me/keys/", "/api/v1/people/", "/api/v1/people/{id}/link/"]
+
+
+def test_an_answer_with_a_secret_is_never_kept():
+    client = Client()
+    client.force_login(make_user("admin"))
+    body = {"username": "ada", "role": "viewer"}
+    refused = client.post("/api/v1/people/", body, "application/json", headers={"Idempotency-Key": "k"})
+    assert kind(refused) == (400, "invalid")
+    assert (User.objects.filter(username="ada").exists(), KeptAnswer.objects.count()) == (False, 0)
