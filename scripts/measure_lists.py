@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from scripts.fill_rollouts import fill_rollouts, find_filled, use_database  # noqa: E402 - found by the line above
 from scripts.list_addresses import Address, find_addresses, read_rows  # noqa: E402
-from scripts.servers import postgres, processes, redis, run_milliseconds  # noqa: E402
+from scripts.servers import cpu_seconds, postgres, processes, redis, run_milliseconds  # noqa: E402
 from tests.gymweb.serving import serving  # noqa: E402
 
 WARM_UP = 3
@@ -60,6 +60,10 @@ class Reader:
         """Which processes serve now."""
         self._pids = processes(*self._servers)
 
+    def cpu_milliseconds(self) -> float:
+        """Of the servers with all their processes, those that have ended too."""
+        return cpu_seconds(*self._servers) * 1000
+
     def read(self, path: str) -> Reply:
         kind = "api" if path.startswith("/api/") else "page"
         before, began = run_milliseconds(self._pids), time.perf_counter()
@@ -79,17 +83,22 @@ def measure_address(reader: Reader, address: Address, requests: int) -> dict[str
     reader.look_around()
     paths = [address.paths[place % len(address.paths)] for place in range(max(requests, len(address.paths)))]
     best: list[Reply] = []
+    mean_cpu = 0.0
     rounds = 0
     while rounds < TRIES and (not best or _p95(best).milliseconds > address.budget_ms):
         rounds += 1
+        before = reader.cpu_milliseconds()
         found = [reader.read(path) for path in paths]
+        mean = (reader.cpu_milliseconds() - before) / len(paths)
         if not best or _p95(found).milliseconds < _p95(best).milliseconds:
-            best = found
+            best, mean_cpu = found, mean
     middle, p95, most = _at(best, 50), _p95(best), _at(best, 99)
     load = os.getloadavg()[0]
     # On a machine that others use the clock tells of them: then what counts is the CPU that the reply took.
     is_busy = load > (os.cpu_count() or 1)
-    taken = p95.cpu if is_busy and p95.milliseconds > address.budget_ms else p95.milliseconds
+    # Processes that PostgreSQL starts for a query and ends with it are in the mean alone.
+    least = max(p95.cpu, mean_cpu)
+    taken = least if is_busy and p95.milliseconds > address.budget_ms else p95.milliseconds
     return {
         "list": address.name,
         "p50_ms": middle.milliseconds,
@@ -97,6 +106,7 @@ def measure_address(reader: Reader, address: Address, requests: int) -> dict[str
         "p99_ms": most.milliseconds,
         "cpu_p50_ms": middle.cpu,
         "cpu_p95_ms": p95.cpu,
+        "cpu_mean_ms": round(mean_cpu, 1),
         "budget_ms": address.budget_ms,
         "judged_by": "clock" if taken == p95.milliseconds else "cpu",
         "within": taken <= address.budget_ms,
