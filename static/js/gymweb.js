@@ -37,7 +37,7 @@ document.addEventListener("click", async (event) => {
 });
 
 document.addEventListener("click", (event) => {
-  for (const menu of document.querySelectorAll(".nav-menu[open], .menu[open], .top .tray[open]")) {
+  for (const menu of document.querySelectorAll(".nav-menu[open], .menu[open], .tray[open]")) {
     if (!menu.contains(event.target)) menu.open = false;
   }
 });
