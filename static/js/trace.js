@@ -379,6 +379,7 @@
     ["trace.raw", "r", "Rendered, raw, JSON", () => current() && document.dispatchEvent(new CustomEvent("trace:cycle", { detail: current() }))],
     ["trace.link", "y", "Copy the step's address", copyLink],
     ["trace.comment", "c", "Comment on the step", () => current() && comment(seqOf(current()))],
+    ["trace.wrap", "w", "Wrap long lines, or not", wrap],
     ["trace.outline", "o", "Outline", () => document.querySelector("#outline > summary").click()],
     ["trace.inspector", "i", "Inspector", () => document.querySelector("#inspector > summary").click()],
     ["trace.rollout-before", "[", "Previous rollout", () => click("main a[rel=prev]")],
@@ -386,6 +387,15 @@
   ]) keys.add({ id, keys: key, label, group, run });
   for (const each of bar.querySelectorAll("[data-part]")) {
     keys.add({ id: `trace.show-${each.dataset.part}`, keys: each.querySelector("kbd").textContent, label: each.lastChild.textContent, group: "Shown in the trace", run: () => flip(each.dataset.part) });
+  }
+
+  function wrap() {
+    const off = reader.classList.toggle("unwrapped");
+    // What scrolls sideways has to be reached by keys.
+    for (const pre of transcript().querySelectorAll("pre.code")) {
+      if (off) pre.tabIndex = 0;
+      else pre.removeAttribute("tabindex");
+    }
   }
 
   async function goToLast() {
