@@ -212,6 +212,11 @@
   // Noise
 
   const bar = reader.querySelector(".reader-bar");
+  // What sticks below the bar has to know how high it is.
+  new ResizeObserver(() => {
+    if (wide.matches) reader.style.setProperty("--bar", `${bar.offsetHeight}px`);
+    else reader.style.removeProperty("--bar");
+  }).observe(bar);
   const NAMES = { system: ".event.session, .block.system, .block.developer", reasoning: ".block.reasoning", arguments: ".arguments", results: ".result, .block.output", environment: ".event.environment_turn, .event.verification, .event.judge_call" };
 
   function showNoise(query, remember = true) {

@@ -64,7 +64,9 @@ def test_who_reads_is_not_moved_and_is_told_what_came(site, tab):
     tab.wait_for_selector("#e4")
     tab.locator("#e1").scroll_into_view_if_needed()
     tab.evaluate("document.getElementById('e1').scrollIntoView({block: 'start'})")
-    tab.wait_for_timeout(50)
+    # What is in sight is made ready once.
+    tab.wait_for_selector("#e2[data-view]")
+    tab.wait_for_timeout(200)
 
     def place() -> tuple[float, str]:
         return tab.evaluate("[document.getElementById('e1').getBoundingClientRect().top, getSelection().toString()]")
@@ -75,9 +77,12 @@ def test_who_reads_is_not_moved_and_is_told_what_came(site, tab):
     expect(tab.locator("#follow [data-newer]")).to_contain_text("new step", timeout=SECONDS)
     until_ended(tab)
     top, selected = place()
-    assert (round(abs(top - before[0])), selected) == (0, before[1])
+    assert (abs(top - before[0]) < 1.5, selected) == (True, before[1])
     tab.locator("#follow [data-newer]").click()
-    tab.keyboard.press("End")
+    # What comes near is rendered, and grows.
+    for _ in range(4):
+        tab.keyboard.press("End")
+        tab.wait_for_timeout(250)
     expect(tab.locator("#follow")).to_be_hidden()
 
 

@@ -24,7 +24,7 @@ PARTS = (
     Part("reasoning", "Reasoning", "2"),
     Part("arguments", "Arguments", "3"),
     Part("results", "Results", "4"),
-    Part("environment", "Environment, verifier", "5"),
+    Part("environment", "Environment", "5"),
 )
 _NAMES = tuple(part.name for part in PARTS)
 _PRESETS = {
