@@ -83,6 +83,10 @@ class ExportForm(forms.Form):
         encoding.choices = [(one, Encoding(one).label) for one in format.encodings]
         self._add_options()
         self._add_filters()
+        for name in ("pair_set", "encoding", *format.choices):
+            if name in self.fields:
+                # Each has a value always: "optional" would say that it may be empty.
+                self.fields[name].conditional = True  # type: ignore[attr-defined]
         if format.makes != "preferences":
             del self.fields["pair_set"]
             return

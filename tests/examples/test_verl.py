@@ -1,0 +1,80 @@
+"""The dataset class for verl reads what the export writes. verl itself is not installed: its base class is stood in for
+by one that reads Parquet through pandas' own rules, which is what the class is for."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow.parquet as pq
+import pytest
+
+from apps.exports.parquet import ParquetFile
+from apps.gym.exporters.protocol import resolve_options
+from apps.gym.exporters.registry import FORMATS
+from tests.gym.exporters.attempts import NESTED, attempt, paris
+
+ROOT = Path(__file__).parents[2]
+
+
+class Frame:
+    """A table of columns, as much of one as the class asks for."""
+
+    def __init__(self, columns):
+        self.columns = columns
+
+    def reset_index(self, *, drop):
+        assert drop
+        return Frame(dict(self.columns))
+
+    def __getitem__(self, name):
+        return Column(self.columns[name])
+
+    def __setitem__(self, name, values):
+        self.columns[name] = list(values)
+
+
+class Column(list):
+    def astype(self, kind):
+        assert kind is object
+        return self
+
+
+class ReadsParquet:
+    messages_key, tools_key = "messages", "tools"
+
+    def __init__(self, path):
+        self.path = path
+        self._read_files_and_process()
+
+    def _read_files_and_process(self):
+        self.dataframe = Frame(pq.read_table(self.path).to_pydict())
+        self.messages = self.dataframe["messages"]
+        self.tools = self.dataframe["tools"]
+
+
+@pytest.fixture
+def dataset_class(monkeypatch):
+    for name in ("verl", "verl.utils", "verl.utils.dataset", "verl.utils.dataset.multiturn_sft_dataset"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    sys.modules["verl.utils.dataset.multiturn_sft_dataset"].MultiTurnSFTDataset = ReadsParquet
+    spec = importlib.util.spec_from_file_location("json_sft_dataset", ROOT / "examples/verl/json_sft_dataset.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.JsonSFTDataset
+
+
+def test_the_rows_come_back_as_they_went_out(dataset_class, tmp_path):
+    format = FORMATS["verl_sft"]
+    options = resolve_options(format, {})
+    without = paris()
+    without[0].tools = []
+    rows = [row for events in (paris(), without) for row in format.rows(attempt(events), options)]
+    file = ParquetFile(tmp_path / "train.parquet", split="train", features=format.features(options))
+    file.write([{**row, "rollout_id": 1} for row in rows])
+    file.finish()
+    read = dataset_class(file.path)
+    assert read.messages == [json.loads(row["messages"]) for row in rows]
+    assert read.dataframe["messages"] == read.messages
+    assert read.tools == [NESTED, None]
