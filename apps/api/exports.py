@@ -43,6 +43,9 @@ class ExportFileSerializer(serializers.Serializer[Any]):
     longest_row_bytes = serializers.IntegerField()
 
 
+FILES = {(200, kind): OpenApiTypes.BINARY for kind in ("application/x-ndjson", "application/octet-stream")}
+
+
 class ExportSerializer(serializers.ModelSerializer[Export]):
     filters = serializers.DictField(read_only=True)
     options = serializers.DictField(read_only=True)
@@ -146,7 +149,7 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "destroy": Permission.EXPORT,
     }
 
-    problems = {"download": {410, 409, 416}}
+    problems = {"download": {409, 410, 416}, "file": {409, 410, 416}}
 
     @extend_schema(request=OrderSerializer, responses={201: ExportSerializer})
     def create(self, request: Request) -> Response:
@@ -178,7 +181,7 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         preview = preview_rows(prepare_export(**order.validated_data), limit=limit)
         return Response(ExportPreviewSerializer(preview).data)
 
-    @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})
+    @extend_schema(responses=FILES)
     @action(detail=True)
     def download(self, request: Request, pk: str) -> HttpResponseBase:
         """The first file of rows, of which `bytes` and `sha256` are; takes Range and If-None-Match."""
@@ -188,7 +191,7 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @extend_schema(
         operation_id="exports_file",
         parameters=[OpenApiParameter("name", str, OpenApiParameter.PATH)],
-        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+        responses=FILES,
     )
     @action(detail=True, url_path="files/(?P<name>[A-Za-z0-9._-]+)")
     def file(self, request: Request, pk: str, name: str) -> HttpResponseBase:
