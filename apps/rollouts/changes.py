@@ -9,8 +9,8 @@ from django.db.models import F
 from apps.rollouts.contrasting import SOLVES, Change, pair_tasks, read_pairs
 from apps.rollouts.models import Collection, Rollout
 
-Which = Literal["regressed", "improved", "lost", "gained", "same"]
-WHICH: tuple[Which, ...] = ("regressed", "improved", "lost", "gained", "same")
+Which = Literal["regressed", "improved", "lost", "gained", "same", "all"]
+WHICH: tuple[Which, ...] = ("regressed", "improved", "lost", "gained", "same", "all")
 
 # `lost` and `gained` flipped: solved by one of the two in at least half of its attempts, and not by the other.
 _CHOSEN: dict[Which, tuple[str, str]] = {
@@ -19,6 +19,7 @@ _CHOSEN: dict[Which, tuple[str, str]] = {
     "lost": (f"one_solved >= {SOLVES} AND other_solved < {SOLVES}", "ASC"),
     "gained": (f"one_solved < {SOLVES} AND other_solved >= {SOLVES}", "DESC"),
     "same": ("ABS(difference) <= 1e-9", "ASC"),
+    "all": ("1 = 1", "ASC"),
 }
 _LISTED = """
     SELECT one_task, other_task, one_mean, other_mean, difference, t.prompt_excerpt
@@ -54,7 +55,7 @@ class Cursor(NamedTuple):
 def list_changes(
     one: Collection, other: Collection, which: Which, *, after: Cursor | None = None, limit: int = 50
 ) -> list[Change]:
-    """The largest differences first; those that are the same by task."""
+    """The largest differences first; those that are the same by task; all from the worst to the best."""
     pairs, given = pair_tasks(one, other)
     chosen, order = _CHOSEN[which]
     query = pairs + _LISTED.format(chosen=chosen, order=order, after=_AFTER[order] if after else "")

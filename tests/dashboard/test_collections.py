@@ -152,7 +152,7 @@ def test_planning_makes_the_rollouts_and_shows_the_collection():
     [
         ({"sampling": "[1]"}, "This must be a JSON object: {…}."),
         ({"sampling": "{"}, "This is not JSON: "),
-        ({"sampling": '{"stop": ["a\\u0000"]}'}, "which cannot be stored. It is at /stop/0."),
+        ({"sampling": '{"stop": ["a\\u0000"]}'}, "it cannot be stored. It is at /stop/0."),
         ({"repeats": 0}, "greater than or equal to 1"),
         ({"dataset": 999}, "Select a valid choice."),
     ],

@@ -87,7 +87,8 @@ def test_large_collections_are_compared_after_the_page_is_there(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("which", "tasks"), [("regressed", [0]), ("improved", [1]), ("lost", [0]), ("gained", [1]), ("same", [2])]
+    ("which", "tasks"),
+    [("regressed", [0]), ("improved", [1]), ("lost", [0]), ("gained", [1]), ("same", [2]), ("all", [0, 2, 1])],
 )
 def test_tasks_are_listed_by_what_became_of_them(which, tasks):
     a, b = contrasted((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))

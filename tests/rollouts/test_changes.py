@@ -30,6 +30,7 @@ MIXED = [([1.0], [0.0]), ([0.5], [0.25]), ([0.0], [1.0]), ([0.25], [0.75]), ([1.
         ("lost", [-1.0, -0.375]),
         ("gained", [1.0]),
         ("same", [0.0]),
+        ("all", [-1.0, -0.375, -0.25, 0.0, 0.5, 1.0]),
     ],
 )
 def test_tasks_are_listed_by_what_became_of_them_the_largest_differences_first(which, differences):

@@ -33,6 +33,7 @@ _WORDS: dict[Which, str] = {
     "lost": "No longer solved",
     "gained": "Newly solved",
     "same": "The same",
+    "all": "All",
 }
 
 
