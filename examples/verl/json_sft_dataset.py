@@ -1,4 +1,5 @@
-# mypy: ignore-errors - its base class is that of verl, which is not installed where this project is checked
+# mypy: ignore-errors
+# Its base class is that of verl, which is not installed where this project is checked.
 """For verl's SFT trainer: conversations whose columns hold JSON text, as GymWeb's format `verl_sft` writes them.
 
     data.custom_cls.path=examples/verl/json_sft_dataset.py data.custom_cls.name=JsonSFTDataset
