@@ -128,7 +128,7 @@ gymweb.page = {
     const list = element("dl", "key-list");
     for (const command of keys.all().filter((each) => each.group === name)) {
       const pressed = keys.keysOf(command);
-      const button = element("button", "key");
+      const button = element("button", "key-button");
       button.type = "button";
       button.dataset.command = command.id;
       button.setAttribute("aria-label", `${command.label}: ${pressed || "no key"}. Change`);
