@@ -7,8 +7,15 @@
   const places = { marked: reader.dataset.marked, purify: reader.dataset.purify, hljs: reader.dataset.hljs };
   const VIEWS = new Map([["rendered", "rendered"], ["raw", "raw"], ["json", "as JSON"]]);
   const usual = () => (localStorage.getItem("trace.view") === "raw" ? "raw" : "rendered");
-  const attempt = reader.dataset.attempt ? `?attempt=${reader.dataset.attempt}` : "";
-  const address = (part) => `${reader.dataset.texts}${part.replace("/", "/texts/").split("/").map(encodeURIComponent).join("/")}/${attempt}`;
+
+  // Where a text of a card's rollout is by itself; a card that is stored nowhere has none.
+  function address(card, part) {
+    const link = card.querySelector("a[data-step]")?.getAttribute("href");
+    if (!link) return null;
+    const [step, query = ""] = link.split("?");
+    const [seq, name] = part.split("/");
+    return `${step.replace(/\d+\/$/, "")}${seq}/texts/${encodeURIComponent(name)}/${query && "?"}${query}`;
+  }
 
   async function fetchText(where) {
     const reply = await fetch(where);
@@ -68,23 +75,23 @@
     if (view === "json" && !card.querySelector(".stored")) {
       const stored = element("div", "stored");
       card.append(stored);
-      const seqs = [card, ...card.querySelectorAll(".result[id]")].map((each) => each.id.slice(1));
-      for (const seq of seqs) stored.append(await storedEvent(seq));
+      const seqs = [card, ...card.querySelectorAll(".result[id]")].map((each) => /\d+$/.exec(each.id)[0]);
+      for (const seq of seqs) stored.append(await storedEvent(card, seq));
     }
     if (view === "rendered") enhance(card);
   }
 
-  async function storedEvent(seq) {
+  async function storedEvent(card, seq) {
     const part = element("div", "block");
     part.append(element("p", "block-head", `Event #${seq} as stored`));
     try {
-      const text = await fetchText(address(`${seq}/event`));
+      const text = await fetchText(address(card, `${seq}/event`));
       part.append(text.length > 1_000_000 ? element("p", "muted", "It is long: open it as a file.") : jsonLines(text));
     } catch {
       part.append(element("p", "muted", "It could not be loaded."));
     }
     const link = element("a", "permalink", "open as a file");
-    link.href = address(`${seq}/event`);
+    link.href = address(card, `${seq}/event`);
     part.firstElementChild.append(link);
     return part;
   }
@@ -94,7 +101,8 @@
     const said = button.textContent;
     try {
       // What stands in the page may be indented, or the beginning only.
-      const exact = pre.dataset.part ? await fetchText(address(pre.dataset.part)) : pre.textContent;
+      const where = pre.dataset.part && address(pre.closest(".event"), pre.dataset.part);
+      const exact = where ? await fetchText(where) : pre.textContent;
       await navigator.clipboard.writeText(exact);
       button.textContent = "copied";
     } catch {
@@ -136,7 +144,7 @@
   }, true);
   function cycle(card) {
     enhance(card);
-    const names = [...VIEWS.keys()];
+    const names = [...VIEWS.keys()].filter((view) => view !== "json" || address(card, "0/event"));
     showAs(card, names[(names.indexOf(card.dataset.view) + 1) % names.length]);
   }
 
