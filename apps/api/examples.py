@@ -58,6 +58,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "EnvironmentRequest": ENVIRONMENT,
     "PatchedEnvironmentRequest": {"concurrency": 64},
     "OrderRequest": {"format": "trl_sft", "collection": 7, "filters": {"min_reward": 0.7}},
+    "ExportPreviewOrderRequest": {"format": "trl_sft", "collection": 7, "options": {"reasoning": "inline"}, "limit": 2},
     "PairRuleRequest": {"collection": 7, "margin": 0.5},
     "PolicyModelRequest": MODEL,
     "PatchedPolicyModelRequest": {"version": "step-120", "sampling": {"temperature": 1.0}},

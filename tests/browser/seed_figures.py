@@ -7,7 +7,7 @@ import django
 django.setup()
 
 from apps.accounts.models import User  # noqa: E402
-from apps.exports.models import Export, ExportFormat  # noqa: E402
+from apps.exports.models import Export  # noqa: E402
 from apps.gym.events import ModelCall, Prompt, ToolResult, TraceUnion, Verification  # noqa: E402
 from apps.gym.items import message  # noqa: E402
 from tests.factories import (  # noqa: E402
@@ -84,9 +84,7 @@ def main() -> None:
         made.append(collection)
     make_environment(slug="ill", health="unhealthy", health_message="connection refused")
     # Waits for a worker that would never find its pairs: shown, and never done while the tests look.
-    Export.objects.create(
-        format=ExportFormat.TRL_SFT, collection=made[0], state="writing", created_by=User.objects.first()
-    )
+    Export.objects.create(format="trl_sft", collection=made[0], state="writing", created_by=User.objects.first())
     task = dataset.tasks.order_by("index")[0]
     rollouts = list(made[0].rollouts.filter(task=task).order_by("repeat").values_list("pk", flat=True))
     print(json.dumps({"a": made[0].pk, "b": made[1].pk, "task": task.pk, "rollouts": rollouts}))

@@ -53,7 +53,7 @@ def test_an_error_of_the_endpoint_is_read_in_place_of_the_reply(pages, model):
     model.provider, model.base_url, model.model_name = "compatible", "http://10.0.0.1/v1", "m"
     model.save()
     page = squeezed(pages.post(URL, {"prompt": "<b>1?</b>"}).text)
-    assert 'class="event error"' in page
+    assert 'class="event error trouble"' in page
     assert "10.0.0.1:80 is not a public address" in page
     assert "&lt;b&gt;1?&lt;/b&gt;" in page
 

@@ -79,7 +79,7 @@ def test_a_wrong_row_cannot_be_written_by_sql(table, wrong):
 def test_right_rows_can():
     for table, right in {
         "rollouts_collection": "state = 'paused', pause_reason = 'max_cost', max_cost = 0, cancelled = 1, cost = 1e300",
-        "rollouts_rollout": "reward = -1e300, stop_reason = 'token_limit'",
+        "rollouts_rollout": "reward = -1e100, stop_reason = 'token_limit'",
         "rollouts_worker": "state = 'lost'",
         "rollouts_breaker": "state = 'half_open'",
         "policies_policymodel": "call_timeout = 0.05, cached_input_price = NULL",
