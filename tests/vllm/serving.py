@@ -23,7 +23,7 @@ from tests.faults.installation import ROOT, Installation, Program, wait_until
 
 TINY = ROOT / "examples" / "tiny_policy"
 SERVED = re.compile(r"is served at \S+ \(pid (\d+)\)\.")
-START_SECONDS = 120
+START_SECONDS = 300
 STOP_SECONDS = 30
 
 
@@ -135,11 +135,11 @@ class Bench:
             if server.is_up:
                 assert server.stop() == 0
 
-    def manage(self, *words: object) -> str:
+    def manage(self, *words: object, seconds: float = 240) -> str:
         """What a command of GymWeb prints."""
         program = self.installation.start(str(words[0]), "manage.py", *words)
         try:
-            code = program.wait(240)
+            code = program.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{words[0]} did not end: {program.said[-3000:]}") from None
         assert code == 0, program.said[-4000:]

@@ -2,6 +2,7 @@
 
 import time
 from argparse import ArgumentParser
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -34,7 +35,8 @@ SLUG = "tiny-policy"
 CHECKPOINTS = ("half", "strong")
 REPEATS = 4
 SAMPLING = {"temperature": 1.0, "max_output_tokens": 64}
-ARGUMENTS = ["--max-model-len", "1024"]
+# Without a line for each request the end of the log is about the server, also where its engine died under load.
+ARGUMENTS = ["--max-model-len", "1024", "--disable-uvicorn-access-log"]
 
 
 class Command(Demo):
@@ -76,12 +78,19 @@ class Command(Demo):
     def collect(self, name: str, dataset: Dataset, person: User) -> Collection:
         """One checkpoint's collection, with a server that lives as long as it takes."""
         port = free_port()
-        self.stderr.write(f"Starting vLLM with {FOLDER / name} …")
+        log = settings.VAR_DIR / f"vllm-demo-{name}.log"
+        self.stderr.write(f"Starting vLLM with {FOLDER / name}, its log in {log} …")
+        with log.open("w", buffering=1) as stream:
+            return self.collect_at(port, name, dataset, person, write=lambda line: print(line, file=stream))
+
+    def collect_at(
+        self, port: int, name: str, dataset: Dataset, person: User, *, write: Callable[[str], None]
+    ) -> Collection:
         try:
             # One policy model of two versions, as in a training that goes on.
             model = register_local_model(slug=SLUG, base_url=base_url(port), version=name, sampling=SAMPLING)
             server = start_server(
-                FOLDER / name, python=self.python, slug=SLUG, port=port, arguments=ARGUMENTS, write=_ignore
+                FOLDER / name, python=self.python, slug=SLUG, port=port, arguments=ARGUMENTS, write=write
             )
         except (ServerBroken, NotOurs) as problem:
             raise CommandError(str(problem)) from None
@@ -99,17 +108,14 @@ class Command(Demo):
                 user=person,
             )
             self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")
-            collection = collect_with_bar(collection)
+            # Behind the breaker of a server that is gone the rollouts would wait, and this command with them.
+            collection = collect_with_bar(collection, watch=server.check_alive)
             server.check_alive()
         except ServerBroken as problem:
             raise CommandError(str(problem)) from None
         finally:
             server.stop()
         return collection
-
-
-def _ignore(line: str) -> None:
-    """The log's end is told where a server fails; else the progress bar is what people want to see."""
 
 
 def load_tasks(person: User) -> Dataset:

@@ -3,6 +3,7 @@
 import json
 import sys
 from argparse import ArgumentParser
+from collections.abc import Callable
 from typing import Any
 
 import uvloop
@@ -87,8 +88,16 @@ class Command(BaseCommand):
             self.stdout.write(f"{name:>13}  {value}")
 
 
-def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet: bool = False) -> Collection:
+def collect_with_bar(
+    collection: Collection,
+    *,
+    seats: int | None = None,
+    quiet: bool = False,
+    watch: Callable[[], None] | None = None,
+) -> Collection:
     """Wait for the collection, with a progress bar on standard error unless quiet.
+
+    `watch` is called with every look; what it raises ends the wait.
 
     What holds it back is said there in either case, once each time an endpoint's breaker opens or its server is found
     unwell; so is who runs it where that is not this process.
@@ -108,6 +117,8 @@ def collect_with_bar(collection: Collection, *, seats: int | None = None, quiet:
     with tqdm(total=collection.total, unit="rollout", disable=quiet) as bar:
 
         def show(seen: Collection) -> None:
+            if watch:
+                watch()
             bar.update(seen.ended - bar.n)
             if seen.mean_reward is not None:
                 bar.set_postfix(reward=f"{seen.mean_reward:.2f}", failed=seen.failed)
