@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from django.apps import apps
 from django.db import connection
+from django.test import override_settings
 
 from apps.gym import lookups
 
@@ -18,9 +19,11 @@ def no_name_is_known(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def no_rates(settings):
+def no_rates():
     """All tests of a process would count as one caller. Those of the rates set their own."""
-    settings.API_RATE = settings.API_ADDRESS_RATE = 0
+    # Not by the fixture `settings`: tests of judges have parameters of that name.
+    with override_settings(API_RATE=0, API_ADDRESS_RATE=0):
+        yield
 
 
 @pytest.fixture
