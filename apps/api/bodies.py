@@ -56,13 +56,13 @@ FILE_PARSERS: list[type[BaseParser]] = [MultiPartParser, *RAW_PARSERS]
 
 def open_body(request: Request, *, filename: str) -> tuple[Any, str]:
     """The file of a request and its name: the part `file` of a form, or the body itself, whose type may name it."""
-    _refuse_large(request, settings.MAX_BODY_BYTES, "GYMWEB_MAX_BODY_BYTES")
+    refuse_large_body(request)
     media_type = _media_type(request)
-    if media_type == MultiPartParser.media_type:
+    if is_form(request):
         files: Mapping[str, Any] = request.FILES
         if "file" not in files:
             raise ValidationError({"file": "Send the file as the form field “file”."}, code="required")
-        return files["file"], files["file"].name
+        return files["file"], filename or files["file"].name
     if media_type not in RAW_TYPES:
         raise UnsupportedMediaType(request.content_type)
     return raw_stream(request), filename or f"rows{_ENDINGS.get(media_type, '')}"
@@ -75,8 +75,8 @@ _ENDINGS = {"text/csv": ".csv", "text/tab-separated-values": ".tsv", "applicatio
 def open_files(request: Request) -> Iterator[list[tuple[str, IO[bytes]]]]:
     """Names and files of a request that may send several, each of which can be read more than once."""
     with tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR) as spool:
-        if _media_type(request) == MultiPartParser.media_type:
-            _refuse_large(request, settings.MAX_BODY_BYTES, "GYMWEB_MAX_BODY_BYTES")
+        if is_form(request):
+            refuse_large_body(request)
             sent = request.FILES.getlist("file")
             if not sent:
                 raise ValidationError({"file": "Send the files as the form field “file”."}, code="required")
@@ -98,6 +98,14 @@ def open_part(request: Request) -> HttpRequest:
 def raw_stream(request: Request) -> HttpRequest:
     # DRF's own `request.stream` is None for a chunked body, which comes without a length.
     return request._request
+
+
+def is_form(request: Request) -> bool:
+    return _media_type(request) == MultiPartParser.media_type
+
+
+def refuse_large_body(request: Request) -> None:
+    _refuse_large(request, settings.MAX_BODY_BYTES, "GYMWEB_MAX_BODY_BYTES")
 
 
 def _media_type(request: Request) -> str:

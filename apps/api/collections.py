@@ -22,6 +22,7 @@ from apps.api.figures import QUERY_PARAMETERS as FIGURES
 from apps.api.figures import FigureViewSet
 from apps.api.filters import SlugFilter
 from apps.api.metrics import MetricsSerializer
+from apps.api.options import describe_form, read_options
 from apps.api.problems import QueryProblem, flatten_errors
 from apps.api.repeating import HEADER, MAX_KEY_LENGTH, read_key
 from apps.api.viewsets import SLUG
@@ -251,6 +252,23 @@ class ResolvedSerializer(serializers.Serializer[Any]):
     resolved = serializers.IntegerField(help_text="Rollouts that were flagged.")
 
 
+IMPORT_PARAMETERS = [
+    OpenApiParameter("dataset", NAME, description="Required, here or in the form."),
+    OpenApiParameter("agent", NAME, default="default"),
+    OpenApiParameter("policy_model", NAME, description="Left out: one that is named as in the rows."),
+    OpenApiParameter("name", str),
+    OpenApiParameter(
+        "format",
+        str,
+        enum=list(FORMATS),
+        default="auto",
+        description="What the lines are; auto: by their keys.",
+    ),
+    OpenApiParameter("on_error", str, enum=Upload.OnError.values, default=Upload.OnError.REJECT.value),
+]
+IMPORT_OPTIONS = frozenset(one.name for one in IMPORT_PARAMETERS)
+
+
 class ImportSerializer(serializers.Serializer[Any]):
     dataset = serializers.SlugRelatedField(slug_field="slug", queryset=Dataset.objects.select_related("environment"))
     agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all(), default=None)
@@ -323,7 +341,7 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
     lookup_value_regex = "[0-9]+"
     query_parameters = {
         **FIGURES,
-        "import_stored": frozenset({"dataset", "agent", "policy_model", "name", "format", "on_error"}),
+        "import_stored": IMPORT_OPTIONS,
     }
     permissions = {
         "list": Permission.READ,
@@ -422,39 +440,26 @@ class CollectionViewSet(ListModelMixin, RetrieveModelMixin, FigureViewSet):
 
     @extend_schema(
         request={
-            "multipart/form-data": {
-                "type": "object",
-                "properties": {"file": {"type": "array", "items": {"type": "string", "format": "binary"}}},
-            },
+            "multipart/form-data": describe_form(
+                {"type": "array", "items": {"type": "string", "format": "binary"}}, IMPORT_PARAMETERS
+            ),
             **dict.fromkeys(RAW_TYPES, OpenApiTypes.BINARY),
         },
         responses={201: ImportedSerializer, 200: ImportedSerializer},
-        parameters=[
-            OpenApiParameter("dataset", NAME, required=True),
-            OpenApiParameter("agent", NAME, default="default"),
-            OpenApiParameter("policy_model", NAME, description="Left out: one that is named as in the rows."),
-            OpenApiParameter("name", str),
-            OpenApiParameter(
-                "format",
-                str,
-                enum=list(FORMATS),
-                default="auto",
-                description="What the lines are; auto: by their keys.",
-            ),
-            OpenApiParameter("on_error", str, enum=Upload.OnError.values, default=Upload.OnError.REJECT.value),
-        ],
+        parameters=IMPORT_PARAMETERS,
     )
     @action(detail=False, methods=["post"], url_path="import", parser_classes=FILE_PARSERS)
     def import_stored(self, request: Request) -> Response:
         """Stored rollouts as a collection: rows of NeMo Gym, results of verifiers, or chat logs. The body is one JSONL
         file, or a form with several as `file`. 200 where these files were imported before."""
-        asked = ImportSerializer(data=request.query_params.dict())
+        options = read_options(request, IMPORT_OPTIONS, several=True)
+        asked = ImportSerializer(data=options)
         try:
             asked.is_valid(raise_exception=True)
         except serializers.ValidationError as wrong:
             raise QueryProblem(
                 [
-                    {**error, "pointer": f"?{error['pointer'].lstrip('/')}"}
+                    {**error, "pointer": options.pointer(error["pointer"].lstrip("/"))}
                     for error in flatten_errors(wrong.get_full_details())
                 ]
             ) from wrong

@@ -20,8 +20,8 @@ from apps.api.bodies import FILE_PARSERS, RAW_TYPES, open_body
 from apps.api.declared import DeclaredFields
 from apps.api.deletions import DeletionSerializer, accept_deletion
 from apps.api.filters import SlugFilter
-from apps.api.problems import QueryProblem
-from apps.api.uploads import WAIT, ChoicesSerializer, UploadSerializer, answer_upload, wants_to_wait
+from apps.api.options import Options, describe_form, read_options
+from apps.api.uploads import WAIT, ChoicesSerializer, UploadSerializer, answer_upload
 from apps.api.versions import VersionActions, VersionSerializer
 from apps.api.viewsets import SLUG
 from apps.environments.models import Environment
@@ -76,46 +76,49 @@ CHOICES = {
 }
 
 
-def read_choices(request: Request) -> Choices:
-    """How to load a file, from the address."""
-    given: dict[str, Any] = {name: request.query_params[name] for name in CHOICES if name in request.query_params}
+UPLOAD_PARAMETERS = [
+    OpenApiParameter("environment", str, description="Makes the dataset, if there is none, for this one."),
+    OpenApiParameter("filename", str, description="The file's name; by default the one that comes with a form."),
+    OpenApiParameter("draft", bool, default=False, description="Wait for a mapping instead of loading."),
+    WAIT,
+    *CHOICES.values(),
+]
+UPLOAD_OPTIONS = frozenset(one.name for one in UPLOAD_PARAMETERS)
+
+
+def read_choices(options: Options) -> Choices:
+    """How to load a file."""
+    given: dict[str, Any] = {name: options[name] for name in CHOICES if name in options}
     if given.get("mapping", "").lstrip().startswith("{"):
         try:
             given["mapping"] = orjson.loads(given["mapping"])
         except orjson.JSONDecodeError as error:
-            raise _refuse("mapping", f"This is not JSON: {error}.") from None
+            raise options.refuse("mapping", f"This is not JSON: {error}.") from None
     if "split_ratios" in given:
-        given["split_ratios"] = _ratios(given["split_ratios"])
+        given["split_ratios"] = _ratios(options)
     if "split_seed" in given:
         text = given["split_seed"]
         if not text.isascii() or not text.isdigit() or len(text) > 19:
-            raise _refuse("split_seed", "Give a whole number.")
+            raise options.refuse("split_seed", "Give a whole number.")
         given["split_seed"] = int(text)
-    given["check_only"] = _flag(request, "check_only")
+    given["check_only"] = options.flag("check_only")
     try:
         choices = Choices(**given)
         choices.as_fields()
     except ChoiceRefused as error:
-        raise _refuse(error.argument, error.message) from None
+        raise options.refuse(error.argument, error.message) from None
     return choices
 
 
-def _ratios(text: str) -> dict[str, float]:
+def _ratios(options: Options) -> dict[str, float]:
     shares = {}
-    for pair in text.split(","):
+    for pair in options["split_ratios"].split(","):
         name, _, share = pair.partition(":")
         try:
             shares[name.strip()] = float(share)
         except ValueError:
-            raise _refuse("split_ratios", "Write train:0.9,validation:0.1.") from None
+            raise options.refuse("split_ratios", "Write train:0.9,validation:0.1.") from None
     return shares
-
-
-def _flag(request: Request, name: str) -> bool:
-    value = request.query_params.get(name, "false").lower()
-    if value not in {"true", "false", "1", "0"}:
-        raise _refuse(name, "Give true or false.")
-    return value in {"true", "1"}
 
 
 class DatasetFilter(django_filters.FilterSet):
@@ -152,7 +155,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         "rows": Permission.READ_TASKS,
     }
     query_parameters = {
-        "upload": frozenset({"environment", "filename", "wait", "draft", *CHOICES}),
+        "upload": UPLOAD_OPTIONS,
         "metrics": frozenset({"shape"}),
         "changes": frozenset({"from"}),
         "changed_tasks": frozenset({"from", "kind"}),
@@ -186,27 +189,23 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
 
     @extend_schema(
         request={
-            "multipart/form-data": {"type": "object", "properties": {"file": {"type": "string", "format": "binary"}}},
+            "multipart/form-data": describe_form({"type": "string", "format": "binary"}, UPLOAD_PARAMETERS),
             **dict.fromkeys(RAW_TYPES, OpenApiTypes.BINARY),
         },
         responses={202: UploadSerializer, 201: UploadSerializer},
-        parameters=[
-            OpenApiParameter("environment", str, description="Makes the dataset, if there is none, for this one."),
-            OpenApiParameter("filename", str, description="The file's name, where the body is the file itself."),
-            WAIT,
-            *CHOICES.values(),
-        ],
+        parameters=UPLOAD_PARAMETERS,
     )
     @uploads.mapping.post
     def upload(self, request: Request, slug: str) -> Response:
-        """Upload a file: as the form field `file`, or as the body itself. A worker loads it, unless you `wait`."""
-        choices = read_choices(request)
-        wait, draft = wants_to_wait(request), _flag(request, "draft")
+        """Upload a file: as the form field `file`, or as the body itself. A worker loads it, unless you `wait`. A
+        form may bring the parameters as fields."""
+        options = read_options(request, UPLOAD_OPTIONS)
         # Before a dataset is made: a choice or a body that cannot be read must not leave one behind.
-        choices.as_fields()
-        stream, filename = open_body(request, filename=request.query_params.get("filename", ""))
+        choices = read_choices(options)
+        wait, draft = options.flag("wait"), options.flag("draft")
+        stream, filename = open_body(request, filename=options.get("filename", ""))
         given: dict[str, Any] = {"stream": stream, "filename": filename, "choices": choices, "user": self.person}
-        dataset = self._dataset_for_upload(slug)
+        dataset = self._dataset_for_upload(slug, options)
         if wait and not choices.check_only and not draft:
             return answer_upload(upload_file(dataset=dataset, **given))
         # What is only checked is kept for its commit.
@@ -227,20 +226,16 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         )
         return Response(UploadSerializer(upload).data, status=HTTPStatus.CREATED)
 
-    def _dataset_for_upload(self, slug: str) -> Dataset:
+    def _dataset_for_upload(self, slug: str, options: Options) -> Dataset:
         dataset = Dataset.objects.filter(slug=slug).first()
         if dataset is not None:
             return dataset
-        wanted = self.request.query_params.get("environment")
+        wanted = options.get("environment")
         if wanted is None:
             raise NotFound(f"There is no dataset {slug}. Create it, or name its ?environment= to make it by uploading.")
         environment = Environment.objects.filter(slug=wanted).first()
         if environment is None:
-            raise _refuse("environment", f"There is no environment {wanted}.")
+            raise options.refuse("environment", f"There is no environment {wanted}.")
         given = DatasetSerializer(data={"slug": slug, "name": slug, "environment": wanted})
         given.is_valid(raise_exception=True)
         return create_dataset(slug=slug, name=slug, environment=environment, user=self.person)
-
-
-def _refuse(parameter: str, message: str) -> QueryProblem:
-    return QueryProblem([{"pointer": f"?{parameter}", "code": "invalid", "message": message}])

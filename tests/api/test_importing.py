@@ -73,3 +73,16 @@ def test_the_format_is_told_by_the_keys_or_by_the_address(engineer, address):
     made = engineer.post(f"{address}&format=openai_chat", lines(log), content_type="application/x-ndjson")
     assert (made.status_code, made.json()["collection"]["mean_reward"]) == (201, None)
     assert engineer.post(f"{address}&format=csv", lines(log), content_type="application/x-ndjson").status_code == 400
+
+
+def test_a_form_may_bring_the_parameters_as_fields(engineer, address):
+    make_policy_model(slug="mine")
+    dataset = address.partition("?dataset=")[2].partition("&")[0]
+    form = {"dataset": dataset, "agent": "plain", "policy_model": "mine", "name": "Mine"}
+    made = engineer.post(URL, {**form, "file": SimpleUploadedFile("a.jsonl", lines(stored_row()))})
+    collection = made.json()["collection"]
+    assert (made.status_code, collection["name"], collection["policy_model"]) == (201, "Mine", "mine")
+    refused = engineer.post(URL, {**form, "polcy": "x", "file": SimpleUploadedFile("b.jsonl", lines(stored_row("b")))})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "/polcy")
+    refused = engineer.post(URL, {"dataset": "none", "file": SimpleUploadedFile("c.jsonl", lines(stored_row("c")))})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "/dataset")

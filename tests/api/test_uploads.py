@@ -129,7 +129,7 @@ def test_a_body_of_another_type_is_refused(engineer):
 
 
 def test_a_form_without_a_file_is_refused(engineer, dataset):
-    answer = engineer.post("/api/v1/datasets/sums/uploads/", {"other": "x"})
+    answer = engineer.post("/api/v1/datasets/sums/uploads/", {"note": "x"})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/file")
 
 
@@ -209,3 +209,46 @@ def test_the_fields_own_files_upload_without_a_rejected_row(engineer, dataset, p
     answer = upload(engineer, content)
     shown = answer.json()
     assert (answer.status_code, shown["rejected"], shown["accepted"]) == (201, 0, len(content.splitlines()))
+
+
+def test_fields_of_the_form_are_choices_as_parameters_of_the_address_are(engineer, dataset):
+    fields = {"mode": "upsert", "on_error": "skip", "check_only": "true", "wait": "true", "filename": "mine.jsonl"}
+    form = {**fields, "file": SimpleUploadedFile("sums.jsonl", GOOD)}
+    answer = engineer.post("/api/v1/datasets/sums/uploads/", form)
+    shown = answer.json()
+    assert answer.status_code == 201
+    assert {name: shown[name] for name in ["mode", "on_error", "check_only", "filename", "state", "version"]} == {
+        "mode": "upsert",
+        "on_error": "skip",
+        "check_only": True,
+        "filename": "mine.jsonl",
+        "state": "checked",
+        "version": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "fields", "error"),
+    [
+        ("", {"moda": "upsert"}, ("/moda", "unknown", "There is no field “moda”. Did you mean “mode”?")),
+        ("", {"mode": "upset"}, ("/mode", "invalid", None)),
+        ("", {"wait": "perhaps"}, ("/wait", "invalid", "Give true or false.")),
+        ("", {"mode": ["upsert", "replace"]}, ("/mode", "repeated", "This is given more than once.")),
+        ("?mode=replace", {"mode": "upsert"}, ("/mode", "repeated", "This is given more than once.")),
+        ("", {"file": "no file"}, ("/file", "invalid", "Send it as a file, with a file name.")),
+    ],
+)
+def test_a_field_of_the_form_that_cannot_be_meant_stores_nothing(engineer, dataset, query, fields, error):
+    files = {} if "file" in fields else {"file": SimpleUploadedFile("sums.jsonl", GOOD)}
+    answer = engineer.post(f"/api/v1/datasets/sums/uploads/{query}", {**fields, **files})
+    assert answer.status_code == 400
+    (shown,) = answer.json()["errors"]
+    assert (shown["pointer"], shown["code"], error[2] or shown["message"]) == (*error[:2], shown["message"])
+    assert Upload.objects.count() == 0
+
+
+def test_a_form_brings_one_file(engineer, dataset):
+    two = [SimpleUploadedFile("a.jsonl", GOOD), SimpleUploadedFile("b.jsonl", GOOD)]
+    answer = engineer.post("/api/v1/datasets/sums/uploads/", {"file": two})
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "repeated")
+    assert Upload.objects.count() == 0
