@@ -18,6 +18,7 @@ from apps.gym.redaction.rules import (
     CERTAIN_HINTS,
     CERTAIN_NAME,
     FORMS,
+    LEAST_NUMBER,
     LIKELY_HINTS,
     LIKELY_NAME,
     LITERALS,
@@ -28,6 +29,8 @@ from apps.gym.redaction.rules import (
     QUOTED,
     RUNS,
     is_assigned,
+    is_count,
+    is_description,
     is_secret_beside,
 )
 
@@ -120,23 +123,47 @@ class Redactor:
         if not self.enabled:
             return value, {}
         top = [value]
-        waiting: list[Any] = [top]
+        # With the kind of what stands below a certain name, which is redacted whatever its shape; else an empty text.
+        waiting: list[tuple[Any, str]] = [(top, "")]
         # No recursion: how deep strangers nest is theirs to say.
         while waiting:
-            one = waiting.pop()
+            one, above = waiting.pop()
             members = list(one.items()) if isinstance(one, dict) else list(enumerate(one))
             for place, member in members:
                 if isinstance(member, dict | list):
-                    waiting.append(member)
-                    kind = ""
+                    waiting.append((member, self._kind_below(place, member, above)))
                 elif isinstance(member, str) and member:
                     kind = self._kind_of_member(place, member) if isinstance(place, str) else ""
+                    kind = kind or (above if above and self._is_value(member) else "")
                     clean = self._mark(kind, counts) if kind else self._look(member, counts)
                     if clean is not member:
                         one[place] = clean
+                elif kind := self._kind_of_number(place, member, above):
+                    one[place] = self._mark(kind, counts)
                 if isinstance(place, str):
                     self._clean_name(one, place, counts)
         return top[0], dict(counts)
+
+    def _kind_below(self, place: str | int, member: Any, above: str) -> str:
+        """What the texts and numbers in an object or a list are, because of its name or of one above it."""
+        kind = (self._kind_of_name(place) if isinstance(place, str) else "") or above
+        return "" if kind and is_description(member) else kind
+
+    def _kind_of_name(self, name: str) -> str:
+        if len(name) > MAX_NAME:
+            return ""
+        return self._names.get(name.lower()) or ("named" if CERTAIN_NAME.fullmatch(name) else "")
+
+    def _is_value(self, text: str) -> bool:
+        return text not in self._exceptions and is_secret_beside(certain=True, name="", value=text)
+
+    def _kind_of_number(self, place: str | int, number: Any, above: str) -> str:
+        # Floats are rewards and times. What is smaller is a count, or as good as known.
+        if type(number) is not int or abs(number) < LEAST_NUMBER or is_count(place):
+            return ""
+        kind = above or (self._kind_of_name(place) if isinstance(place, str) else "")
+        # Python writes no longer numbers as texts, and no exception is one.
+        return "" if kind and number.bit_length() <= 2048 and str(number) in self._exceptions else kind
 
     def _clean_name(self, one: dict[str, Any], name: str, counts: Counter[str]) -> None:
         clean = self._look(name, counts)

@@ -174,6 +174,31 @@ def is_secret_beside(*, certain: bool, name: str, value: str) -> bool:
     return looks_random(value) and " " not in value.strip() and not _is_uuid(value.strip())
 
 
+LEAST_NUMBER = 1000
+"""The same four characters that a text has to have."""
+_COUNT = re.compile(r"(?:.*_)?(?:tokens|counts?|size|length|len|at|created|updated|expires?|expires_in|ttl)|passwords")
+
+
+def is_count(place: str | int) -> bool:
+    """Whether a number of that name counts or dates something, also below a telling name: `max_tokens`."""
+    return isinstance(place, str) and len(place) <= MAX_NAME and _COUNT.fullmatch(place.lower()) is not None
+
+
+_DESCRIBING_NAMES = (
+    "type title description format enum items properties required additionalProperties minLength maxLength minimum "
+    "maximum minItems maxItems uniqueItems pattern nullable readOnly writeOnly deprecated anyOf allOf oneOf not $ref "
+    "in name scheme bearerFormat"
+)
+_DESCRIBING = frozenset(_DESCRIBING_NAMES.split())
+
+
+def is_description(value: object) -> bool:
+    """Whether it says what a credential would be, as JSON Schema and OpenAPI do, rather than being one."""
+    if not isinstance(value, dict) or not value.keys() <= _DESCRIBING:
+        return False
+    return isinstance(value.get("type"), str | list) or not value.keys().isdisjoint({"$ref", "anyOf", "allOf", "oneOf"})
+
+
 def is_assigned(match: re.Match[str]) -> bool:
     """Whether what follows a name and a sign in a text is a credential, rather than code."""
     value, quoted = match["secret"], bool(match["quote"])

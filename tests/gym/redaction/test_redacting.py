@@ -120,6 +120,61 @@ def test_the_value_of_a_telling_key_is_taken_out_and_its_neighbours_stay():
     assert counts == {"named": 6}
 
 
+def test_what_stands_below_a_telling_key_is_taken_out_whatever_its_shape():
+    mark = "[REDACTED:named]"
+    value = {
+        "password": 12345678901234,
+        "auth_token": 123456,
+        "secrets": {"api_key": ["plainsecret", "other words"]},
+        "cfg": {"password": {"value": "plainsecret", "old": [{"deep": 9876543210}]}},
+        "Authorization": [["Basic", "abc def"]],
+        "access_token": {"type": "text", "value": "plainsecret"},
+        "after": ["plain", 12345],
+    }
+    encoded = msgspec.json.encode(value).decode()
+    cleaned = {
+        "password": mark,
+        "auth_token": mark,
+        "secrets": {"api_key": [mark, mark]},
+        "cfg": {"password": {"value": mark, "old": [{"deep": mark}]}},
+        "Authorization": [["Basic", mark]],
+        "access_token": {"type": "text", "value": mark},
+        "after": ["plain", 12345],
+    }
+    assert PLAIN.redact_value(value) == (cleaned, {"named": 8})
+    stored, counts = PLAIN.redact_json(encoded)
+    assert (json.loads(stored), counts) == (cleaned, {"named": 8})
+    assert PLAIN.redact_json(stored) == (stored, {})
+    own = Redactor(patterns=[Pattern(kind="badge", name="badge")], exceptions=["blue 18", "4711"])
+    clean, counts = own.redact_value({"Badge": ["blue 17", "blue 18", 4711, 4712]})
+    assert (clean, counts) == ({"Badge": ["[REDACTED:badge]", "blue 18", 4711, "[REDACTED:badge]"]}, {"badge": 2})
+
+
+def test_counts_switches_and_descriptions_below_a_telling_key_stay():
+    value = {
+        "max_tokens": 4096,
+        "token_count": 123456,
+        "tokens": 123,
+        "token": 151643,
+        "input_token": [151643, 151644],
+        "passwords": 20000,
+        "password": {"type": "string", "description": "At least eight letters", "minLength": 1024},
+        "api_key": {"$ref": "#/components/schemas/Key"},
+        "authorization": {"type": "http", "scheme": "bearer"},
+        "private_key": {"created_at": 1718000000, "max_tokens": 4096, "enabled": True, "value": None},
+        "components": {"password": 1500.0},
+        "passphrase": False,
+    }
+    encoded = msgspec.json.encode(value).decode()
+    assert PLAIN.redact_json(encoded) == (encoded, {})
+    assert PLAIN.redact_value(json.loads(encoded)) == (value, {})
+
+
+def test_a_number_of_any_length_is_taken_out():
+    number = 10**5000
+    assert PLAIN.redact_value({"password": number}) == ({"password": "[REDACTED:named]"}, {"named": 1})
+
+
 def test_a_credential_that_is_the_name_of_a_member_is_found():
     clean, counts = PLAIN.redact_value({SECRETS["github"]: 1})
     assert (clean, counts) == ({"[REDACTED:github_token]": 1}, {"github_token": 1})
