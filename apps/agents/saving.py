@@ -8,6 +8,7 @@ from django.db import transaction
 from apps.accounts.auditing import describe, record
 from apps.agents.models import Agent
 from apps.gym.sampling import find_default_problems
+from apps.gym.slugs import find_slug_problem
 
 _ROLES = ("user", "assistant", "system", "developer")
 
@@ -30,6 +31,8 @@ def find_errors(agent: Agent) -> dict[str, list[str]]:
     """By field, what keeps an agent from being saved that its fields' own validators do not see."""
     problem = find_problem(agent.examples)
     found = {"examples": [problem] if problem else [], "sampling": find_default_problems(agent.sampling)}
+    if agent._state.adding and (taken := find_slug_problem(agent.slug)):
+        found["slug"] = [taken]
     return {field: problems for field, problems in found.items() if problems}
 
 

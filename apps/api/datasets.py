@@ -31,10 +31,13 @@ from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.receiving import start_parts, store_file
 from apps.tasks.uploading import create_dataset, load_now, rename_dataset, upload_file
 
+MAX_DESCRIPTION = 10_000
+
 
 class DatasetSerializer(DeclaredFields, serializers.ModelSerializer[Dataset]):
     environment = serializers.SlugRelatedField(slug_field="slug", queryset=Environment.objects.all())
     versions = VersionSerializer(many=True, read_only=True)
+    description = serializers.CharField(allow_blank=True, required=False, max_length=MAX_DESCRIPTION)
 
     class Meta:
         model = Dataset
@@ -43,7 +46,7 @@ class DatasetSerializer(DeclaredFields, serializers.ModelSerializer[Dataset]):
 
 class DatasetNamesSerializer(DeclaredFields, serializers.Serializer[Any]):
     name = serializers.CharField(max_length=100)
-    description = serializers.CharField(allow_blank=True, max_length=10_000)
+    description = serializers.CharField(allow_blank=True, max_length=MAX_DESCRIPTION)
 
 
 class PartsSerializer(ChoicesSerializer):

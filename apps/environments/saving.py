@@ -12,6 +12,7 @@ from apps.gym import lookups
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.judging.settings import read_settings
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
+from apps.gym.slugs import find_slug_problem
 from apps.gym.verifiers.registry import asks_judge
 from apps.policies.models import Health
 from apps.policies.saving import KeyRequired
@@ -34,6 +35,8 @@ def save_environment(*, environment: Environment, user: object, api_key: str | N
     """
     _tidy(environment)
     environment.full_clean()
+    if environment._state.adding and (problem := find_slug_problem(environment.slug)):
+        raise ValidationError({"slug": problem})
     _check_server(environment)
     _check_verifier(environment)
     _check_judge(environment)

@@ -10,6 +10,7 @@ from apps.accounts.auditing import describe, record
 from apps.gym import lookups
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.sampling import find_default_problems
+from apps.gym.slugs import find_slug_problem
 from apps.policies.models import DEFAULT_BASE_URLS, Health, PolicyModel, Provider, Wire
 from apps.policies.requesting import find_request_problems
 from apps.policies.secrets import encrypt_secret, hint_of
@@ -69,6 +70,8 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
 def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
     """By field, what keeps a policy model from being saved that its fields' own validators do not see."""
     found = find_request_problems(policy_model)
+    if policy_model._state.adding and (taken := find_slug_problem(policy_model.slug)):
+        found["slug"] = [taken]
     of_saving = {
         "base_url": _problems_of_address(policy_model),
         "more_base_urls": _problems_of_more_addresses(policy_model),

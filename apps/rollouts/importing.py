@@ -26,6 +26,7 @@ from apps.gym.events import event_kind
 from apps.gym.redaction.redacting import Redactor
 from apps.gym.rolloutfile import StoredAttempt
 from apps.gym.rolloutshapes.reading import RolloutFormat
+from apps.gym.slugs import RESERVED_SLUGS
 from apps.gym.storable import clean_line, clean_names
 from apps.gym.taskfiles.limits import READ_BYTES
 from apps.gym.voting import MAX_ANSWER, comparable_answer
@@ -173,7 +174,7 @@ def _model_of(name: str) -> PolicyModel:
     if known is not None:
         return known
     slug = slugify(name)[:50] or "imported"
-    taken = set(PolicyModel.objects.filter(slug__startswith=slug).values_list("slug", flat=True))
+    taken = RESERVED_SLUGS | set(PolicyModel.objects.filter(slug__startswith=slug).values_list("slug", flat=True))
     free = next(one for number in range(1, 10_000) if (one := slug if number == 1 else f"{slug}-{number}") not in taken)
     return PolicyModel.objects.create(
         slug=free, name=name, provider=Provider.COMPATIBLE, base_url=IMPORTED_URL, model_name=name

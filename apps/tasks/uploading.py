@@ -5,6 +5,7 @@ import logging
 from contextlib import suppress
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 from django.db.models import F
 from django.utils import timezone
@@ -13,6 +14,7 @@ from apps.accounts.auditing import describe, record
 from apps.accounts.models import User
 from apps.environments.models import Environment
 from apps.gym import leaving
+from apps.gym.slugs import find_slug_problem
 from apps.gym.taskfiles.limits import FILE_CODES, FileRefused, Readable
 from apps.tasks.choosing import Choices
 from apps.tasks.loading import Loader, UploadTakenAway, delete_version, owned, start_version
@@ -35,7 +37,10 @@ class NotWaiting(Exception):
 def create_dataset(
     *, slug: str, name: str, environment: Environment, description: str = "", user: User | None = None
 ) -> Dataset:
-    """A dataset without a version; raises IntegrityError where the slug is taken."""
+    """A dataset without a version; raises IntegrityError where the slug is taken, and ValidationError where no dataset
+    may have it."""
+    if problem := find_slug_problem(slug):
+        raise ValidationError({"slug": problem})
     with transaction.atomic():
         dataset = Dataset.objects.create(
             slug=slug, name=name, environment=environment, description=description, created_by=user

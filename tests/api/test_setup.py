@@ -6,7 +6,9 @@ import pytest
 from django.db.models import ProtectedError
 
 from apps.accounts.models import AuditEntry, Role
+from apps.dashboard import urls_setup
 from apps.environments.models import Environment
+from apps.gym.slugs import RESERVED_SLUGS
 from apps.policies.connecting import stored_key
 from apps.policies.models import PolicyModel
 from tests.api.conftest import client_of
@@ -297,3 +299,39 @@ def test_the_key_of_an_environment_goes_in_and_never_comes_out(engineer):
     refused = send(engineer, "PATCH", "environments/lab/", {"base_url": "https://other.example.org/mcp"})
     assert pointers(refused) == ["/api_key"]
     assert "sesame" not in engineer.get("/api/v1/environments/lab/").text
+
+
+RESERVED = {
+    "datasets": {"name": "New", "environment": "sums"},
+    "environments": {"name": "New", "adapter": "builtin", "builtin": "calculator"},
+    "policy-models": {"name": "New", "provider": "scripted"},
+    "agents": {"name": "New"},
+}
+
+
+@pytest.mark.parametrize("noun", RESERVED)
+@pytest.mark.parametrize("slug", ["new", "New", "import"])
+def test_a_word_that_addresses_of_pages_use_is_no_slug(engineer, noun, slug):
+    make_environment(slug="sums")
+    refused = engineer.post(f"/api/v1/{noun}/", {**RESERVED[noun], "slug": slug}, "application/json")
+    assert (refused.status_code, [error["pointer"] for error in refused.json()["errors"]]) == (400, ["/slug"])
+    assert engineer.get(f"/api/v1/{noun}/{slug}/").status_code == 404
+    taken = engineer.post(f"/api/v1/{noun}/", {**RESERVED[noun], "slug": f"{slug}-one"}, "application/json")
+    assert taken.status_code == 201
+
+
+def test_every_word_that_stands_where_a_slug_does_is_reserved():
+    routes = [str(one.pattern) for one in urls_setup.urlpatterns]
+    nouns = {route.partition("<slug:slug>")[0] for route in routes if "<slug:slug>" in route}
+    words = {route.removeprefix(noun).split("/")[0] for noun in nouns for route in routes if route.startswith(noun)}
+    assert {word for word in words if word and not word.startswith("<")} == RESERVED_SLUGS
+
+
+def test_a_description_of_a_dataset_is_as_long_as_it_may_be_changed_to(engineer):
+    make_environment(slug="sums")
+    body = {"slug": "long", "name": "Long", "environment": "sums", "description": "x" * 10_001}
+    refused = engineer.post("/api/v1/datasets/", body, "application/json")
+    assert refused.status_code == 400
+    assert [(one["pointer"], one["code"]) for one in refused.json()["errors"]] == [("/description", "max_length")]
+    made = engineer.post("/api/v1/datasets/", {**body, "description": "x" * 10_000}, "application/json")
+    assert (made.status_code, len(made.json()["description"])) == (201, 10_000)

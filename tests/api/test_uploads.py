@@ -135,10 +135,10 @@ def test_a_form_without_a_file_is_refused(engineer, dataset):
 
 def test_an_unknown_dataset_is_not_found_unless_its_environment_is_named(engineer):
     environment = make_environment()
-    assert upload(engineer, slug="new").status_code == 404
-    assert upload(engineer, slug="new", query=f"?environment={environment.slug}").status_code == 201
+    assert upload(engineer, slug="newer").status_code == 404
+    assert upload(engineer, slug="newer", query=f"?environment={environment.slug}").status_code == 201
     dataset = Dataset.objects.get()
-    assert (dataset.slug, dataset.name, dataset.environment) == ("new", "new", environment)
+    assert (dataset.slug, dataset.name, dataset.environment) == ("newer", "newer", environment)
 
 
 def test_a_body_over_the_limit_is_refused_with_the_limit_named(engineer, dataset, settings):

@@ -14,7 +14,7 @@ from tests.factories import make_policy_model
 
 pytestmark = pytest.mark.django_db
 
-NEW = {"slug": "new", "name": "New", "provider": "vllm", "base_url": "https://a.example/v1", "model_name": "m"}
+NEW = {"slug": "new-one", "name": "New", "provider": "vllm", "base_url": "https://a.example/v1", "model_name": "m"}
 
 
 def save(**fields):

@@ -9,6 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
 
+from apps.gym.slugs import find_slug_problem
 from apps.gym.storable import REFUSAL, find_unstorable
 
 
@@ -206,8 +207,8 @@ def count_from_one(form: forms.BaseForm, *names: str) -> None:
 
 
 def _refuse_reserved(slug: str) -> None:
-    if slug == "new":
-        raise ValidationError("This word is part of the pages' own addresses: choose another slug.")
+    if problem := find_slug_problem(slug):
+        raise ValidationError(problem)
 
 
 def slug_field(noun: str) -> forms.SlugField:

@@ -3,6 +3,7 @@
 from django.core.management.base import CommandError
 
 from apps.environments.models import Environment
+from apps.gym.slugs import find_slug_problem
 from apps.tasks.models import Dataset
 from apps.tasks.uploading import create_dataset
 
@@ -20,4 +21,6 @@ def named_dataset(*, slug: str, name: str, environment: str | None) -> Dataset:
     if found is None:
         known = ", ".join(Environment.objects.order_by("slug").values_list("slug", flat=True)) or "none"
         raise CommandError(f"There is no environment {environment}. Known: {known}.")
+    if problem := find_slug_problem(slug):
+        raise CommandError(f"{slug}: {problem}")
     return create_dataset(slug=slug, name=name or slug, environment=found)
