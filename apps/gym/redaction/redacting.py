@@ -28,6 +28,7 @@ from apps.gym.redaction.rules import (
     PREFIXES,
     QUOTED,
     RUNS,
+    START,
     is_assigned,
     is_count,
     is_description,
@@ -258,7 +259,7 @@ def _written_forms(secret: str) -> list[str]:
 
 
 def _prefix_expression(prefix: str, least: int) -> re.Pattern[str]:
-    return re.compile(rf"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])){re.escape(prefix)}[A-Za-z0-9_-]{{{least},}}")
+    return re.compile(rf"{START}{re.escape(prefix)}[A-Za-z0-9_-]{{{least},}}")
 
 
 def _own_name(name: str) -> re.Pattern[str]:

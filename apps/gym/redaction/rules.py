@@ -12,8 +12,9 @@ import msgspec
 
 Check = Callable[[str], bool]
 
-# Where a run of characters may begin: not inside another run, but right after an escape such as the `\n` of JSON.
-_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
+# Where a credential may begin: not inside a word, but after `-` or `_`, as in names of files and variables, and right
+# after an escape such as the `\n` of JSON.
+START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 _END = r"(?![A-Za-z0-9_-])"
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _LONG_RUN = 16
@@ -44,10 +45,10 @@ def _form(kind: str, literals: str, expression: str, check: Check | None = None)
     return Form(kind, tuple(literals.split()), re.compile(expression), check)
 
 
-def _prefixed(kind: str, literals: str, tail: str, check: Check | None = None) -> Form:
-    """Literal and tail, and nothing else around."""
+def _prefixed(kind: str, literals: str, tail: str, check: Check | None = None, *, start: str = START) -> Form:
+    """Literal and tail. With an empty `start` also inside a word: for literals that nothing else has."""
     starts = "|".join(map(re.escape, literals.split()))
-    expression = re.compile(f"{_START}(?:{starts}){tail}")
+    expression = re.compile(f"{start}(?:{starts}){tail}")
     return Form(kind, tuple(literals.split()), expression, check, is_prefix=True)
 
 
@@ -67,7 +68,9 @@ FORMS: tuple[Form, ...] = (
     _form(
         "jwt",
         "eyJ",
-        _START + r"eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{16,}(?:\.[A-Za-z0-9_-]{8,}){0,2}",
+        # After `-` or `_` its first part is bounded: every one in a long run would else be followed to the run's end.
+        rf"(?:(?<![-_]){START}eyJ[A-Za-z0-9_-]{{10,}}|(?<=[-_])eyJ[A-Za-z0-9_-]{{10,512}})"
+        r"\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{16,}(?:\.[A-Za-z0-9_-]{8,}){0,2}",
     ),
     _form(
         "bearer",
@@ -82,17 +85,20 @@ FORMS: tuple[Form, ...] = (
     ),
     # -- models
     _prefixed("api_key", "sk- pk-lf-", r"[A-Za-z0-9_-]{20,}", looks_random),
+    _prefixed("api_key", "sk-proj- sk-ant- sk-svcacct- sk-or-v1-", r"[A-Za-z0-9_-]{32,}", looks_random, start=""),
     _prefixed("api_key", "sk-lf-", r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
-    _prefixed("api_key", "nvapi-", r"[A-Za-z0-9_-]{40,}"),
+    _prefixed("api_key", "nvapi-", r"[A-Za-z0-9_-]{40,}", start=""),
     _prefixed("api_key", "hf_ xai- gsk_ pplx- r8_", rf"[A-Za-z0-9]{{30,}}{_END}", looks_random),
     _prefixed("api_key", "tgp_v1_ tvly- fw_", r"[A-Za-z0-9_-]{24,}", looks_random),
     _prefixed("api_key", "lsv2_", r"(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
     _prefixed("api_key", "AIza", r"[A-Za-z0-9_-]{35}"),
     _prefixed("api_key", "gw_", rf"[0-9a-f]{{12}}_[A-Za-z0-9_-]{{43}}{_END}"),
     # -- code and packages
-    _prefixed("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{30,}"),
-    _prefixed("github_token", "github_pat_", r"[A-Za-z0-9_]{22,}", looks_random),
-    _prefixed("gitlab_token", "glpat- gldt- glrt-", r"[A-Za-z0-9_-]{20,}", lambda text: any(map(str.isdigit, text))),
+    _prefixed("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{30,}", start=""),
+    _prefixed("github_token", "github_pat_", r"[A-Za-z0-9_]{22,}", looks_random, start=""),
+    _prefixed(
+        "gitlab_token", "glpat- gldt- glrt-", r"[A-Za-z0-9_-]{20,}", lambda text: any(map(str.isdigit, text)), start=""
+    ),
     _prefixed("package_token", "npm_", rf"[A-Za-z0-9]{{36}}{_END}"),
     _prefixed("package_token", "pypi-AgE", r"[A-Za-z0-9_-]{50,}"),
     # -- clouds
@@ -236,7 +242,7 @@ RUNS = bytes(0x78 if (one < 128 and chr(one).isalnum()) or one in b"-_%" else 0x
 LONG_RUN = b"x" * _LONG_RUN
 _OPENING = re.compile(r"[A-Za-z0-9]*[-_.]")
 _PREFIXES = {literal for form in FORMS if form.is_prefix for literal in form.literals}
-BODY = re.compile(rb"[-_.][A-Za-z0-9_%-]{16}")
+BODY = re.compile(rb"[-_.](?=[A-Za-z0-9_%-]{16})")
 """What stands before it may be one of PREFIXES: those of the forms, each up to its first separator."""
 PREFIXES = tuple({found[0].encode() for one in _PREFIXES if (found := _OPENING.match(one))})
 LONGEST_PREFIX = max(map(len, PREFIXES))

@@ -76,6 +76,27 @@ def test_a_credential_is_found_by_its_form_wherever_it_stands(name):
         assert (secret in json.loads(stored)["items"][0]["content"], sum(found.values())) == (False, 1)
 
 
+@pytest.mark.parametrize("name", sorted(set(SECRETS) - {"pem", "openssh", "cut pem"}))
+def test_a_credential_is_found_in_the_name_of_a_file_and_of_a_variable(name):
+    secret = SECRETS[name]
+    for text in (f"creds-{secret}", f"OLD_{secret}", f"a_long_name-of-something_{secret} and more"):
+        clean, counts = PLAIN.redact_text(text)
+        assert (secret in clean, sum(counts.values())) == (False, 1), clean
+    own = Redactor(patterns=[Pattern(kind="corp", prefix="corp.", least=6)])
+    assert own.redact_text("old-corp.abc123") == ("old-[REDACTED:corp]", {"corp": 1})
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "nvidia", "github", "github fine", "gitlab"])
+def test_an_unmistakable_beginning_is_found_inside_a_word(name):
+    secret = SECRETS[name]
+    clean, counts = PLAIN.redact_value({"items": [{"id": f"t{secret}"}]})
+    assert (secret[8:] in json.dumps(clean), sum(counts.values())) == (False, 1), clean
+    assert PLAIN.redact_text("creds-" + SECRETS["github"] + ".txt") == (
+        "creds-[REDACTED:github_token].txt",
+        {"github_token": 1},
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "secret"),
     [
@@ -218,6 +239,9 @@ HARMLESS = [
     "risk-assessment-for-the-year-2024-and-beyond",
     "github_actions_workflow_runner_configuration",
     "my_function_name_that_is_very_long_indeed_2",
+    "task-0123456789abcdef0123456789abcdef and disk-9fceb02d0ae598e95dc970b74767f19372d61af8",
+    "module_task_test_abcdefghijklmnopqrstuvwxyz and my-risk-assessment-for-the-year-2024",
+    "a-sk-learn-pipeline-of-many-steps_and_sk-container-id-1",
     "lru_cache(key=lambda item: item.identifier2)",
     "sorted(rows, key=operator.itemgetter2)",
     '{"keys": ["password", "api_key", "token"]}',
@@ -310,6 +334,13 @@ def test_values_nested_a_hundred_thousand_deep_are_cleaned_without_recursion():
         "a1",
         "api_",
         "\\n",
+        "-eyJabcdefghijk",
+        "-eyJabcdefghijk.",
+        "_sk-proj-",
+        "tsk-proj-abcdefghijklmnopqrstuvwxyzabcdefgh-",
+        "-ghp_abc",
+        "-hf_abcdefghijklmnopqrstuvwxyzabcdefgh-",
+        "-SG.abcdefghijklmnopqrst",
     ],
 )
 def test_hostile_text_takes_time_in_proportion_to_its_length(part):
