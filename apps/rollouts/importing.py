@@ -169,7 +169,8 @@ def _digest(dataset: Dataset, files: Sequence[File], keep_good: bool, wanted: Ro
 
 def _model_of(name: str) -> PolicyModel:
     """The policy model of that name, made where there is none: it can be read about, not asked."""
-    name = clean_line(name, 100).strip() or "imported"
+    # Before it is cut: half a credential is not known as one.
+    name = clean_line(fresh_redactor().redact_text(name)[0], 100).strip() or "imported"
     known = PolicyModel.objects.filter(model_name=name).order_by("pk").first()
     if known is not None:
         return known
@@ -247,6 +248,7 @@ def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredA
     verified = tally.verification
     message, found = redactor.redact_text(attempt.error_message)
     answer, also_found = redactor.redact_text(comparable_answer(tally.said, verified.details) if verified else "")
+    version, _ = redactor.redact_text(attempt.model)
     tools, _ = redactor.redact_value(dict(tally.tools))
     components, _ = redactor.redact_value(dict(attempt.components))
     return Rollout(
@@ -256,7 +258,7 @@ def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredA
         status=Rollout.Status.FAILED if attempt.error_kind else Rollout.Status.COMPLETED,
         attempt=1,
         failures=1 if attempt.error_kind else 0,
-        model_version=clean_line(attempt.model, 200),
+        model_version=clean_line(version, 200),
         reward=attempt.reward,
         components=clean_names(components),
         stop_reason="" if attempt.error_kind else clean_line(attempt.stop_reason, 32),

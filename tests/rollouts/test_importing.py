@@ -21,6 +21,7 @@ from apps.rollouts.reverifying import apply_reverification, finish_reverificatio
 from apps.tasks.models import Task
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_user
 from tests.rollouts.stored import NAMES, as_file, needs_shared, said, shared_files, shared_rows, stored_row
+from tests.rollouts.test_redaction import everything_stored
 
 pytestmark = pytest.mark.django_db
 
@@ -251,6 +252,23 @@ def test_a_policy_model_is_made_that_is_named_as_in_the_rows():
     assert (model.slug, model.base_url) == ("stored-model", "http://imported.invalid/v1")
     given = make_policy_model()
     assert import_these(as_file(stored_row("c")), policy_model=given).collection.policy_model == given
+
+
+def test_a_credential_in_the_name_of_a_model_is_stored_nowhere():
+    secret = "sk-proj-" + "AbCdEf0123456789" * 7
+    # The name is cut to 100 characters, which must not leave the start of one.
+    log = {
+        "messages": [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": "4"}],
+        "reward": 1.0,
+        "model": f"a model {secret}",
+    }
+    [rollout] = rollouts_of(import_these(as_file(log)))
+    model = rollout.collection.policy_model
+    named = "a model [REDACTED:api_key]"
+    assert (model.name, model.model_name, rollout.model_version) == (named, named, named)
+    assert model.slug == "a-model-redactedapi_key"
+    stored = everything_stored().lower()
+    assert [word for word in ("sk-proj-", "abcdef0123456789") if word in stored] == []
 
 
 def test_what_is_exported_comes_back_the_same(tmp_path):
