@@ -1,5 +1,8 @@
 """Request bodies: JSON, and files, which are read as they arrive, never into memory, never by a parser."""
 
+import codecs
+import contextlib
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -9,21 +12,39 @@ from typing import IO, Any
 
 from django.conf import settings
 from django.http import HttpRequest
-from rest_framework.exceptions import ParseError, UnsupportedMediaType, ValidationError
+from rest_framework.exceptions import ErrorDetail, ParseError, UnsupportedMediaType, ValidationError
 from rest_framework.parsers import BaseParser, JSONParser, MultiPartParser
 from rest_framework.request import Request
+from rest_framework.utils import json
 
 from apps.api.problems import Problem
 
+READ_BYTES = 256 * 1024
+
 
 class BoundedJSONParser(JSONParser):
-    """A body nested thousands deep is the caller's mistake, not ours."""
+    """A body nested thousands deep is the caller's mistake, not ours; so is a name that is given twice, of which one
+    value would be lost."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        encoding = (parser_context or {}).get("encoding", settings.DEFAULT_CHARSET)
         try:
-            return super().parse(stream, media_type, parser_context)
+            text: Any = codecs.getreader(encoding)(stream)
+            return json.load(text, parse_constant=json.strict_constant, object_pairs_hook=_once_each)
         except RecursionError as error:
             raise ParseError("The JSON is nested too deep.") from error
+        except ValueError as error:
+            raise ParseError(f"JSON parse error - {error}") from error
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in members if names.count(name) > 1)
+        message = f"The name “{twice[:100]}” stands more than once in one object."
+        raise ValidationError([ErrorDetail(message, code="duplicate_key")])
+    return members
 
 
 class UntouchedParser(BaseParser):
@@ -83,8 +104,48 @@ def open_files(request: Request) -> Iterator[list[tuple[str, IO[bytes]]]]:
             yield [(str(file.name), file) for file in sent]
             return
         stream, filename = open_body(request, filename="")
-        shutil.copyfileobj(stream, spool, 256 * 1024)
+        shutil.copyfileobj(stream, spool, READ_BYTES)
         yield [(filename, spool)]
+
+
+def digest_form(request: Request) -> bytes:
+    """SHA-256 over the fields and files of a form, in the order of their names."""
+    refuse_large_body(request)
+    digest = hashlib.sha256()
+    for name, values in sorted(request.POST.lists()):
+        digest.update(repr((name, values)).encode())
+    for name, files in sorted(request.FILES.lists()):
+        for file in files:
+            content = hashlib.sha256()
+            for block in file.chunks():
+                content.update(block)
+            file.seek(0)
+            digest.update(repr((name, file.name, file.content_type, content.hexdigest())).encode())
+    return digest.digest()
+
+
+def digest_body(request: Request, spools: contextlib.ExitStack) -> bytes:
+    """SHA-256 of a body that is a file; it can be read from its beginning afterwards, until the spools are closed."""
+    refuse_large_body(request)
+    stream = request._request._stream
+    # The server has the body on disk already and lets it be read again; WSGI does not.
+    spool: IO[bytes] | None = None
+    if not (hasattr(stream, "seekable") and stream.seekable()):
+        # Whoever gave the stack closes it.
+        spool = spools.enter_context(tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR))  # noqa: SIM115
+    digest, size = hashlib.sha256(), 0
+    while block := stream.read(READ_BYTES):
+        size += len(block)
+        if size > settings.MAX_BODY_BYTES:
+            detail = f"At most {settings.MAX_BODY_BYTES:,} bytes are taken (GYMWEB_MAX_BODY_BYTES)."
+            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", detail, limit=settings.MAX_BODY_BYTES)
+        digest.update(block)
+        if spool is not None:
+            spool.write(block)
+    again: Any = stream if spool is None else spool
+    again.seek(0)
+    request._request._stream = again
+    return digest.digest()
 
 
 def open_part(request: Request) -> HttpRequest:

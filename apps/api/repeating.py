@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Any
 
@@ -15,6 +16,7 @@ from rest_framework.response import Response
 
 from apps.accounts.models import User
 from apps.accounts.repeating import KeyReused, StillUnderWay, Turn, claim_key, give_up_key, keep_answer
+from apps.api.bodies import digest_body, digest_form, is_form
 from apps.api.problems import Problem
 
 HEADER = "Idempotency-Key"
@@ -35,6 +37,10 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
     """The handler, asked once for each key. What it refuses is not kept: a request that was mended may come again."""
 
     def answer(request: Request, *arguments: Any, **names: Any) -> HttpResponseBase:
+        with ExitStack() as spools:
+            return answer_once(spools, request, *arguments, **names)
+
+    def answer_once(spools: ExitStack, request: Request, *arguments: Any, **names: Any) -> HttpResponseBase:
         key = read_key(request)
         if not key:
             return handler(request, *arguments, **names)
@@ -43,7 +49,7 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
         user = request.user
         assert isinstance(user, User)
         try:
-            turn, kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request))
+            turn, kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
         except KeyReused:
             detail = f"This {HEADER} was used for another request: choose a new one."
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail) from None
@@ -74,12 +80,19 @@ def read_key(request: Request) -> str:
     return key
 
 
-def _fingerprint(request: Request) -> str:
-    """Of all that makes a request the same: address, type and body, of a file its length, since it is read once."""
+def _fingerprint(request: Request, spools: ExitStack) -> str:
+    """Of all that makes a request the same: address, type and body. A form is the same whatever its boundary is."""
     digest = hashlib.sha256()
-    for part in (request.method, request.get_full_path(), request.content_type, request.META.get("CONTENT_LENGTH")):
-        digest.update(f"{part}\n".encode())
     match = request.resolver_match
-    if match is None or match.view_name not in settings.LARGE_BODY_ROUTES:
+    takes_files = match is not None and match.view_name in settings.LARGE_BODY_ROUTES
+    is_file_form = takes_files and is_form(request)
+    media_type = request.content_type.partition(";")[0] if is_file_form else request.content_type
+    for part in (request.method, request.get_full_path(), media_type):
+        digest.update(f"{part}\n".encode())
+    if is_file_form:
+        digest.update(digest_form(request))
+    elif takes_files:
+        digest.update(digest_body(request, spools))
+    else:
         digest.update(request._request.body)
     return digest.hexdigest()

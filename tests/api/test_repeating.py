@@ -3,10 +3,12 @@
 from datetime import timedelta
 
 import pytest
-from django.test import Client
+from asgiref.sync import async_to_sync
+from django.test import AsyncClient, Client
 from django.utils import timezone
 
-from apps.accounts.models import KeptAnswer, User
+from apps.accounts.keys import create_api_key
+from apps.accounts.models import KeptAnswer, Role, User
 from apps.accounts.repeating import sweep_answers
 from apps.api.operations import KEY_PARAMETER
 from apps.reviews.commenting import add_comment
@@ -157,3 +159,35 @@ def test_an_answer_with_a_secret_is_never_kept():
     refused = client.post("/api/v1/people/", body, "application/json", headers={"Idempotency-Key": "k"})
     assert kind(refused) == (400, "invalid")
     assert (User.objects.filter(username="ada").exists(), KeptAnswer.objects.count()) == (False, 0)
+
+
+@pytest.mark.parametrize("as_form", [False, True])
+def test_another_file_of_the_same_length_is_another_request(engineer, as_form):
+    url = f"/api/v1/datasets/{make_dataset().slug}/uploads/?wait=true"
+
+    def send(answer, boundary="x"):
+        line = b'{"responses_create_params": {"input": "2 + 2"}, "expected_answer": "%s"}\n' % answer
+        body, content_type = line, "application/x-ndjson"
+        if as_form:
+            content_type = f"multipart/form-data; boundary={boundary}"
+            head = b'Content-Disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n'
+            mark = b"--" + boundary.encode()
+            body = mark + b"\r\n" + head + line + b"\r\n" + mark + b"--\r\n"
+        return engineer.post(url, body, content_type, headers={"Idempotency-Key": "file"})
+
+    first, again, other = send(b"4"), send(b"4", boundary="y"), send(b"5")
+    assert (first.status_code, first.json()["accepted"]) == (201, 1)
+    assert (again.json(), again.headers["Idempotency-Replayed"]) == (first.json(), "true")
+    assert kind(other) == (422, "idempotency-key-reused")
+    assert Upload.objects.count() == 1
+
+
+def test_a_file_with_a_key_arrives_whole_over_asgi():
+    rows = b'{"responses_create_params": {"input": "2 + 2"}, "expected_answer": "4"}\n' * 5_000
+    _, token = create_api_key(user=make_user(Role.ENGINEER), name="test", scopes=["admin"])
+    client, headers = AsyncClient(), {"Authorization": f"Bearer {token}", "Idempotency-Key": "file"}
+    url = f"/api/v1/datasets/{make_dataset().slug}/uploads/?wait=true"
+    for body, status in [(rows, 201), (rows, 201), (rows.replace(b'"4"', b'"5"'), 422)]:
+        answer = async_to_sync(client.post)(url, body, content_type="application/x-ndjson", headers=headers)
+        assert answer.status_code == status
+    assert Upload.objects.get().accepted == 5_000
