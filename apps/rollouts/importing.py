@@ -5,6 +5,7 @@ Nothing is stored until every line was read; what is stored is invisible to othe
 """
 
 import hashlib
+import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
@@ -78,7 +79,9 @@ def import_rollouts(
     Raises ImportRefused.
     """
     keep_good = on_error == Upload.OnError.SKIP
-    key = f"import:{_digest(dataset, files, keep_good, format)}"
+    name = clean_line(name, 200)
+    chosen = [format, agent.pk, policy_model.pk if policy_model else None, name]
+    key = f"import:{_digest(dataset, files, keep_good, chosen)}"
     earlier = Collection.objects.filter(idempotency_key=key).first()
     if earlier is not None:
         if earlier.state == Collection.State.PLANNING:
@@ -121,7 +124,7 @@ def _read_and_store(
     version = reading.store_tasks(dataset, files, user)
     model = policy_model or _model_of(reading.model)
     collection = Collection(
-        name=clean_line(name, 200) or f"Imported: {files[0].name}"[:200],
+        name=name or f"Imported: {files[0].name}"[:200],
         dataset=dataset,
         version=version,
         environment=dataset.environment,
@@ -154,10 +157,10 @@ def _create(collection: Collection, *, rollouts: int) -> None:
         raise ImportRefused("These files are being imported already.") from None
 
 
-def _digest(dataset: Dataset, files: Sequence[File], keep_good: bool, wanted: RolloutFormat) -> str:
-    """SHA-256 of what is imported where: the same again is the same collection."""
-    named = "" if wanted == "auto" else f"{wanted}\n"
-    whole = hashlib.sha256(f"{dataset.slug}\n{keep_good}\n{named}".encode())
+def _digest(dataset: Dataset, files: Sequence[File], keep_good: bool, chosen: list[str | int | None]) -> str:
+    """SHA-256 of what is imported where and as what: the same again is the same collection."""
+    # As JSON, so that a name with a line break is not two choices.
+    whole = hashlib.sha256(json.dumps([dataset.slug, keep_good, *chosen]).encode())
     for file in files:
         file.stream.seek(0)
         content = hashlib.sha256()

@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 from django.db import OperationalError
 from django.utils import timezone
 
+from apps.agents.models import Agent
 from apps.exports.exporting import write_export
 from apps.exports.ordering import queue_export
 from apps.gym.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
@@ -28,7 +29,8 @@ pytestmark = pytest.mark.django_db
 
 def import_these(*files, dataset=None, **options):
     dataset = dataset or make_dataset(rows=[])
-    return import_rollouts(dataset=dataset, files=files, agent=make_agent(), **options)
+    agent = Agent.objects.order_by("pk").first() or make_agent()
+    return import_rollouts(dataset=dataset, files=files, agent=agent, **options)
 
 
 def rollouts_of(imported):
@@ -212,6 +214,24 @@ def test_the_same_files_again_are_the_same_collection():
     again = import_these(as_file(stored_row(), name="other.jsonl"), dataset=dataset)
     assert (first.created, again.created, again.collection.pk) == (True, False, first.collection.pk)
     assert (Rollout.objects.count(), TraceEvent.objects.count()) == (1, 4)
+
+
+def test_the_same_files_with_another_model_agent_or_name_are_another_collection():
+    dataset, agent, other_agent, model = make_dataset(rows=[]), make_agent(), make_agent(), make_policy_model()
+
+    def imported(**options):
+        files = [as_file(stored_row())]
+        return import_rollouts(dataset=dataset, files=files, **{"agent": agent, **options})
+
+    plain = imported()
+    for options in ({"policy_model": model}, {"agent": other_agent}, {"name": "Second"}, {"format": "nemo_gym"}):
+        first, again = imported(**options), imported(**options)
+        collection = first.collection
+        assert (first.created, again.created, again.collection.pk) == (True, False, collection.pk)
+        assert collection.policy_model == options.get("policy_model", plain.collection.policy_model)
+        assert collection.agent == options.get("agent", agent)
+        assert collection.name == options.get("name", plain.collection.name)
+    assert (imported().created, Collection.objects.count()) == (False, 5)
 
 
 def test_an_import_that_died_half_way_is_swept_away_and_can_be_made_again(monkeypatch):
