@@ -117,6 +117,8 @@ def plan_collection(
     if earlier := find_planned(idempotency_key, digest):
         return earlier
     choice = choose_rollouts(plan, version=version, task_ids=task_ids)
+    if unknown := choice.unknown_splits():
+        raise ValidationError({"split_repeats": [f"{choice.version} has no split {', '.join(unknown)}."]})
     if next(choice.rollouts(), None) is None:
         raise NothingToCollect(_explain_nothing(choice))
     version = choice.version

@@ -14,6 +14,7 @@ from apps.exports.models import Export
 from apps.gym.exporters.registry import FORMATS
 from apps.rollouts.deleting import delete_next_collection
 from apps.rollouts.models import Collection, Rollout
+from apps.tasks.models import Task
 from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
 
 pytestmark = pytest.mark.django_db
@@ -176,7 +177,10 @@ def test_an_export_that_makes_no_file_is_refused(engineer, collection):
 
 
 def test_a_plan_takes_filters_repeats_by_split_and_a_template(engineer):
+    dataset = make_dataset()
+    Task.objects.filter(dataset=dataset).update(split="train")
     body = plan(
+        dataset=dataset.slug,
         repeats=2,
         split_repeats={"train": 3},
         search="what",
@@ -185,7 +189,7 @@ def test_a_plan_takes_filters_repeats_by_split_and_a_template(engineer):
     )
     shown = post(engineer, "collections/", body).json()
     assert (shown["total"], shown["split_repeats"], shown["prompt_template"]) == (
-        6,
+        9,
         {"train": 3},
         {"user": "Think. {prompt}"},
     )
@@ -253,3 +257,10 @@ def test_a_deletion_is_accepted_and_says_how_far_it_is(engineer, collection, dja
     assert delete_next_collection()
     ended = engineer.get(answer["Location"]).json()
     assert (ended["state"], ended["deleted"], ended["total"], ended["collection"]) == ("done", 2, 2, None)
+
+
+def test_repeats_of_a_split_that_does_not_exist_are_refused(engineer):
+    wrong = post(engineer, "collections/", plan(split_repeats={"trian": 8}))
+    assert wrong.status_code == 400
+    assert [error["pointer"] for error in wrong.json()["errors"]] == ["/split_repeats"]
+    assert "has no split trian" in wrong.json()["errors"][0]["message"]
