@@ -386,6 +386,7 @@ def test_a_choice_that_makes_no_sense_is_refused_beside_its_field(fields, compla
 
 def test_a_clone_opens_the_form_as_the_earlier_plan_was():
     dataset = make_dataset()
+    dataset.tasks.update(split="train")
     fields = plan_fields(dataset=dataset.slug, tags="", split_repeats="train=3", user_template="Again: {prompt}")
     client, address = signed_in(), reverse("dashboard:collection_create")
     client.post(address, fields)
