@@ -94,9 +94,14 @@ def test_a_verifier_of_calls_is_quick(given, row, seed):
 def _verify_quickly(given, row, reply):
     verifier = read_verifier(given)
     assert verifier.stays_on_loop(row)
+    # The best of three: the collector, with thousands of tests behind it, takes half a second of one of them.
+    assert min(_seconds(verifier, row, reply) for _ in range(3)) < 0.2
+
+
+def _seconds(verifier, row, reply):
     started = time.thread_time()
     try:
         verifier.verify(row, reply)
     except VerifierError as error:
         pytest.fail(f"no reply makes a verifier fail: {error}")
-    assert time.thread_time() - started < 0.2
+    return time.thread_time() - started
