@@ -60,7 +60,7 @@ class MarkedSerializer(serializers.Serializer[Any]):
 class TaskFilter(django_filters.FilterSet):
     dataset = SlugFilter("dataset")
     version = django_filters.NumberFilter(field_name="version__number", min_value=0, max_value=2**31 - 1)
-    external_id = django_filters.CharFilter(field_name="external_id")
+    external_id = django_filters.CharFilter(field_name="external_id", strip=False)
     text = django_filters.CharFilter(field_name="prompt_excerpt", lookup_expr="icontains")
     split = django_filters.CharFilter(field_name="split")
     tag = django_filters.CharFilter(method="filter_tag")

@@ -15,6 +15,7 @@ from apps.gym.items import TaskRow, dump_json, input_items, item_type, text_of
 from apps.gym.taskfiles.limits import MAX_DEPTH
 
 EXCERPT_CHARS = 200
+ID_CHARS = 200
 MARK_CHARS = 64
 MAX_TAGS = 32
 ID_KEYS = ("id", "uuid", "task_id", "_ng_task_index")
@@ -112,12 +113,21 @@ def prompt_excerpt(row: TaskRow) -> str:
 
 
 def external_id(row: TaskRow) -> str:
-    """The row's own id, or nothing."""
+    """The row's own id as it is, or nothing. One that cannot be stored whole is refused: cut, it would be another's."""
     for key in ID_KEYS:
         value = row.get(key)
         if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
-            return _plain(str(value), EXCERPT_CHARS)
+            return _whole_id(key, value)
     return ""
+
+
+def _whole_id(key: str, value: str | int) -> str:
+    # Python writes no whole number of thousands of digits as text.
+    is_long = len(value) > ID_CHARS if isinstance(value, str) else abs(value) >= 10**ID_CHARS
+    if is_long:
+        raise RowRefused("too_long", f"must have at most {ID_CHARS} characters: it is the row's id", pointer=f"/{key}")
+    # PostgreSQL stores no NUL in text.
+    return str(value).replace("\x00", " ")
 
 
 def _split(value: object) -> str:

@@ -182,6 +182,24 @@ def test_the_rows_own_id_is_found(fields, wanted):
     assert parse_line(line_of({"input": "q"}, **fields)).external_id == wanted
 
 
+@pytest.mark.parametrize("own", ["y" * 200, "a b", "a  b", " a b", "a\tb", "\n"])
+def test_an_id_is_taken_as_it_is(own):
+    assert parse_line(line_of({"input": "q"}, id=own)).external_id == own
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "message"),
+    [
+        ({"id": "y" * 201}, "too_long", "/id must have at most 200 characters: it is the row's id"),
+        ({"uuid": " " * 201}, "too_long", "/uuid must have at most 200 characters: it is the row's id"),
+    ],
+)
+def test_an_id_that_cannot_be_stored_whole_is_refused(fields, code, message):
+    with pytest.raises(RowRefused) as refused:
+        parse_line(line_of({"input": "q"}, **fields))
+    assert (refused.value.code, refused.value.message) == (code, message)
+
+
 def test_lines_are_numbered_as_an_editor_numbers_them():
     content = b'\xef\xbb\xbf{"a":1}\r\n\r\n  \n{"b":2}\n{"c":3}'
     assert read(content) == [(1, b'{"a":1}'), (4, b'{"b":2}'), (5, b'{"c":3}')]

@@ -256,7 +256,7 @@ def test_zero_bytes_in_names_and_texts_reach_no_column_that_cannot_hold_them(dat
     upload = load_now(upload=store(dataset, good + b"\n" + bad, on_error="skip"))
     assert (upload.state, upload.errors[0]["pointer"]) == ("ready", "/responses_create_params/x ~1y")
     task = Task.objects.get()
-    assert (task.external_id, task.tags, task.prompt_excerpt, list(task.row)[1]) == ("i", ["t"], "a b", "n\x00")
+    assert (task.external_id, task.tags, task.prompt_excerpt, list(task.row)[1]) == ("i ", ["t"], "a b", "n\x00")
     assert set(upload.version.metrics["fields"]) == {"n ", "id", "tags"}
 
 
