@@ -1,11 +1,13 @@
 """The audit log as a file: CSV for spreadsheets, NDJSON for programs, in flat memory."""
 
 import csv
+import hashlib
 import io
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
+from django.db.models import Count, Max, Min
 
 from apps.accounts.models import AuditEntry, AuditEntryQuerySet
 
@@ -49,6 +51,17 @@ FORMATS: dict[str, tuple[str, Callable[[AuditEntryQuerySet], AsyncIterator[bytes
     "csv": ("text/csv; charset=utf-8", read_csv),
     "ndjson": ("application/x-ndjson", read_ndjson),
 }
+
+
+def tag_entries(entries: AuditEntryQuerySet, *, format: str) -> tuple[str, AuditEntryQuerySet]:
+    """An ETag of the file, and the entries that are in it: those that come while it is read are in the next one."""
+    # Entries never change; but one loses its person or key when these are deleted, and old ones are swept.
+    found = entries.order_by().aggregate(
+        first=Min("pk"), last=Max("pk"), entries=Count("pk"), people=Count("user"), keys=Count("api_key")
+    )
+    sql, parameters = entries.order_by().query.sql_with_params()
+    state = orjson.dumps([format, sql, [str(one) for one in parameters], *found.values()])
+    return f'"{hashlib.sha256(state).hexdigest()}"', entries.filter(pk__lte=found["last"] or 0)
 
 
 async def _chunks(entries: AuditEntryQuerySet) -> AsyncIterator[list[AuditEntry]]:

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 import django_filters
-from django.http import HttpResponseBase, StreamingHttpResponse
+from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -12,9 +12,10 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
-from apps.accounts.disclosing import FORMATS
+from apps.accounts.disclosing import FORMATS, tag_entries
 from apps.accounts.models import AuditEntry, AuditEntryQuerySet
 from apps.accounts.permissions import Permission
+from apps.api.downloads import stream_rows
 from apps.api.problems import QueryProblem
 from apps.api.streams import NdjsonRenderer
 from apps.api.viewsets import TableViewSet
@@ -71,13 +72,13 @@ class AuditEntryViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     )
     @action(detail=False, pagination_class=None, renderer_classes=[JSONRenderer, NdjsonRenderer, CsvRenderer])
     def export(self, request: Request) -> HttpResponseBase:
-        """All entries that the filters let through, the oldest first, streamed as NDJSON or CSV."""
+        """All entries that the filters let through, the oldest first, streamed as NDJSON or CSV. The ETag changes when
+        one is added. Takes If-None-Match and no Range."""
         name = request.query_params.get("format", "ndjson")
         if name not in FORMATS:
             message = f"Give {' or '.join(FORMATS)}."
             raise QueryProblem([{"pointer": "?format", "code": "invalid", "message": message}])
         content_type, read = FORMATS[name]
         entries = cast(AuditEntryQuerySet, self.filter_queryset(self.get_queryset()))
-        response = StreamingHttpResponse(read(entries), content_type=content_type)
-        response["Content-Disposition"] = f'attachment; filename="audit.{name}"'
-        return response
+        etag, entries = tag_entries(entries, format=name)
+        return stream_rows(request, read(entries), etag=etag, filename=f"audit.{name}", content_type=content_type)

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import HttpResponseBase, StreamingHttpResponse
+from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.deletions import DeletionSerializer, accept_deletion
+from apps.api.downloads import stream_rows
 from apps.api.problems import Problem, QueryProblem
 from apps.api.tasks import TaskSerializer
 from apps.api.viewsets import TableViewSet
@@ -145,9 +146,14 @@ class VersionActions(TableViewSet):
     @extend_schema(responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY}, filters=False)
     @action(detail=True, url_path=f"{NUMBER}/rows", filterset_class=None)
     def rows(self, request: Request, slug: str, number: str) -> HttpResponseBase:
-        """All rows of the version as they were uploaded, as JSONL."""
+        """All rows of the version as they were uploaded, as JSONL. They never change: the ETag is `content_hash`, the
+        SHA-256 of what is sent. Takes If-None-Match and no Range."""
         version = self._version(number)
-        response = StreamingHttpResponse(read_rows(version=version), content_type="application/x-ndjson")
-        name = f"{version.dataset.slug}-v{version.number}.jsonl"
-        response["Content-Disposition"] = f'attachment; filename="{name}"'
-        return response
+        return stream_rows(
+            request,
+            read_rows(version=version),
+            # Of versions from before there were hashes the number is as good: a version's rows never change.
+            etag=f'"{version.content_hash or f"version-{version.pk}"}"',
+            filename=f"{version.dataset.slug}-v{version.number}.jsonl",
+            content_type="application/x-ndjson",
+        )

@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from django.utils import timezone
 
 from apps.accounts.auditing import record
-from apps.accounts.disclosing import COLUMNS, read_ndjson
+from apps.accounts.disclosing import COLUMNS, read_ndjson, tag_entries
 from apps.accounts.keys import create_api_key
 from apps.accounts.models import AuditEntry, Role
 from tests.api.conftest import client_of
@@ -87,6 +87,9 @@ def test_an_export_that_cannot_be_says_why(admin, query, pointer):
 
 
 def body(reply):
+    if not reply.streaming:
+        return reply.content
+
     async def collect():
         return b"".join([chunk async for chunk in reply])
 
@@ -118,6 +121,42 @@ def test_files_hold_what_the_filters_let_through_the_oldest_first():
     assert len(table) == 1 + 1204
     # A spreadsheet must not take what somebody wrote for a formula.
     assert table[-1][COLUMNS.index("target")] == "'=cmd()"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_is_not_sent_again_until_the_log_or_the_question_is_another():
+    ada, client = make_user(username="ada"), client_of(Role.ADMIN)
+    record(user=ada, action="task.mark", target="one")
+    first = client.get(f"{ADDRESS}export/?noun=task")
+    assert body(first).count(b"\n") == 1
+    tag = {"If-None-Match": first.headers["ETag"]}
+    assert first.headers["Accept-Ranges"] == "none"
+
+    def answered(query):
+        reply = client.get(f"{ADDRESS}export/?{query}", headers=tag)
+        return reply.status_code, body(reply)
+
+    assert answered("noun=task") == (304, b"")
+    # What other filters leave out changes nothing.
+    record(user=ada, action="agent.create", target="careful")
+    assert answered("noun=task") == (304, b"")
+    assert [answered(query)[0] for query in ("noun=agent", "noun=task&format=csv", "noun=task&user=ada")] == [200] * 3
+    record(user=ada, action="task.mark", target="two")
+    status, content = answered("noun=task")
+    assert (status, content.count(b"\n")) == (200, 2)
+    second = client.get(f"{ADDRESS}export/?noun=task")
+    ada.delete()
+    third = client.get(f"{ADDRESS}export/?noun=task", headers={"If-None-Match": second.headers["ETag"]})
+    assert (third.status_code, [json.loads(line)["user"] for line in body(third).splitlines()]) == (200, [None, None])
+    body(second)
+
+
+def test_an_entry_that_comes_while_a_file_is_read_is_in_the_next_one(admin):
+    record(user=None, action="task.mark", target="one")
+    tag, entries = tag_entries(AuditEntry.objects.all(), format="csv")
+    record(user=None, action="task.mark", target="two")
+    assert [entry.target for entry in entries] == ["one"]
+    assert tag_entries(AuditEntry.objects.all(), format="csv")[0] != tag
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,10 +1,13 @@
 """Versions, changes, metrics, marks, mappings, previews and deletions over the API."""
 
+import hashlib
 import json
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import connection
 from django.test import AsyncClient
+from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import AuditEntry, Role
 from apps.tasks.deleting import delete_next
@@ -188,6 +191,37 @@ def test_all_rows_of_a_version_are_streamed(engineer):
     disposition, content = async_to_sync(go)()
     assert disposition == 'attachment; filename="sums-v1.jsonl"'
     assert [json.loads(line) for line in content.splitlines()] == [row(n) for n in range(3)]
+
+
+def test_the_tag_of_a_version_is_the_hash_of_what_is_sent_and_saves_sending_it_again(engineer):
+    load(engineer, *[row(n) for n in range(3)])
+    load(engineer, row(2, "5"), row(7), query="&mode=upsert")
+    client = AsyncClient()
+    client.force_login(make_user(Role.VIEWER))
+
+    async def go(number: int, **headers: str):
+        answer = await client.get(f"{DATASET}versions/{number}/rows/", headers=headers)
+        content = b"".join([chunk async for chunk in answer.streaming_content]) if answer.streaming else answer.content
+        return answer, content
+
+    for version in Dataset.objects.get(slug="sums").versions.all():
+        whole, content = async_to_sync(go)(version.number)
+        assert whole.headers["ETag"] == f'"{version.content_hash}"' == f'"{hashlib.sha256(content).hexdigest()}"'
+        assert whole.headers["Accept-Ranges"] == "none"
+        again, nothing = async_to_sync(go)(version.number, **{"If-None-Match": f"W/{whole.headers['ETag']}"})
+        assert (again.status_code, nothing, again.headers["ETag"]) == (304, b"", whole.headers["ETag"])
+        part, same = async_to_sync(go)(version.number, Range="bytes=5-")
+        assert (part.status_code, same) == (200, content)
+        other, same = async_to_sync(go)(version.number, **{"If-None-Match": '"another"'})
+        assert (other.status_code, same) == (200, content)
+
+
+def test_the_head_of_a_version_reads_no_row(viewer, engineer):
+    load(engineer, row(1))
+    with CaptureQueriesContext(connection) as asked:
+        head = viewer.head(f"{DATASET}versions/1/rows/")
+    assert (head.status_code, head.content, head.headers["Accept-Ranges"]) == (200, b"", "none")
+    assert [one["sql"] for one in asked.captured_queries if "row_json" in one["sql"]] == []
 
 
 def test_tasks_are_marked_and_filtered_by_their_marks(engineer, viewer):
