@@ -19,7 +19,7 @@ class Scope(models.TextChoices):
     ROLLOUTS_READ = "rollouts:read", "Read tasks, rollouts, rewards and everything else that members see"
     TASKS_WRITE = "tasks:write", "Upload and change datasets and tasks, and read them"
     ROLLOUTS_RUN = "rollouts:run", "Read, plan and steer collections, and stream rollouts to a trainer"
-    ANNOTATE = "annotate", "Read, and write comments"
+    ANNOTATE = "annotate", "Read, comment, review, flag, and lead queues where your role may"
     EXPORT = "export", "Read, build pairs, write and download exports"
     ADMIN = "admin", "Everything your role may, except accounts and keys"
 

@@ -19,6 +19,8 @@ class Permission(StrEnum):
     READ = "read"  # see all the rest but secrets and accounts
     OWN_ACCOUNT = "own_account"  # one's own password and keys
     COMMENT = "comment"  # say something of a rollout
+    REVIEW = "review"  # judge what is in queues, score and flag rollouts
+    LEAD = "lead"  # make and lead queues, adjudicate, give rewards that stand instead of the verifier's
     UPLOAD = "upload"  # datasets and tasks
     CONFIGURE = "configure"  # agents, environments, and checks of their health
     COLLECT = "collect"  # plan, steer and cancel collections
@@ -33,8 +35,9 @@ class Permission(StrEnum):
 
 _READER = frozenset({Permission.PUBLIC, Permission.MEMBER, Permission.READ_TASKS, Permission.READ})
 _VIEWER = _READER | {Permission.OWN_ACCOUNT}
-_ANNOTATOR = _VIEWER | {Permission.COMMENT}
+_ANNOTATOR = _VIEWER | {Permission.COMMENT, Permission.REVIEW}
 _ENGINEER = _ANNOTATOR | {
+    Permission.LEAD,
     Permission.UPLOAD,
     Permission.CONFIGURE,
     Permission.COLLECT,
@@ -60,7 +63,7 @@ SCOPE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Scope.ROLLOUTS_READ: _READER,
     Scope.TASKS_WRITE: frozenset({Permission.PUBLIC, Permission.MEMBER, Permission.READ_TASKS, Permission.UPLOAD}),
     Scope.ROLLOUTS_RUN: _READER | {Permission.COLLECT, Permission.ENDPOINTS},
-    Scope.ANNOTATE: _READER | {Permission.COMMENT},
+    Scope.ANNOTATE: _READER | {Permission.COMMENT, Permission.REVIEW, Permission.LEAD},
     Scope.EXPORT: _READER | {Permission.PAIR, Permission.EXPORT},
     Scope.ADMIN: frozenset(Permission) - SESSION_ONLY,
 }

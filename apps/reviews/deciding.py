@@ -1,0 +1,104 @@
+"""What people decided between two rollouts: the verdicts of all queues → the one that stands."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from apps.reviews.models import PairVerdict, Review
+from apps.rollouts.models import Collection
+
+How = Literal["adjudicated", "majority", "single", "split"]
+Outcome = Literal["low", "high", "equal", "both_bad", "split"]
+
+
+class StandingVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Of two rollouts, `low` having the lower id.
+
+    `outcome` is `split` where no opinion has more voices than every other, and nobody has adjudicated. `strength` is 2
+    for much better, 1 for better, 0 where nobody won. `reviewers` counts the people who judged the two, `agreeing`
+    those of them who said what stands; the adjudicator is in neither.
+    """
+
+    low: int
+    high: int
+    outcome: Outcome
+    strength: int
+    how: How
+    reviewers: int
+    agreeing: int
+    reviews: list[int]
+    """Ids of the reviews that it was read from, the adjudication included."""
+
+    @property
+    def winner(self) -> int | None:
+        return {"low": self.low, "high": self.high}.get(self.outcome)
+
+    @property
+    def loser(self) -> int | None:
+        return {"low": self.high, "high": self.low}.get(self.outcome)
+
+
+def read_verdicts(
+    collection: Collection | None = None, *, rollout_ids: Iterable[int] | None = None
+) -> dict[tuple[int, int], StandingVerdict]:
+    """What stands of every two rollouts that people judged, by (lower id, higher id): one query.
+
+    Of a collection, or of rollouts both of which are among `rollout_ids`. Hidden repeats count nothing; of somebody who
+    judged two rollouts in several queues the last opinion counts; the last adjudication beats every vote.
+    """
+    verdicts = PairVerdict.objects.filter(review__status=Review.Status.SUBMITTED, review__repeat_of__isnull=True)
+    if collection is not None:
+        verdicts = verdicts.filter(low__collection=collection, high__collection=collection)
+    if rollout_ids is not None:
+        wanted = list(rollout_ids)
+        verdicts = verdicts.filter(low__in=wanted, high__in=wanted)
+    rows = verdicts.order_by("review__submitted_at", "review_id").values_list(
+        "low_id", "high_id", "outcome", "strength", "review_id", "review__reviewer_id", "review__is_adjudication"
+    )
+    found: dict[tuple[int, int], list[tuple[Any, ...]]] = defaultdict(list)
+    for low, high, *said in rows:
+        found[low, high].append(tuple(said))
+    return {pair: _decide(*pair, said) for pair, said in found.items()}
+
+
+def _decide(low: int, high: int, said: list[tuple[Any, ...]]) -> StandingVerdict:
+    """`said` in the order of time: outcome, strength, review, reviewer, whether it adjudicates."""
+    # Somebody who left is still one person by each of their reviews.
+    latest = {
+        person if person is not None else -review: (outcome, strength, review)
+        for outcome, strength, review, person, adjudicates in said
+        if not adjudicates
+    }
+    votes = list(latest.values())
+    final = next((each for each in reversed(said) if each[4]), None)
+    outcome: Outcome
+    how: How
+    if final is not None:
+        outcome, strength, how = final[0], final[1], "adjudicated"
+    else:
+        outcome, strength = _majority(votes)
+        how = "split" if outcome == "split" else "single" if len(votes) == 1 else "majority"
+    return StandingVerdict(
+        low=low,
+        high=high,
+        outcome=outcome,
+        strength=strength,
+        how=how,
+        reviewers=len(votes),
+        agreeing=sum(one == outcome for one, _, _ in votes),
+        reviews=sorted([*(review for _, _, review in votes), *([final[2]] if final else [])]),
+    )
+
+
+def _majority(votes: list[tuple[Outcome, int, int]]) -> tuple[Outcome, int]:
+    """The opinion with more voices than any other; much better where at least half of those say so."""
+    counted = Counter(outcome for outcome, _, _ in votes).most_common(2)
+    if len(counted) == 2 and counted[0][1] == counted[1][1]:
+        return "split", 0
+    outcome, number = counted[0]
+    strengths = [strength for one, strength, _ in votes if one == outcome]
+    if outcome not in ("low", "high"):
+        return outcome, 0
+    return outcome, 2 if 2 * strengths.count(2) >= number else 1

@@ -1,0 +1,57 @@
+"""Say in a word that can be counted what is wrong with a rollout or with one step of it."""
+
+from django.db import transaction
+from django.utils import timezone
+
+from apps.accounts.auditing import record
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, user_may
+from apps.policies.redacting import fresh_redactor
+from apps.reviews.models import Flag
+from apps.rollouts.models import Rollout
+
+MAX_NOTE = 1_000
+
+
+class FlagRefused(Exception):
+    """There is no such flag, no such event, the note is too long, or it is somebody else's to withdraw."""
+
+
+def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = None, note: str = "") -> Flag:
+    """Flag a rollout, or event `seq` of its latest attempt; the same by the same person stands once. Raises
+    FlagRefused."""
+    if kind not in Flag.Kind.values:
+        raise FlagRefused(f"There is no flag “{kind[:50]}”: give {', '.join(Flag.Kind.values)}.")
+    note = note.strip()
+    if len(note) > MAX_NOTE:
+        raise FlagRefused(f"A note has at most {MAX_NOTE:,} characters; this one has {len(note):,}.")
+    if seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
+        raise FlagRefused(f"The rollout's latest attempt has no event {seq}.")
+    clean, _ = fresh_redactor().redact_text(note)
+    with transaction.atomic():
+        # Serialised by the rollout, whose row both would write beside.
+        Rollout.objects.select_for_update().only("pk").get(pk=rollout.pk)
+        standing = Flag.objects.filter(rollout=rollout, kind=kind, author=author, seq=seq, withdrawn_at__isnull=True)
+        flag = standing.first()
+        if flag is not None and flag.note == clean:
+            return flag
+        flag = flag or Flag(rollout=rollout, kind=kind, author=author, seq=seq)
+        before, flag.note = {"note": flag.note} if flag.pk else {}, clean
+        flag.save()
+        target = f"rollout {rollout.pk}"
+        record(user=author, action="flag.raise", target=target, before=before, flag=kind, seq=seq, note=clean)
+    return flag
+
+
+def withdraw_flag(*, flag: Flag, user: User) -> Flag:
+    """Take it back: one's own, or anybody's for who leads queues. It stays as history. Raises FlagRefused."""
+    if flag.author_id != user.pk and not user_may(user, Permission.LEAD):
+        raise FlagRefused("Somebody else raised this flag: it is theirs to withdraw.")
+    with transaction.atomic():
+        ended = Flag.objects.filter(pk=flag.pk, withdrawn_at__isnull=True).update(
+            withdrawn_at=timezone.now(), withdrawn_by=user
+        )
+        if ended:
+            record(user=user, action="flag.withdraw", target=f"rollout {flag.rollout_id}", flag=flag.kind, seq=flag.seq)
+    flag.refresh_from_db()
+    return flag

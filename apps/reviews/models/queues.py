@@ -1,0 +1,158 @@
+"""What people are asked to judge, and by whom."""
+
+from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+
+from apps.reviews.models.rubrics import Rubric
+from apps.rollouts.models import Rollout
+from apps.tasks.models import Task
+
+MAX_OVERLAP = 20
+MAX_LEASE_MINUTES = 240
+
+
+class QueueQuerySet(models.QuerySet["Queue"]):
+    def open(self) -> "QueueQuerySet":
+        return self.filter(closed_at__isnull=True)
+
+    def blind(self) -> "QueueQuerySet":
+        """Those in which something is kept from reviewers until they have submitted."""
+        return self.exclude(shows_expected=True, shows_reward=True, shows_model=True)
+
+    def for_reviewer(self, user_id: int) -> "QueueQuerySet":
+        """Those in which this person may review: they are named, or nobody is."""
+        return self.filter(Q(named_reviewers=False) | Q(reviewers__user=user_id))
+
+
+class Queue(models.Model):
+    """Items that reviewers judge one after the other, each by `overlap` people."""
+
+    class Kind(models.TextChoices):
+        RUBRIC = "rubric", "rubric"
+        PAIRWISE = "pairwise", "pairwise"
+        RANKING = "ranking", "ranking"
+
+    class Order(models.TextChoices):
+        RANDOM = "random", "random"
+        DISAGREEMENT = "disagreement", "disagreement first"
+        NEWEST = "newest", "newest first"
+
+    name = models.CharField(max_length=150)
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    rubric = models.ForeignKey(Rubric, null=True, blank=True, on_delete=models.PROTECT, related_name="queues")
+    instructions = models.TextField(max_length=20_000, blank=True, help_text="What reviewers read first")
+    overlap = models.PositiveSmallIntegerField(
+        default=1,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_OVERLAP)],
+        help_text="How many people judge each item",
+    )
+    order = models.CharField(max_length=16, choices=Order.choices, default=Order.RANDOM)
+    seed = models.BigIntegerField(default=0, help_text="Of the order, the sides and the choice of repeats")
+    lease_minutes = models.PositiveSmallIntegerField(
+        default=15,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_LEASE_MINUTES)],
+        help_text="How long an item is kept for who has it open",
+    )
+    shows_expected = models.BooleanField(default=False, help_text="Reviewers see the expected answer")
+    shows_reward = models.BooleanField(default=False, help_text="Reviewers see the verifier's reward")
+    shows_model = models.BooleanField(default=False, help_text="Reviewers see which model it was")
+    reveals = models.BooleanField(
+        default=False, help_text="After submitting, rewards and models are told: for training"
+    )
+    repeat_share = models.FloatField(
+        default=0.0,
+        validators=[MinValueValidator(0.0), MaxValueValidator(0.5)],
+        help_text="The share of items that each reviewer is given twice, to see how far they agree with themselves",
+    )
+    named_reviewers = models.BooleanField(default=False, help_text="Only those named review it; else any annotator")
+    source = models.JSONField(default=dict, blank=True, help_text="What its items were made from")
+    item_count = models.PositiveIntegerField(default=0)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="queues"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    closed_at = models.DateTimeField(null=True, blank=True)
+
+    objects = QueueQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(kind="rubric", rubric__isnull=False) | Q(kind__in=["pairwise", "ranking"]),
+                name="queue_of_rubric_has_one",
+            ),
+            models.CheckConstraint(
+                condition=Q(overlap__gte=1, overlap__lte=MAX_OVERLAP)
+                & Q(lease_minutes__gte=1, lease_minutes__lte=MAX_LEASE_MINUTES)
+                & Q(repeat_share__gte=0.0, repeat_share__lte=0.5)
+                & Q(order__in=["random", "disagreement", "newest"]),
+                name="queue_is_possible",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"queue “{self.name}”"
+
+    @property
+    def is_open(self) -> bool:
+        return self.closed_at is None
+
+    @property
+    def is_blind(self) -> bool:
+        return not (self.shows_expected and self.shows_reward and self.shows_model)
+
+
+class QueueReviewer(models.Model):
+    queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="reviewers")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["queue", "user"], name="queue_reviewer_once")]
+
+    def __str__(self) -> str:
+        return f"reviewer {self.user_id} of queue {self.queue_id}"
+
+
+class QueueItem(models.Model):
+    """One rollout to score, two to choose from, or up to six to rank: all of one task."""
+
+    queue = models.ForeignKey(Queue, on_delete=models.CASCADE, related_name="items", db_index=False)
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="+")
+    size = models.PositiveSmallIntegerField(help_text="How many rollouts it has, or had before some were deleted")
+    shuffle = models.BigIntegerField(help_text="Its place in a random order")
+    doubt = models.FloatField(default=0.0, help_text="How far opinions on it differ, from 0: the higher, the sooner")
+    is_repeated = models.BooleanField(default=False, help_text="Who judged it is given it once more")
+    done = models.PositiveSmallIntegerField(default=0, help_text="Reviews submitted, repeats and adjudication apart")
+    is_adjudicated = models.BooleanField(default=False)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.CheckConstraint(condition=Q(size__gte=1, size__lte=6), name="item_has_one_to_six"),
+        ]
+        indexes = [
+            models.Index(fields=["queue", "shuffle"], name="item_random"),
+            models.Index(fields=["queue", "-doubt", "shuffle"], name="item_doubtful"),
+        ]
+
+    def __str__(self) -> str:
+        return f"item {self.pk} of queue {self.queue_id}"
+
+
+class ItemRollout(models.Model):
+    item = models.ForeignKey(QueueItem, on_delete=models.CASCADE, related_name="entries", db_index=False)
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="queue_entries")
+    place = models.PositiveSmallIntegerField()
+
+    class Meta:
+        ordering = ["item", "place"]
+        constraints = [
+            models.UniqueConstraint(fields=["item", "place"], name="item_place_once"),
+            models.UniqueConstraint(fields=["item", "rollout"], name="item_rollout_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"rollout {self.rollout_id} in item {self.item_id}"

@@ -1,0 +1,151 @@
+"""What reviewers said, and what they are about to say."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+
+from apps.reviews.models.queues import Queue, QueueItem
+from apps.reviews.models.rubrics import Rubric
+from apps.rollouts.models import Rollout
+
+PERSON = settings.AUTH_USER_MODEL
+
+
+class ReviewQuerySet(models.QuerySet["Review"]):
+    def submitted(self) -> "ReviewQuerySet":
+        return self.filter(status=Review.Status.SUBMITTED)
+
+    def independent(self) -> "ReviewQuerySet":
+        """What each reviewer said first and by themselves: neither repeats nor adjudications."""
+        return self.submitted().filter(repeat_of__isnull=True, is_adjudication=False)
+
+
+class Review(models.Model):
+    """One person's judgement of an item, from the moment that they hold it; or of a rollout outside of any queue.
+
+    An open review is a lease: nobody else has its `slot` of the item until `leased_until`, by the database's clock.
+    """
+
+    class Status(models.TextChoices):
+        OPEN = "open", "open"
+        SUBMITTED = "submitted", "submitted"
+        SKIPPED = "skipped", "skipped"
+        LAPSED = "lapsed", "lapsed"
+
+    queue = models.ForeignKey(Queue, null=True, blank=True, on_delete=models.CASCADE, related_name="reviews")
+    item = models.ForeignKey(QueueItem, null=True, blank=True, on_delete=models.CASCADE, related_name="reviews")
+    rollout = models.ForeignKey(
+        Rollout, null=True, blank=True, on_delete=models.CASCADE, related_name="reviews", help_text="Of a rubric"
+    )
+    seq = models.PositiveIntegerField(null=True, blank=True, help_text="The step that is scored, if one")
+    rubric = models.ForeignKey(Rubric, null=True, blank=True, on_delete=models.PROTECT, related_name="reviews")
+    reviewer = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="reviews")
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.OPEN)
+    slot = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Which of the overlapping reviews it is")
+    repeat_of = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.CASCADE, related_name="repeats", help_text="A hidden repeat"
+    )
+    is_adjudication = models.BooleanField(default=False)
+
+    arrangement = models.JSONField(default=list, help_text="Ids of the rollouts in the order in which they were shown")
+    is_swapped = models.BooleanField(default=False, help_text="A was the second of the item's rollouts")
+    leased_until = models.DateTimeField(null=True, blank=True)
+    draft = models.JSONField(default=dict, blank=True)
+    token = models.CharField(max_length=64, blank=True, default="", help_text="Of the submission that was taken")
+
+    scores = models.JSONField(default=dict, blank=True, help_text="By the key of the criterion")
+    choice = models.CharField(max_length=16, blank=True, default="", help_text="Of a pair, as it was shown")
+    ranks = models.JSONField(default=list, blank=True, help_text="In the order shown; 1 is best, ties are equal")
+    reasons = models.JSONField(default=list, blank=True)
+    note = models.TextField(max_length=10_000, blank=True, default="")
+    confidence = models.PositiveSmallIntegerField(null=True, blank=True, help_text="1 unsure, 2 rather sure, 3 sure")
+    skip_reason = models.CharField(max_length=500, blank=True, default="")
+
+    started_at = models.DateTimeField(auto_now_add=True)
+    submitted_at = models.DateTimeField(null=True, blank=True)
+    seconds = models.FloatField(null=True, blank=True, help_text="From the start to the submission")
+
+    objects = ReviewQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["item", "slot"],
+                condition=Q(status__in=["open", "submitted"], slot__isnull=False),
+                name="review_slot_once",
+            ),
+            models.UniqueConstraint(
+                fields=["item", "reviewer"],
+                condition=Q(repeat_of__isnull=True, is_adjudication=False),
+                name="review_item_once",
+            ),
+            models.UniqueConstraint(fields=["repeat_of"], name="review_repeated_once"),
+            models.UniqueConstraint(
+                fields=["item"],
+                condition=Q(is_adjudication=True, status="submitted"),
+                name="review_adjudicated_once",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status="open") | Q(leased_until__isnull=False), name="review_open_is_leased"
+            ),
+            models.CheckConstraint(
+                condition=~Q(status="submitted") | Q(submitted_at__isnull=False), name="review_submitted_says_when"
+            ),
+            models.CheckConstraint(
+                condition=Q(item__isnull=False, queue__isnull=False)
+                | Q(item__isnull=True, queue__isnull=True, rollout__isnull=False, rubric__isnull=False),
+                name="review_is_about_something",
+            ),
+            models.CheckConstraint(
+                condition=Q(confidence__isnull=True) | Q(confidence__gte=1, confidence__lte=3),
+                name="review_confidence_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=["open", "submitted", "skipped", "lapsed"])
+                & Q(choice__in=["", "a_much", "a", "equal", "both_bad", "b", "b_much"]),
+                name="review_status_is_known",
+            ),
+        ]
+        indexes = [models.Index(fields=["queue", "reviewer", "status"], name="review_of_reviewer")]
+
+    def __str__(self) -> str:
+        return f"review {self.pk} by {self.reviewer_id} ({self.status})"
+
+    @property
+    def is_open(self) -> bool:
+        return self.status == self.Status.OPEN
+
+
+class PairVerdict(models.Model):
+    """What a submitted review says of two rollouts, whatever sides they were shown on; a ranking says it of every two.
+
+    `low` has the lower id. Its row goes with its review, and comes again when that is submitted again.
+    """
+
+    class Outcome(models.TextChoices):
+        LOW = "low", "the one with the lower id"
+        HIGH = "high", "the one with the higher id"
+        EQUAL = "equal", "equal"
+        BOTH_BAD = "both_bad", "both bad"
+
+    review = models.ForeignKey(Review, on_delete=models.CASCADE, related_name="verdicts")
+    low = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="verdicts_as_low")
+    high = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="verdicts_as_high")
+    outcome = models.CharField(max_length=16, choices=Outcome.choices)
+    strength = models.PositiveSmallIntegerField(default=0, help_text="2 much better, 1 better, 0 neither")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(fields=["review", "low", "high"], name="verdict_once"),
+            models.CheckConstraint(condition=Q(low__lt=F("high")), name="verdict_of_two_in_order"),
+            models.CheckConstraint(
+                condition=Q(outcome__in=["low", "high"], strength__in=[1, 2])
+                | Q(outcome__in=["equal", "both_bad"], strength=0),
+                name="verdict_has_its_strength",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.low_id} and {self.high_id}: {self.outcome}"

@@ -1,0 +1,123 @@
+"""What a person says of a rollout at any time: comments, flags, and a reward of their own."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from apps.gym.rewards import MAX_REWARD
+from apps.rollouts.models import Rollout
+
+PERSON = settings.AUTH_USER_MODEL
+
+
+class Comment(models.Model):
+    """What a person says of a rollout, of one event of its trace, or of some words of it; or the answer to that."""
+
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="comments")
+    seq = models.PositiveIntegerField(null=True, blank=True, help_text="The trace event it is about, if one")
+    quote = models.TextField(max_length=2_000, blank=True, default="", help_text="The words of the event it is about")
+    start = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Where the quote begins in the text it was taken from, in characters"
+    )
+    parent = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="replies",
+        help_text="The comment that this one answers",
+    )
+    author = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="comments")
+    text = models.TextField(max_length=10_000)
+    created_at = models.DateTimeField(auto_now_add=True)
+    resolved_at = models.DateTimeField(null=True, blank=True)
+    resolved_by = models.ForeignKey(PERSON, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.CheckConstraint(condition=Q(quote="") | Q(seq__isnull=False), name="comment_quote_has_an_event"),
+        ]
+
+    def __str__(self) -> str:
+        return f"comment {self.pk} on rollout {self.rollout_id}"
+
+
+class Flag(models.Model):
+    """Something that is wrong with a rollout or with one step of it, in a word that can be counted."""
+
+    class Kind(models.TextChoices):
+        VERIFIER_WRONG = "verifier_wrong", "verifier wrong"
+        REWARD_HACKED = "reward_hacked", "reward hacked"
+        WRONG_TOOL = "wrong_tool", "wrong tool"
+        HALLUCINATED = "hallucinated", "hallucinated"
+        BAD_TASK = "bad_task", "bad task"
+        UNSAFE = "unsafe", "unsafe"
+        OTHER = "other", "other"
+
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="review_flags")
+    seq = models.PositiveIntegerField(null=True, blank=True, help_text="The trace event that is wrong, if one")
+    kind = models.CharField(max_length=32, choices=Kind.choices)
+    note = models.CharField(max_length=1_000, blank=True, default="")
+    author = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="review_flags")
+    created_at = models.DateTimeField(auto_now_add=True)
+    withdrawn_at = models.DateTimeField(null=True, blank=True)
+    withdrawn_by = models.ForeignKey(PERSON, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rollout", "kind", "author"],
+                condition=Q(withdrawn_at__isnull=True, seq__isnull=True),
+                name="flag_once",
+            ),
+            models.UniqueConstraint(
+                fields=["rollout", "kind", "author", "seq"],
+                condition=Q(withdrawn_at__isnull=True, seq__isnull=False),
+                name="flag_once_a_step",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} on rollout {self.rollout_id}"
+
+
+class RewardOverride(models.Model):
+    """The reward that a person gives instead of the verifier's, which stays on the rollout as it is.
+
+    What stands has no `ended_at`; what was replaced or withdrawn is its history.
+    """
+
+    class End(models.TextChoices):
+        REPLACED = "replaced", "replaced"
+        WITHDRAWN = "withdrawn", "withdrawn"
+
+    rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="reward_overrides")
+    reward = models.FloatField()
+    original_reward = models.FloatField(null=True, help_text="The verifier's, when this was said")
+    reason = models.CharField(max_length=2_000)
+    author = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="reward_overrides")
+    created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    ended_by = models.ForeignKey(PERSON, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    ended_how = models.CharField(max_length=16, choices=End.choices, blank=True, default="")
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rollout"], condition=Q(ended_at__isnull=True), name="override_stands_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(reward__gte=-MAX_REWARD, reward__lte=MAX_REWARD), name="override_reward_is_finite"
+            ),
+            models.CheckConstraint(
+                condition=Q(ended_at__isnull=True, ended_how="")
+                | Q(ended_at__isnull=False, ended_how__in=["replaced", "withdrawn"]),
+                name="override_ended_says_how",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"reward {self.reward} instead of {self.original_reward} for rollout {self.rollout_id}"

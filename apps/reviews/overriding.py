@@ -1,0 +1,109 @@
+"""Give a rollout the reward that a person thinks right. The verifier's stays where it is; what was said before, too."""
+
+import math
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.accounts.auditing import record
+from apps.accounts.models import User
+from apps.gym.rewards import MAX_REWARD
+from apps.policies.redacting import fresh_redactor
+from apps.reviews.models import RewardOverride
+from apps.rollouts.models import Rollout
+
+MAX_REASON = 2_000
+
+
+class OverrideRefused(Exception):
+    """The rollout has not ended, the reward is no finite number, the reason is missing, or nothing stands."""
+
+
+class StandingOverride(msgspec.Struct, frozen=True, kw_only=True):
+    """The reward that stands instead of the verifier's: who said it, when and why."""
+
+    id: int
+    rollout: int
+    reward: float
+    original_reward: float | None
+    reason: str
+    author: str
+    at: datetime
+
+
+def override_reward(*, rollout: Rollout, reward: float, reason: str, author: User) -> RewardOverride:
+    """Let this reward stand instead of the verifier's. One that stood before is its history. Raises OverrideRefused."""
+    if rollout.status != Rollout.Status.COMPLETED:
+        raise OverrideRefused(f"Rollout {rollout.pk} is {rollout.status}: only completed ones have a reward.")
+    if not math.isfinite(reward) or abs(reward) > MAX_REWARD:
+        raise OverrideRefused(f"The reward is a finite number within ±{MAX_REWARD:g}.")
+    reason = _clean(reason)
+    try:
+        with transaction.atomic():
+            before = _end(rollout, author, RewardOverride.End.REPLACED)
+            given = RewardOverride.objects.create(
+                rollout=rollout, reward=reward, original_reward=rollout.reward, reason=reason, author=author
+            )
+            record(
+                user=author,
+                action="reward_override.create",
+                target=f"rollout {rollout.pk}",
+                before={"reward": before.reward if before else rollout.reward},
+                after={"reward": reward},
+                reason=reason,
+            )
+    except IntegrityError:
+        # Two people at once: the constraint let one of them be first.
+        raise OverrideRefused("Somebody else has just given it a reward: look at that first.") from None
+    return given
+
+
+def withdraw_override(*, rollout: Rollout, user: User) -> RewardOverride:
+    """From now on the verifier's reward counts again. Raises OverrideRefused where nothing stands."""
+    with transaction.atomic():
+        before = _end(rollout, user, RewardOverride.End.WITHDRAWN)
+        if before is None:
+            raise OverrideRefused(f"No other reward stands for rollout {rollout.pk}.")
+        record(
+            user=user,
+            action="reward_override.withdraw",
+            target=f"rollout {rollout.pk}",
+            before={"reward": before.reward},
+            after={"reward": rollout.reward},
+        )
+    return before
+
+
+def read_overrides(rollout_ids: Iterable[int]) -> dict[int, StandingOverride]:
+    """What stands for these rollouts, by rollout: one query. For a collection give `rollout__collection`'s ids as a
+    subquery of `values("pk")`, which costs no list."""
+    standing = RewardOverride.objects.filter(rollout__in=rollout_ids, ended_at__isnull=True)
+    rows = standing.values_list(
+        "rollout_id", "id", "reward", "original_reward", "reason", "author__username", "created_at"
+    )
+    return {
+        rollout_id: StandingOverride(
+            id=pk, rollout=rollout_id, reward=reward, original_reward=original, reason=reason, author=by or "", at=at
+        )
+        for rollout_id, pk, reward, original, reason, by, at in rows
+    }
+
+
+def _end(rollout: Rollout, user: User, how: str) -> RewardOverride | None:
+    standing = RewardOverride.objects.select_for_update().filter(rollout=rollout, ended_at__isnull=True).first()
+    if standing is not None:
+        standing.ended_at, standing.ended_by, standing.ended_how = timezone.now(), user, how
+        standing.save(update_fields=["ended_at", "ended_by", "ended_how"])
+    return standing
+
+
+def _clean(reason: str) -> str:
+    reason = reason.strip()
+    if not reason:
+        raise OverrideRefused("Say why this reward is right: it is kept beside the verifier's.")
+    if len(reason) > MAX_REASON:
+        raise OverrideRefused(f"A reason has at most {MAX_REASON:,} characters; this one has {len(reason):,}.")
+    return fresh_redactor().redact_text(reason)[0]

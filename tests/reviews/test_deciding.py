@@ -1,0 +1,116 @@
+"""Which verdict stands between two rollouts."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from apps.accounts.models import Role
+from apps.reviews.deciding import read_verdicts
+from apps.reviews.models import PairVerdict, Queue, QueueItem, Review
+from tests.factories import make_collection, make_rollout, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+class Bench:
+    """Two rollouts in one item, and reviews of them as rows."""
+
+    def __init__(self) -> None:
+        self.collection = make_collection()
+        self.low, self.high = (make_rollout(self.collection).pk for _ in range(2))
+        self.queue = Queue.objects.create(name="q", kind="pairwise")
+        task = self.collection.rollouts.get(pk=self.low).task
+        self.item = QueueItem.objects.create(queue=self.queue, task=task, size=2, shuffle=0)
+        self.now = timezone.now()
+
+    def say(self, outcome: str, strength: int = 1, **fields: Any) -> Review:
+        self.now += timedelta(seconds=1)
+        given = {"reviewer": fields.pop("reviewer", None) or make_user(Role.ANNOTATOR), **fields}
+        review = Review.objects.create(
+            queue=self.queue, item=self.item, status="submitted", submitted_at=self.now, **given
+        )
+        strength = strength if outcome in {"low", "high"} else 0
+        PairVerdict.objects.create(
+            review=review, low_id=self.low, high_id=self.high, outcome=outcome, strength=strength
+        )
+        return review
+
+    def read(self):
+        return read_verdicts(self.collection).get((self.low, self.high))
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_without_a_verdict_nothing_stands(bench):
+    assert read_verdicts(bench.collection) == {}
+
+
+def test_one_voice_stands_alone(bench):
+    review = bench.say("high", 2)
+    found = bench.read()
+    assert (found.winner, found.loser, found.strength, found.how) == (bench.high, bench.low, 2, "single")
+    assert (found.reviewers, found.agreeing, found.reviews) == (1, 1, [review.pk])
+
+
+def test_the_majority_stands_and_is_strong_where_half_of_it_is(bench):
+    bench.say("low", 2)
+    bench.say("low", 1)
+    bench.say("high", 2)
+    found = bench.read()
+    assert (found.winner, found.strength, found.how, found.reviewers, found.agreeing) == (
+        bench.low,
+        2,
+        "majority",
+        3,
+        2,
+    )
+
+
+def test_as_many_voices_for_each_are_split_until_somebody_adjudicates(bench):
+    bench.say("low")
+    bench.say("both_bad")
+    assert (bench.read().outcome, bench.read().winner, bench.read().how) == ("split", None, "split")
+    bench.say("high", 1, is_adjudication=True)
+    found = bench.read()
+    assert (found.winner, found.how, found.reviewers, found.agreeing) == (bench.high, "adjudicated", 2, 0)
+
+
+def test_equal_and_both_bad_have_no_winner(bench):
+    bench.say("equal")
+    found = bench.read()
+    assert (found.outcome, found.winner, found.loser, found.strength) == ("equal", None, None, 0)
+
+
+def test_a_hidden_repeat_counts_nothing(bench):
+    person = make_user(Role.ANNOTATOR)
+    first = bench.say("low", reviewer=person)
+    bench.say("high", reviewer=person, repeat_of=first)
+    assert (bench.read().winner, bench.read().reviewers) == (bench.low, 1)
+
+
+def test_what_is_open_again_counts_nothing(bench):
+    review = bench.say("low")
+    Review.objects.filter(pk=review.pk).update(status="open", leased_until=timezone.now())
+    assert bench.read() is None
+
+
+def test_of_somebody_who_judged_the_two_twice_the_last_opinion_counts(bench):
+    person = make_user(Role.ANNOTATOR)
+    bench.say("low", reviewer=person)
+    bench.item = QueueItem.objects.create(queue=bench.queue, task=bench.item.task, size=2, shuffle=1)
+    bench.say("high", reviewer=person)
+    assert (bench.read().winner, bench.read().reviewers) == (bench.high, 1)
+
+
+def test_all_of_a_collection_is_one_query_and_only_of_it(bench, django_assert_num_queries):
+    bench.say("low")
+    with django_assert_num_queries(1):
+        assert list(read_verdicts(bench.collection)) == [(bench.low, bench.high)]
+    assert read_verdicts(make_collection()) == {}
+    assert read_verdicts(rollout_ids=[bench.low]) == {}
+    assert list(read_verdicts(rollout_ids=[bench.low, bench.high])) == [(bench.low, bench.high)]
