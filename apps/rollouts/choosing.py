@@ -65,12 +65,13 @@ class Choice:
             found = found.filter(Q(prompt_excerpt__icontains=self.search) | Q(external_id__icontains=self.search))
         return found[: self.limit] if self.limit else found
 
-    def unknown_splits(self) -> list[str]:
-        """Those with repeats of their own that no task is in: a typing error would run with other numbers."""
-        if not self.split_repeats:
-            return []
+    def unknown_splits(self) -> dict[str, list[str]]:
+        """By what names them, splits that no task is in: a typing error would run with other tasks or numbers."""
+        named = {"splits": set(self.splits), "split_repeats": set(self.split_repeats)}
+        if not any(named.values()):
+            return {}
         known = set(Task.objects.filter(version=self.version).order_by().values_list("split", flat=True).distinct())
-        return sorted(set(self.split_repeats) - known)
+        return {name: sorted(splits - known) for name, splits in named.items() if splits - known}
 
     def rollouts(self) -> Iterator[Chosen]:
         """In the order of tasks and repeats. Constant memory, however many."""

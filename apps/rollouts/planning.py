@@ -117,8 +117,6 @@ def plan_collection(
     if earlier := find_planned(idempotency_key, digest):
         return earlier
     choice = choose_rollouts(plan, version=version, task_ids=task_ids)
-    if unknown := choice.unknown_splits():
-        raise ValidationError({"split_repeats": [f"{choice.version} has no split {', '.join(unknown)}."]})
     if next(choice.rollouts(), None) is None:
         raise NothingToCollect(_explain_nothing(choice))
     version = choice.version
@@ -164,14 +162,19 @@ CHOSEN = ("repeats", "split_repeats", "limit", "splits", "tags", "search", "only
 def choose_rollouts(
     plan: Mapping[str, Any], *, version: DatasetVersion | None = None, task_ids: Sequence[int] | None = None
 ) -> Choice:
-    """Which rollouts the plan has. Raises NothingToCollect for a dataset that was never filled."""
+    """Which rollouts the plan has. Raises NothingToCollect for a dataset that was never filled, and ValidationError
+    for splits that it does not have."""
     dataset, earlier = plan["dataset"], plan.get("resume_from")
     version = earlier.version if earlier else version or dataset.latest_version()
     if version is None:
         raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
     chosen: dict[str, Any] = {name: plan[name] for name in CHOSEN if name in plan}
     lists: dict[str, Any] = {name: tuple(chosen.pop(name, ())) for name in ("splits", "tags")}
-    return Choice(version=version, task_ids=task_ids, resume_from=earlier, **lists, **chosen)
+    choice = Choice(version=version, task_ids=task_ids, resume_from=earlier, **lists, **chosen)
+    if unknown := choice.unknown_splits():
+        told = {name: [f"{version} has no split {', '.join(splits)}."] for name, splits in unknown.items()}
+        raise ValidationError(told)
+    return choice
 
 
 def _explain_nothing(choice: Choice) -> str:

@@ -259,8 +259,21 @@ def test_a_deletion_is_accepted_and_says_how_far_it_is(engineer, collection, dja
     assert (ended["state"], ended["deleted"], ended["total"], ended["collection"]) == ("done", 2, 2, None)
 
 
-def test_repeats_of_a_split_that_does_not_exist_are_refused(engineer):
-    wrong = post(engineer, "collections/", plan(split_repeats={"trian": 8}))
+@pytest.mark.parametrize("address", ["collections/", "collections/estimate/"])
+@pytest.mark.parametrize("choice", [{"split_repeats": {"trian": 8}}, {"splits": ["trian"]}])
+def test_a_split_that_does_not_exist_is_refused_by_a_plan_and_by_its_estimate(engineer, address, choice):
+    wrong = post(engineer, address, plan(**choice))
     assert wrong.status_code == 400
-    assert [error["pointer"] for error in wrong.json()["errors"]] == ["/split_repeats"]
-    assert "has no split trian" in wrong.json()["errors"][0]["message"]
+    [error] = wrong.json()["errors"]
+    assert error["pointer"] == f"/{next(iter(choice))}"
+    assert "has no split trian." in error["message"]
+    assert Collection.objects.count() == 0
+
+
+def test_one_split_of_several_that_does_not_exist_is_refused_too(engineer):
+    given = plan(splits=["train"], split_repeats={"train": 2})
+    Task.objects.update(split="train")
+    wrong = post(engineer, "collections/estimate/", {**given, "splits": ["train", "test"]})
+    assert [error["pointer"] for error in wrong.json()["errors"]] == ["/splits"]
+    right = post(engineer, "collections/estimate/", given)
+    assert (right.status_code, right.json()["rollouts"]) == (200, 6)
