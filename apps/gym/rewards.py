@@ -10,6 +10,8 @@ from apps.gym.errors import VerifierError
 MAX_REWARD = 1e100
 """The largest that a reward or a component is, either sign: figures square their deviations and add them up."""
 
+REWARD_BOUNDS = f"a number from -{MAX_REWARD:g} to {MAX_REWARD:g}"
+
 
 class Reward(msgspec.Struct, frozen=True, kw_only=True):
     """A finite score, usually 0.0–1.0, with named components and a sentence that explains it to a reader.

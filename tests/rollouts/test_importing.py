@@ -183,8 +183,8 @@ BAD_LINES = {
     b'{"responses_create_params": {"input": "x"}, "response": {"output": "no"}, "reward": 1}': "must be a list",
     b'{"responses_create_params": {"input": "x"}, "response": {"output": [7]}, "reward": 1}': "/response/output/0",
     b'{"responses_create_params": {"input": "x"}, "response": {"output": []}}': "/reward is missing",
-    b'{"responses_create_params": {"input": "x"}, "response": {"output": []}, "reward": true}': "finite number",
-    b'{"responses_create_params": {"input": "x"}, "response": {"output": []}, "reward": null}': "finite number",
+    b'{"responses_create_params": {"input": "x"}, "response": {"output": []}, "reward": true}': "number from -1e+100",
+    b'{"responses_create_params": {"input": "x"}, "response": {"output": []}, "reward": null}': "number from -1e+100",
     b'{"responses_create_params": {"input": "x"}, "response": {"output": []}, "reward": 1, "reward_components": []}': (
         "/reward_components must be an object"
     ),

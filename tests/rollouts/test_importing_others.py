@@ -273,7 +273,17 @@ BAD = {
     "no shape": ({"text": "x"}, "unknown_shape", "this is no stored rollout: give responses_create_params"),
     "no completion": (result(completion=None), "missing", "/completion is missing: what the model said"),
     "no prompt": (result(prompt=[]), "empty", "/prompt is empty: what the model was asked"),
-    "no reward": (result(reward=None), "reward", "/reward must be a finite number"),
+    "no reward": (result(reward=None), "reward", "/reward must be a number from -1e+100 to 1e+100, not "),
+    "a reward that is too large": (
+        log({"role": "assistant", "content": "x"}, reward=1e308),
+        "reward",
+        "from -1e+100 to 1e+100, not 1e+308",
+    ),
+    "a metric that is too large": (
+        result(metrics={"length": -1e101}),
+        "reward",
+        "/metrics/length must be a number from -1e+100 to 1e+100",
+    ),
     "metrics": (result(metrics=[1]), "wrong_type", "/metrics must be an object of numbers"),
     "a call that is text": (
         result(completion=[{"role": "assistant", "tool_calls": ["{oops"]}]),
@@ -305,7 +315,7 @@ BAD = {
     "a reward": (
         log({"role": "assistant", "content": "x"}, reward="good"),
         "reward",
-        "/reward must be a finite number",
+        "/reward must be a number from -1e+100 to 1e+100, not ",
     ),
 }
 

@@ -6,7 +6,7 @@ import orjson
 
 from apps.gym.agent import StopReason
 from apps.gym.items import TaskRow
-from apps.gym.rewards import MAX_REWARD
+from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
 from apps.gym.rolloutfile import FAILURE_CLASS
 from apps.gym.rolloutshapes.chat_logs import read_usage
 from apps.gym.rolloutshapes.conversations import prompt_items, read_messages, read_tools, spoken_items
@@ -103,7 +103,7 @@ def _metrics(row: dict[str, Any]) -> dict[str, float]:
     components = {key: value for key, value in columns.items() if is_number(value)}
     for key, value in components.items():
         if not abs(value) <= MAX_REWARD:
-            raise RowRefused("reward", "must be a finite number", pointer=f"/metrics/{key[:60]}")
+            raise RowRefused("reward", f"must be {REWARD_BOUNDS}", pointer=f"/metrics/{key[:60]}")
     return components
 
 
