@@ -5,11 +5,11 @@ from typing import Any
 
 from django.db.models import Count
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from apps.accounts.permissions import Permission, user_may
+from apps.dashboard.destinations import destinations_for, find_url
 from apps.dashboard.happening import read_happening
 from apps.rollouts.models import Rollout, Worker
 
@@ -30,67 +30,15 @@ class Section:
     links: list[Link]
 
 
-# Section label → (label, URL name, icon, first words of the URL names that belong to it, permission).
-_SECTIONS: list[tuple[str, list[tuple[str, str, str, tuple[str, ...], Permission]]]] = [
-    ("", [("Overview", "home", "home", ("home",), Permission.READ)]),
-    (
-        "Set up",
-        [
-            (
-                "Datasets",
-                "dataset_list",
-                "datasets",
-                ("dataset", "upload", "task", "mapping", "deletion"),
-                Permission.READ,
-            ),
-            ("Environments", "environment_list", "environments", ("environment", "verifier"), Permission.READ),
-            ("Models", "model_list", "models", ("model",), Permission.READ),
-            ("Agents", "agent_list", "agents", ("agent",), Permission.READ),
-        ],
-    ),
-    (
-        "Work",
-        [
-            ("Collections", "collection_list", "collections", ("collection", "reverification"), Permission.READ),
-            ("Rollouts", "rollout_list", "rollouts", ("rollout",), Permission.READ),
-            ("Pairs", "pair_set_list", "pairs", ("pair",), Permission.READ),
-            ("Exports", "export_list", "exports", ("export",), Permission.READ),
-        ],
-    ),
-    (
-        "Operate",
-        [
-            ("Workers", "worker_list", "workers", ("worker",), Permission.READ),
-            ("Activity", "activity", "refresh", ("activity",), Permission.READ),
-            ("Redaction", "redaction", "key", ("redaction",), Permission.CONFIGURE),
-            ("People", "people", "people", ("people", "person"), Permission.ACCOUNTS),
-            ("Audit log", "audit", "docs", ("audit",), Permission.AUDIT),
-        ],
-    ),
-]
-
-
-def find_url(name: str, *args: str) -> str:
-    """The address of a page; empty where the page is not part of this installation."""
-    try:
-        return reverse(f"dashboard:{name}", args=args)
-    except NoReverseMatch:
-        return ""
-
-
 def _navigation(request: HttpRequest) -> list[Section]:
     here = request.resolver_match.url_name if request.resolver_match else ""
     word = (here or "").split("_")[0]
-    sections = []
-    for label, entries in _SECTIONS:
-        links = []
-        for text, name, icon, words, permission in entries:
-            url = find_url(name)
-            if url and user_may(request.user, permission):
-                links.append(Link(label=text, url=url, icon=icon, active=word in words))
-        if links:
-            sections.append(Section(label=label, links=links))
-    return sections
+    sections: dict[str, list[Link]] = {}
+    for each in destinations_for(request.user):
+        if each.section is not None:
+            link = Link(label=each.label, url=each.url, icon=each.icon, active=word in each.belongs)
+            sections.setdefault(each.section, []).append(link)
+    return [Section(label=label, links=links) for label, links in sections.items()]
 
 
 def _worker_pill() -> dict[str, Any]:
@@ -124,6 +72,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
         "themes": THEMES,
         # On a page twice, for wide and for narrow screens: evaluated once, and not at all for fragments.
         "navigation": SimpleLazyObject(lambda: _navigation(request)),
+        "settings_tabs": SimpleLazyObject(lambda: [each for each in destinations_for(request.user) if each.is_setting]),
         "worker_pill": SimpleLazyObject(_worker_pill),
         "happening": SimpleLazyObject(read_happening),
         "permitted": {permission.value: user_may(request.user, permission) for permission in Permission},

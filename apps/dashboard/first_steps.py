@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from apps.dashboard.context import find_url
+from apps.dashboard.destinations import find_url
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
 from apps.tasks.models import Dataset, DatasetVersion

@@ -11,7 +11,8 @@ gymweb.keys = (() => {
   let timer = null;
 
   // { id, keys, label, group, run, when }: `keys` is one key or several after each other ("g g"), as `event.key` says
-  // them, with "Ctrl+" or "Alt+" before it; Ctrl is Command on a Mac. `when` may say that it has nothing to do here.
+  // them, with "Ctrl+" or "Alt+" before it; Ctrl is Command on a Mac. `when` may say that it has nothing to do here;
+  // `whileTyping` lets a key with Ctrl work in a field, too.
   function add(command) {
     if (commands.has(command.id)) throw new Error(`the command ${command.id} is there already`);
     commands.set(command.id, { group: "Everywhere", when: () => true, ...command });
@@ -32,16 +33,23 @@ gymweb.keys = (() => {
   }
 
   function onKey(event) {
-    if (event.defaultPrevented || event.isComposing || event.keyCode === 229) return;
-    if (["Shift", "Control", "Alt", "Meta", "AltGraph"].includes(event.key)) return;
-    if (isTyping(event.target) || document.querySelector("dialog[open]")) {
-      // What is typed is text. Escape leaves the field.
-      if (event.key === "Escape" && isTyping(event.target) && !document.querySelector("dialog[open]")) event.target.blur();
-      forget();
-      return;
-    }
+    if (event.defaultPrevented || event.isComposing || event.keyCode === 229) return undefined;
+    if (["Shift", "Control", "Alt", "Meta", "AltGraph"].includes(event.key)) return undefined;
     const name = nameOf(event);
-    if (isOff() && name !== "?") return;
+    const isOpen = document.querySelector("dialog[open]");
+    if (isTyping(event.target) && !isOpen && !isOff()) {
+      const always = all().find((each) => each.whileTyping && keysOf(each) === name && name.startsWith("Ctrl+"));
+      if (always) {
+        event.preventDefault();
+        return always.run(event);
+      }
+    }
+    if (isTyping(event.target) || isOpen) {
+      // What is typed is text. Escape leaves the field.
+      if (event.key === "Escape" && isTyping(event.target) && !isOpen) event.target.blur();
+      return forget();
+    }
+    if (isOff() && name !== "?") return undefined;
     const tried = [...typed, name].join(" ");
     const usable = all().filter((each) => keysOf(each) && each.when());
     const hit = usable.find((each) => keysOf(each) === tried);
@@ -58,6 +66,7 @@ gymweb.keys = (() => {
       forget();
       onKey(event);
     }
+    return undefined;
   }
 
   function forget() {
@@ -204,5 +213,6 @@ gymweb.page = {
     ["g t", "Datasets and tasks", "/datasets/"],
     ["g p", "Pairs", "/pair-sets/"],
     ["g w", "Workers", "/workers/"],
+    ["g s", "Settings", "/settings/"],
   ]) keys.add({ id: `go.${path.replaceAll("/", "") || "home"}`, keys: key, label, group: "Go to", run: () => location.assign(path) });
 }

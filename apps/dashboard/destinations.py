@@ -1,0 +1,104 @@
+"""Every page and action that somebody can be led to: one list for the side, the settings' tabs and the palette."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.urls import NoReverseMatch, reverse
+
+from apps.accounts.permissions import Permission, user_may
+
+
+@dataclass(frozen=True)
+class Destination:
+    """`belongs` are the first words of the URL names that are below it; `also` is what else somebody may call it.
+
+    `section` is its heading at the side, None for what does not stand there.
+    """
+
+    label: str
+    name: str
+    icon: str
+    permission: Permission
+    also: str = ""
+    section: str | None = None
+    belongs: tuple[str, ...] = ()
+    is_action: bool = False
+    is_setting: bool = False
+
+    @property
+    def url(self) -> str:
+        return find_url(self.name)
+
+
+def find_url(name: str, *args: str) -> str:
+    """The address of a page; empty where the page is not part of this installation."""
+    try:
+        return reverse(f"dashboard:{name}", args=args)
+    except NoReverseMatch:
+        return ""
+
+
+_SET_UP = ("dataset", "upload", "task", "mapping", "deletion")
+_SETTINGS = ("settings", "account", "people", "person", "redaction", "secrets", "outbound", "key")
+
+DESTINATIONS: tuple[Destination, ...] = (
+    Destination("Overview", "home", "home", Permission.READ, "home start", "", ("home",)),
+    Destination("Datasets", "dataset_list", "datasets", Permission.READ, "tasks", "Set up", _SET_UP),
+    Destination(
+        "Environments", "environment_list", "environments", Permission.READ, "tools", "Set up", ("environment", "verifier")
+    ),
+    Destination("Models", "model_list", "models", Permission.READ, "policy endpoints", "Set up", ("model",)),
+    Destination("Agents", "agent_list", "agents", Permission.READ, "harness", "Set up", ("agent",)),
+    Destination(
+        "Collections",
+        "collection_list",
+        "collections",
+        Permission.READ,
+        "runs",
+        "Work",
+        ("collection", "reverification"),
+    ),
+    Destination("Rollouts", "rollout_list", "rollouts", Permission.READ, "traces attempts", "Work", ("rollout",)),
+    Destination("Pairs", "pair_set_list", "pairs", Permission.READ, "preferences", "Work", ("pair",)),
+    Destination("Exports", "export_list", "exports", Permission.READ, "files training", "Work", ("export",)),
+    Destination("Workers", "worker_list", "workers", Permission.READ, "seats", "Operate", ("worker",)),
+    Destination("Activity", "activity", "refresh", Permission.READ, "alerts progress", "Operate", ("activity",)),
+    Destination("Settings", "settings", "settings", Permission.OWN_ACCOUNT, "", "Operate", _SETTINGS),
+    Destination("Audit log", "audit", "docs", Permission.AUDIT, "history changes", "Operate", ("audit",)),
+    Destination("Verifiers", "verifier_list", "check", Permission.READ, "rewards"),
+    Destination("Re-verifications", "reverification_list", "refresh", Permission.READ, "rescore"),
+    Destination("Compare collections", "collection_compare", "pairs", Permission.READ, "difference regressions"),
+    Destination("Column mappings", "mapping_list", "datasets", Permission.READ, "upload columns"),
+    Destination("New collection", "collection_create", "plus", Permission.COLLECT, "collect run", is_action=True),
+    Destination("New dataset", "dataset_create", "plus", Permission.UPLOAD, "upload tasks", is_action=True),
+    Destination("New environment", "environment_create", "plus", Permission.CONFIGURE, is_action=True),
+    Destination("New model", "model_create", "plus", Permission.MODELS, "endpoint", is_action=True),
+    Destination("New agent", "agent_create", "plus", Permission.CONFIGURE, is_action=True),
+    Destination("New pair set", "pair_set_create", "plus", Permission.PAIR, "preferences dpo", is_action=True),
+    Destination("New export", "export_create", "plus", Permission.EXPORT, "download file", is_action=True),
+    Destination("New re-verification", "reverification_create", "plus", Permission.COLLECT, "rescore", is_action=True),
+    Destination(
+        "Import rollouts", "collection_import", "upload", Permission.COLLECT, "collection file", is_action=True
+    ),
+    Destination(
+        "Import a NeMo Gym config", "environment_import", "upload", Permission.CONFIGURE, "yaml", is_action=True
+    ),
+    Destination("Invite somebody", "person_create", "plus", Permission.ACCOUNTS, "people user", is_action=True),
+    Destination(
+        "Your account", "account", "key", Permission.OWN_ACCOUNT, "password api keys token profile", is_setting=True
+    ),
+    Destination("People and roles", "people", "people", Permission.ACCOUNTS, "users accounts", is_setting=True),
+    Destination("API keys", "settings_keys", "key", Permission.ACCOUNTS, "tokens everybody", is_setting=True),
+    Destination(
+        "Secrets of models", "settings_secrets", "key", Permission.MODELS, "api key environment", is_setting=True
+    ),
+    Destination(
+        "Outgoing calls", "settings_outbound", "exports", Permission.CONFIGURE, "allow list addresses", is_setting=True
+    ),
+    Destination("Redaction", "redaction", "pairs", Permission.CONFIGURE, "credentials patterns", is_setting=True),
+)
+
+
+def destinations_for(user: object) -> Iterator[Destination]:
+    """Those that this person may use, in the order of the list."""
+    return (each for each in DESTINATIONS if user_may(user, each.permission) and each.url)

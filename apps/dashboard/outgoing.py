@@ -1,0 +1,97 @@
+"""Where this installation may call out to: the operator's list in words, whom it calls now, and one address tried."""
+
+import ipaddress
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from apps.environments.models import OVER_HTTP, Environment
+from apps.gym import lookups
+from apps.gym.outbound import OutboundPolicy, OutboundRefused
+from apps.policies.models import PolicyModel
+
+_MOST_CALLED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    text: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """An address that a model or an environment has, and why it would not be called, where that can be told at once."""
+
+    name: str
+    page: str
+    slug: str
+    address: str
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    address: str
+    found: list[str]
+    refusal: str
+
+
+def read_entries() -> list[Entry]:
+    return [Entry(text, _meaning(text)) for text in settings.OUTBOUND_ALLOW]
+
+
+def _meaning(text: str) -> str:
+    if "/" in text:
+        network = ipaddress.ip_network(text, strict=False)
+        return f"{network.num_addresses:,} address{'es' if network.num_addresses != 1 else ''}, every port"
+    host, _, port = text.rpartition(":")
+    if text.startswith("["):
+        bracketed, _, port = text.rpartition("]")
+        host, port = bracketed[1:], port.removeprefix(":")
+    elif not port.isdigit() or ":" in host:
+        host, port = text, ""
+    where = f"port {port} only" if port else "every port"
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        also = ", and the addresses of this machine itself" if host == "localhost" else ""
+        return f"this name, whatever it stands for{also}; {where}"
+    return f"this {'IPv4' if address.version == 4 else 'IPv6'} address; {where}"
+
+
+def read_called() -> list[Called]:
+    """Names are looked up when they are saved and called, not here: a page waits for nobody."""
+    policy = OutboundPolicy(settings.OUTBOUND_ALLOW)
+    models = PolicyModel.objects.exclude(base_url="").only("name", "slug", "base_url", "more_base_urls")
+    environments = Environment.objects.filter(adapter__in=OVER_HTTP).only("name", "slug", "base_url")
+    called = [
+        Called(each.name, "dashboard:model_detail", each.slug, url, _refusal(policy, url))
+        for each in models[:_MOST_CALLED]
+        for url in each.base_urls
+    ]
+    called += [
+        Called(each.name, "dashboard:environment_detail", each.slug, each.base_url, _refusal(policy, each.base_url))
+        for each in environments[:_MOST_CALLED]
+    ]
+    return called
+
+
+def _refusal(policy: OutboundPolicy, url: str) -> str:
+    try:
+        policy.check_url(url)
+    except OutboundRefused as refused:
+        return str(refused)
+    return ""
+
+
+def try_address(url: str) -> Tried:
+    """As it is looked at when somebody saves it: its name is resolved, and nothing is connected to."""
+    policy = OutboundPolicy(settings.OUTBOUND_ALLOW)
+    try:
+        host, port = policy.host_of(url)
+        found = lookups.look_up(host, port)
+        policy.check_found(url, found)
+    except OutboundRefused as refused:
+        return Tried(url, [], str(refused))
+    return Tried(url, found, "")
