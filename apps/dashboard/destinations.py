@@ -45,7 +45,13 @@ DESTINATIONS: tuple[Destination, ...] = (
     Destination("Overview", "home", "home", Permission.READ, "home start", "", ("home",)),
     Destination("Datasets", "dataset_list", "datasets", Permission.READ, "tasks", "Set up", _SET_UP),
     Destination(
-        "Environments", "environment_list", "environments", Permission.READ, "tools", "Set up", ("environment", "verifier")
+        "Environments",
+        "environment_list",
+        "environments",
+        Permission.READ,
+        "tools",
+        "Set up",
+        ("environment", "verifier"),
     ),
     Destination("Models", "model_list", "models", Permission.READ, "policy endpoints", "Set up", ("model",)),
     Destination("Agents", "agent_list", "agents", Permission.READ, "harness", "Set up", ("agent",)),

@@ -46,6 +46,8 @@ class AddressForm(forms.Form):
     address = forms.CharField(
         label="An address",
         max_length=500,
-        widget=forms.TextInput(attrs={"class": "code", "placeholder": "http://10.0.0.5:8000/v1", "autocomplete": "off"}),
+        widget=forms.TextInput(
+            attrs={"class": "code", "placeholder": "http://10.0.0.5:8000/v1", "autocomplete": "off"}
+        ),
         help_text="Its name is looked up; nothing is connected to.",
     )
