@@ -1,0 +1,76 @@
+"""`manage.py generate_tasks ENVIRONMENT --count N --out FILE` or `--dataset SLUG`: tasks of a built-in environment."""
+
+import io
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.environments.models import Adapter, Environment
+from apps.gym.builtin.generating import DIFFICULTIES, Kit, TooFewTasks, generate_tasks
+from apps.gym.builtin.kits import KITS
+from apps.tasks.choosing import Choices
+from apps.tasks.management.datasets import named_dataset
+from apps.tasks.models import Upload
+from apps.tasks.uploading import upload_file
+
+
+class Command(BaseCommand):
+    help = "Generate tasks of a built-in environment by seed, into a file or as a new version of a dataset."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("environment", metavar="ENVIRONMENT", help="slug, or the name of a built-in environment")
+        parser.add_argument("--count", type=int, default=500)
+        parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same tasks")
+        parser.add_argument("--difficulty", choices=[*DIFFICULTIES, "mixed"], default="mixed")
+        where = parser.add_mutually_exclusive_group(required=True)
+        where.add_argument("--out", help="a JSONL file, or - for standard output")
+        where.add_argument("--dataset", help="slug; the dataset is created where it does not exist")
+
+    def handle(self, *, environment: str, out: str | None, dataset: str | None, **options: Any) -> None:
+        kit = _find_kit(environment)
+        if options["count"] < 1:
+            raise CommandError("--count: give 1 or more")
+        rows = generate_tasks(kit, count=options["count"], seed=options["seed"], difficulty=options["difficulty"])
+        try:
+            lines = list(_encode(rows))
+        except TooFewTasks as problem:
+            raise CommandError(f"{environment}: {problem}") from None
+        if dataset is None:
+            self._write(lines, out or "-")
+            return
+        upload = upload_file(
+            dataset=named_dataset(slug=dataset, name="", environment=environment),
+            stream=io.BytesIO(b"".join(lines)),
+            filename=f"{environment}-{options['difficulty']}-{options['seed']}.jsonl",
+            choices=Choices(note=f"generated: seed {options['seed']}, {options['difficulty']}"),
+        )
+        if upload.state != Upload.State.READY or upload.version is None:
+            raise CommandError(upload.message)
+        self.stdout.write(f"{upload.version}: {upload.version.task_count:,} tasks")
+
+    def _write(self, lines: list[bytes], out: str) -> None:
+        if out == "-":
+            self.stdout.write(b"".join(lines).decode(), ending="")
+            return
+        try:
+            Path(out).write_bytes(b"".join(lines))
+        except OSError as error:
+            raise CommandError(f"{out} cannot be written: {error.strerror}") from None
+        self.stdout.write(f"{out}: {len(lines):,} tasks")
+
+
+def _find_kit(slug: str) -> Kit:
+    found = Environment.objects.filter(slug=slug, adapter=Adapter.BUILTIN).values_list("builtin", flat=True).first()
+    name = found or slug
+    if name not in KITS:
+        raise CommandError(f"{slug}: only {', '.join(sorted(KITS))} make tasks of their own.")
+    return KITS[name]
+
+
+def _encode(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    for row in rows:
+        yield orjson.dumps(row) + b"\n"
