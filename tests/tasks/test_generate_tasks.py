@@ -38,7 +38,7 @@ def test_an_environment_is_named_by_its_slug_too(tmp_path):
 
 
 def test_what_cannot_be_is_said(tmp_path):
-    with pytest.raises(CommandError, match="chess: only calculator, .* make tasks of their own"):
+    with pytest.raises(CommandError, match=r"chess: only calculator, .* make tasks of their own"):
         call_command("generate_tasks", "chess", out="-")
     with pytest.raises(CommandError, match="give 1 or more"):
         call_command("generate_tasks", "calculator", count=0, out="-")

@@ -81,8 +81,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kit(msgspec.Struct, frozen=True, kw_only=True):
-    """`make_task` gives a row without split: `responses_create_params` and the verifier's fields. All chance in it comes
-    from the dice. `solve` always gets the full reward. `cases` are more than those that every kit has by itself.
+    """`make_task` gives a row without split: `responses_create_params` and the verifier's fields. All chance in it
+    comes from the dice. `solve` always gets the full reward. `cases` are more than those that every kit has by itself.
 
     `max_steps` is how many replies the longest of its tasks may take. Tasks with the same prompt are the same task,
     unless one of the row's fields that `told_apart_by` names differs: what a game hides, for one.

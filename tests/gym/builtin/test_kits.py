@@ -6,16 +6,16 @@ import statistics
 
 import pytest
 
-from apps.gym.builtin.checking import check_cases, list_cases
 from apps.gym.builtin.generating import CASE_KINDS, DIFFICULTIES, TooFewTasks, generate_tasks
 from apps.gym.builtin.kits import KITS
-from apps.gym.builtin.playing import KNOW_NOTHING, play_attempt, reward_of
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.items import dump_json
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.serving.environment import serve_environment
 from apps.gym.taskfile import check_task
+from apps.gym.trials.checking import check_cases, list_cases
+from apps.gym.trials.playing import KNOW_NOTHING, play_attempt, reward_of
 from tests.gym.serving.ports import on_a_port
 
 COUNT = 500

@@ -71,7 +71,7 @@ def echo_prompt(seen: Seen) -> Move:
 
 
 def play_at_random(seen: Seen) -> Move:
-    """Some calls with arguments that fit their schema, then an answer from the prompt's words, or a number or letter."""
+    """Some calls with arguments that fit their schema, then an answer: a number, a letter, or words of the prompt."""
     dice = seen.dice
     if seen.tools and seen.turn < _TURNS and dice.random() < 0.7:
         tool = dice.choice(seen.tools)

@@ -5,9 +5,9 @@ import time
 import msgspec
 
 from apps.gym.builtin.generating import Call, Case, Kit, Move, generate_tasks, say
-from apps.gym.builtin.playing import echo_prompt, play_attempt, reward_of, stay_silent
 from apps.gym.errors import GymError
 from apps.gym.resources.protocol import ResourceServer
+from apps.gym.trials.playing import echo_prompt, play_attempt, reward_of, stay_silent
 
 FULL = 1.0
 _TOLERANCE = 1e-9

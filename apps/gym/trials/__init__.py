@@ -1,0 +1,1 @@
+"""Attempts without a model: players in its part, and cases whose reward is known."""
