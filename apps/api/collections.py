@@ -54,7 +54,7 @@ from apps.tasks.models import Dataset, Upload
 MAX_INTEGER = 2**31 - 1
 IDEMPOTENCY = OpenApiParameter(
     HEADER,
-    {"type": "string", "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]*$"},
+    {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]+$"},
     OpenApiParameter.HEADER,
     description="Planning again with the same key answers with the collection that exists.",
 )

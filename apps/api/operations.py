@@ -47,7 +47,7 @@ KEY_PARAMETER: dict[str, Any] = {
     "in": "header",
     "required": False,
     "description": "With the same key, the same request has its effect once, and the same answer again.",
-    "schema": {"type": "string", "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]*$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]+$"},
 }
 NOT_MODIFIED: dict[str, Any] = {"description": "Still what `If-None-Match` names: the `ETag` of an earlier answer."}
 

@@ -1,6 +1,7 @@
 """`Idempotency-Key`: a POST that is sent twice, since its answer was lost, has its effect once."""
 
 import hashlib
+import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from http import HTTPStatus
@@ -9,7 +10,6 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
-from rest_framework.exceptions import ValidationError
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,6 +21,7 @@ from apps.api.problems import Problem
 
 HEADER = "Idempotency-Key"
 MAX_KEY_LENGTH = 128
+_KEY = re.compile(f"[!-~]{{1,{MAX_KEY_LENGTH}}}")
 REPLAYED = "Idempotency-Replayed"
 Handler = Callable[..., HttpResponseBase]
 
@@ -45,7 +46,7 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
         if not key:
             return handler(request, *arguments, **names)
         if not repeatable:
-            raise ValidationError({HEADER: f"Answers of this address are not kept, so it takes no {HEADER}."})
+            raise _refuse(f"Answers of this address are not kept, so it takes no {HEADER}.")
         user = request.user
         assert isinstance(user, User)
         try:
@@ -74,10 +75,19 @@ def once(handler: Handler, *, repeatable: bool) -> Handler:
 
 
 def read_key(request: Request) -> str:
-    key: str = request.headers.get(HEADER, "")
-    if len(key) > MAX_KEY_LENGTH or not key.isascii() or not (key == "" or key.isprintable()):
-        raise ValidationError({HEADER: f"This header has at most {MAX_KEY_LENGTH} visible ASCII characters."})
-    return key
+    """The key; empty where there is no such header. One that is there and empty is a script's mistake: it would be
+    taken for a request that may have its effect twice."""
+    key: str | None = request.headers.get(HEADER)
+    if key is not None and not _KEY.fullmatch(key):
+        told = "is empty" if not key else f"has {len(key):,}" if len(key) > MAX_KEY_LENGTH else "has others"
+        raise _refuse(f"This header takes 1 to {MAX_KEY_LENGTH} visible ASCII characters; this one {told}.")
+    return key or ""
+
+
+def _refuse(message: str) -> Problem:
+    # A JSON Pointer would point into the body.
+    errors = [{"pointer": f"{HEADER}:", "code": "invalid", "message": message}]
+    return Problem(HTTPStatus.BAD_REQUEST, "invalid", message, errors=errors)
 
 
 def _fingerprint(request: Request, spools: ExitStack) -> str:

@@ -218,7 +218,7 @@ class StreamViewSet(TableViewSet):
         parameters=[
             OpenApiParameter(
                 HEADER,
-                {"type": "string", "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]*$"},
+                {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]+$"},
                 OpenApiParameter.HEADER,
                 description="With the same key again: the collection that exists, from its first rollout.",
             )

@@ -16,7 +16,14 @@ from apps.reviews.models import Comment
 from apps.rollouts.models import Collection
 from apps.tasks.models import Upload
 from tests.api.conftest import client_of
-from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
+from tests.factories import (
+    make_agent,
+    make_collection,
+    make_dataset,
+    make_policy_model,
+    make_rollout,
+    make_user,
+)
 
 pytestmark = pytest.mark.django_db
 COMMENTS = "/api/v1/comments/"
@@ -131,9 +138,36 @@ def test_a_plan_keeps_its_own_key(engineer):
     assert KeptAnswer.objects.count() == 0
 
 
-@pytest.mark.parametrize("key", ["x" * 129, "a\x07b", "schlüssel"])
-def test_a_key_is_short_and_can_be_read(engineer, rollout, key):
-    assert kind(say(engineer, rollout, key=key)) == (400, "invalid")
+WRONG_KEYS = {
+    "": "is empty.",
+    "k" * 129: "has 129.",
+    "schlüssel": "has others.",
+    "a key": "has others.",
+}
+
+
+@pytest.mark.parametrize("key", WRONG_KEYS)
+def test_a_key_is_short_and_can_be_read_and_is_never_empty(engineer, rollout, key):
+    answer = say(engineer, rollout, key=key)
+    assert kind(answer) == (400, "invalid")
+    [error] = answer.json()["errors"]
+    # The header is meant, which no pointer into the body could say.
+    assert (error["pointer"], error["code"]) == ("Idempotency-Key:", "invalid")
+    assert error["message"].endswith(WRONG_KEYS[key])
+    assert Comment.objects.count() == 0
+
+
+def test_an_empty_key_is_refused_by_plans_too(engineer):
+    dataset = make_dataset()
+    plan = {"agent": make_agent().slug, "policy_model": make_policy_model().slug}
+    chosen = {
+        "/api/v1/collections/": {"dataset": dataset.slug},
+        "/api/v1/rollouts/stream/": {"task_ids": [dataset.tasks.first().pk]},
+    }
+    for address, tasks in chosen.items():
+        answer = engineer.post(address, plan | tasks, "application/json", headers={"Idempotency-Key": ""})
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "Idempotency-Key:"), address
+    assert Collection.objects.count() == 0
 
 
 def test_a_post_to_an_address_without_one_is_still_no_method(engineer):
