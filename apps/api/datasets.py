@@ -25,7 +25,7 @@ from apps.api.uploads import WAIT, ChoicesSerializer, UploadSerializer, answer_u
 from apps.api.versions import VersionActions, VersionSerializer
 from apps.api.viewsets import SLUG
 from apps.environments.models import Environment
-from apps.tasks.choosing import ChoiceRefused, Choices
+from apps.tasks.choosing import ChoiceRefused, Choices, choose_filename
 from apps.tasks.deleting import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.receiving import start_parts, store_file
@@ -207,6 +207,10 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         choices = read_choices(options)
         wait, draft = options.flag("wait"), options.flag("draft")
         stream, filename = open_body(request, filename=options.get("filename", ""))
+        try:
+            choose_filename(filename)
+        except ChoiceRefused as error:
+            raise options.refuse(error.argument, error.message) from None
         given: dict[str, Any] = {"stream": stream, "filename": filename, "choices": choices, "user": self.person}
         dataset = self._dataset_for_upload(slug, options)
         if wait and not choices.check_only and not draft:

@@ -1,6 +1,7 @@
 """How a file shall be loaded: what people and programs may choose, checked before anything is stored."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from apps.gym.mappings.columns import MappingRefused, read_mapping, write_mapping
@@ -9,6 +10,8 @@ from apps.tasks.models import ColumnMapping, Upload
 from apps.tasks.splitting import find_ratio_problem
 
 MAX_SEED = 2**63 - 1
+NOTE_CHARS = 200
+NAME_CHARS = 255
 
 
 class ChoiceRefused(Exception):
@@ -50,6 +53,10 @@ class Choices:
             raise ChoiceRefused("split", "Give one split for all rows or shares of several, not both.")
         if len(self.split) > 64:
             raise ChoiceRefused("split", "The name of a split has at most 64 characters.")
+        note = self.note.strip()
+        if len(note) > NOTE_CHARS:
+            told = f"A note has at most {NOTE_CHARS} characters; this one has {len(note):,}."
+            raise ChoiceRefused("note", told)
         return {
             "on_error": self.on_error,
             "mode": self.mode,
@@ -58,9 +65,21 @@ class Choices:
             "split": clean_line(self.split.strip(), 64),
             "split_ratios": self.split_ratios,
             "split_seed": self.split_seed,
-            "note": clean_line(self.note.strip(), 200),
+            "note": clean_line(note, NOTE_CHARS),
             "check_only": self.check_only,
         }
+
+
+def choose_filename(given: str) -> str:
+    """The name as it was given, on one line; of a path its last part. Raises ChoiceRefused.
+
+    It is shown and never opened: what is special in HTML, CSV or a header is escaped where it is shown.
+    """
+    name = Path(given.replace("\\", "/")).name
+    if len(name) > NAME_CHARS:
+        told = f"The name of a file has at most {NAME_CHARS} characters; this one has {len(name):,}."
+        raise ChoiceRefused("filename", told)
+    return clean_line(name, NAME_CHARS)
 
 
 def _check_choice(argument: str, value: str, known: list[str]) -> None:

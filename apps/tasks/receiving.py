@@ -11,9 +11,8 @@ from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
-from apps.gym.storable import clean_line
 from apps.gym.taskfiles.limits import READ_BYTES, Readable
-from apps.tasks.choosing import Choices
+from apps.tasks.choosing import Choices, choose_filename
 from apps.tasks.models import Dataset, Deletion, Upload
 from apps.tasks.rejecting import rejects_file
 
@@ -57,7 +56,7 @@ def create_upload(
     fields = choices.as_fields()
     if dataset.deletions.filter(state__in=[Deletion.State.QUEUED, Deletion.State.DELETING], whole=True).exists():
         raise DatasetIsBeingDeleted(f"The dataset {dataset.slug} is being deleted.")
-    name = clean_line(Path(filename.replace("\\", "/")).name[-255:], 255)
+    name = choose_filename(filename)
     with transaction.atomic():
         upload = Upload.objects.create(
             dataset=dataset, filename=name, created_by=user, state=state, by_hand=by_hand, **fields

@@ -3,11 +3,13 @@
 import json
 import os
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import AsyncClient, Client
+from django.utils.html import escape
 
 from apps.accounts.models import Role
 from apps.tasks.models import Dataset, Task, Upload
@@ -252,3 +254,38 @@ def test_a_form_brings_one_file(engineer, dataset):
     answer = engineer.post("/api/v1/datasets/sums/uploads/", {"file": two})
     assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "repeated")
     assert Upload.objects.count() == 0
+
+
+NAMES = ["überprüft – 日本語.jsonl", '<b>"Q&A".jsonl', "=cmd().csv'; drop", "  many   spaces.jsonl"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_keeps_its_name_and_pages_show_it_escaped(engineer, dataset, name):
+    shown = upload(engineer, query=f"?{urlencode({'filename': name})}").json()
+    assert shown["filename"] == name
+    browser = Client()
+    browser.force_login(make_user(Role.ENGINEER))
+    page = browser.get(f"/uploads/{shown['id']}/").content.decode()
+    assert escape(name) in page
+    assert "<b>" not in page
+
+
+def test_of_a_path_the_last_part_is_the_name(engineer, dataset):
+    for given in ("../../etc/rows.jsonl", "C:\\data\\rows.jsonl", "/rows.jsonl"):
+        shown = upload(engineer, query=f"?{urlencode({'filename': given})}").json()
+        assert shown["filename"] == "rows.jsonl"
+
+
+@pytest.mark.parametrize(("choice", "most"), [("note", 200), ("filename", 255)])
+def test_a_text_that_is_too_long_is_refused_and_not_cut(engineer, dataset, choice, most):
+    before = Upload.objects.count()
+    query = f"?environment={make_environment().slug}&{choice}={'x' * (most + 1)}"
+    answer = upload(engineer, query=query, slug="unknown")
+    assert answer.status_code == 400
+    [error] = answer.json()["errors"]
+    assert error["pointer"] == f"?{choice}"
+    assert error["message"].endswith(f"has at most {most} characters; this one has {most + 1}.")
+    assert (Upload.objects.count(), Dataset.objects.filter(slug="unknown").exists()) == (before, False)
+    shown = upload(engineer, query=f"?{choice}={'x' * most}").json()
+    kept = Upload.objects.get(pk=shown["id"])
+    assert getattr(kept, choice) == "x" * most
