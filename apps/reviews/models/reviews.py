@@ -23,7 +23,9 @@ class ReviewQuerySet(models.QuerySet["Review"]):
 class Review(models.Model):
     """One person's judgement of an item, from the moment that they hold it; or of a rollout outside of any queue.
 
-    An open review is a lease: nobody else has its `slot` of the item until `leased_until`, by the database's clock.
+    A lapsed one lost its lease to somebody else and can still be submitted; an adjudication that another one followed
+    is replaced. An open review is a lease: nobody else has its `slot` of the item until `leased_until`, by the
+    database's clock.
     """
 
     class Status(models.TextChoices):
@@ -31,6 +33,7 @@ class Review(models.Model):
         SUBMITTED = "submitted", "submitted"
         SKIPPED = "skipped", "skipped"
         LAPSED = "lapsed", "lapsed"
+        REPLACED = "replaced", "replaced"
 
     queue = models.ForeignKey(Queue, null=True, blank=True, on_delete=models.CASCADE, related_name="reviews")
     item = models.ForeignKey(QueueItem, null=True, blank=True, on_delete=models.CASCADE, related_name="reviews")
@@ -102,7 +105,7 @@ class Review(models.Model):
                 name="review_confidence_is_known",
             ),
             models.CheckConstraint(
-                condition=Q(status__in=["open", "submitted", "skipped", "lapsed"])
+                condition=Q(status__in=["open", "submitted", "skipped", "lapsed", "replaced"])
                 & Q(choice__in=["", "a_much", "a", "equal", "both_bad", "b", "b_much"]),
                 name="review_status_is_known",
             ),

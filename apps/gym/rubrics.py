@@ -1,0 +1,115 @@
+"""What a rubric may ask, and which answers to it make sense."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from apps.gym.storable import find_unstorable
+
+KINDS = ("numeric", "boolean", "category", "text")
+MAX_CRITERIA = 30
+MAX_CHOICES = 20
+MAX_TEXT = 4_000
+_COMMON = {"key", "label", "kind", "help", "required"}
+_OWN = {"numeric": {"minimum", "maximum", "step"}, "boolean": set(), "category": {"choices"}, "text": set()}
+
+Criterion = dict[str, Any]
+
+
+def find_criteria_problem(criteria: object) -> str:
+    """What keeps this from being the criteria of a rubric; empty when nothing does."""
+    if not isinstance(criteria, list) or not 1 <= len(criteria) <= MAX_CRITERIA:
+        return f"Give a list of 1 to {MAX_CRITERIA} criteria."
+    keys: set[str] = set()
+    for number, criterion in enumerate(criteria, start=1):
+        problem = _problem_of(criterion)
+        if problem:
+            return f"Criterion {number} {problem}."
+        if criterion["key"] in keys:
+            return f"Criterion {number} has the key “{criterion['key']}” of another one."
+        keys.add(criterion["key"])
+    return ""
+
+
+def check_scores(criteria: Sequence[Criterion], scores: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The scores as they are stored, and by key what is wrong with others. What nobody scored is left out."""
+    by_key = {str(each["key"]): each for each in criteria}
+    wrong = {str(key)[:64]: "The rubric has no such criterion." for key in scores if key not in by_key}
+    clean: dict[str, Any] = {}
+    for key, criterion in by_key.items():
+        value = scores.get(key)
+        if value is None or value == "":
+            if criterion.get("required", criterion["kind"] != "text"):
+                wrong[key] = "This one is required."
+            continue
+        problem, stored = _read(criterion, value)
+        if problem:
+            wrong[key] = problem
+        else:
+            clean[key] = stored
+    return clean, wrong
+
+
+def score_level(criterion: Criterion) -> str:
+    """At which level its scores are measured: `interval`, `nominal`, or nothing for words, which no figure compares."""
+    return {"numeric": "interval", "boolean": "nominal", "category": "nominal"}.get(str(criterion["kind"]), "")
+
+
+def _problem_of(criterion: object) -> str:
+    if not isinstance(criterion, dict):
+        return "is no object"
+    kind = criterion.get("kind")
+    if kind not in KINDS:
+        return f"has none of the kinds {', '.join(KINDS)}"
+    if unknown := sorted(set(criterion) - _COMMON - _OWN[str(kind)]):
+        return f"of kind {kind} has nothing called “{str(unknown[0])[:50]}”"
+    key, label = criterion.get("key"), criterion.get("label")
+    if not isinstance(key, str) or not key.isascii() or not key.isidentifier() or len(key) > 64:
+        return "needs a key of letters, digits and underscores, at most 64"
+    if not isinstance(label, str) or not 1 <= len(label.strip()) <= 200:
+        return "needs a label of at most 200 characters"
+    if not isinstance(criterion.get("help", ""), str) or len(criterion.get("help", "")) > 2_000:
+        return "has a help that is no text of at most 2,000 characters"
+    if not isinstance(criterion.get("required", True), bool):
+        return "is required or not: true or false"
+    if find_unstorable(criterion) is not None:
+        return "holds something that cannot be stored"
+    return {"numeric": _problem_of_range, "category": _problem_of_choices}.get(str(kind), lambda _: "")(criterion)
+
+
+def _problem_of_range(criterion: Criterion) -> str:
+    low, high, step = criterion.get("minimum"), criterion.get("maximum"), criterion.get("step", 1)
+    if not all(_is_number(each) for each in (low, high, step)):
+        return "needs a minimum and a maximum, and perhaps a step, all finite numbers"
+    if not low < high or not 0 < step <= high - low:  # type: ignore[operator]
+        return "needs a minimum below its maximum, and a step between"
+    return ""
+
+
+def _problem_of_choices(criterion: Criterion) -> str:
+    choices = criterion.get("choices")
+    if not isinstance(choices, list) or not 2 <= len(choices) <= MAX_CHOICES:
+        return f"needs 2 to {MAX_CHOICES} choices"
+    if not all(isinstance(each, str) and 1 <= len(each.strip()) <= 100 for each in choices):
+        return "has a choice that is no text of at most 100 characters"
+    return "" if len(set(choices)) == len(choices) else "has a choice twice"
+
+
+def _read(criterion: Criterion, value: object) -> tuple[str, Any]:
+    kind = criterion["kind"]
+    if kind == "boolean":
+        return ("", value) if isinstance(value, bool) else ("This is true or false.", None)
+    if kind == "category":
+        found = value in criterion["choices"] if isinstance(value, str) else False
+        return ("", value) if found else (f"This is one of {', '.join(criterion['choices'])}.", None)
+    if kind == "text":
+        fits = isinstance(value, str) and len(value) <= MAX_TEXT and find_unstorable(value) is None
+        return ("", value) if fits else (f"This is a text of at most {MAX_TEXT:,} characters.", None)
+    low, high = criterion["minimum"], criterion["maximum"]
+    if not isinstance(value, int | float) or not _is_number(value) or not low <= value <= high:
+        return f"This is a number from {low:g} to {high:g}.", None
+    return "", value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

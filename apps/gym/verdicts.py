@@ -1,0 +1,88 @@
+"""What a reviewer may say of two rollouts or of a few in order, whichever sides they stood on."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import msgspec
+
+CHOICES: dict[str, str] = {
+    "a_much": "A much better",
+    "a": "A better",
+    "equal": "Equal",
+    "both_bad": "Both bad",
+    "b": "B better",
+    "b_much": "B much better",
+}
+_SIDES: dict[str, tuple[int | None, int]] = {
+    "a_much": (0, 2),
+    "a": (0, 1),
+    "equal": (None, 0),
+    "both_bad": (None, 0),
+    "b": (1, 1),
+    "b_much": (1, 2),
+}
+REASONS: dict[str, str] = {
+    "correctness": "Correctness",
+    "instructions": "Follows instructions",
+    "reasoning": "Reasoning",
+    "tool_use": "Tool use",
+    "efficiency": "Efficiency",
+    "safety": "Safety",
+    "honesty": "Honesty",
+    "style": "Style",
+    "other": "Other",
+}
+CONFIDENCE: dict[int, str] = {1: "unsure", 2: "rather sure", 3: "sure"}
+FEWEST, MOST = 2, 6
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """`outcome` is `low`, `high`, `equal` or `both_bad`; `low` has the lower id."""
+
+    low: int
+    high: int
+    outcome: str
+    strength: int
+
+
+def read_choice(choice: str, shown: Sequence[int]) -> Verdict:
+    """Of a pair, where `shown` are the ids of A and B."""
+    side, strength = _SIDES[choice]
+    low, high = sorted(shown)
+    if side is None:
+        return Verdict(low=low, high=high, outcome=choice, strength=0)
+    return Verdict(low=low, high=high, outcome="low" if shown[side] == low else "high", strength=strength)
+
+
+def read_ranks(ranks: Sequence[int], shown: Sequence[int]) -> list[Verdict]:
+    """Every two of a ranking: the lower rank is better, equal ranks are ties; two ranks apart is much better."""
+    found = []
+    for (one, first), (other, second) in combinations(zip(shown, ranks, strict=True), 2):
+        low, high = sorted((one, other))
+        if first == second:
+            found.append(Verdict(low=low, high=high, outcome="equal", strength=0))
+            continue
+        best = one if first < second else other
+        strength = 2 if abs(first - second) > 1 else 1
+        found.append(Verdict(low=low, high=high, outcome="low" if best == low else "high", strength=strength))
+    return found
+
+
+def find_ranks_problem(ranks: object, size: int) -> str:
+    """What keeps these from ranking so many; empty when nothing does."""
+    if not isinstance(ranks, list) or len(ranks) != size:
+        return f"Give a rank for each of the {size}."
+    if not all(isinstance(each, int) and not isinstance(each, bool) and 1 <= each <= size for each in ranks):
+        return f"A rank is a whole number from 1, the best, to {size}."
+    return "" if min(ranks) == 1 else "The best has the rank 1."
+
+
+def dense_ranks(ranks: Sequence[int]) -> list[int]:
+    """The same order without gaps: 1, 1, 3 becomes 1, 1, 2."""
+    places = {rank: place for place, rank in enumerate(sorted(set(ranks)), start=1)}
+    return [places[rank] for rank in ranks]
+
+
+def mirror(choice: str) -> str:
+    """The same opinion where the sides are swapped."""
+    return {"a_much": "b_much", "a": "b", "b": "a", "b_much": "a_much"}.get(choice, choice)

@@ -1,0 +1,45 @@
+"""Settle what reviewers disagree on: the adjudicator's verdict stands, and everybody's stays as history."""
+
+from django.db import transaction
+from django.utils import timezone
+
+from apps.accounts.auditing import record
+from apps.accounts.models import User
+from apps.reviews.answers import Answer, store_verdicts, take_answer
+from apps.reviews.leasing import CannotReview, lock_queue
+from apps.reviews.models import QueueItem, Review
+from apps.reviews.reviewing import criteria_of
+
+
+def adjudicate_item(*, item: QueueItem, user: User, answer: Answer, token: str = "") -> Review:
+    """Say what stands of an item that at least one person has reviewed, its rollouts in the order that the item keeps.
+    An adjudication before this one is replaced. Raises AnswerRefused and CannotReview."""
+    with transaction.atomic():
+        queue = lock_queue(item.queue)
+        before = Review.objects.filter(item=item, is_adjudication=True, status=Review.Status.SUBMITTED)
+        if token and (sent := before.filter(token=token).first()):
+            return sent
+        if not Review.objects.filter(item=item).independent().exists():
+            raise CannotReview("Nobody has reviewed this item yet: there is nothing to adjudicate.")
+        rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
+        if len(rollouts) < item.size:
+            raise CannotReview("A rollout of this item has been deleted.")
+        review = Review(queue=queue, item=item, reviewer=user, rubric_id=queue.rubric_id, is_adjudication=True)
+        review.arrangement = rollouts
+        review.rollout_id = rollouts[0] if item.size == 1 else None
+        verdicts = take_answer(review, queue.kind, answer, criteria_of(queue))
+        before.update(status=Review.Status.REPLACED)
+        review.status, review.token, review.submitted_at = Review.Status.SUBMITTED, token, timezone.now()
+        review.save()
+        store_verdicts(review, verdicts)
+        QueueItem.objects.filter(pk=item.pk).update(is_adjudicated=True)
+        record(
+            user=user,
+            action="queue_item.adjudicate",
+            target=f"queue {queue.pk}",
+            item=item.pk,
+            choice=review.choice,
+            ranks=review.ranks,
+            scores=review.scores,
+        )
+    return review

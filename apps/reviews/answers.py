@@ -1,0 +1,91 @@
+"""What a reviewer submits, checked against what the queue asks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from apps.gym.rubrics import Criterion, check_scores
+from apps.gym.storable import find_unstorable
+from apps.gym.verdicts import (
+    CHOICES,
+    CONFIDENCE,
+    REASONS,
+    Verdict,
+    dense_ranks,
+    find_ranks_problem,
+    read_choice,
+    read_ranks,
+)
+from apps.policies.redacting import fresh_redactor
+from apps.reviews.models import PairVerdict, Queue, Review
+
+MAX_NOTE = 10_000
+
+
+class AnswerRefused(Exception):
+    """`wrong` says by field what is missing or makes no sense; a score's field is `scores.KEY`."""
+
+    def __init__(self, wrong: dict[str, str]) -> None:
+        super().__init__(" ".join(wrong.values()))
+        self.wrong = wrong
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """`choice` of a pair as shown, `ranks` of a ranking in the order shown, `scores` by the key of the criterion."""
+
+    choice: str = ""
+    ranks: list[Any] = []
+    scores: Mapping[str, Any] = {}
+    reasons: list[str] = []
+    note: str = ""
+    confidence: int | None = None
+
+
+def take_answer(review: Review, kind: str, answer: Answer, criteria: list[Criterion]) -> list[Verdict]:
+    """Write the answer onto the review, which the caller saves, and give the verdicts in it. Raises AnswerRefused."""
+    wrong = _common_problems(answer)
+    verdicts: list[Verdict] = []
+    review.choice, review.ranks, review.scores = "", [], {}
+    if kind == Queue.Kind.PAIRWISE:
+        if answer.choice in CHOICES:
+            review.choice, verdicts = answer.choice, [read_choice(answer.choice, review.arrangement)]
+        else:
+            wrong["choice"] = f"Say which is better: one of {', '.join(CHOICES)}."
+    elif kind == Queue.Kind.RANKING:
+        if problem := find_ranks_problem(answer.ranks, len(review.arrangement)):
+            wrong["ranks"] = problem
+        else:
+            review.ranks = dense_ranks(answer.ranks)
+            verdicts = read_ranks(review.ranks, review.arrangement)
+    if criteria:
+        review.scores, missing = check_scores(criteria, answer.scores)
+        wrong.update({f"scores.{key}": text for key, text in missing.items()})
+    elif answer.scores:
+        wrong["scores"] = "This queue has no rubric to score by."
+    if wrong:
+        raise AnswerRefused(wrong)
+    review.reasons = list(dict.fromkeys(answer.reasons))
+    review.note = fresh_redactor().redact_text(answer.note.strip())[0]
+    review.confidence = answer.confidence
+    return verdicts
+
+
+def store_verdicts(review: Review, verdicts: list[Verdict]) -> None:
+    """In place of those that it gave before."""
+    PairVerdict.objects.filter(review=review).delete()
+    PairVerdict.objects.bulk_create(
+        PairVerdict(review=review, low_id=one.low, high_id=one.high, outcome=one.outcome, strength=one.strength)
+        for one in verdicts
+    )
+
+
+def _common_problems(answer: Answer) -> dict[str, str]:
+    wrong = {}
+    if unknown := [each for each in answer.reasons if each not in REASONS]:
+        wrong["reasons"] = f"There is no reason “{str(unknown[0])[:50]}”: give {', '.join(REASONS)}."
+    if len(answer.note) > MAX_NOTE or find_unstorable(answer.note) is not None:
+        wrong["note"] = f"This is a text of at most {MAX_NOTE:,} characters."
+    if answer.confidence is not None and answer.confidence not in CONFIDENCE:
+        wrong["confidence"] = "Confidence is 1, 2 or 3."
+    return wrong

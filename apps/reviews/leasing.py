@@ -1,0 +1,201 @@
+"""Give a reviewer the next item of a queue and keep it for them, by the database's clock.
+
+Whoever takes an item holds the queue's row meanwhile: one after the other, no two get the same place.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, user_may
+from apps.reviews.models import ItemRollout, Queue, QueueItem, Review
+from apps.reviews.showing import arrange, arrange_again
+from apps.rollouts.clock import server_now
+
+REPEAT_AFTER = 10
+"""A hidden repeat comes after so many other reviews, or when nothing else is left."""
+
+MAX_DRAFT = 100_000
+_ORDERS = {
+    Queue.Order.RANDOM: ("shuffle",),
+    Queue.Order.DISAGREEMENT: ("-doubt", "shuffle"),
+    Queue.Order.NEWEST: ("-pk",),
+}
+
+
+class CannotReview(Exception):
+    """The queue is closed, it is for others, or this review is over; the message says which."""
+
+
+class LeaseLost(CannotReview):
+    """Somebody else has the item by now. What was written is kept, and may still be submitted."""
+
+
+def claim_item(*, queue: Queue, user: User) -> Review | None:
+    """The review that this person works on: the one they have open, else one of the next item, None where nothing is
+    left for them. Raises CannotReview."""
+    with transaction.atomic():
+        locked = lock_queue(queue)
+        refuse_stranger(locked, user)
+        mine = Review.objects.filter(queue=locked, reviewer=user, is_adjudication=False)
+        held = mine.filter(status=Review.Status.OPEN).order_by("-leased_until").first()
+        if held is not None:
+            return _hold(locked, held)
+        _let_lapse(locked)
+        lapsed = _take_up(locked, mine)
+        return (
+            lapsed
+            or _repeat(locked, mine, user, least=REPEAT_AFTER)
+            or _next(locked, user)
+            or _repeat(locked, mine, user)
+        )
+
+
+def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = None) -> Review:
+    """Keep the item for as long again, and the draft. Raises LeaseLost where somebody else has it (the draft is kept
+    all the same), and CannotReview."""
+    assert review.queue is not None
+    with transaction.atomic():
+        queue = lock_queue(review.queue)
+        locked = own_review(review, user)
+        if locked.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
+            raise CannotReview(f"This review is {locked.status} already.")
+        if draft is not None:
+            locked.draft = draft
+            locked.save(update_fields=["draft"])
+        is_kept = locked.is_open or take_slot(locked, beyond=False)
+        if is_kept and queue.is_open:
+            return _hold(queue, locked)
+    raise LeaseLost("Your time with this item ran out and somebody else has it. You may still submit what you wrote.")
+
+
+def skip_item(*, review: Review, user: User, reason: str) -> Review:
+    """Leave the item to others; it does not come to this person again. Raises CannotReview."""
+    reason = reason.strip()[:500]
+    if not reason:
+        raise CannotReview("Say why you skip it: who leads the queue reads that.")
+    assert review.queue is not None
+    with transaction.atomic():
+        lock_queue(review.queue)
+        locked = own_review(review, user)
+        if locked.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
+            raise CannotReview(f"This review is {locked.status} already.")
+        locked.status, locked.slot, locked.skip_reason = Review.Status.SKIPPED, None, reason
+        locked.save(update_fields=["status", "slot", "skip_reason"])
+    return locked
+
+
+def lock_queue(queue: Queue) -> Queue:
+    return Queue.objects.select_for_update().get(pk=queue.pk)
+
+
+def own_review(review: Review, user: User) -> Review:
+    """The row as it is now, locked."""
+    locked = Review.objects.select_for_update().select_related(None).get(pk=review.pk)
+    if locked.reviewer_id != user.pk:
+        raise CannotReview("This review is somebody else's.")
+    return locked
+
+
+def refuse_stranger(queue: Queue, user: User) -> None:
+    """Raise CannotReview where the queue is closed or for others."""
+    if not queue.is_open:
+        raise CannotReview(f"The {queue} is closed.")
+    is_named = not queue.named_reviewers or queue.reviewers.filter(user=user).exists()
+    if not is_named or not user_may(user, Permission.REVIEW):
+        raise CannotReview("This queue is for other reviewers.")
+
+
+def take_slot(review: Review, *, beyond: bool) -> bool:
+    """Give the review a free slot of its item; with `beyond` one more than the queue wants where none is free."""
+    if review.repeat_of_id is not None or review.is_adjudication:
+        return True
+    assert review.queue is not None and review.item_id is not None
+    taken = set(
+        _holding(Review.objects.filter(item=review.item_id)).exclude(pk=review.pk).values_list("slot", flat=True)
+    )
+    free = next(number for number in range(len(taken) + 1) if number not in taken)
+    if free >= review.queue.overlap and not beyond:
+        return False
+    review.slot = free
+    return True
+
+
+def _holding(reviews: QuerySet[Review]) -> QuerySet[Review]:
+    """Those that have a slot of their item."""
+    return reviews.filter(status__in=[Review.Status.OPEN, Review.Status.SUBMITTED], slot__isnull=False)
+
+
+def _hold(queue: Queue, review: Review) -> Review:
+    review.status = Review.Status.OPEN
+    review.leased_until = server_now(timedelta(minutes=queue.lease_minutes))
+    review.save(update_fields=["status", "slot", "leased_until"])
+    review.refresh_from_db(fields=["leased_until"])
+    return review
+
+
+def _let_lapse(queue: Queue) -> None:
+    """What was left lying is free for others. Repeats are nobody else's."""
+    left = Review.objects.filter(
+        queue=queue,
+        status=Review.Status.OPEN,
+        repeat_of__isnull=True,
+        is_adjudication=False,
+        leased_until__lt=server_now(),
+    )
+    left.update(status=Review.Status.LAPSED, slot=None)
+
+
+def _take_up(queue: Queue, mine: QuerySet[Review]) -> Review | None:
+    """What this person began, where there is still room for it."""
+    for review in mine.filter(status=Review.Status.LAPSED, item__is_adjudicated=False).select_related("queue"):
+        if take_slot(review, beyond=False):
+            return _hold(queue, review)
+    return None
+
+
+def _next(queue: Queue, user: User) -> Review | None:
+    taken = _holding(Review.objects.filter(item=OuterRef("pk"))).order_by().values("item").annotate(number=Count("pk"))
+    # A rollout that was deleted leaves an item with fewer than it had.
+    present = ItemRollout.objects.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
+    free = (
+        QueueItem.objects.filter(queue=queue, is_adjudicated=False, done__lt=queue.overlap)
+        .exclude(reviews__in=Review.objects.filter(queue=queue, reviewer=user))
+        .annotate(taken=Coalesce(Subquery(taken.values("number")), 0), present=Subquery(present.values("number")))
+        .filter(taken__lt=queue.overlap, present=F("size"))
+        .order_by(*_ORDERS[Queue.Order(queue.order)])
+    )
+    item = free.first()
+    if item is None:
+        return None
+    rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
+    shown = arrange(queue=queue, item=item, rollouts=rollouts, reviewer_id=user.pk)
+    review = Review(queue=queue, item=item, reviewer=user, rubric_id=queue.rubric_id, arrangement=shown)
+    review.rollout_id = shown[0] if queue.kind == Queue.Kind.RUBRIC else None
+    review.is_swapped = queue.kind == Queue.Kind.PAIRWISE and shown != rollouts
+    take_slot(review, beyond=True)
+    return _create(queue, review)
+
+
+def _repeat(queue: Queue, mine: QuerySet[Review], user: User, *, least: int = 0) -> Review | None:
+    """The first review of this person whose item comes twice and that has at least so many after it."""
+    told = mine.filter(status=Review.Status.SUBMITTED, repeat_of__isnull=True)
+    due = told.filter(item__is_repeated=True, repeats__isnull=True).order_by("submitted_at", "pk").first()
+    if due is None or told.filter(Q(submitted_at__gt=due.submitted_at)).count() < least:
+        return None
+    shown = arrange_again(due)
+    review = Review(queue=queue, item_id=due.item_id, reviewer=user, rubric_id=queue.rubric_id, repeat_of=due)
+    review.arrangement, review.rollout_id = shown, due.rollout_id
+    review.is_swapped = queue.kind == Queue.Kind.PAIRWISE and not due.is_swapped
+    return _create(queue, review)
+
+
+def _create(queue: Queue, review: Review) -> Review:
+    review.leased_until = server_now(timedelta(minutes=queue.lease_minutes))
+    review.save()
+    review.refresh_from_db(fields=["leased_until"])
+    return review

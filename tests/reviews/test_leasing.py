@@ -1,0 +1,207 @@
+"""Who is given which item, for how long, on which sides, and that no two are given the same place."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from apps.accounts.models import Role
+from apps.reviews.filling import fill_from_sets
+from apps.reviews.leasing import CannotReview, LeaseLost, claim_item, renew_lease, skip_item
+from apps.reviews.models import Queue, Review
+from apps.reviews.queueing import close_queue
+from tests.factories import make_user
+from tests.reviews.queues import annotator, claim, judge, make_queue, say
+
+
+def expire(review: Review) -> None:
+    Review.objects.filter(pk=review.pk).update(leased_until=timezone.now() - timedelta(seconds=1))
+
+
+@pytest.mark.django_db
+def test_who_asks_again_has_the_same_item_for_longer():
+    queue, ann = make_queue(), annotator()
+    first = claim(queue, ann)
+    expire(first)
+    again = claim(queue, ann)
+    assert (again.pk, again.leased_until > timezone.now() + timedelta(minutes=14)) == (first.pk, True)
+
+
+@pytest.mark.django_db
+def test_two_people_are_given_different_items_and_each_item_as_often_as_it_overlaps():
+    queue = make_queue(pairs=2, overlap=2)
+    people = [annotator() for _ in range(4)]
+    given = [(claim(queue, each).item_id, claim(queue, each).slot) for each in people]
+    assert len(set(given)) == 4
+    assert sorted(Counter(item for item, _ in given).values()) == [2, 2]
+    assert claim_item(queue=queue, user=annotator()) is None
+
+
+@pytest.mark.django_db
+def test_an_item_whose_lease_ran_out_goes_to_another_and_its_draft_stays():
+    queue, ann, ben = make_queue(pairs=1), annotator(), annotator()
+    left = claim(queue, ann)
+    renew_lease(review=left, user=ann, draft={"note": "half"})
+    assert claim_item(queue=queue, user=ben) is None
+    expire(left)
+    assert claim(queue, ben).item_id == left.item_id
+    with pytest.raises(LeaseLost):
+        renew_lease(review=left, user=ann, draft={"note": "more"})
+    left.refresh_from_db()
+    assert (left.status, left.slot, left.draft) == ("lapsed", None, {"note": "more"})
+
+
+@pytest.mark.django_db
+def test_what_is_submitted_after_the_lease_is_not_lost():
+    queue, ann, ben = make_queue(pairs=1), annotator(), annotator()
+    left = claim(queue, ann)
+    expire(left)
+    judge(queue, ben, "b")
+    said = say(left, "a")
+    assert (said.status, said.slot) == ("submitted", 1)
+    left.item.refresh_from_db()
+    assert left.item.done == 2
+
+
+@pytest.mark.django_db
+def test_who_lost_an_item_takes_it_up_again_when_it_is_free():
+    queue, ann, ben = make_queue(pairs=1), annotator(), annotator()
+    left = claim(queue, ann)
+    expire(left)
+    skip_item(review=claim(queue, ben), user=ben, reason="too hard")
+    assert claim(queue, ann).pk == left.pk
+
+
+@pytest.mark.django_db
+def test_a_skipped_item_is_for_others_and_says_why():
+    queue, ann = make_queue(pairs=1), annotator()
+    with pytest.raises(CannotReview, match="Say why"):
+        skip_item(review=claim(queue, ann), user=ann, reason=" ")
+    assert skip_item(review=claim(queue, ann), user=ann, reason="not my language").skip_reason == "not my language"
+    assert claim_item(queue=queue, user=ann) is None
+    assert claim_item(queue=queue, user=annotator()) is not None
+
+
+@pytest.mark.django_db
+def test_a_queue_for_named_people_or_that_is_closed_is_for_nobody_else():
+    ann = annotator()
+    queue = make_queue(reviewers=[ann])
+    claim(queue, ann)
+    with pytest.raises(CannotReview, match="for other reviewers"):
+        claim_item(queue=queue, user=annotator())
+    close_queue(queue=queue, user=make_user(Role.ENGINEER))
+    with pytest.raises(CannotReview, match="is closed"):
+        claim_item(queue=queue, user=ann)
+
+
+@pytest.mark.django_db
+def test_an_item_that_lost_a_rollout_is_given_to_nobody():
+    queue = make_queue(pairs=1)
+    queue.items.get().entries.first().rollout.delete()
+    assert claim_item(queue=queue, user=annotator()) is None
+
+
+@pytest.mark.django_db
+def test_sides_are_balanced_for_each_reviewer_and_recorded():
+    queue, people = make_queue(pairs=30, overlap=4), [annotator() for _ in range(4)]
+    first_sides = set()
+    for person in people:
+        reviews = [judge(queue, person) for _ in range(30)]
+        swapped = [review.is_swapped for review in reviews]
+        assert (sum(swapped), len(swapped)) == (15, 30)
+        for review in reviews:
+            kept = list(review.item.entries.order_by("place").values_list("rollout_id", flat=True))
+            assert review.arrangement == (kept[::-1] if review.is_swapped else kept)
+        # Not simply one side after the other.
+        first_sides.add(tuple(swapped[::2]))
+    assert len(first_sides) == 4
+    assert all(0 < sum(sides) < 15 for sides in first_sides)
+
+
+@pytest.mark.django_db
+def test_a_hidden_repeat_comes_after_ten_others_with_the_sides_swapped():
+    queue, ann = make_queue(pairs=24, repeat_share=0.5), annotator()
+    reviews = [judge(queue, ann) for _ in range(36)]
+    assert claim_item(queue=queue, user=ann) is None
+    repeats = [review for review in reviews if review.repeat_of_id]
+    assert (len(repeats), queue.items.filter(is_repeated=True).count()) == (12, 12)
+    for repeat in repeats:
+        first = repeat.repeat_of
+        assert (repeat.item_id, repeat.is_swapped, repeat.slot) == (first.item_id, not first.is_swapped, None)
+        assert repeat.arrangement == first.arrangement[::-1]
+    places = [review.pk for review in reviews]
+    gaps = [places.index(each.pk) - places.index(each.repeat_of_id) for each in repeats]
+    assert min(gaps) >= 2
+    assert gaps[0] > 10
+
+
+@pytest.mark.django_db
+def test_the_order_is_drawn_by_the_seed_or_follows_doubt_or_age():
+    def order(**fields):
+        queue, ann = make_queue(pairs=6, **fields), annotator()
+        first = queue.items.order_by("pk").values_list("pk", flat=True)[0]
+        return [judge(queue, ann).item_id - first for _ in range(6)]
+
+    assert order(seed=3) == order(seed=3) != order(seed=4)
+    assert order(order=Queue.Order.NEWEST) == [5, 4, 3, 2, 1, 0]
+    queue, people = make_queue(pairs=4, overlap=3, order=Queue.Order.DISAGREEMENT), [annotator() for _ in range(3)]
+    doubtful = judge(queue, people[0], "a")
+    other = claim(queue, people[1])
+    while other.item_id != doubtful.item_id:
+        say(other, "equal")
+        other = claim(queue, people[1])
+    say(other, "both_bad")
+    assert claim(queue, people[2]).item_id == doubtful.item_id
+
+
+@pytest.mark.django_db
+def test_claiming_costs_the_same_however_many_items_there_are(django_assert_max_num_queries):
+    queue, ann = make_queue(pairs=30), annotator()
+    with django_assert_max_num_queries(17):
+        claim(queue, ann)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_at_once_are_never_given_the_same_place(migrated):
+    queue = make_queue(pairs=10, overlap=2)
+    people = [annotator() for _ in range(20)]
+
+    def work(person):
+        try:
+            review = claim_item(queue=Queue.objects.get(pk=queue.pk), user=person)
+            return review and (review.item_id, review.slot)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        given = list(pool.map(work, people))
+    assert len(set(given)) == 20
+    assert {slot for _, slot in given} == {0, 1}
+    assert Review.objects.filter(status="open").count() == 20
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_who_want_an_item_that_lapsed_one_gets_it(migrated):
+    queue = make_queue(pairs=1)
+    expire(claim(queue, annotator()))
+    people = [annotator() for _ in range(8)]
+
+    def work(person):
+        try:
+            return claim_item(queue=Queue.objects.get(pk=queue.pk), user=person) is not None
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(work, people)) == [False] * 7 + [True]
+
+
+@pytest.mark.django_db
+def test_items_are_of_one_task_and_completed():
+    queue = make_queue(pairs=2)
+    one, other = [item.entries.first().rollout_id for item in queue.items.all()]
+    with pytest.raises(Exception, match="different tasks"):
+        fill_from_sets([[one, other]], kind="pairwise")
