@@ -1,7 +1,7 @@
 """What a rubric may ask, and which answers to it make sense."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from apps.gym.storable import find_unstorable
@@ -58,23 +58,29 @@ def score_level(criterion: Criterion) -> str:
 def _problem_of(criterion: object) -> str:
     if not isinstance(criterion, dict):
         return "is no object"
-    kind = criterion.get("kind")
+    return next(_problems(criterion), "")
+
+
+def _problems(criterion: Criterion) -> Iterator[str]:
+    """From the first on: a later one may take for granted what an earlier one asks."""
+    kind, key, label = criterion.get("kind"), criterion.get("key"), criterion.get("label")
     if kind not in KINDS:
-        return f"has none of the kinds {', '.join(KINDS)}"
-    if unknown := sorted(set(criterion) - _COMMON - _OWN[str(kind)]):
-        return f"of kind {kind} has nothing called “{str(unknown[0])[:50]}”"
-    key, label = criterion.get("key"), criterion.get("label")
+        yield f"has none of the kinds {', '.join(KINDS)}"
+    if unknown := sorted(set(criterion) - _COMMON - _OWN.get(str(kind), set())):
+        yield f"of kind {kind} has nothing called “{str(unknown[0])[:50]}”"
     if not isinstance(key, str) or not key.isascii() or not key.isidentifier() or len(key) > 64:
-        return "needs a key of letters, digits and underscores, at most 64"
+        yield "needs a key of letters, digits and underscores, at most 64"
     if not isinstance(label, str) or not 1 <= len(label.strip()) <= 200:
-        return "needs a label of at most 200 characters"
+        yield "needs a label of at most 200 characters"
     if not isinstance(criterion.get("help", ""), str) or len(criterion.get("help", "")) > 2_000:
-        return "has a help that is no text of at most 2,000 characters"
+        yield "has a help that is no text of at most 2,000 characters"
     if not isinstance(criterion.get("required", True), bool):
-        return "is required or not: true or false"
+        yield "is required or not: true or false"
     if find_unstorable(criterion) is not None:
-        return "holds something that cannot be stored"
-    return {"numeric": _problem_of_range, "category": _problem_of_choices}.get(str(kind), lambda _: "")(criterion)
+        yield "holds something that cannot be stored"
+    own = {"numeric": _problem_of_range, "category": _problem_of_choices}.get(str(kind), lambda _: "")(criterion)
+    if own:
+        yield own
 
 
 def _problem_of_range(criterion: Criterion) -> str:
