@@ -45,7 +45,19 @@ def test_scores_are_kept_as_given_and_words_may_be_missing():
 
 @pytest.mark.parametrize(
     ("criterion", "value"),
-    [(NUMBER, 2), (NUMBER, "0.5"), (NUMBER, True), (NUMBER, float("nan")), (CHOICE, "cold"), (CHOICE, ["dry"]), (YES, 1), (YES, "true"), (WORDS, 5), (WORDS, "x" * 4001), (YES, None)],
+    [
+        (NUMBER, 2),
+        (NUMBER, "0.5"),
+        (NUMBER, True),
+        (NUMBER, float("nan")),
+        (CHOICE, "cold"),
+        (CHOICE, ["dry"]),
+        (YES, 1),
+        (YES, "true"),
+        (WORDS, 5),
+        (WORDS, "x" * 4001),
+        (YES, None),
+    ],
 )
 def test_a_score_of_another_kind_is_refused(criterion, value):
     criterion = {**criterion, "required": True}
