@@ -85,12 +85,14 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     comes from the dice. `solve` always gets the full reward. `cases` are more than those that every kit has by itself.
 
     `max_steps` is how many replies the longest of its tasks may take. Tasks with the same prompt are the same task,
-    unless one of the row's fields that `told_apart_by` names differs: what a game hides, for one.
+    unless one of the row's fields that `told_apart_by` names differs: what a game hides, for one. `guess` knows the
+    form of an answer and nothing else, where random play would never come upon it.
     """
 
     make_task: Callable[[random.Random, Difficulty], TaskRow]
     solve: Player
     cases: Callable[[], list[Case]] = list
+    guess: Player | None = None
     max_steps: int = 30
     told_apart_by: tuple[str, ...] = ()
 

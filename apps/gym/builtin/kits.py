@@ -2,8 +2,14 @@
 
 from apps.gym.builtin import calculator_kit, exact_match_kit
 from apps.gym.builtin.generating import Kit
+from apps.gym.builtin.instruction_following import kit as instruction_following_kit
+from apps.gym.builtin.mcqa import kit as mcqa_kit
+from apps.gym.builtin.structured_output import kit as structured_output_kit
 
 KITS: dict[str, Kit] = {
     "calculator": calculator_kit.KIT,
     "exact_match": exact_match_kit.KIT,
+    "instruction_following": instruction_following_kit.KIT,
+    "mcqa": mcqa_kit.KIT,
+    "structured_output": structured_output_kit.KIT,
 }

@@ -1,10 +1,11 @@
 """What a built-in environment is: one object per attempt, with quick synchronous methods."""
 
-from typing import Any, ClassVar, Protocol, TypeGuard
+from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 from apps.gym.items import Item, TaskRow, Tool
 from apps.gym.judging.judge import Hearing
 from apps.gym.rewards import Reward
+from apps.gym.verifiers.protocol import Verifier
 
 
 class ToolRefused(Exception):
@@ -21,6 +22,8 @@ class BuiltinEnvironment(Protocol):
     name: ClassVar[str]
     description: ClassVar[str]
     tools: ClassVar[list[Tool]]
+    row: TaskRow
+
     needs: ClassVar[frozenset[str]]
     """The fields of a task's row without which its attempts cannot be verified."""
 
@@ -50,6 +53,14 @@ class JudgedEnvironment(BuiltinEnvironment, Protocol):
     async def judge(self, response: dict[str, Any], hearing: Hearing) -> Reward:
         """The reward by what the judge says; what it was asked is kept by the hearing. Lets JudgeError through."""
         ...
+
+
+@runtime_checkable
+class Configured(Protocol):
+    """A built-in environment whose verifier is one without code, which is asked in place of `verify`: what may take
+    long of it runs in a process that can be stopped."""
+
+    verifier: ClassVar[Verifier]
 
 
 def is_judged(environment: BuiltinEnvironment) -> TypeGuard[JudgedEnvironment]:

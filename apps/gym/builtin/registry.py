@@ -2,11 +2,17 @@
 
 from apps.gym.builtin.calculator import Calculator
 from apps.gym.builtin.exact_match import ExactMatch
+from apps.gym.builtin.instruction_following.environment import InstructionFollowing
 from apps.gym.builtin.judged import Judged
+from apps.gym.builtin.mcqa.environment import Mcqa
 from apps.gym.builtin.protocol import BuiltinEnvironment
+from apps.gym.builtin.structured_output.environment import StructuredOutput
 
 BUILTINS: dict[str, type[BuiltinEnvironment]] = {
     Calculator.name: Calculator,
     ExactMatch.name: ExactMatch,
+    InstructionFollowing.name: InstructionFollowing,
     Judged.name: Judged,
+    Mcqa.name: Mcqa,
+    StructuredOutput.name: StructuredOutput,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from apps.gym.builtin.protocol import BuiltinEnvironment, JudgedEnvironment, ToolRefused, is_judged
+from apps.gym.builtin.protocol import BuiltinEnvironment, Configured, JudgedEnvironment, ToolRefused, is_judged
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault, GymError, JudgeError, TimedOut, VerifierError
 from apps.gym.events import JudgeCall
@@ -15,6 +15,7 @@ from apps.gym.judging.judge import Hearing, Judge
 from apps.gym.resources.protocol import Probe, ReverifyMode, ToolOutput
 from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
+from apps.gym.verifying import verify_attempt
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,14 @@ class InProcessSession:
             return Reward(value=None, explanation="this environment leaves the judgement to people")
         if is_judged(self._environment):
             return await self._judge(self._environment, response)
+        if isinstance(self._environment, Configured):
+            return await verify_attempt(
+                self._environment.verifier,
+                self._environment.row,
+                response,
+                most_seconds=self._server.verify_timeout,
+                whose=self._server.name,
+            )
         try:
             if self._environment.quick:
                 return self._environment.verify(response)

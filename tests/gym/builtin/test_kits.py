@@ -75,6 +75,13 @@ def test_who_knows_nothing_has_no_reward_to_speak_of(name, player):
     assert statistics.mean(play(name, rows, KNOW_NOTHING[player])) <= 0.1
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if KITS[name].guess])
+def test_who_guesses_in_the_right_form_has_no_reward_to_speak_of_in_any_difficulty(name):
+    for difficulty in DIFFICULTIES:
+        rows = list(generate_tasks(KITS[name], count=5 * PLAYED, seed=5, difficulty=difficulty))
+        assert statistics.mean(play(name, rows, KITS[name].guess)) <= 0.1
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_case_has_the_reward_that_it_should_have(name):
     results = asyncio.run(check_cases(server(name), KITS[name]))

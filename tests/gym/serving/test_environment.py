@@ -7,6 +7,8 @@ import pytest
 
 from apps.gym.agent import Attempt, Harness
 from apps.gym.builtin.calculator import Calculator
+from apps.gym.builtin.generating import generate_tasks
+from apps.gym.builtin.kits import KITS
 from apps.gym.builtin.protocol import ToolRefused
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.events import JudgeCall, SessionOpened, ToolResult, Verification
@@ -58,13 +60,15 @@ async def attempt(server, seed, *, mistakes, row=ROW):
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))
 def test_every_built_in_environment_gives_the_same_traces_and_rewards_over_http_as_in_process(name):
+    row = {**next(generate_tasks(KITS[name], count=1)), "seed": 1} if name in KITS else ROW
+
     async def compare():
         environment = await served(name)
         async with on_a_port(environment) as (port, outbound):
             over_http = client(outbound, port, name)
             for seed, mistakes in itertools.product(range(4), (0.0, 1.0)):
-                here = await attempt(builtin(name), seed, mistakes=mistakes)
-                there = await attempt(over_http, seed, mistakes=mistakes)
+                here = await attempt(builtin(name), seed, mistakes=mistakes, row=row)
+                there = await attempt(over_http, seed, mistakes=mistakes, row=row)
                 # What a judge was asked stays with who asks it.
                 assert there == [event for event in here if not isinstance(event, JudgeCall)]
                 assert isinstance(there[0], SessionOpened)

@@ -1,0 +1,1 @@
+"""Write about something under several constraints, each of which is checked."""

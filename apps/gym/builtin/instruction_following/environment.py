@@ -1,0 +1,54 @@
+"""Instruction following: no tools; the last message must follow every instruction, in words that are not padding."""
+
+import re
+from typing import Any, ClassVar
+
+from apps.gym.builtin.protocol import unknown_tool
+from apps.gym.items import Item, TaskRow, Tool, assistant_text
+from apps.gym.rewards import Reward
+from apps.gym.verifiers.instructions import Instructions
+
+_FEW = 40
+"""Shorter texts may well say a word often."""
+_VARIED = 0.3
+
+
+class InstructionFollowing:
+    """Length and keywords are cheap to fake by one word over and over: texts of more than forty words must have a
+    different word in three of ten, over each stretch of a hundred."""
+
+    name: ClassVar[str] = "instruction_following"
+    description: ClassVar[str] = (
+        "No tools. The last message must follow every instruction of the row's instruction_id_list and kwargs, or a "
+        "part of them where its grading_mode is fraction; a text that pads is worth nothing."
+    )
+    tools: ClassVar[list[Tool]] = []
+    needs: ClassVar[frozenset[str]] = frozenset({"instruction_id_list"})
+    quick: ClassVar[bool] = False
+    asks_judge: ClassVar[bool] = False
+
+    def __init__(self, row: TaskRow, *, seed: int) -> None:
+        self.row = row
+        self.seed = seed
+
+    def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
+        raise unknown_tool(name, self.tools)
+
+    def respond(self, items: list[Item]) -> list[Item] | None:
+        return None
+
+    def verify(self, response: dict[str, Any]) -> Reward:
+        followed = Instructions().verify(self.row, response)
+        varied = is_varied(assistant_text(list(response.get("output") or [])))
+        return Reward(
+            value=(followed.value or 0.0) * varied,
+            components={**followed.components, "varied": float(varied)},
+            explanation=followed.explanation + ("" if varied else "; the same words over and over"),
+            details=followed.details,
+        )
+
+
+def is_varied(text: str) -> bool:
+    words = re.findall(r"\w+", text.lower())
+    stretches = [words[at : at + 100] for at in range(0, len(words), 100)]
+    return all(len(set(one)) >= _VARIED * len(one) for one in stretches if len(one) > _FEW)

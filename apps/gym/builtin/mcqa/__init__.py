@@ -1,0 +1,1 @@
+"""Multiple choice among sixteen computed options."""

@@ -1,0 +1,31 @@
+"""docs/environments/ has a page for each built-in environment with tasks of its own, with a row as it is generated."""
+
+import re
+
+import pytest
+
+from apps.gym.builtin.kits import KITS
+from apps.gym.builtin.registry import BUILTINS
+from scripts.example_rows import PAGES, with_row
+
+NAMES = sorted(path.stem for path in PAGES.glob("*.md"))
+
+
+def test_each_environment_with_tools_or_tasks_of_its_own_has_a_page():
+    assert sorted(set(KITS) - set(NAMES)) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_shows_the_tools_and_the_first_row(name):
+    page = (PAGES / f"{name}.md").read_text()
+    assert page == with_row(page, name)
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == [
+        "The task",
+        "Tools",
+        "Reward",
+        "What does not pay",
+        "Difficulty",
+        "A row",
+    ]
+    tools = page.split("## Tools")[1].split("\n## ")[0]
+    assert [tool["name"] for tool in BUILTINS[name].tools if f"`{tool['name']}" not in tools] == []
