@@ -5,10 +5,19 @@ import re
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
+from apps.policies.connecting import open_outbound
 from apps.rollouts.claiming import _claimable
+from apps.rollouts.connecting import Settings
+from apps.rollouts.fetching import fetch_work
+from apps.rollouts.leasing import Vitals, give_up_lease, reap_leases, release_unknown, renew_lease, take_lease
 from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.recording import record_batch
+from apps.rollouts.seating import JudgeSeats
+from apps.rollouts.sharing import InUse
 from tests.factories import make_collection, make_rollout
+from tests.rollouts.work import end, plan
 
 pytestmark = pytest.mark.django_db
 WAITING = {"status": Rollout.Status.QUEUED, "reward": None, "stop_reason": "", "trace": []}
@@ -35,3 +44,41 @@ def test_only_the_index_of_queued_rows_is_read():
         cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}")
         lines = [line for *_, line in cursor.fetchall() if re.search(r"\bU0\b", line)]
     assert [re.sub(r" \(.*", "", line) for line in lines] == ["SEARCH U0 USING INDEX rollout_queue"]
+
+
+NARROW = {"rollout_queue", "rollout_leases", "PRIMARY"}
+"""What is read of the rollouts while the engine works: those that wait, those that run, and rows by their ids."""
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="reads SQLite's plan")
+def test_nothing_the_engine_does_all_the_time_walks_through_the_rollouts_there_are():
+    plan()
+    worker = take_lease(seats=2)
+    with CaptureQueriesContext(connection) as captured:
+        work = fetch_work(
+            lease=worker.pk,
+            seats=2,
+            in_use=InUse([], lease=worker.pk, live=[(worker.pk, "")]),
+            turns={},
+            started=set(),
+            settings_in_use=Settings(open_outbound(), lambda *_: None, JudgeSeats()),
+        )
+        record_batch(events=[], ends=[end(one.claim) for one in work], now=timezone.now())
+        renew_lease(worker_id=worker.pk, vitals=Vitals())
+        release_unknown(worker_id=worker.pk, known=set(), suspects=set())
+        reap_leases()
+        give_up_lease(worker_id=worker.pk)
+    assert len(work) == 2
+    read = {index for query in captured for index in indexes_of(query["sql"]) if "rollouts_rollout" in query["sql"]}
+    assert read == NARROW
+
+
+def indexes_of(sql: str) -> set[str]:
+    """By which indexes SQLite reads the rollouts in one statement; `SCAN` where it reads the table."""
+    if not re.match(r"\s*(SELECT|UPDATE|DELETE|WITH)\b", sql):
+        return set()
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
+        lines = [line for *_, line in cursor.fetchall() if re.match(r"(SCAN|SEARCH) (rollouts_rollout|U0)\b", line)]
+    found = [re.search(r"USING (?:COVERING )?(?:INDEX |INTEGER )(\w+)", line) for line in lines]
+    return {match[1] if match else "SCAN" for match in found}
