@@ -1,0 +1,250 @@
+"""How a queue is getting on: who did how much, how far people agree with each other, with themselves, with the reward.
+
+A fixed number of queries, whatever the size of the queue.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+import msgspec
+from django.db.models import Q
+
+from apps.gym.agreement import (
+    Unit,
+    correlate,
+    kappa_of_pairs,
+    krippendorff_alpha,
+    percent_agreement,
+)
+from apps.gym.rubrics import score_level
+from apps.reviews.models import PairVerdict, Queue, QueueItem, Review
+from apps.rollouts.models import Rollout
+
+TOLERANCE = 1e-9
+_ON_A_SCALE = {("low", 2): -2, ("low", 1): -1, ("equal", 0): 0, ("high", 1): 1, ("high", 2): 2}
+"""Both bad says nothing about which is better: it is missing from the scale."""
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one question. `kappas` has (reviewer, reviewer, κ or None, units that both judged); `scale` is α of what is
+    ordered, ordinal for verdicts and interval for numbers; `nominal` is α of what is not, or of the outcome alone."""
+
+    name: str
+    units: int
+    percent: float | None
+    kappa: float | None
+    nominal: float | None
+    scale: float | None
+    kappas: list[tuple[str, str, float | None, int]]
+
+
+class Against(msgspec.Struct, frozen=True, kw_only=True):
+    """People against a number: how often they said the same, of how many where both said something; or how the two
+    go together, where people gave numbers."""
+
+    name: str
+    same: int
+    compared: int
+    correlation: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        return self.same / self.compared if self.compared else None
+
+
+class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
+    """`seconds` is the median of an item; `first_side` the share of A among the verdicts for a side; `consistent` of
+    `repeated` hidden repeats said what was said the first time."""
+
+    username: str
+    submitted: int
+    skipped: int
+    open: int
+    seconds: float | None
+    per_hour: float | None
+    last_at: datetime | None
+    first_side: float | None
+    repeated: int
+    consistent: int
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the items, and of the reviews that are wanted: `overlap` for each item that nobody adjudicated."""
+
+    items: int
+    finished: int
+    begun: int
+    disputed: int
+    adjudicated: int
+    reviews: int
+    wanted: int
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.finished / self.items) if self.items else 0.0
+
+
+def read_progress(queue: Queue) -> Progress:
+    """One query."""
+    rows = QueueItem.objects.filter(queue=queue).values_list("done", "doubt", "is_adjudicated")
+    items = list(rows)
+    return Progress(
+        items=len(items),
+        finished=sum(done >= queue.overlap or settled for done, _, settled in items),
+        begun=sum(done > 0 for done, _, _ in items),
+        disputed=sum(doubt > 0 and done > 1 and not settled for done, doubt, settled in items),
+        adjudicated=sum(settled for _, _, settled in items),
+        reviews=sum(done for done, _, _ in items),
+        wanted=sum(done if settled else max(done, queue.overlap) for done, _, settled in items),
+    )
+
+
+def read_reviewers(queue: Queue) -> list[Reviewer]:
+    """Who did how much, the most busy first. Pace is over the time from their first to their last item: two queries."""
+    rows = list(
+        Review.objects.filter(queue=queue, is_adjudication=False)
+        .select_related("reviewer", "repeat_of")
+        .prefetch_related("verdicts", "repeat_of__verdicts")
+        .order_by("submitted_at", "pk")
+    )
+    by_person: dict[str, list[Review]] = defaultdict(list)
+    for each in rows:
+        by_person[each.reviewer.username if each.reviewer else "someone who left"].append(each)
+    found = [_reviewer(name, reviews) for name, reviews in by_person.items()]
+    return sorted(found, key=lambda one: (-one.submitted, one.username))
+
+
+def read_agreement(queue: Queue) -> list[Agreement]:
+    """Between people: of verdicts, or of each criterion of the rubric, without hidden repeats and adjudications."""
+    return [_agreement(name, units, scale) for name, units, scale in _questions(queue)]
+
+
+def read_against_rewards(queue: Queue) -> list[Against]:
+    """People against rewards: those of verifiers without a judge model, and those that a judge model gave."""
+    against: dict[str, list[Any]] = {"rewards of verifiers": [], "rewards of judges": []}
+    verdicts = list(_verdicts(queue).values_list("low_id", "high_id", "outcome"))
+    scores = [] if verdicts else list(_told(queue).exclude(rollout=None).values_list("rollout_id", "scores"))
+    wanted = Rollout.objects.filter(queue_entries__item__queue=queue, reward__isnull=False).distinct()
+    rows = wanted.values_list("pk", "reward", "judge_calls")
+    rewards = {pk: (reward, calls > 0) for pk, reward, calls in rows if reward is not None}
+    for low, high, outcome in verdicts:
+        if low in rewards and high in rewards and outcome in {"low", "high"}:
+            (first, judged), (second, also) = rewards[low], rewards[high]
+            if abs(first - second) > TOLERANCE:
+                name = "rewards of judges" if judged and also else "rewards of verifiers"
+                against[name].append((outcome == "low") == (first > second))
+    found = [Against(name=name, same=sum(said), compared=len(said)) for name, said in against.items() if said]
+    return found + _scores_against(queue, scores, rewards)
+
+
+def read_disputed(queue: Queue, *, limit: int = 200) -> list[QueueItem]:
+    """Items on which reviewers differ and that nobody has settled, the most disputed first."""
+    items = QueueItem.objects.filter(queue=queue, is_adjudicated=False, done__gt=1, doubt__gt=0)
+    return list(items.select_related("task__version__dataset").order_by("-doubt", "pk")[:limit])
+
+
+def _told(queue: Queue) -> Any:
+    return Review.objects.filter(queue=queue).independent()
+
+
+def _verdicts(queue: Queue) -> Any:
+    said = Q(review__status=Review.Status.SUBMITTED, review__repeat_of=None, review__is_adjudication=False)
+    return PairVerdict.objects.filter(said, review__queue=queue)
+
+
+def _questions(queue: Queue) -> Iterable[tuple[str, list[Unit], tuple[str, list[Unit]] | None]]:
+    """Name, units with what was said, and the units on a scale with its level where there is one."""
+    if queue.kind != Queue.Kind.RUBRIC:
+        rows = _verdicts(queue).values_list("low_id", "high_id", "outcome", "strength", "review__reviewer__username")
+        said: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
+        placed: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
+        for low, high, outcome, strength, person in rows:
+            said[low, high][person or ""] = outcome
+            if (outcome, strength) in _ON_A_SCALE:
+                placed[low, high][person or ""] = _ON_A_SCALE[outcome, strength]
+        yield "verdict", list(said.values()), ("ordinal", list(placed.values()))
+    if queue.rubric is None:
+        return
+    reviews = list(_told(queue).values_list("item_id", "reviewer__username", "scores"))
+    for criterion in queue.rubric.criteria:
+        if not (level := score_level(criterion)):
+            continue
+        units: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
+        for item_id, person, scores in reviews:
+            if criterion["key"] in scores:
+                units[item_id][person or ""] = scores[criterion["key"]]
+        shared = list(units.values())
+        yield criterion["label"], list(shared), (level, list(shared)) if level == "interval" else None
+
+
+def _agreement(name: str, units: list[Unit], scale: tuple[str, list[Unit]] | None) -> Agreement:
+    pairs = kappa_of_pairs(units)
+    weighed = [(kappa, number) for kappa, number in pairs.values() if kappa is not None]
+    total = sum(number for _, number in weighed)
+    return Agreement(
+        name=name,
+        units=sum(len(unit) > 1 for unit in units),
+        percent=percent_agreement(units),
+        kappa=math.fsum(kappa * number for kappa, number in weighed) / total if total else None,
+        nominal=krippendorff_alpha(units),
+        scale=krippendorff_alpha(scale[1], scale[0]) if scale else None,  # type: ignore[arg-type]
+        kappas=[(str(one), str(other), kappa, number) for (one, other), (kappa, number) in sorted(pairs.items())],
+    )
+
+
+def _scores_against(
+    queue: Queue, scores: list[tuple[int, dict[str, Any]]], rewards: Mapping[int, tuple[float, bool]]
+) -> list[Against]:
+    """Yes and no against solved or not; numbers by how they go together with the reward."""
+    found = []
+    known = [(given, rewards[rollout][0]) for rollout, given in scores if rollout in rewards]
+    for criterion in queue.rubric.criteria if queue.rubric else []:
+        both = [(given[criterion["key"]], reward) for given, reward in known if criterion["key"] in given]
+        if criterion["kind"] == "boolean" and both:
+            same = sum(said == (reward >= 1.0 - TOLERANCE) for said, reward in both)
+            found.append(Against(name=f"{criterion['label']} · solved", same=same, compared=len(both)))
+        elif criterion["kind"] == "numeric" and both:
+            together = correlate([(float(said), reward) for said, reward in both])
+            name = f"{criterion['label']} · reward"
+            found.append(Against(name=name, same=0, compared=0, correlation=together))
+    return found
+
+
+def _reviewer(name: str, reviews: list[Review]) -> Reviewer:
+    told = [each for each in reviews if each.status == Review.Status.SUBMITTED]
+    states = Counter(each.status for each in reviews)
+    seconds = [each.seconds for each in told if each.seconds is not None]
+    ends = [each.submitted_at for each in told if each.submitted_at is not None]
+    hours = (max(ends) - min(each.started_at for each in told)).total_seconds() / 3600 if ends else 0.0
+    sides = Counter(each.choice[0] for each in told if each.choice in {"a", "a_much", "b", "b_much"})
+    repeats = [each for each in told if each.repeat_of is not None]
+    return Reviewer(
+        username=name,
+        submitted=len(told),
+        skipped=states[Review.Status.SKIPPED],
+        open=states[Review.Status.OPEN],
+        seconds=median(seconds) if seconds else None,
+        per_hour=len(told) / hours if hours > 0 else None,
+        last_at=max(ends, default=None),
+        first_side=sides["a"] / sides.total() if sides else None,
+        repeated=len(repeats),
+        consistent=sum(_says_the_same(each) for each in repeats),
+    )
+
+
+def _says_the_same(repeat: Review) -> bool:
+    """The same outcome of every two, or the same scores of everything that is not words."""
+    first = repeat.repeat_of
+    assert first is not None
+
+    def verdicts(review: Review) -> dict[tuple[int, int], str]:
+        return {(each.low_id, each.high_id): each.outcome for each in review.verdicts.all()}
+
+    def scores(review: Review) -> dict[str, Any]:
+        return {key: value for key, value in review.scores.items() if not isinstance(value, str) or len(value) <= 100}
+
+    return verdicts(first) == verdicts(repeat) and scores(first) == scores(repeat)

@@ -1,0 +1,84 @@
+"""Figures of a queue: progress, pace, agreement with each other, with themselves and with the reward."""
+
+import pytest
+
+from apps.reviews.agreeing import read_against_rewards, read_agreement, read_disputed, read_progress, read_reviewers
+from apps.rollouts.models import Rollout
+from tests.reviews.queues import annotator, claim, judge, make_queue, say
+
+pytestmark = pytest.mark.django_db
+
+
+def prefer(queue, person, *, best, strength=2):
+    """Judge one item: for the rollout of the higher reward, or against it."""
+    review = claim(queue, person)
+    rewards = [Rollout.objects.get(pk=one).reward for one in review.arrangement]
+    side = "a" if (rewards[0] > rewards[1]) == best else "b"
+    return say(review, f"{side}_much" if strength == 2 else side)
+
+
+def test_progress_counts_items_and_the_reviews_that_are_wanted():
+    queue, ann, ben = make_queue(pairs=3, overlap=2), annotator(), annotator()
+    prefer(queue, ann, best=True)
+    first = claim(queue, ben)
+    prefer(queue, ann, best=True)
+    prefer(queue, ann, best=True)
+    say(first, "both_bad")
+    found = read_progress(queue)
+    assert (found.items, found.finished, found.begun, found.reviews, found.wanted) == (3, 1, 3, 4, 6)
+    assert (found.disputed, found.adjudicated, round(found.share, 2)) == (1, 0, 0.33)
+    assert [item.pk for item in read_disputed(queue)] == [first.item_id]
+
+
+def test_agreement_with_each_other_and_with_the_reward():
+    queue, ann, ben = make_queue(pairs=10, overlap=2), annotator(username="ann"), annotator(username="ben")
+    for _ in range(10):
+        prefer(queue, ann, best=True)
+    for number in range(10):
+        prefer(queue, ben, best=number < 7)
+    (verdict,) = read_agreement(queue)
+    assert (verdict.name, verdict.units, verdict.percent) == ("verdict", 10, 0.7)
+    assert [(one, other, shared) for one, other, _, shared in verdict.kappas] == [("ann", "ben", 10)]
+    (reward,) = read_against_rewards(queue)
+    assert (reward.name, reward.same, reward.compared, reward.share) == ("rewards of verifiers", 17, 20, 0.85)
+    Rollout.objects.update(judge_calls=1)
+    assert [each.name for each in read_against_rewards(queue)] == ["rewards of judges"]
+
+
+def test_a_repeat_answered_for_the_same_rollout_on_the_other_side_is_consistent():
+    queue, ann, ben = make_queue(pairs=4, repeat_share=0.5, overlap=2), annotator(), annotator()
+    for _ in range(6):
+        prefer(queue, ann, best=True)
+        judge(queue, ben, "a")
+    by_name = {each.username: each for each in read_reviewers(queue)}
+    steady, sided = by_name[ann.username], by_name[ben.username]
+    assert (steady.repeated, steady.consistent, steady.submitted) == (2, 2, 6)
+    # Who always says A contradicts themselves when the sides are swapped.
+    assert (sided.repeated, sided.consistent, sided.first_side) == (2, 0, 1.0)
+
+
+def test_scores_are_compared_by_criterion_and_with_the_reward():
+    queue, people = make_queue(pairs=4, size=1, overlap=2), [annotator(), annotator()]
+    Rollout.objects.filter(queue_entries__item=queue.items.order_by("pk").first()).update(reward=0.0)
+    for person in people:
+        for _ in range(4):
+            review = claim(queue, person)
+            reward = Rollout.objects.get(pk=review.rollout_id).reward
+            say(review, scores={"right": reward == 1.0, "clear": 1 + 2 * reward})
+    right, clear = read_agreement(queue)
+    assert (right.name, right.nominal, right.scale, right.percent) == ("Is it right?", 1.0, None, 1.0)
+    assert (clear.nominal, clear.scale) == (1.0, 1.0)
+    solved, together = read_against_rewards(queue)
+    assert (solved.same, solved.compared, round(together.correlation, 6)) == (8, 8, 1.0)
+
+
+def test_figures_cost_the_same_however_much_was_reviewed(django_assert_num_queries):
+    for pairs in (1, 6):
+        queue, ann = make_queue(pairs=pairs, repeat_share=0.5), annotator()
+        for _ in range(pairs):
+            judge(queue, ann)
+        for reading, queries in ((read_progress, 1), (read_agreement, 1), (read_against_rewards, 2)):
+            with django_assert_num_queries(queries):
+                reading(queue)
+        with django_assert_num_queries(2):
+            read_reviewers(queue)
