@@ -13,6 +13,7 @@ from apps.api.pagination import MAX_KEY
 from apps.api.viewsets import TableViewSet
 from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
+from apps.rollouts.filtering.parsing import MAX_LENGTH
 from apps.rollouts.models import CollectionDeletion
 from apps.rollouts.removing import ENDED, MAX_IDS
 
@@ -43,6 +44,7 @@ class ChosenSerializer(DeclaredFields, serializers.Serializer[Any]):
     max_reward = serializers.FloatField(required=False)
     flagged = serializers.BooleanField(required=False)
     lacks_usage = serializers.BooleanField(required=False, help_text="Has replies that did not tell their tokens.")
+    q = serializers.CharField(required=False, max_length=MAX_LENGTH, help_text="A filter, as `?q=` of the rollouts.")
 
 
 def answer_deletion(deletion: CollectionDeletion) -> Response:

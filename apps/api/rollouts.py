@@ -21,6 +21,9 @@ from apps.api.problems import QueryProblem
 from apps.api.segments import RolloutTokensSerializer, read_tokens
 from apps.api.viewsets import TableViewSet
 from apps.gym.items import dump_json
+from apps.rollouts.filtering.applying import filter_rollouts
+from apps.rollouts.filtering.grammar import FilterRefused
+from apps.rollouts.filtering.parsing import MAX_LENGTH
 from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.removing import queue_rollout_deletion
 from apps.rollouts.resolving import resolve_flag
@@ -100,6 +103,11 @@ class RolloutFilter(django_filters.FilterSet):
     rewarded = FlagFilter("reward", lookup_expr="isnull", exclude=True)
     reward_min = django_filters.NumberFilter(field_name="reward", lookup_expr="gte")
     reward_max = django_filters.NumberFilter(field_name="reward", lookup_expr="lte")
+    q = django_filters.CharFilter(
+        method="in_words",
+        max_length=MAX_LENGTH,
+        label='A filter in words, as the page of rollouts takes it: `reward:>0.5 -flag:truncated text:"cannot find"`.',
+    )
 
     class Meta:
         model = Rollout
@@ -107,6 +115,14 @@ class RolloutFilter(django_filters.FilterSet):
 
     def lacking_usage(self, rollouts: RolloutQuerySet, name: str, lacks: bool) -> RolloutQuerySet:
         return rollouts.lacking_usage() if lacks else rollouts.filter(calls_without_usage=0)
+
+    def in_words(self, rollouts: RolloutQuerySet, name: str, text: str) -> RolloutQuerySet:
+        try:
+            return filter_rollouts(rollouts, text)
+        except FilterRefused as refusal:
+            code = "unknown" if refusal.key else "invalid"
+            message = f"At character {refusal.start + 1}: {refusal}"
+            raise QueryProblem([{"pointer": "?q", "code": code, "message": message}]) from None
 
     def of_collection(self, rollouts: RolloutQuerySet, name: str, collection_id: Decimal) -> RolloutQuerySet:
         return rollouts.of_collection(int(collection_id))

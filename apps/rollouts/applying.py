@@ -10,6 +10,7 @@ from apps.rollouts.announcing import announce_collection
 from apps.rollouts.cleaning import add_counts
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward, Rollout, TraceEvent
 from apps.rollouts.owning import Owner
+from apps.rollouts.word_indexing import mark_unindexed
 
 CHUNK = 100
 """Rollouts a transaction."""
@@ -75,3 +76,4 @@ def _append_events(reward: ReverifiedReward) -> None:
         )
         for place, payload in enumerate(reward.events.splitlines())
     )
+    mark_unindexed([reward.rollout_id])

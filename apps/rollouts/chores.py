@@ -26,6 +26,8 @@ DATASETS = frozenset(
     }
 )
 """Chores that take minutes for a million tasks. Theirs is another thread: a cancellation must not wait for them."""
+WORDS = frozenset({"apps.rollouts.word_indexing.index_next_rollouts"})
+"""Another thread: after a large collection they go on for minutes, chunk by chunk."""
 
 
 class Chores:
@@ -35,9 +37,10 @@ class Chores:
         self._group = group
         self._leaving = threading.Event()
         kinds = {
-            "chores": [name for name in names if name not in CHECKS | DATASETS],
+            "chores": [name for name in names if name not in CHECKS | DATASETS | WORDS],
             "checks": [name for name in names if name in CHECKS],
             "datasets": [name for name in names if name in DATASETS],
+            "words": [name for name in names if name in WORDS],
         }
         self._threads = [
             (ThreadPoolExecutor(1, f"rollouts-{kind}", initializer=self._begin), paths) for kind, paths in kinds.items()

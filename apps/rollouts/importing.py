@@ -39,6 +39,7 @@ from apps.rollouts.matching import BadLine, File, ImportRefused, StoredFiles
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.planning import delete_plan, take_snapshot
 from apps.rollouts.running import MAX_MESSAGE, MAX_TOOL_NAME, Tally
+from apps.rollouts.word_indexing import mark_unindexed
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 
 CHUNK = 200
@@ -220,6 +221,7 @@ def _store_chunk(
             for rollout, trace in zip(rollouts, traces, strict=True)
             for seq, (kind, payload, tokens) in enumerate(trace)
         )
+        mark_unindexed([rollout.pk for rollout in rollouts])
         Collection.objects.filter(pk=collection.pk).update(
             total=F("total") + len(rollouts),
             completed=F("completed") + len(rollouts) - failed,

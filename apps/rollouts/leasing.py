@@ -15,6 +15,7 @@ from django.utils import timezone
 from apps.rollouts.clock import server_now
 from apps.rollouts.limiting import lock_collections, settle_collections
 from apps.rollouts.models import Collection, Rollout, Worker
+from apps.rollouts.word_indexing import mark_unindexed
 
 LIVE = (Worker.State.ACTIVE, Worker.State.DRAINING)
 MAX_TROUBLE = 500
@@ -100,7 +101,7 @@ _TAKE_BACK = """
             WHEN collection_id IN (SELECT id FROM rollouts_collection WHERE state = 'cancelled') THEN %s
             WHEN lost + %s >= %s THEN %s END,
         lost = lost + %s, lease = NULL
-    WHERE status = 'running' AND {which} RETURNING collection_id, status
+    WHERE status = 'running' AND {which} RETURNING collection_id, status, id
 """
 
 
@@ -112,7 +113,9 @@ def _take_back(which: str, parameters: list[Any], *, lost: int) -> int:
     values = [*hopeless, *hopeless, *hopeless, message, now, *hopeless, now, lost, *parameters]
     with connection.cursor() as cursor:
         cursor.execute(_TAKE_BACK.format(which=which), values)
-        taken = Counter(cursor.fetchall())
+        rows = cursor.fetchall()
+    taken = Counter((collection_id, status) for collection_id, status, _ in rows)
+    mark_unindexed([pk for _, status, pk in rows if status != Rollout.Status.QUEUED])
     lock_collections({collection_id for collection_id, _ in taken})
     for (collection_id, status), number in taken.items():
         if status in {"failed", "cancelled"}:

@@ -12,6 +12,7 @@ from django.db.models import F
 
 from apps.rollouts.limiting import lock_collections, settle_collections
 from apps.rollouts.models import Collection
+from apps.rollouts.word_indexing import mark_unindexed
 
 EventRow = tuple[int, int, int, str, str, bytes | None]
 """(rollout id, attempt, seq, kind, payload, packed tokens)"""
@@ -126,6 +127,7 @@ def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: dateti
     with transaction.atomic():
         _insert_events(events, again)
         ended = _write_ends(ends, now) if ends else []
+        mark_unindexed([end.id for end in ended if end.status != "queued"])
         changed = _count_ends(ended)
         if changed:
             settle_collections(changed)

@@ -15,7 +15,10 @@ from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
 from apps.rollouts.announcing import announce_collection
 from apps.rollouts.controlling import CannotSteer
-from apps.rollouts.models import Collection, CollectionDeletion, Rollout, RolloutQuerySet
+from apps.rollouts.filtering.applying import apply_filter
+from apps.rollouts.filtering.grammar import FilterRefused
+from apps.rollouts.filtering.parsing import parse_filter
+from apps.rollouts.models import Collection, CollectionDeletion, Rollout, RolloutQuerySet, UnindexedRollout
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references
 
 CHUNK = 200
@@ -27,6 +30,8 @@ _EXACT: dict[str, tuple[str, ...]] = {
     "stop_reason": get_args(StopReason),
 }
 _BOUNDS = {"min_reward": "reward__gte", "max_reward": "reward__lte"}
+_WORDS = "q"
+"""A filter as people write it (apps/rollouts/filtering/)."""
 _FLAGS = {"flagged": Q(flagged=True), "lacks_usage": Q(calls_without_usage__gt=0)}
 
 
@@ -42,7 +47,8 @@ def queue_rollout_deletion(
     *, collection: Collection, chosen: dict[str, Any], user: User | None = None
 ) -> CollectionDeletion:
     """A deletion, which a worker carries out, of the rollouts that `chosen` names: `ids`, or any of `status`,
-    `error_kind`, `stop_reason`, `min_reward`, `max_reward`, `flagged` and `lacks_usage`, all of which have to hold.
+    `error_kind`, `stop_reason`, `min_reward`, `max_reward`, `flagged`, `lacks_usage` and the filter `q`, all of which
+    have to hold.
 
     Raises RemovalRefused, CannotSteer where the collection goes on, StillInUse where pairs or files were made of it,
     and AlreadyBeingDeleted.
@@ -69,7 +75,7 @@ def queue_rollout_deletion(
 
 def chosen_rollouts(collection: Collection, chosen: dict[str, Any]) -> RolloutQuerySet:
     """Those that have ended and pass. Raises RemovalRefused."""
-    known = ["ids", *_EXACT, *_BOUNDS, *_FLAGS]
+    known = ["ids", *_EXACT, *_BOUNDS, *_FLAGS, _WORDS]
     if unknown := sorted(set(chosen) - set(known)):
         raise RemovalRefused(f"Rollouts are not chosen by {', '.join(unknown)}: by {', '.join(known)}.", unknown[0])
     if not chosen:
@@ -78,6 +84,8 @@ def chosen_rollouts(collection: Collection, chosen: dict[str, Any]) -> RolloutQu
     for name, value in chosen.items():
         if name == "ids":
             rollouts = rollouts.filter(pk__in=_ids(value))
+        elif name == _WORDS:
+            rollouts = _in_words(rollouts, collection, value)
         elif name in _FLAGS:
             if not isinstance(value, bool):
                 raise RemovalRefused(f"{name} is true or false.", name)
@@ -91,6 +99,19 @@ def chosen_rollouts(collection: Collection, chosen: dict[str, Any]) -> RolloutQu
                 raise RemovalRefused(f"{name} is a finite number.", name)
             rollouts = rollouts.filter(**{_BOUNDS[name]: value})
     return rollouts
+
+
+def _in_words(rollouts: RolloutQuerySet, collection: Collection, value: object) -> RolloutQuerySet:
+    if not isinstance(value, str) or not value.strip():
+        raise RemovalRefused("q is a filter, like reward:<0.1: an empty one would choose everything.", _WORDS)
+    try:
+        parsed = parse_filter(value)
+    except FilterRefused as refusal:
+        raise RemovalRefused(f"At character {refusal.start + 1}: {refusal}", _WORDS) from None
+    if parsed.asks_for("text") and UnindexedRollout.objects.filter(rollout__collection=collection).exists():
+        # A text that must not stand there does not stand in what nobody has indexed.
+        raise RemovalRefused("Texts of this collection are still being indexed: wait, or choose otherwise.", _WORDS)
+    return apply_filter(rollouts, parsed)
 
 
 def _ids(value: object) -> list[int]:

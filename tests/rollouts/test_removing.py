@@ -16,6 +16,7 @@ from apps.rollouts.deleting import delete_next_collection
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, TraceEvent
 from apps.rollouts.removing import RemovalRefused, queue_rollout_deletion
+from apps.rollouts.word_indexing import mark_unindexed
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
 from tests.factories import make_collection, make_rollout, make_trace, make_user
 
@@ -208,3 +209,22 @@ def test_a_deletion_that_was_cut_off_goes_on_where_it_was(collection, monkeypatc
     assert delete_next_collection()
     deletion.refresh_from_db()
     assert (deletion.state, deletion.deleted, Rollout.objects.count()) == ("done", 3, 1)
+
+
+def test_rollouts_are_deleted_by_a_filter_in_words(collection, client):
+    client.force_login(make_user())
+    url = f"/api/v1/collections/{collection.pk}/delete_rollouts/"
+    wrong = client.post(url, {"q": "rewrd:1"}, content_type="application/json")
+    assert (wrong.status_code, "Do you mean reward:?" in wrong.text) == (400, True)
+    assert client.post(url, {"q": " "}, content_type="application/json").status_code == 400
+    going = client.post(url, {"q": "reward:<0.3 status:completed"}, content_type="application/json")
+    assert (going.status_code, going.json()["total"]) == (202, 1)
+    delete_next_collection()
+    assert figures(collection) == (3, 2, 1, 2, 1.5)
+
+
+def test_nothing_is_deleted_by_words_that_are_not_indexed_yet(collection):
+    mark_unindexed(collection.rollouts.all())
+    with pytest.raises(RemovalRefused, match="still being indexed"):
+        queue_rollout_deletion(collection=collection, chosen={"q": "-text:anything"})
+    assert queue_rollout_deletion(collection=collection, chosen={"q": "reward:<0.3"}).total == 1

@@ -1,6 +1,7 @@
 from apps.rollouts.models.collections import LARGEST, Collection, CollectionDeletion, CollectionQuerySet
 from apps.rollouts.models.reverifications import Reverification, ReverifiedReward
 from apps.rollouts.models.rollouts import Rollout, RolloutQuerySet, TraceEvent
+from apps.rollouts.models.words import RolloutWords, UnindexedRollout
 from apps.rollouts.models.workers import Breaker, Worker
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "ReverifiedReward",
     "Rollout",
     "RolloutQuerySet",
+    "RolloutWords",
     "TraceEvent",
+    "UnindexedRollout",
     "Worker",
 ]
