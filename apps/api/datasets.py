@@ -5,9 +5,10 @@ from typing import Any
 
 import django_filters
 import orjson
-from django.db.models import Prefetch
+from django.db.models import Count, OuterRef, Prefetch, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
@@ -36,12 +37,40 @@ MAX_DESCRIPTION = 10_000
 
 class DatasetSerializer(DeclaredFields, serializers.ModelSerializer[Dataset]):
     environment = serializers.SlugRelatedField(slug_field="slug", queryset=Environment.objects.all())
-    versions = VersionSerializer(many=True, read_only=True)
+    version_count = serializers.IntegerField(
+        read_only=True, help_text="Of those that are ready; they stand at `versions/` below it."
+    )
+    latest_version = serializers.SerializerMethodField(help_text="The newest that is ready; null before the first.")
     description = serializers.CharField(allow_blank=True, required=False, max_length=MAX_DESCRIPTION)
 
     class Meta:
         model = Dataset
-        fields = ["id", "slug", "name", "description", "environment", "versions", "created_at"]
+        fields = [
+            "id",
+            "slug",
+            "name",
+            "description",
+            "environment",
+            "version_count",
+            "latest_version",
+            "created_at",
+        ]
+
+    @extend_schema_field(VersionSerializer(allow_null=True))
+    def get_latest_version(self, dataset: Dataset) -> dict[str, Any] | None:
+        # As `with_newest` has read it.
+        newest: list[DatasetVersion] = dataset.newest_versions  # type: ignore[attr-defined]
+        return VersionSerializer(newest[0]).data if newest else None
+
+
+def with_newest(datasets: QuerySet[Dataset]) -> QuerySet[Dataset]:
+    """With what a row says of the versions, of which there may be any number: one query more for a page of them."""
+    ready = DatasetVersion.objects.filter(state=DatasetVersion.State.READY)
+    counted = ready.filter(dataset=OuterRef("pk")).order_by().values("dataset").annotate(n=Count("pk")).values("n")
+    newest = ready.order_by("-number").select_related("base").defer("metrics", "base__metrics")[:1]
+    return datasets.annotate(version_count=Coalesce(Subquery(counted), 0)).prefetch_related(
+        Prefetch("versions", newest, to_attr="newest_versions")
+    )
 
 
 class DatasetNamesSerializer(DeclaredFields, serializers.Serializer[Any]):
@@ -134,9 +163,7 @@ class DatasetFilter(django_filters.FilterSet):
 
 
 class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, VersionActions):
-    queryset = Dataset.objects.select_related("environment").prefetch_related(
-        Prefetch("versions", DatasetVersion.objects.select_related("base").defer("metrics"))
-    )
+    queryset = with_newest(Dataset.objects.select_related("environment"))
     serializer_class = DatasetSerializer
     filterset_class = DatasetFilter
     lookup_field = "slug"
@@ -150,6 +177,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         "upload_in_parts": Permission.UPLOAD,
         "partial_update": Permission.UPLOAD,
         "destroy": Permission.UPLOAD,
+        "versions": Permission.READ_TASKS,
         "version": Permission.READ_TASKS,
         "delete_version": Permission.UPLOAD,
         "metrics": Permission.READ_TASKS,
@@ -163,11 +191,12 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         "changes": frozenset({"from"}),
         "changed_tasks": frozenset({"from", "kind"}),
     }
-    page_actions = frozenset({"list", "uploads", "changed_tasks"})
+    page_actions = frozenset({"list", "uploads", "versions", "changed_tasks"})
     problems = {"upload": {507}, "upload_in_parts": {507}, "metrics": {409}}
 
     def perform_create(self, serializer: serializers.BaseSerializer[Dataset]) -> None:
-        serializer.instance = create_dataset(**serializer.validated_data, user=self.person)
+        made = create_dataset(**serializer.validated_data, user=self.person)
+        serializer.instance = self.get_queryset().get(pk=made.pk)
 
     @extend_schema(request=DatasetNamesSerializer, responses=DatasetSerializer)
     def partial_update(self, request: Request, slug: str) -> Response:

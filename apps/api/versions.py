@@ -75,6 +75,14 @@ class VersionActions(TableViewSet):
             raise QueryProblem([{"pointer": "?from", "code": "invalid", "message": message}])
         return self._version(wanted)
 
+    @extend_schema(responses=VersionSerializer(many=True), filters=False)
+    @action(detail=True, filterset_class=None)
+    def versions(self, request: Request, slug: str) -> Response:
+        """The versions of the dataset, those too that are being loaded or deleted: `state` tells."""
+        found = self.get_object().versions.select_related("base").defer("metrics", "base__metrics")
+        page = self.paginate_queryset(found)
+        return self.get_paginated_response(self.in_part(VersionSerializer(page, many=True)).data)
+
     @extend_schema(responses=VersionSerializer, filters=False)
     @action(detail=True, url_path=NUMBER, filterset_class=None)
     def version(self, request: Request, slug: str, number: str) -> Response:

@@ -196,7 +196,7 @@ def test_a_dataset_is_created_and_a_taken_slug_is_refused(engineer):
     given = {"slug": "sums", "name": "Sums", "environment": environment.slug}
     answers = [engineer.post("/api/v1/datasets/", given, content_type="application/json") for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 400]
-    assert answers[0].json()["versions"] == []
+    assert (answers[0].json()["version_count"], answers[0].json()["latest_version"]) == (0, None)
     assert [(error["pointer"], error["code"]) for error in answers[1].json()["errors"]] == [("/slug", "unique")]
 
 

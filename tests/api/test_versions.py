@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import AuditEntry, Role
 from apps.tasks.deleting import delete_next
-from apps.tasks.models import ColumnMapping, Dataset, Task, Upload
+from apps.tasks.models import ColumnMapping, Dataset, DatasetVersion, Task, Upload
 from apps.tasks.uploading import load_queued_upload
 from tests.factories import make_collection, make_dataset, make_row, make_user
 
@@ -160,7 +160,7 @@ def test_versions_tell_what_they_changed_and_are_made_of(engineer, viewer):
     version = viewer.get(f"{DATASET}versions/2/").json()
     changes = {"new": 1, "updated": 1, "unchanged": 2, "removed": 0}
     assert (version["base"], version["task_count"], version["note"], version["changes"]) == (1, 4, "more", changes)
-    assert [one["number"] for one in viewer.get(DATASET).json()["versions"]] == [2, 1]
+    assert [one["number"] for one in viewer.get(f"{DATASET}versions/").json()["results"]] == [2, 1]
     counts = viewer.get(f"{DATASET}versions/2/changes/").json()
     assert counts == {"old": 1, "new": 2, "added": 1, "removed": 0, "changed": 1, "unchanged": 2}
     changed = viewer.get(f"{DATASET}versions/2/changes/tasks/?kind=changed").json()["results"]
@@ -191,6 +191,43 @@ def test_all_rows_of_a_version_are_streamed(engineer):
     disposition, content = async_to_sync(go)()
     assert disposition == 'attachment; filename="sums-v1.jsonl"'
     assert [json.loads(line) for line in content.splitlines()] == [row(n) for n in range(3)]
+
+
+def test_a_dataset_carries_its_newest_version_and_all_stand_in_pages_at_an_address_of_their_own(engineer, viewer):
+    for number in range(1, 6):
+        load(engineer, row(number), query=f"&note=n{number}")
+    sums = Dataset.objects.get(slug="sums")
+    sums.versions.filter(number=5).update(state="deleting")
+    [listed] = viewer.get("/api/v1/datasets/").json()["results"]
+    assert (listed["version_count"], listed["latest_version"]) == (4, viewer.get(f"{DATASET}versions/4/").json())
+    assert listed == viewer.get(DATASET).json()
+    assert "versions" not in listed
+    pages, address = [], f"{DATASET}versions/?limit=2&fields=number,state,base"
+    while address:
+        page = viewer.get(address).json()
+        pages.append([(one["number"], one["state"], one["base"]) for one in page["results"]])
+        address = page["next"]
+    assert pages == [
+        [(5, "deleting", 4), (4, "ready", 3)],
+        [(3, "ready", 2), (2, "ready", 1)],
+        [(1, "ready", None)],
+    ]
+    renamed = engineer.patch(DATASET, {"name": "More sums"}, content_type=JSON).json()
+    assert (renamed["name"], renamed["version_count"]) == ("More sums", 4)
+
+
+def test_the_versions_of_many_datasets_take_one_query(viewer, django_assert_num_queries):
+    made = [make_dataset() for _ in range(4)]
+    for number in range(2, 30):
+        DatasetVersion.objects.create(dataset=made[0], number=number, state="ready")
+    viewer.get("/api/v1/me/")
+    with django_assert_num_queries(3):
+        rows = viewer.get("/api/v1/datasets/").json()["results"]
+    shown = {row["slug"]: row["version_count"] for row in rows}
+    assert [shown[dataset.slug] for dataset in made] == [29, 1, 1, 1]
+    assert {row["slug"]: row["latest_version"]["number"] for row in rows if row["latest_version"]} == {
+        dataset.slug: shown[dataset.slug] for dataset in made
+    }
 
 
 def test_the_tag_of_a_version_is_the_hash_of_what_is_sent_and_saves_sending_it_again(engineer):
