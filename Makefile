@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-faults fuzz test-vllm check bench test-scale transfers vllm vllm-demo tiny-policy lock vendor schema format clean
+.PHONY: help demo serve test test-faults fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo tiny-policy lock vendor schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -53,6 +53,10 @@ test-vllm: $(INSTALLED_DEV) ## a real vLLM server: both wires, calls, tokens, ma
 	@$(PYTHON) scripts/build_environment.py vllm
 	$(BIN)/python -m pytest -q -rP tests/vllm
 
+test-trainers: $(INSTALLED_DEV) ## the real trainers: every TRL export loaded, two steps of each trainer, what its loss sees
+	@$(PYTHON) scripts/build_environment.py trainers
+	$(BIN)/python -m pytest -q -rP tests/trainers
+
 # The checks look at code, not at rows: a database in memory keeps them off yours.
 check: export GYMWEB_DATABASE_URL = sqlite://:memory:
 check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, the API's schema
@@ -88,6 +92,9 @@ transfers: $(INSTALLED_DEV) ## what a gigabyte in, 300 MB out and files made to 
 vllm: ## a real model server without a GPU, in an environment of its own; prints its folder
 	@$(PYTHON) scripts/build_environment.py vllm
 
+trainers: ## what trains on exports, without a GPU, in an environment of its own; prints its folder
+	@$(PYTHON) scripts/build_environment.py trainers
+
 # A model on this machine is called by its loopback address, which an installation must allow; yours stands.
 vllm-demo: export GYMWEB_OUTBOUND_ALLOW ?= 127.0.0.1
 vllm-demo: $(INSTALLED) ## the demo with a real model: vLLM on this machine, the tiny policy, its tokens; SERVE=0 ends after the summary
@@ -113,6 +120,9 @@ lock: ## compile the requirements
 	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links \
 	  --unsafe-package torchaudio --unsafe-package torchcodec --unsafe-package torchvision --unsafe-package triton \
 	  -o requirements-vllm.txt requirements-vllm.in
+	$(VENV)-lock/bin/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-find-links \
+	  --unsafe-package torchaudio --unsafe-package torchvision --unsafe-package triton \
+	  -o requirements-trainers.txt requirements-trainers.in
 	rm -rf $(VENV)-lock
 
 clean: ## forget the virtual environment and everything in var/

@@ -35,7 +35,7 @@ def test_every_room_has_tests_of_its_own() -> None:
     assert [room for room in ROOMS if room not in tested] == []
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "requirements-vllm.txt"])
+@pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("requirements*.txt")))
 def test_the_locks_hold_exact_versions_and_nothing_of_the_machine_that_made_them(name: str) -> None:
     lines = [line for line in (ROOT / name).read_text().splitlines() if line.strip()]
     pins = [line for line in lines if not line.lstrip().startswith("#")]

@@ -13,12 +13,14 @@ from typing import Any, Literal
 
 from apps.gym.events import ModelCall, Prompt, SessionOpened, TraceUnion
 from apps.gym.items import Item, TaskRow, Tool, item_type
+from apps.gym.loadable import is_loaded_exactly
 
 Message = dict[str, Any]
 
-ArgumentsAs = Literal["object", "text", "any_text"]
-"""How the arguments of a call are given: as an object, as the text that the model wrote, or as that text although it
-is no object. Text is kept byte for byte; arguments that were no text to begin with are written out."""
+ArgumentsAs = Literal["object", "exact_object", "text", "any_text"]
+"""How the arguments of a call are given: as an object, as one whose numbers `datasets` loads as they are (see
+loadable.py), as the text that the model wrote, or as that text although it is no object. Text is kept byte for byte;
+arguments that were no text to begin with are written out."""
 
 _TEXT_PARTS = {"input_text", "output_text", "text", "reasoning_text", "summary_text"}
 _REFUSED_PARTS = {
@@ -195,14 +197,22 @@ def _arguments(given: object, wanted: ArgumentsAs) -> dict[str, Any] | str:
     if isinstance(given, str):
         try:
             # Not orjson: it reads integers of more than 64 bits as floats, which are other arguments.
-            parsed = json.loads(given, parse_constant=_refuse_constant) if given.strip() else {}
+            floats = _exact_float if wanted == "exact_object" else None
+            parsed = json.loads(given, parse_constant=_refuse_constant, parse_float=floats) if given.strip() else {}
         except (ValueError, RecursionError):
             raise Dropped("malformed_arguments") from None
     if not isinstance(parsed, dict):
         raise Dropped("malformed_arguments")
-    if wanted == "object":
+    if wanted in {"object", "exact_object"}:
         return parsed
     return given if isinstance(given, str) and given.strip() else json.dumps(parsed, ensure_ascii=False)
+
+
+def _exact_float(text: str) -> float:
+    number = float(text)
+    if not is_loaded_exactly(number):
+        raise Dropped("inexact_numbers")
+    return number
 
 
 def _refuse_constant(name: str) -> None:

@@ -77,7 +77,7 @@ def test_every_file_of_the_walk_exists() -> None:
     assert [path for path in named if not (ROOT / "apps" / path).exists()] == []
 
 
-@pytest.mark.parametrize("name", ["requirements.in", "requirements-dev.in", "requirements-vllm.in"])
+@pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("requirements*.in")))
 def test_every_requirement_has_a_reason(name: str) -> None:
     wanted = re.findall(r"^(\w[\w-]*)", (ROOT / name).read_text(), re.MULTILINE)
     table = section("Dependencies").split(f"| `{name}` |")[1].split("\n\n")[0]

@@ -28,6 +28,11 @@ OPTIONS = {
         "Arguments that are no JSON object",
         {"dropped": "Leave the attempt out", "text": "Keep them as text"},
     ),
+    "numbers": OptionText(
+        "Numbers that datasets would load as others",
+        {"exact": "Leave the attempt out", "any": "Keep them: 0.3 becomes 0.30000000000000004"},
+        "As text, arguments and tools keep them all",
+    ),
     "tools": OptionText(
         "Tools on offer",
         {

@@ -6,8 +6,10 @@ import msgspec
 
 from apps.gym.exporters.hermes import tools_block
 from apps.gym.exporters.protocol import Attempt, Options
+from apps.gym.loadable import holds_only_exact
 from apps.gym.messages import (
     ArgumentsAs,
+    Dropped,
     Message,
     completion_messages,
     nested_tools,
@@ -26,13 +28,16 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_conversation(attempt: Attempt, options: Options) -> Conversation:
     """The attempt as it went, before reasoning and tools are put where the trainer wants them. Raises Dropped."""
-    arguments: ArgumentsAs = "object"
+    arguments: ArgumentsAs = "object" if options.numbers == "any" else "exact_object"
     if options.arguments == "text":
         arguments = "any_text" if options.malformed == "text" else "text"
+    tools = nested_tools(offered_tools(attempt.events, attempt.task))
+    if options.numbers == "exact" and options.tools == "column" and not holds_only_exact(tools):
+        raise Dropped("inexact_numbers")
     return Conversation(
         prompt=prompt_messages(attempt.events, arguments=arguments),
         completion=completion_messages(attempt.events, arguments=arguments),
-        tools=nested_tools(offered_tools(attempt.events, attempt.task)),
+        tools=tools,
     )
 
 

@@ -15,6 +15,7 @@ from apps.gym.exporters.questions import TASK_FEATURES, ground_truth, question_m
 _CHOICES = {
     "reasoning": ("field", "inline", "dropped"),
     "arguments": ("object",),
+    "numbers": ("exact", "any"),
     "tools": ("system", "dropped"),
 }
 _NO_TOOLS = "OpenRLHF passes no tools to the chat template: the model would be asked without them. Write them into the \

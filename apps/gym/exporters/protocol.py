@@ -88,6 +88,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Literal["object", "text"] = "object"
     malformed: Literal["dropped", "text"] = "dropped"
     """Rows with arguments that are no JSON object are left out, or keep them as the text that the model wrote."""
+    numbers: Literal["exact", "any"] = "any"
+    """Rows with numbers that `datasets` would load as others are left out, or kept (see gym/loadable.py)."""
     tools: Literal["column", "text", "system", "dropped"] = "column"
     """A column of objects, a column of JSON text, written into the system message, or left out."""
     level: Literal["trajectory", "step"] = "trajectory"

@@ -106,6 +106,7 @@ FORMATS = [
             "reasoning": ("field", "inline", "dropped"),
             "arguments": ("object", "text"),
             "malformed": ("dropped", "text"),
+            "numbers": ("any", "exact"),
             "tools": ("text",),
         },
         encodings=("parquet", "jsonl", "jsonl.gz"),

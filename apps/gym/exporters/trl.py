@@ -26,6 +26,7 @@ CHAT = {
     "reasoning": ("field", "inline", "dropped"),
     "arguments": ("object", "text"),
     "malformed": ("dropped", "text"),
+    "numbers": ("exact", "any"),
     "tools": ("column", "text", "system", "dropped"),
 }
 IGNORED = -100

@@ -1,0 +1,27 @@
+"""Which numbers `datasets` loads as they are where a column is JSON.
+
+Its columns of JSON go through pandas' ultrajson: written with ten decimals, read by adding up whole part and fraction.
+So 0.3 becomes 0.30000000000000004 and 1e-12 becomes 0.0, also in the arguments of calls that a model is to learn.
+"""
+
+from typing import Any
+
+_DECIMALS = 10
+_POWERS = [float(f"1e-{places}") for places in range(_DECIMALS + 1)]
+
+
+def is_loaded_exactly(number: float) -> bool:
+    """Whether the float comes out of a JSON column as it went in, of JSON lines and of Parquet. False in doubt."""
+    whole, _, rest = repr(number).removeprefix("-").partition(".")
+    if not (whole.isdecimal() and rest.isdecimal()) or len(rest) > _DECIMALS or str(number) == "-0.0":
+        return False
+    return float(whole) + float(rest) * _POWERS[len(rest)] == abs(number)
+
+
+def holds_only_exact(value: Any) -> bool:
+    """The same of every float in a JSON value."""
+    if isinstance(value, float):
+        return is_loaded_exactly(value)
+    if isinstance(value, dict):
+        return all(holds_only_exact(inner) for inner in value.values())
+    return not isinstance(value, list) or all(holds_only_exact(inner) for inner in value)

@@ -1,0 +1,93 @@
+"""What `datasets` loads of an export is what stands in it: every TRL format and encoding, whole and as a stream."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apps.exports.files import JsonLinesFile
+from apps.exports.parquet import ParquetFile
+from apps.gym.exporters.registry import FORMATS
+from apps.gym.loadable import is_loaded_exactly
+from tests.trainers.conftest import Exports, Program, named
+from tests.trainers.reading import exactly
+
+WRITTEN = [
+    (slug, encoding) for slug, format in FORMATS.items() if format.trainer == "TRL" for encoding in format.encodings
+]
+# The exports are written to the test database, which pytest-django makes for tests that say so.
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(scope="module")
+def loaded(exports: Exports, run_program: Program, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    out = tmp_path_factory.mktemp("loaded") / "rows.json"
+    run_program("load_exports.py", out, *(exports.path(named(slug, encoding)) for slug, encoding in WRITTEN))
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found
+
+
+def as_kept(row: dict[str, Any], encoding: str) -> dict[str, Any]:
+    """Figures beside the conversations lose what is beyond ten decimals where the file is JSON."""
+    if encoding == "parquet":
+        return row
+    return {name: round(value, 10) if isinstance(value, float) else value for name, value in row.items()}
+
+
+@pytest.mark.parametrize(("slug", "encoding"), WRITTEN)
+def test_every_row_is_loaded_as_it_was_written(
+    exports: Exports, loaded: dict[str, Any], slug: str, encoding: str
+) -> None:
+    found = loaded[named(slug, encoding)]
+    assert set(found["features"]) == set(exports.rows(slug)[0])
+    for split in ("train", "validation"):
+        # The same choice of rows as JSON lines, read by nothing but Python.
+        wanted = [exactly(as_kept(row, encoding)) for row in exports.rows(named(slug, "jsonl"), split)]
+        assert len(wanted) > 2
+        for way in ("loaded", "streamed"):
+            assert [exactly(json.loads(row)) for row in found[way][split]] == wanted
+
+
+@pytest.mark.parametrize("slug", [slug for slug, format in FORMATS.items() if format.trainer == "TRL"])
+def test_no_task_stands_in_two_files(exports: Exports, slug: str) -> None:
+    sides = [
+        {row["task_index"] for row in exports.rows(named(slug, "jsonl"), split)} for split in ("train", "validation")
+    ]
+    assert sides[0] & sides[1] == set()
+    assert sides[0] | sides[1] == {row["task_index"] for row in exports.rows(slug)}
+
+
+def test_a_number_that_is_called_exact_is_loaded_exactly(
+    trainers_python: Path, run_program: Program, tmp_path: Path
+) -> None:
+    dice = random.Random(3)
+    drawn = [round(dice.uniform(-1000, 1000), dice.randrange(12)) for _ in range(20_000)]
+    drawn += [dice.gauss(0, 1) * 10.0 ** dice.randint(-18, 18) for _ in range(20_000)]
+    exact = [number for number in drawn if is_loaded_exactly(number)]
+    assert len(exact) > 15_000
+    features = {"numbers": "json"}
+    for encoding in ("jsonl", "parquet"):
+        folder = tmp_path / encoding
+        folder.mkdir()
+        path = folder / f"train.{encoding}"
+        file = (
+            JsonLinesFile(path, split="train")
+            if encoding == "jsonl"
+            else ParquetFile(path, split="train", features=features)
+        )
+        file.write([{"numbers": {"all": exact[start : start + 100]}} for start in range(0, len(exact), 100)])
+        file.finish()
+        card = {
+            "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": path.name}]}],
+            "dataset_info": {"features": [{"name": "numbers", "dtype": "json"}]},
+        }
+        (folder / "README.md").write_text(f"---\n{yaml.safe_dump(card)}---\n")
+    out = tmp_path / "rows.json"
+    run_program("load_exports.py", out, tmp_path / "jsonl", tmp_path / "parquet")
+    found = json.loads(out.read_text())
+    for encoding in ("jsonl", "parquet"):
+        loaded = [number for row in found[encoding]["loaded"]["train"] for number in json.loads(row)["numbers"]["all"]]
+        assert [pair for pair in zip(exact, loaded, strict=True) if repr(pair[0]) != repr(pair[1])] == []
