@@ -5,6 +5,7 @@ from apps.gym.builtin.generating import Kit
 from apps.gym.builtin.instruction_following import kit as instruction_following_kit
 from apps.gym.builtin.mcqa import kit as mcqa_kit
 from apps.gym.builtin.structured_output import kit as structured_output_kit
+from apps.gym.builtin.text_to_sql import kit as text_to_sql_kit
 
 KITS: dict[str, Kit] = {
     "calculator": calculator_kit.KIT,
@@ -12,4 +13,5 @@ KITS: dict[str, Kit] = {
     "instruction_following": instruction_following_kit.KIT,
     "mcqa": mcqa_kit.KIT,
     "structured_output": structured_output_kit.KIT,
+    "text_to_sql": text_to_sql_kit.KIT,
 }

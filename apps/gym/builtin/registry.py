@@ -7,6 +7,7 @@ from apps.gym.builtin.judged import Judged
 from apps.gym.builtin.mcqa.environment import Mcqa
 from apps.gym.builtin.protocol import BuiltinEnvironment
 from apps.gym.builtin.structured_output.environment import StructuredOutput
+from apps.gym.builtin.text_to_sql.environment import TextToSql
 
 BUILTINS: dict[str, type[BuiltinEnvironment]] = {
     Calculator.name: Calculator,
@@ -15,4 +16,5 @@ BUILTINS: dict[str, type[BuiltinEnvironment]] = {
     Judged.name: Judged,
     Mcqa.name: Mcqa,
     StructuredOutput.name: StructuredOutput,
+    TextToSql.name: TextToSql,
 }

@@ -1,0 +1,1 @@
+"""Small databases, filled by seed, each with questions and the queries that answer them."""

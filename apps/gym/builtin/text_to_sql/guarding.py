@@ -1,0 +1,121 @@
+"""Run a query that nobody trusts: it may read this one database, for so many steps, and give so many rows.
+
+SQLite runs inside the process, so everything is bounded by SQLite itself: what it may do by an authorizer, how long by
+a count of its steps, which is the same on every machine, and how much by the lengths of values and rows.
+"""
+
+import sqlite3
+import time
+from typing import NamedTuple
+
+Value = None | int | float | str
+
+LONGEST_QUERY = 5_000
+_STEPS = 1_000_000
+_STEPS_PER_LOOK = 1_000
+_SECONDS = 10.0
+"""For a machine that is much too busy: an honest query takes milliseconds."""
+_LIMITS = {
+    # Sorting so many rows of so much is what a query can hold in memory at most: about 170 MB.
+    sqlite3.SQLITE_LIMIT_LENGTH: 1_000,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: LONGEST_QUERY,
+    sqlite3.SQLITE_LIMIT_COLUMN: 60,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
+    sqlite3.SQLITE_LIMIT_VDBE_OP: 25_000,
+    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 12,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 60,
+    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 0,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 0,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_USUAL = (
+    "abs avg cast ceil ceiling coalesce concat count cume_dist date datetime dense_rank first_value floor glob "
+    "group_concat ifnull iif instr julianday lag last_value lead length like lower ltrim max min mod nth_value ntile "
+    "nullif percent_rank rank replace round row_number rtrim sign strftime string_agg substr substring sum time total "
+    "trim typeof upper"
+)
+_FUNCTIONS = frozenset(_USUAL.split())
+"""Nothing random, nothing that makes text of any length, nothing that loads or tells about the process."""
+_MAY = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
+
+
+class QueryRefused(Exception):
+    """The query cannot be run, or took too much; the message is for who wrote it."""
+
+
+class Table(NamedTuple):
+    """`cut` says that there were more rows."""
+
+    columns: list[str]
+    rows: list[tuple[Value, ...]]
+    cut: bool
+
+
+def run_query(database: bytes, query: str, *, most_rows: int) -> Table:
+    """Raises QueryRefused. `database` is a serialised one; nothing is kept of it."""
+    if len(query) > LONGEST_QUERY:
+        raise QueryRefused(f"the query has {len(query):,} characters; at most {LONGEST_QUERY:,} are read")
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(database)
+        watch = _guard(connection)
+        try:
+            cursor = connection.execute(query)
+            if cursor.description is None:
+                raise QueryRefused("this is no query: give one SELECT")
+            rows = cursor.fetchmany(most_rows + 1)
+        except (sqlite3.Error, sqlite3.Warning, ValueError, MemoryError) as problem:
+            raise QueryRefused(watch.told or _tell(problem)) from None
+        columns = [str(column[0]) for column in cursor.description]
+        return Table(columns, [tuple(map(_plain, row)) for row in rows[:most_rows]], len(rows) > most_rows)
+    finally:
+        connection.close()
+
+
+class _Watch:
+    """Counts the steps of one query."""
+
+    def __init__(self) -> None:
+        self.told = ""
+        self._looks = 0
+        self._until = time.monotonic() + _SECONDS
+
+    def look(self) -> int:
+        self._looks += 1
+        if self._looks * _STEPS_PER_LOOK >= _STEPS:
+            self.told = f"the query was stopped after {_STEPS:,} steps of the database; it needs to read less"
+        elif time.monotonic() > self._until:
+            self.told = f"the query was stopped after {_SECONDS:g} s"
+        return bool(self.told)
+
+
+def _guard(connection: sqlite3.Connection) -> _Watch:
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    for limit, value in _LIMITS.items():
+        connection.setlimit(limit, value)
+    watch = _Watch()
+    connection.set_progress_handler(watch.look, _STEPS_PER_LOOK)
+    connection.set_authorizer(_authorize)
+    return watch
+
+
+def _authorize(action: int, first: str | None, second: str | None, _: str | None, __: str | None) -> int:
+    if action in _MAY or (action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS):
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def _tell(problem: Exception) -> str:
+    told = str(problem).encode(errors="replace").decode()
+    if "not authorized" in told or "prohibited" in told:
+        return f"{told}: only reading with SELECT is allowed, with the usual functions"
+    return told[:500] or type(problem).__name__
+
+
+def _plain(value: object) -> Value:
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    return value if value is None or isinstance(value, int | float | str) else str(value)

@@ -1,0 +1,64 @@
+"""Queries that nobody trusts: each of these would cost the process its memory, its time or its files."""
+
+import pytest
+
+from apps.gym.builtin.text_to_sql.databases.registry import DATABASES, build_database
+from apps.gym.builtin.text_to_sql.guarding import LONGEST_QUERY, QueryRefused, run_query
+
+SHOP = build_database("shop", 1)
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+CUSTOMERS = ", ".join(f"customers c{at}" for at in range(20))
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        (f"{ENDLESS} SELECT COUNT(*) FROM n", "stopped after 1,000,000 steps"),
+        (f"{ENDLESS} SELECT i FROM n ORDER BY i DESC", "stopped after 1,000,000 steps"),
+        (f"SELECT COUNT(*) FROM {CUSTOMERS}", "stopped after 1,000,000 steps"),
+        ("SELECT group_concat(a.name) FROM customers a, customers b", "too big"),
+        (f"SELECT 1 {' ' * LONGEST_QUERY}", "at most 5,000 are read"),
+        (f"SELECT {'(' * 400}1{')' * 400}", "overflow|too large"),
+        ("SELECT zeroblob(1000000000)", "not authorized to use function: zeroblob"),
+        ("SELECT randomblob(9)", "not authorized to use function: randomblob"),
+        ("SELECT load_extension('x')", "not authorized to use function: load_extension"),
+        ("SELECT printf('%1000000d', 1)", "not authorized to use function: printf"),
+        ("SELECT * FROM pragma_table_info('customers')", "not authorized"),
+        ("ATTACH 'other.db' AS other", "not authorized"),
+        ("VACUUM INTO 'other.db'", "authorization denied"),
+        ("PRAGMA query_only = OFF", "not authorized"),
+        ("CREATE TEMP TABLE mine (a)", "not authorized"),
+        ("DELETE FROM customers", "not authorized"),
+        ("BEGIN", "not authorized"),
+        ("SELECT 1; SELECT 2", "one statement at a time"),
+        ("SELECT name FROM", "incomplete input"),
+        ("SELECT '\ud800'", "surrogates"),
+        ("SELECT 1\0", "null character"),
+        ("", "this is no query"),
+    ],
+)
+def test_what_is_no_honest_query_is_refused(query, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(QueryRefused, match=told):
+        run_query(SHOP, query, most_rows=10)
+    assert list(tmp_path.iterdir()) == []
+    assert run_query(SHOP, "SELECT COUNT(*) FROM customers", most_rows=10).rows == [(36,)]
+
+
+def test_only_so_many_rows_are_read():
+    table = run_query(SHOP, "SELECT id FROM customers ORDER BY id", most_rows=3)
+    assert table == (["id"], [(1,), (2,), (3,)], True)
+    assert run_query(SHOP, "SELECT id FROM customers", most_rows=36).cut is False
+
+
+def test_a_value_that_is_bytes_is_shown_as_sql_writes_it():
+    assert run_query(SHOP, "SELECT x'00ff', NULL, 1.5", most_rows=1).rows == [("x'00ff'", None, 1.5)]
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_a_database_is_the_same_for_the_same_seed(name):
+    build_database.cache_clear()
+    first = build_database(name, 4)
+    build_database.cache_clear()
+    assert build_database(name, 4) == first
+    assert build_database(name, 5) != first
