@@ -106,8 +106,8 @@ _TRACES = """
         AND (hashint8(r.id) & 1023) * 1000 < %(share)s * 1024
 """
 _COMMENTS = """
-    INSERT INTO reviews_comment (rollout_id, author_id, text, created_at)
-    SELECT id, %(user)s, 'It read the question too fast: the unit is wrong.', finished_at
+    INSERT INTO reviews_comment (rollout_id, author_id, text, quote, created_at)
+    SELECT id, %(user)s, 'It read the question too fast: the unit is wrong.', '', finished_at
     FROM rollouts_rollout WHERE finished_at IS NOT NULL AND id %% %(each)s = 0
 """
 _ENDED = {"completed": "completed", "cancelled": "cancelled", "running": "queued", "paused": "queued"}
