@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-faults fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo tiny-policy lock vendor schema format clean
+.PHONY: help demo serve test test-faults sandbox-escapes fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo tiny-policy lock vendor schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -71,13 +71,16 @@ check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, th
 schema: $(INSTALLED) ## write docs/openapi.yaml
 	$(BIN)/python scripts/check_schema.py --write
 
+sandbox-escapes: $(INSTALLED_DEV) ## ways out of the sandbox for code, each tried for real, and what became of it
+	$(BIN)/python -m pytest -q -rP tests/gym/sandbox/test_escapes.py
+
 bench: $(INSTALLED) ## what a rollout costs, one JSON object a line; BENCH=engine.sqlite runs some
 	$(BIN)/python scripts/bench.py $(BENCH)
 
 # Each part is run whatever became of those before it; one that misses a budget makes the whole fail.
 test-scale: $(INSTALLED) ## a million rollouts and a million tasks: queue, figures, lists, uploads, export, deletion; fails over budget
 	@failed=0; run() { echo "$$@"; "$$@" || failed=1; }; \
-	run $(BIN)/python scripts/bench.py engine.claim engine.claim.sqlite engine.live_loops figures.postgres --hold; \
+	run $(BIN)/python scripts/bench.py engine.claim engine.claim.sqlite engine.live_loops sandbox.executions figures.postgres --hold; \
 	run $(BIN)/python scripts/measure_lists.py; \
 	run $(BIN)/python scripts/measure_endings.py; \
 	run $(BIN)/python scripts/measure_uploads.py speed; \

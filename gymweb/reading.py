@@ -47,10 +47,12 @@ class Environment:
         return given
 
     def choice(self, name: str, *, default: str, choices: Sequence[str]) -> str:
-        given = self.text(name, default=default).upper()
-        if given not in choices:
+        """Upper and lower case alike."""
+        given = self.text(name, default=default)
+        chosen = next((choice for choice in choices if choice.lower() == given.lower()), None)
+        if chosen is None:
             raise SettingRefused(f"{name} is {_shown(given)}: give one of {', '.join(choices)}.")
-        return given
+        return chosen
 
     def switch(self, name: str, *, default: bool) -> bool:
         given = self.text(name, default="1" if default else "0")

@@ -252,6 +252,13 @@ REDACT = env.switch("GYMWEB_REDACT", default=True)
 MCP_COMMANDS = read_commands(env.text("GYMWEB_MCP_COMMANDS", default=""))
 MCP_PROCESSES = env.whole("GYMWEB_MCP_PROCESSES", default=32, least=1, most=10_000)
 
+# Code that models wrote runs in bubblewrap's namespaces. What may take their place keeps it from very little, so that
+# only its name turns it on.
+SANDBOXES = ("bubblewrap", "unprivileged_process", "none")
+SANDBOX = env.choice("GYMWEB_SANDBOX", default="bubblewrap", choices=SANDBOXES)
+SANDBOX_PYTHON = env.text("GYMWEB_SANDBOX_PYTHON", default="")
+SANDBOX_AT_ONCE = env.whole("GYMWEB_SANDBOX_AT_ONCE", default=0, least=0, most=1_000)
+
 # How often any worker asks each environment's server whether it is well.
 PROBE_SECONDS = env.number("GYMWEB_PROBE_SECONDS", default=60.0, least=1, most=86_400)
 

@@ -8,7 +8,8 @@ CPU a rollout: of the worker's process and of the database and Redis. The model'
 counted, since they stand for somebody else's machines.
 
 `engine.live_loops` holds 4,096 rollouts of a model that takes 5 s a call in one process. `engine.claim` plans 1,000,000
-rollouts and measures claims of 64 from them. `figures.*` reads the figures of a collection of 1,000,000 rollouts.
+rollouts and measures claims of 64 from them. `sandbox.executions` runs programs of one line, each in a fresh sandbox.
+`figures.*` reads the figures of a collection of 1,000,000 rollouts.
 Every figure is the median of several fresh processes, where several run.
 PostgreSQL and Redis are started here, on private ports; a benchmark whose server is not installed is skipped by name.
 """
@@ -16,6 +17,7 @@ PostgreSQL and Redis are started here, on private ports; a benchmark whose serve
 import argparse
 import contextlib
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -34,11 +36,12 @@ REFERENCE = [
     for where in ("sqlite.inprocess", "sqlite.http", "postgres.http")
     for tokens in ("", ".tokens")
 ]
-BENCHES = [*REFERENCE, "engine.live_loops", "engine.claim"]
+BENCHES = [*REFERENCE, "engine.live_loops", "engine.claim", "sandbox.executions"]
 ON_REQUEST = ["engine.claim.sqlite", "figures.postgres", "figures.sqlite"]
 """Too long for every day."""
 BUDGETS: dict[str, dict[str, tuple[float, float]]] = {
     "engine.claim": {"claim_p99_ms": (0.0, 25.0), "plan_grew_mb": (0.0, 150.0)},
+    "sandbox.executions": {"per_second": (100.0, math.inf), "wrong": (0, 0)},
     "engine.live_loops": {"rss_mb": (0.0, 400.0), "share": (0.9, 2.0)},
 }
 """What `--hold` holds a benchmark to: the least and the most of its figures."""
@@ -67,6 +70,10 @@ class Servers:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """One benchmark in this process."""
+    if options.benches[0] == "sandbox.executions":
+        from scripts.sandbox_work import measure_executions
+
+        return measure_executions(executions=options.executions)
     os.environ |= {
         "DJANGO_SETTINGS_MODULE": "gymweb.settings",
         "GYMWEB_VAR": options.var,
@@ -107,7 +114,16 @@ def repeat(bench: str, options: argparse.Namespace, servers: Servers) -> dict[st
 def _run(bench: str, options: argparse.Namespace, told: list[str]) -> dict[str, Any]:
     import tempfile
 
-    sizes = ["--rollouts", options.rollouts, "--loops", options.loops, "--queued", options.queued]
+    sizes = [
+        "--rollouts",
+        options.rollouts,
+        "--executions",
+        options.executions,
+        "--loops",
+        options.loops,
+        "--queued",
+        options.queued,
+    ]
     with tempfile.TemporaryDirectory(prefix="gymweb-bench-") as var:
         command = [sys.executable, __file__, bench, "--once", "--var", var, *map(str, sizes), *told]
         shown: dict[str, Any] = json.loads(subprocess.check_output(command).splitlines()[-1])
@@ -124,6 +140,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rollouts", type=int, default=2560, help="of the reference work; a multiple of 128")
     parser.add_argument("--runs", type=int, default=5, help="fresh processes of each benchmark of the reference work")
     parser.add_argument("--loops", type=int, default=4096)
+    parser.add_argument("--executions", type=int, default=1000)
     parser.add_argument("--queued", type=int, default=1_000_000)
     parser.add_argument("--hold", action="store_true", help="exit with 1 where a budget was missed")
     for inner in ("--var", "--database", "--redis"):

@@ -7,6 +7,7 @@ from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
 from apps.environments.saving import EnvironmentChanged, save_environment
 from apps.gym import lookups
+from apps.gym.builtin.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault
 from apps.gym.outbound import Outbound, OutboundPolicy
 from apps.policies.models import Health
@@ -79,7 +80,7 @@ def test_an_unknown_built_in_is_refused_with_the_names_there_are():
     with pytest.raises(ValidationError) as caught:
         save_environment(environment=http_environment(adapter="builtin", builtin="chess"), user=None)
     assert caught.value.message_dict == {
-        "builtin": ["There is no built-in environment of that name; there are: calculator, exact_match, judged."]
+        "builtin": [f"There is no built-in environment of that name; there are: {', '.join(sorted(BUILTINS))}."]
     }
 
 

@@ -37,6 +37,14 @@ def test_an_environment_is_named_by_its_slug_too(tmp_path):
     assert len((tmp_path / "tasks.jsonl").read_text().splitlines()) == 3
 
 
+def test_a_built_in_environment_that_is_no_row_yet_becomes_one():
+    Environment.objects.filter(slug="code_exec").delete()
+    for _ in range(2):
+        call_command("generate_tasks", "code_exec", count=3, dataset="code")
+    (environment,) = Environment.objects.filter(slug="code_exec")
+    assert (environment.name, environment.adapter, environment.builtin) == ("Code exec", "builtin", "code_exec")
+
+
 def test_what_cannot_be_is_said(tmp_path):
     with pytest.raises(CommandError, match=r"chess: only calculator, .* make tasks of their own"):
         call_command("generate_tasks", "chess", out="-")

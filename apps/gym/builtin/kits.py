@@ -1,6 +1,7 @@
 """The kits of the built-in environments by name; where there is none, tasks come from files alone."""
 
 from apps.gym.builtin import calculator_kit, exact_match_kit
+from apps.gym.builtin.code_exec import kit as code_exec_kit
 from apps.gym.builtin.generating import Kit
 from apps.gym.builtin.instruction_following import kit as instruction_following_kit
 from apps.gym.builtin.mcqa import kit as mcqa_kit
@@ -9,6 +10,7 @@ from apps.gym.builtin.text_to_sql import kit as text_to_sql_kit
 
 KITS: dict[str, Kit] = {
     "calculator": calculator_kit.KIT,
+    "code_exec": code_exec_kit.KIT,
     "exact_match": exact_match_kit.KIT,
     "instruction_following": instruction_following_kit.KIT,
     "mcqa": mcqa_kit.KIT,

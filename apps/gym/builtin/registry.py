@@ -1,6 +1,7 @@
 """The built-in environments by name."""
 
 from apps.gym.builtin.calculator import Calculator
+from apps.gym.builtin.code_exec.environment import CodeExec
 from apps.gym.builtin.exact_match import ExactMatch
 from apps.gym.builtin.instruction_following.environment import InstructionFollowing
 from apps.gym.builtin.judged import Judged
@@ -11,6 +12,7 @@ from apps.gym.builtin.text_to_sql.environment import TextToSql
 
 BUILTINS: dict[str, type[BuiltinEnvironment]] = {
     Calculator.name: Calculator,
+    CodeExec.name: CodeExec,
     ExactMatch.name: ExactMatch,
     InstructionFollowing.name: InstructionFollowing,
     Judged.name: Judged,

@@ -1,5 +1,6 @@
 """Built-in environments as a resource server: no socket, no thread, microseconds a call."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -137,4 +138,8 @@ class InProcessServer:
     async def probe(self) -> Probe:
         started = time.perf_counter()
         tools = list(self._builtin.tools)
+        find_problem = getattr(self._builtin, "find_problem", None)
+        # A sandbox is tried out for this, which takes its time.
+        if find_problem is not None and (problem := await asyncio.to_thread(find_problem)):
+            return Probe(healthy=False, message=problem, latency=time.perf_counter() - started, tools=tools)
         return Probe(healthy=True, message="built in, in process", latency=time.perf_counter() - started, tools=tools)

@@ -10,6 +10,7 @@ import orjson
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.environments.models import Adapter, Environment
+from apps.environments.saving import save_environment
 from apps.gym.builtin.generating import DIFFICULTIES, Kit, TooFewTasks, generate_tasks
 from apps.gym.builtin.kits import KITS
 from apps.tasks.choosing import Choices
@@ -42,6 +43,7 @@ class Command(BaseCommand):
         if dataset is None:
             self._write(lines, out or "-")
             return
+        _ensure_environment(environment)
         upload = upload_file(
             dataset=named_dataset(slug=dataset, name="", environment=environment),
             stream=io.BytesIO(b"".join(lines)),
@@ -69,6 +71,15 @@ def _find_kit(slug: str) -> Kit:
     if name not in KITS:
         raise CommandError(f"{slug}: only {', '.join(sorted(KITS))} make tasks of their own.")
     return KITS[name]
+
+
+def _ensure_environment(slug: str) -> None:
+    """A built-in environment that nobody has registered yet becomes one under its own name."""
+    if Environment.objects.filter(slug=slug).exists():
+        return
+    name = slug.replace("_", " ").capitalize()
+    environment = Environment(slug=slug, name=name, adapter=Adapter.BUILTIN, builtin=slug)
+    save_environment(environment=environment, user=None)
 
 
 def _encode(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:

@@ -1,0 +1,1 @@
+"""Code exec: a Python executor for a tool, and hidden tests for a verifier."""
