@@ -285,6 +285,7 @@ WORKER_CHORES = [
     "apps.tasks.deleting.delete_next",
     "apps.rollouts.deleting.delete_next_collection",
     "apps.rollouts.reverifying.continue_reverification",
+    "apps.exports.making.make_queued_pair_set",
     "apps.exports.exporting.write_queued_export",
     "apps.rollouts.word_indexing.index_next_rollouts",
     "apps.accounts.repeating.sweep_answers",
@@ -321,6 +322,9 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     # Several components have these: their names cannot be made of the component's.
     "ENUM_NAME_OVERRIDES": {
+        "PairStatusEnum": "apps.exports.models.PreferencePair.Status",
+        "ModeEnum": "apps.tasks.models.Upload.Mode",
+        "PairModeEnum": ["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"],
         "KeyStateEnum": "apps.accounts.models.KEY_STATES",
         "CollectionStateEnum": "apps.rollouts.models.Collection.State",
         "ProviderEnum": "apps.policies.models.Provider",

@@ -20,9 +20,11 @@ from rest_framework.views import set_rollback
 
 from apps.accounts.people import LastAdmin
 from apps.environments.saving import EnvironmentChanged
+from apps.exports.deciding import DecisionRefused
 from apps.exports.deleting import StillBeingWritten
+from apps.exports.differing import NothingToCompare
 from apps.exports.ordering import ExportRefused
-from apps.exports.pairing import PairingRefused
+from apps.exports.pairing import CannotCancel, PairingRefused, PairSetInUse
 from apps.gym.gymconfig.problems import ConfigRefused
 from apps.gym.mappings.columns import MappingRefused
 from apps.gym.tokens import TokensUnreadable
@@ -171,6 +173,12 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     ),
     CannotApply: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-apply", str(error)),
     PairingRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "pairing-refused", str(error)),
+    DecisionRefused: lambda error: _invalid(
+        [{"pointer": f"/{error.argument}", "code": "invalid", "message": str(error)}]
+    ),
+    CannotCancel: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-cancel", str(error)),
+    PairSetInUse: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", str(error)),
+    NothingToCompare: lambda error: Problem(HTTPStatus.CONFLICT, "nothing-to-compare", str(error)),
     ExportRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "export-refused", str(error)),
     CommentRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "comment-refused", str(error)),
     LastAdmin: lambda error: Problem(HTTPStatus.CONFLICT, "last-admin", str(error)),

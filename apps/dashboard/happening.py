@@ -9,7 +9,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.urls import reverse
 
 from apps.environments.models import Environment
-from apps.exports.models import Export
+from apps.exports.models import Export, PairSet
 from apps.policies.models import Health, PolicyModel
 from apps.rollouts.holding import RAISE
 from apps.rollouts.leasing import LIVE
@@ -51,6 +51,7 @@ class Happening:
 _PAGES = {
     "upload": "upload_detail",
     "export": "export_detail",
+    "pair set": "pair_set_detail",
     "verification": "reverification_detail",
     "deletion": "deletion_detail",
     "deletion of a collection": "collection_deletion_detail",
@@ -105,6 +106,15 @@ def _tasks() -> Iterable[QuerySet[Any, Any]]:
         "export",
         name=F("collection__name"),
         says=F("state"),
+    )
+    yield _rows(
+        PairSet.objects.filter(state__in=[PairSet.State.QUEUED, PairSet.State.MAKING]),
+        "task",
+        "pair set",
+        name=F("name"),
+        says=F("state"),
+        done=F("considered"),
+        whole=F("total"),
     )
     going = [Reverification.State.QUEUED, Reverification.State.VERIFYING, Reverification.State.APPLYING]
     yield _rows(

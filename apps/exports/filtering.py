@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import msgspec
 
@@ -34,6 +34,12 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """Leave tasks out whose attempts all got the same reward: they teach a policy nothing."""
     splits: list[str] = []
     """Only tasks of these splits of the dataset."""
+    include_rejected: bool = False
+    """Also pairs that somebody rejected."""
+    only_accepted: bool = False
+    """Only pairs that somebody accepted."""
+    sources: list[Literal["reward", "override", "verdict"]] = []
+    """Only pairs whose preference comes from there: rewards, rewards that people set, or people's verdicts."""
 
 
 _DEFAULTS: dict[Makes, dict[str, Any]] = {
@@ -45,12 +51,13 @@ _DEFAULTS: dict[Makes, dict[str, Any]] = {
     "scored": {"include_truncated": True},
 }
 _OF_ATTEMPTS = {"min_reward", "include_flagged", "include_truncated", "dedupe"}
+_OF_PAIRS = {"include_rejected", "only_accepted", "sources"}
 _APPLY: dict[Makes, frozenset[str]] = {
-    "demonstrations": frozenset(get_type_hints(Filters)),
-    "labels": frozenset(get_type_hints(Filters)),
-    "scored": frozenset(get_type_hints(Filters)),
-    "preferences": frozenset({"min_reward", "include_flagged", "per_task", "max_rows", "splits"}),
-    "tasks": frozenset(get_type_hints(Filters)) - _OF_ATTEMPTS - {"per_task"},
+    "demonstrations": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
+    "labels": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
+    "scored": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
+    "preferences": frozenset({"min_reward", "include_flagged", "per_task", "max_rows", "splits", *_OF_PAIRS}),
+    "tasks": frozenset(get_type_hints(Filters)) - _OF_ATTEMPTS - _OF_PAIRS - {"per_task"},
 }
 _SHARES = {"min_solve_rate", "max_solve_rate"}
 _COUNTS = {"per_task", "max_rows"}

@@ -43,6 +43,7 @@ def make_manifest(
             "written_from": reader.written_from,
             "written": rows,
             "dropped": {reason: number for reason, number in sorted(reader.dropped.items()) if number},
+            **({"pairs_by_source": dict(sorted((+reader.sources).items()))} if export.pair_set else {}),
         },
         **census,
         "source": {**_source(export.collection), **pairs},
@@ -75,7 +76,12 @@ def _source(collection: Collection) -> dict[str, Any]:
 def _pair_set(pair_set: PairSet) -> dict[str, Any]:
     return {
         "id": pair_set.pk,
-        "margin": pair_set.margin,
-        "min_chosen_reward": pair_set.min_chosen_reward,
+        "name": pair_set.name,
+        "version": pair_set.version,
+        "collections": [pair_set.collection_id, *pair_set.further.order_by("pk").values_list("pk", flat=True)],
+        "rule": pair_set.rule,
+        "rule_digest": pair_set.rule_digest,
         "groups": pair_set.counts,
+        "excluded": pair_set.excluded,
+        "sources": pair_set.sources,
     }

@@ -74,7 +74,7 @@ def prepare_export(
     try:
         found = find_format(format)
         applied = resolve_filters(found, filters or {})
-        worded = resolve_options(found, options or {})
+        worded = resolve_options(found, _with_level(found, pair_set, options or {}))
     except FormatUnknown as refusal:
         raise ExportRefused(str(refusal), "format") from None
     except FilterRefused as refusal:
@@ -98,6 +98,15 @@ def prepare_export(
     )
 
 
+def _with_level(format: Format, pair_set: PairSet | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Pairs of the level step are written so: of the whole attempts nobody said which is better from there on."""
+    if pair_set is None or pair_set.level != "step" or "level" not in format.choices:
+        return options
+    if options.get("level", "step") != "step":
+        raise OptionRefused("level", f"The pairs of {pair_set.title} are of the level step: leave the level out.")
+    return {**options, "level": "step"}
+
+
 def _checked_encoding(format: Format, encoding: str | None) -> str:
     if encoding is None:
         return format.encodings[0]
@@ -114,17 +123,26 @@ def _check_pair_set(format: Format, collection: Collection, pair_set: PairSet | 
         problem = f"{format.title} needs a pair set."
     elif not takes_pairs and pair_set is not None:
         problem = f"Only formats of preference pairs take a pair set: {format.title} does not."
-    elif pair_set is not None and pair_set.collection_id != collection.pk:
+    elif pair_set is not None and not _is_of(pair_set, collection):
         problem = f"This is {pair_set}: it does not belong to {collection.label}."
+    elif pair_set is not None and pair_set.state != PairSet.State.READY:
+        problem = (
+            f"This is {pair_set}: it is {pair_set.get_state_display()}, and only one that is ready can be written."
+        )
     elif pair_set is not None and not pair_set.pair_count:
         problem = f"This is {pair_set}: it holds no pairs, so the file would hold no rows."
     if problem:
         raise ExportRefused(problem, "pair_set")
 
 
+def _is_of(pair_set: PairSet, collection: Collection) -> bool:
+    return pair_set.collection_id == collection.pk or pair_set.further.filter(pk=collection.pk).exists()
+
+
 def _check_flags(collection: Collection, pair_set: PairSet | None) -> None:
     flagged = Rollout.objects.filter(collection=collection, flagged=True)
     if pair_set is not None:
+        flagged = Rollout.objects.filter(flagged=True)
         pairs = PreferencePair.objects.filter(pair_set=pair_set)
         flagged = flagged.filter(
             Exists(pairs.filter(chosen=OuterRef("pk"))) | Exists(pairs.filter(rejected=OuterRef("pk")))

@@ -1,123 +1,153 @@
-"""Pair the attempts of a collection: groups → preference pairs, and what became of every group."""
+"""Order preference pairs of collections: a version of a named pair set, which is made here and now or by a worker."""
 
-from collections import Counter
-from collections.abc import Iterator
-from itertools import groupby, islice
+from collections.abc import Sequence
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
+from django.db.models import Max, ProtectedError
+from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
-from apps.exports.models import PairSet, PreferencePair
-from apps.exports.traces import read_traces
-from apps.gym.fingerprints import completion_fingerprint, prompt_fingerprint
-from apps.gym.pairs import OUTCOMES, Attempt, Fingerprint, Pair, pair_group
-from apps.rollouts.models import Collection, Rollout
+from apps.exports.making import make_pair_set
+from apps.exports.models import PairSet, PairSource
+from apps.gym.pairs import Rule, RuleRefused, check_rule, rule_digest, rule_fields
+from apps.rollouts.models import Collection
 
-GROUPS = 100
-"""Groups whose traces are read together."""
-
-ROWS = 2_000
+AT_ONCE = 2_000
+"""Rollouts of collections that are paired while their caller waits: about a second's work."""
+MAX_COLLECTIONS = 50
+MAX_NAME = 120
 
 
 class PairingRefused(Exception):
-    """The rule cannot pair anything, whatever the collection holds."""
+    """The rule cannot pair anything, whatever the collections hold; `argument` is the one to change."""
+
+    def __init__(self, message: str, argument: str = "") -> None:
+        super().__init__(message)
+        self.argument = argument
+
+
+class PairSetInUse(Exception):
+    """Something was made of it."""
+
+
+class CannotCancel(Exception):
+    """There is nothing left to cancel."""
 
 
 def build_pairs(
     *,
     collection: Collection,
-    margin: float = 0.1,
-    min_chosen_reward: float | None = None,
+    further: Sequence[Collection] = (),
+    rule: Rule | None = None,
+    name: str = "",
+    keeps_decisions: bool = True,
     user: User | None = None,
 ) -> PairSet:
-    """Best against worst of every group, at most one pair each (see gym/pairs.py). Raises PairingRefused.
+    """Order and make, here and now, whatever it takes. Raises PairingRefused."""
+    pair_set = queue_pair_set(
+        collection=collection, further=further, rule=rule, name=name, keeps_decisions=keeps_decisions, user=user
+    )
+    return make_pair_set(pair_set=pair_set)
 
-    `PairSet.counts` holds every outcome of gym.pairs.OUTCOMES with its number of groups, zeros included.
+
+def order_pairs(
+    *,
+    collection: Collection,
+    further: Sequence[Collection] = (),
+    rule: Rule | None = None,
+    name: str = "",
+    keeps_decisions: bool = True,
+    user: User | None = None,
+) -> PairSet:
+    """The same; of collections that are large a worker makes it, and `state` says when it is ready."""
+    pair_set = queue_pair_set(
+        collection=collection, further=further, rule=rule, name=name, keeps_decisions=keeps_decisions, user=user
+    )
+    return make_pair_set(pair_set=pair_set) if pair_set.total <= AT_ONCE else pair_set
+
+
+def queue_pair_set(
+    *,
+    collection: Collection,
+    further: Sequence[Collection] = (),
+    rule: Rule | None = None,
+    name: str = "",
+    keeps_decisions: bool = True,
+    user: User | None = None,
+) -> PairSet:
+    """A pair set that a worker makes, the next version of its name. Raises PairingRefused.
+
+    `further` collections are paired with the first and with each other where attempts are at the same task and had the
+    same prompt and tools. Without a name it is that of the collection.
     """
-    # `not >=` also refuses NaN.
-    if not margin >= 0:
-        raise PairingRefused("The margin must be zero or more; equal rewards never pair.")
-    outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
-    pairs: list[tuple[int, Pair]] = []
-    # The traces are read before the one transaction begins: it would hold up every other writer on SQLite.
-    groups = _groups(collection)
-    while chunk := list(islice(groups, GROUPS)):
-        for task_id, pair, outcome in _pair_chunk(chunk, margin, min_chosen_reward):
-            outcomes[outcome] += 1
-            if pair is not None:
-                pairs.append((task_id, pair))
-    with transaction.atomic():
-        pair_set = PairSet.objects.create(
-            collection=collection,
-            margin=margin,
-            min_chosen_reward=min_chosen_reward,
-            pair_count=len(pairs),
-            counts=dict(outcomes),
-            created_by=user,
-        )
-        PreferencePair.objects.bulk_create(
-            (
-                PreferencePair(
-                    pair_set=pair_set,
-                    task_id=task_id,
-                    chosen_id=pair.chosen,
-                    rejected_id=pair.rejected,
-                    margin=pair.margin,
+    rule = rule or Rule()
+    others = check_collections(collection, further, rule)[1:]
+    name = name.strip() or f"collection {collection.pk}"
+    if len(name) > MAX_NAME:
+        raise PairingRefused(f"The name has at most {MAX_NAME} characters.", "name")
+    for _ in range(3):
+        try:
+            with transaction.atomic():
+                pair_set = PairSet.objects.create(
+                    name=name,
+                    version=_next_version(name),
+                    collection=collection,
+                    rule=rule_fields(rule),
+                    rule_digest=rule_digest(rule),
+                    margin=rule.margin,
+                    min_chosen_reward=rule.min_chosen_reward,
+                    keeps_decisions=keeps_decisions,
+                    state=PairSet.State.QUEUED,
+                    total=sum(one.total for one in (collection, *others)),
+                    created_by=user,
                 )
-                for task_id, pair in pairs
-            ),
-            batch_size=ROWS,
-        )
-        record(user=user, action="pair_set.create", target=pair_set, pairs=len(pairs))
+                PairSource.objects.bulk_create(PairSource(pair_set=pair_set, collection=one) for one in others)
+                record(user=user, action="pair_set.create", target=pair_set, name=name, version=pair_set.version)
+            return pair_set
+        except IntegrityError:
+            # Somebody else made a version of this name in the same moment: the next one is ours.
+            continue
+    raise PairingRefused("Others are making pairs under this name: try again.", "name")
+
+
+def check_collections(collection: Collection, further: Sequence[Collection], rule: Rule) -> list[Collection]:
+    """All of them, each once. Raises PairingRefused, also for the rule."""
+    try:
+        check_rule(rule)
+    except RuleRefused as refusal:
+        raise PairingRefused(str(refusal), refusal.field) from None
+    collections = list(dict.fromkeys([collection, *further]))
+    if len(collections) > MAX_COLLECTIONS:
+        raise PairingRefused(f"A pair set is of at most {MAX_COLLECTIONS} collections.", "further")
+    return collections
+
+
+def _next_version(name: str) -> int:
+    return int(PairSet.objects.filter(name=name).aggregate(last=Max("version"))["last"] or 0) + 1
+
+
+def cancel_pair_set(*, pair_set: PairSet, user: User | None = None) -> PairSet:
+    """Stop making it. Raises CannotCancel for one that has ended; cancelling twice is once."""
+    open_ones = PairSet.objects.filter(pk=pair_set.pk, state__in=[PairSet.State.QUEUED, PairSet.State.MAKING])
+    with transaction.atomic():
+        if open_ones.update(state=PairSet.State.CANCELLED, finished_at=timezone.now()):
+            record(user=user, action="pair_set.cancelled", target=pair_set)
+    pair_set.refresh_from_db()
+    if pair_set.state != PairSet.State.CANCELLED:
+        raise CannotCancel(f"{pair_set.title} is {pair_set.state}: only one that is being made can be cancelled.")
     return pair_set
 
 
-_Group = tuple[int, list[Attempt], dict[int, int]]
-"""Task id, its attempts, and which attempt number of each rollout has the trace that counts."""
-
-
-def _groups(collection: Collection) -> Iterator[_Group]:
-    rows = (
-        Rollout.objects.filter(collection=collection)
-        .order_by("task_id", "repeat")
-        .values_list("task_id", "id", "reward", "output_tokens", "stop_reason", "attempt")
-    )
-    for task_id, group in groupby(rows.iterator(chunk_size=ROWS), key=lambda row: row[0]):
-        attempts, numbers = [], {}
-        for _, rollout_id, reward, output_tokens, stop_reason, number in group:
-            attempts.append(Attempt(id=rollout_id, reward=reward, output_tokens=output_tokens, stop_reason=stop_reason))
-            numbers[rollout_id] = number
-        yield task_id, attempts, numbers
-
-
-def _pair_chunk(
-    chunk: list[_Group], margin: float, min_chosen_reward: float | None
-) -> Iterator[tuple[int, Pair | None, str]]:
-    """Traces are read for the pairs that the rewards alone would make, and singly where those prove false."""
-    likely: dict[int, int] = {}
-    for _, attempts, numbers in chunk:
-        pair, _ = pair_group(attempts, _unlike_any_other, margin=margin, min_chosen_reward=min_chosen_reward)
-        if pair is not None:
-            likely.update({one: numbers[one] for one in (pair.chosen, pair.rejected)})
-    known = _fingerprints(likely)
-    for task_id, attempts, numbers in chunk:
-
-        def fingerprint(rollout_id: int, numbers: dict[int, int] = numbers) -> Fingerprint:
-            if rollout_id not in known:
-                known.update(_fingerprints({rollout_id: numbers[rollout_id]}))
-            return known[rollout_id]
-
-        pair, outcome = pair_group(attempts, fingerprint, margin=margin, min_chosen_reward=min_chosen_reward)
-        yield task_id, pair, outcome
-
-
-def _unlike_any_other(rollout_id: int) -> Fingerprint:
-    return Fingerprint(prompt="", completion=str(rollout_id))
-
-
-def _fingerprints(numbers: dict[int, int]) -> dict[int, Fingerprint]:
-    return {
-        rollout_id: Fingerprint(prompt=prompt_fingerprint(events), completion=completion_fingerprint(events))
-        for rollout_id, events in read_traces(numbers)
-    }
+def delete_pair_set(*, pair_set: PairSet, user: User | None = None) -> None:
+    """With its pairs and what was decided of them. Raises PairSetInUse where files were made of it."""
+    if not pair_set.is_settled:
+        raise PairSetInUse(f"{pair_set.title} is being made: cancel it first.")
+    try:
+        with transaction.atomic():
+            record(user=user, action="pair_set.deleted", target=pair_set, pairs=pair_set.pair_count)
+            pair_set.delete()
+    except ProtectedError:
+        number = pair_set.exports.count()
+        made = "1 export was" if number == 1 else f"{number:,} exports were"
+        raise PairSetInUse(f"{made} made of {pair_set.title}: delete what was made first.") from None

@@ -1,5 +1,6 @@
 """Parquet in which nothing nested is left to inference: JSON columns are Arrow's own JSON type, in small row groups."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,7 @@ class ParquetFile(RowFile):
 
 def _cell(value: Any, feature: Feature) -> Any:
     if value is None:
-        return {"json": "null", "string": "", "bool": False, "int64": 0, "float64": 0.0}.get(feature, [])
+        return {"json": "null", "string": "", "bool": False, "int64": 0, "float64": math.nan}.get(feature, [])
     if feature == "json":
         return orjson.dumps(value).decode()
     if feature == "json[]":

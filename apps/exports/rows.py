@@ -1,5 +1,6 @@
 """From the database to the rows of a file, by the format's own exporter, counting what is left out and why."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -39,6 +40,9 @@ class RowReader:
         self.considered = 0
         self.written_from = 0
         self.dropped: Counter[str] = Counter()
+        self.sources: Counter[str] = Counter()
+        """Pairs that became rows, by where their preference comes from."""
+        self._source = ""
         self._format = find_format(export.format)
         self._filters = msgspec.convert(export.filters, Filters)
         self._options = msgspec.convert(export.options, Options)
@@ -51,6 +55,7 @@ class RowReader:
         left = self._filters.max_rows
         for split, rows in self._all():
             self.written_from += 1
+            self.sources[self._source] += 1
             yield split, rows[:left]
             if left is not None and (left := left - len(rows)) <= 0:
                 return
@@ -58,6 +63,7 @@ class RowReader:
     def take_back(self, reason: str) -> None:
         """What came last could not be written."""
         self.written_from -= 1
+        self.sources[self._source] -= 1
         self.dropped[reason] += 1
 
     def _all(self) -> Iterator[SplitRows]:
@@ -130,6 +136,7 @@ class RowReader:
                     self.dropped[reason] += 1
                     continue
                 per_task[pair.task_id] += 1
+                self._source = str(pair.source)
                 yield from self._of(pair.task, self._preference(pair, traces))
 
     def _of(self, task: Task, source: Attempt | Preference | TaskPrompt) -> Iterator[SplitRows]:
@@ -168,38 +175,50 @@ class RowReader:
         """Why the pair is left out; empty when it is not."""
         filters, chosen, rejected = self._filters, pair.chosen, pair.rejected
         beyond = filters.per_task is not None and per_task[pair.task_id] >= filters.per_task
+        if reason := self._status_refusal(pair):
+            return reason
         if beyond or (filters.splits and pair.task.split not in filters.splits):
             return "beyond_the_best_of_its_task" if beyond else "other_split"
         if (chosen.flagged or rejected.flagged) and not filters.include_flagged:
             return "flagged"
-        if chosen.reward is None or rejected.reward is None:
+        reward, worse = pair.rewards
+        if pair.source != PreferencePair.Source.VERDICT and (reward is None or worse is None):
             return "no_reward"
-        if filters.min_reward is not None and chosen.reward < filters.min_reward:
+        if filters.min_reward is not None and (reward is None or reward < filters.min_reward):
             return "below_min_reward"
         return "" if traces[chosen.pk] and traces[rejected.pk] else "no_trace"
 
+    def _status_refusal(self, pair: PreferencePair) -> str:
+        """What people decided of the pair, and where its preference comes from."""
+        if pair.status == PreferencePair.Status.REJECTED and not self._filters.include_rejected:
+            return "rejected"
+        if self._filters.only_accepted and pair.status != PreferencePair.Status.ACCEPTED:
+            return "not_accepted"
+        return "other_source" if self._filters.sources and pair.source not in self._filters.sources else ""
+
     def _preference(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]]) -> Preference:
-        def side(rollout: Rollout) -> Attempt:
-            assert rollout.reward is not None
+        def side(rollout: Rollout, reward: float | None) -> Attempt:
             return Attempt(
                 events=traces[rollout.pk],
                 task=pair.task.row,
-                reward=rollout.reward,
+                reward=math.nan if reward is None else reward,
                 stop_reason=rollout.stop_reason,
                 agent=self._agent,
                 task_index=pair.task.index,
             )
 
-        chosen, rejected = side(pair.chosen), side(pair.rejected)
+        chosen_reward, rejected_reward = pair.rewards
         return Preference(
-            chosen=chosen,
-            rejected=rejected,
-            margin=chosen.reward - rejected.reward,
+            chosen=side(pair.chosen, chosen_reward),
+            rejected=side(pair.rejected, rejected_reward),
+            margin=pair.margin,
             columns={
                 "pair_id": pair.pk,
+                "pair_source": pair.source,
                 "chosen_rollout_id": pair.chosen_id,
                 "rejected_rollout_id": pair.rejected_id,
                 **self._origin(pair.task),
+                "collection_id": pair.chosen.collection_id,
             },
         )
 
@@ -212,19 +231,16 @@ class RowReader:
         }
 
     def _pair_chunks(self) -> Iterator[list[PreferencePair]]:
-        """By task, and of a task the largest margin first; by key, as everywhere."""
-        pairs = PreferencePair.objects.filter(pair_set_id=self.export.pair_set_id).order_by("task_id", "-margin", "id")
-        pairs = pairs.select_related("chosen", "rejected", "task")
-        task_id, margin, pk = 0, 0.0, 0
-        while True:
-            later = pairs.filter(_after(task_id, margin, pk))[:PAIRS]
-            chunk = list(later)
-            if not chunk:
-                return
+        """By task, and of a task first what people judged, then the largest margin; by key, as everywhere."""
+        pairs = PreferencePair.objects.filter(pair_set_id=self.export.pair_set_id)
+        pairs = pairs.order_by("task_id", "-strength", "-margin", "id").select_related("chosen", "rejected", "task")
+        chunk = list(pairs[:PAIRS])
+        while chunk:
             yield chunk
-            task_id, margin, pk = chunk[-1].task_id, chunk[-1].margin, chunk[-1].pk
+            chunk = list(pairs.filter(_after(chunk[-1]))[:PAIRS])
 
 
-def _after(task_id: int, margin: float, pk: int) -> Q:
-    same_margin = Q(margin=margin, id__gt=pk)
-    return Q(task_id__gt=task_id) | Q(Q(margin__lt=margin) | same_margin, task_id=task_id)
+def _after(pair: PreferencePair) -> Q:
+    alike = Q(margin__lt=pair.margin) | Q(margin=pair.margin, id__gt=pair.pk)
+    weaker = Q(strength__lt=pair.strength) | Q(alike, strength=pair.strength)
+    return Q(task_id__gt=pair.task_id) | Q(weaker, task_id=pair.task_id)

@@ -1,118 +1,180 @@
-"""The pair rule: the best against the worst attempt of a group, if they differ enough to say something.
+"""What a rule of preference pairs can say, and what it is told of attempts: their rewards, and what people judged.
 
-A group is all attempts at one task in a collection. Maximum against minimum is the pairing that online DPO found best
-(RLHFlow); the margin keeps out pairs that only the verifier's noise tells apart.
+`pairing.pair_group` applies it. Sources of the modes are in `docs/pairs.md`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+import hashlib
+import math
+from typing import Any, Literal, get_args
 
 import msgspec
+import orjson
 
 from apps.gym.stopping import ENDED_BY_ITSELF
 
-GroupOutcome = Literal[
-    "paired",
-    "too_few_attempts",
-    "tie",
-    "below_margin",
-    "chosen_too_weak",
-    "different_prompts",
-    "identical_completions",
-]
-
-OUTCOMES: tuple[GroupOutcome, ...] = (
-    "paired",
-    "too_few_attempts",
-    "tie",
-    "below_margin",
-    "chosen_too_weak",
-    "different_prompts",
-    "identical_completions",
-)
+Mode = Literal["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"]
+Level = Literal["trajectory", "step"]
+Source = Literal["reward", "override", "verdict"]
 
 TOLERANCE = 1e-9
 """Rewards this close are equal: 1.0 − 0.9 is 0.09999999999999998 and is still a margin of 0.1."""
+CAP_OF_ALL = 10
+"""Pairs of one task in the mode `all` where the rule names no cap: a group of 64 would give 2,016."""
+MAX_PER_TASK = 10_000
+MAX_RATIO = 1e6
+METHOD = 1
+"""Changes where the same rule makes other pairs of the same attempts; a part of every digest."""
+
+Outcome = Literal[
+    "paired",
+    "too_few_attempts",
+    "tie",
+    "below_margin",
+    "chosen_too_weak",
+    "different_prompts",
+    "judged_equal",
+    "judged_both_bad",
+    "identical_completions",
+    "same_actions",
+    "states_differ",
+    "lengths_differ",
+]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+"""What became of a group. Where none of its possible pairs was made, it is the reason of the one that came farthest, in
+this order."""
+
+Exclusion = Literal["not_finished", "failed", "judge_failed", "cancelled", "truncated", "redacted", "no_reward"]
+EXCLUSIONS: tuple[Exclusion, ...] = get_args(Exclusion)
+"""Why an attempt is not used. One without a reward is still paired where people judged it."""
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How pairs are made. A pair is of one task and prompt with the same tools, of two that did not do the same."""
+
+    mode: Mode = "best_worst"
+    level: Level = "trajectory"
+    """Whole attempts; or the first action that differs after the same state, one turn on each side."""
+    margin: float = 0.1
+    """The chosen reward is higher by at least this. Equal rewards never pair, whatever it is."""
+    min_chosen_reward: float | None = None
+    per_task: int | None = None
+    """At most so many pairs of a task."""
+    max_length_ratio: float | None = None
+    """The longer side has at most so many times the characters of the shorter one."""
+    same: Literal["actions", "completions"] = "actions"
+    """What makes two attempts the same: what they did, or also what they thought."""
+    include_truncated: bool = False
+    """Also attempts that a limit cut: they teach no ending."""
+    include_redacted: bool = False
+    """Also attempts that had credentials in their traces."""
+    reward_from: Literal["verifier", "override"] = "verifier"
+    """Where people have set another reward, whether theirs counts."""
+
+    @property
+    def cap(self) -> int | None:
+        return self.per_task if self.per_task is not None or self.mode != "all" else CAP_OF_ALL
+
+
+class RuleRefused(Exception):
+    """No pair could ever be made like this; `field` is what to change."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rule needs to know of a rollout; `reward` is None where it has none."""
+    """What a rule needs to know of a rollout. `reward` is the one that counts, None where it has none;
+    `overridden` says that people set it, and `verifier_reward` is then what it was."""
 
     id: int
     reward: float | None
-    output_tokens: int = 0
+    status: str = "completed"
+    error_kind: str = ""
     stop_reason: str = "answered"
+    redacted: bool = False
+    output_tokens: int = 0
+    answer: str = ""
+    overridden: bool = False
+    verifier_reward: float | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands after all that people said of two attempts. `winner` is one of them, or None for `equal` and
+    `both_bad`, which forbid the pair."""
+
+    one: int
+    other: int
+    winner: int | None = None
+    both_bad: bool = False
+    strength: int = 1
+    """1 is better, 2 is much better."""
+    reviewers: int = 1
+    agreement: float | None = None
+    """The share of them that said so; None where it is not known."""
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """`margin` is the difference of the rewards that counted; None where one has none, which only people can pair.
+    `turn` is where the two part, of the level `step`."""
+
     chosen: int
     rejected: int
-    margin: float
+    margin: float | None
+    source: Source = "reward"
+    strength: int = 0
+    reviewers: int = 0
+    agreement: float | None = None
+    turn: int | None = None
+    chosen_length: int = 0
+    rejected_length: int = 0
 
 
-class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
-    prompt: str
-    completion: str
+def read_rule(given: dict[str, Any]) -> Rule:
+    """Raises RuleRefused."""
+    try:
+        rule = msgspec.convert(given, Rule)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        raise RuleRefused(where.rstrip("`"), what + ".") from None
+    check_rule(rule)
+    return rule
 
 
-def usable_attempts(group: Iterable[Attempt]) -> list[Attempt]:
-    """Those with a reward that ended by themselves (see stopping.ENDED_BY_ITSELF)."""
-    return [one for one in group if one.reward is not None and one.stop_reason in ENDED_BY_ITSELF]
+def check_rule(rule: Rule) -> None:
+    """Raises RuleRefused."""
+    # `not >=` also refuses NaN.
+    if not 0 <= rule.margin < math.inf:
+        raise RuleRefused("margin", "The margin must be zero or more; equal rewards never pair.")
+    if rule.min_chosen_reward is not None and not math.isfinite(rule.min_chosen_reward):
+        raise RuleRefused("min_chosen_reward", "The least chosen reward is a finite number.")
+    if rule.per_task is not None and not 1 <= rule.per_task <= MAX_PER_TASK:
+        raise RuleRefused("per_task", f"A task has 1 to {MAX_PER_TASK:,} pairs.")
+    if rule.max_length_ratio is not None and not 1 <= rule.max_length_ratio <= MAX_RATIO:
+        raise RuleRefused("max_length_ratio", "The longer side is at least once as long as the shorter one.")
 
 
-def pair_group(
-    group: Iterable[Attempt],
-    fingerprint: Callable[[int], Fingerprint],
-    *,
-    margin: float = 0.1,
-    min_chosen_reward: float | None = None,
-) -> tuple[Pair | None, GroupOutcome]:
-    """The group's one pair, or the reason why it has none.
-
-    Chosen is the highest reward (of equals the one of fewest output tokens, then of lowest id), rejected the lowest
-    (of equals likewise). Where these two started from different prompts or did the same thing, the next worst and
-    then the next best are tried. Ties never pair, whatever the margin. `fingerprint` is asked only for attempts that
-    rewards alone would pair, since it may have to read a trace.
-    """
-    attempts = usable_attempts(group)
-    if len(attempts) < 2:
-        return None, "too_few_attempts"
-    best_first = sorted(attempts, key=lambda one: (-_reward(one), one.output_tokens, one.id))
-    worst_first = sorted(attempts, key=lambda one: (_reward(one), one.output_tokens, one.id))
-    widest = _reward(best_first[0]) - _reward(worst_first[0])
-    if widest <= TOLERANCE:
-        return None, "tie"
-    if widest < margin - TOLERANCE:
-        return None, "below_margin"
-    if min_chosen_reward is not None and _reward(best_first[0]) < min_chosen_reward - TOLERANCE:
-        return None, "chosen_too_weak"
-    return _first_honest_pair(best_first, worst_first, fingerprint, margin, min_chosen_reward)
+def rule_fields(rule: Rule) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(rule)
+    return fields
 
 
-def _first_honest_pair(
-    best_first: Sequence[Attempt],
-    worst_first: Sequence[Attempt],
-    fingerprint: Callable[[int], Fingerprint],
-    margin: float,
-    min_chosen_reward: float | None,
-) -> tuple[Pair | None, GroupOutcome]:
-    outcome: GroupOutcome = "different_prompts"
-    for chosen in best_first:
-        if min_chosen_reward is not None and _reward(chosen) < min_chosen_reward - TOLERANCE:
-            break
-        for rejected in worst_first:
-            gap = _reward(chosen) - _reward(rejected)
-            if gap <= TOLERANCE or gap < margin - TOLERANCE:
-                break
-            good, bad = fingerprint(chosen.id), fingerprint(rejected.id)
-            if good.prompt != bad.prompt:
-                continue
-            if good.completion != bad.completion:
-                return Pair(chosen=chosen.id, rejected=rejected.id, margin=gap), "paired"
-            outcome = "identical_completions"
-    return None, outcome
+def rule_digest(rule: Rule) -> str:
+    """The same for the same settings, by whatever way they were given."""
+    told = {**rule_fields(rule), "per_task": rule.cap, "method": METHOD}
+    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def _reward(attempt: Attempt) -> float:
-    assert attempt.reward is not None
-    return attempt.reward
+def find_exclusion(attempt: Attempt, rule: Rule) -> Exclusion | None:
+    """Why the attempt is not paired by its reward; all but `no_reward` keep it from pairs of people's verdicts too."""
+    if attempt.status != "completed":
+        if attempt.error_kind == "judge_error":
+            return "judge_failed"
+        return (
+            "failed" if attempt.status == "failed" else "cancelled" if attempt.status == "cancelled" else "not_finished"
+        )
+    if not rule.include_truncated and attempt.stop_reason not in ENDED_BY_ITSELF:
+        return "truncated"
+    if not rule.include_redacted and attempt.redacted:
+        return "redacted"
+    return "no_reward" if attempt.reward is None else None

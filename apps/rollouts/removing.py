@@ -164,7 +164,8 @@ def _pair_sets(collection: Collection) -> dict[str, int]:
     so they are found by what refers to here."""
     for relation in Collection._meta.related_objects:
         if relation.related_model._meta.model_name == "pairset":
-            count = relation.related_model._base_manager.filter(collection=collection).count()
+            either = Q(collection=collection) | Q(further=collection)
+            count = relation.related_model._base_manager.filter(either).distinct().count()
             name = relation.related_model._meta.verbose_name if count == 1 else "pair sets"
             return {str(name): count} if count else {}
     return {}

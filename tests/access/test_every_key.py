@@ -134,7 +134,7 @@ def test_the_scopes_change_exactly():
     }
     assert "POST /api/v1/rollouts/stream/" in may_write(Scope.ROLLOUTS_RUN)
     assert may_write(Scope.ANNOTATE) == {"POST /api/v1/comments/"}
-    assert words(may_write(Scope.EXPORT)) == {"collections", "exports", "pair-sets", "rollouts"}
+    assert words(may_write(Scope.EXPORT)) == {"collections", "exports", "pair-sets", "pairs", "rollouts"}
     everything = may_write(Scope.ADMIN)
     for scope in Scope.values:
         assert may_write(scope) <= everything

@@ -140,7 +140,8 @@ def test_the_formats_say_what_they_take_and_what_they_refuse(engineer):
     dpo = formats["nemo_rl_dpo"]
     assert (dpo["options"]["level"], dpo["encodings"]) == (["step"], ["jsonl"])
     assert "the last message of a completion alone" in dpo["refused"]["level"]["trajectory"]
-    assert dpo["filters"] == ["include_flagged", "max_rows", "min_reward", "per_task", "splits"]
+    of_pairs = ["include_rejected", "only_accepted", "sources"]
+    assert dpo["filters"] == sorted(["include_flagged", "max_rows", "min_reward", "per_task", "splits", *of_pairs])
 
 
 def test_a_preview_shows_the_rows_and_stores_nothing(engineer, collection):

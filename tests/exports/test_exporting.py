@@ -116,10 +116,16 @@ def test_preference_pairs_are_those_of_the_pair_set(collection):
     assert (row["pair_id"], row["chosen_rollout_id"], row["margin"]) == (pair.pk, pair.chosen_id, 1.0)
     assert export.manifest["source"]["pair_set"] == {
         "id": pair_set.pk,
-        "margin": 0.1,
-        "min_chosen_reward": None,
+        "name": f"collection {collection.pk}",
+        "version": 1,
+        "collections": [collection.pk],
+        "rule": pair_set.rule,
+        "rule_digest": pair_set.rule_digest,
         "groups": pair_set.counts,
+        "excluded": {"failed": 1, "no_reward": 1, "truncated": 1},
+        "sources": {"reward": 1},
     }
+    assert export.manifest["counts"]["pairs_by_source"] == {"reward": 1}
 
 
 def test_a_pair_that_no_trainer_could_load_is_dropped_with_its_reason():

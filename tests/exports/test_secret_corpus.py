@@ -16,6 +16,7 @@ from apps.exports.exporting import write_export
 from apps.exports.ordering import queue_export
 from apps.exports.pairing import build_pairs
 from apps.gym.exporters.registry import FORMATS
+from apps.gym.pairs import Rule
 from apps.gym.redaction.redacting import count_marks
 from apps.policies.models import PolicyModel
 from apps.policies.redacting import forget_redactor
@@ -98,7 +99,7 @@ def test_no_credential_stays_in_database_log_page_answer_export_or_file(client, 
     assert leaked(stored) == []
     assert {"jwt", "own_secret", "named", "private_key", "aws_key"} <= set(count_marks(stored))
 
-    pairs = build_pairs(collection=collection)
+    pairs = build_pairs(collection=collection, rule=Rule(include_redacted=True))
     for format in ("trl_sft", "trl_dpo", "nemo_gym_rollouts"):
         pair_set = pairs if FORMATS[format].makes == "preferences" else None
         asked = {"format": format, "collection": collection, "pair_set": pair_set}

@@ -1,130 +1,294 @@
-"""The pair rule: best against worst, never a tie, never two attempts that did the same thing."""
+"""Pair rules against a plain reference over generated groups, and each promise of theirs by itself."""
 
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gym.pairs import OUTCOMES, TOLERANCE, Attempt, Fingerprint, pair_group
+from apps.gym.courses import Course, Step
+from apps.gym.pairing import needed_courses, pair_group
+from apps.gym.pairs import (
+    EXCLUSIONS,
+    OUTCOMES,
+    TOLERANCE,
+    Attempt,
+    Pair,
+    Rule,
+    RuleRefused,
+    Verdict,
+    check_rule,
+    find_exclusion,
+    read_rule,
+    rule_digest,
+)
+from tests.gym.pair_reference import Reference, every_two
+
+MODES = ["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"]
+LEVELS = ["trajectory", "step"]
 
 
-def unlike(attempt_id: int) -> Fingerprint:
-    return Fingerprint(prompt="p", completion=str(attempt_id))
+def make_course(prompt: str, acts: str, *, thoughts: str = "", lengths: str = "") -> Course:
+    """Small letters are answers of the environment, large ones turns of the model."""
+    written = [int(length) for length in lengths] or [1] * len(acts)
+    steps = tuple(
+        Step(letter.isupper(), letter.encode(), written[place % len(written)] if letter.isupper() else 0)
+        for place, letter in enumerate(acts)
+    )
+    actions = "".join(filter(str.isupper, acts)).encode()
+    return Course(prompt=prompt, completion=acts + thoughts, actions=actions, steps=steps)
 
 
-def group(*rewards: float | None) -> list[Attempt]:
-    return [Attempt(id=number, reward=reward) for number, reward in enumerate(rewards, 1)]
+def different(ids: list[int]) -> dict[int, Course]:
+    steps = {one: (Step(True, bytes([one]), 1),) for one in ids}
+    return {one: Course(prompt="p", completion=str(one), actions=bytes([one]), steps=steps[one]) for one in ids}
 
 
+rewards = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), st.floats(-10, 10))
 attempts = st.lists(
     st.builds(
         dict,
-        reward=st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.floats(-10, 10)),
+        reward=rewards,
         output_tokens=st.integers(0, 3),
-        stop_reason=st.sampled_from(["answered", "environment_done", "max_steps", "max_output_tokens", ""]),
+        stop_reason=st.sampled_from(["answered", "answered", "environment_done", "max_steps"]),
+        redacted=st.sampled_from([False, False, False, True]),
+        overridden=st.booleans(),
+        failed=st.sampled_from([False, False, False, False, True]),
     ),
-    max_size=8,
-).map(lambda drawn: [Attempt(id=number, **fields) for number, fields in enumerate(drawn)])
-
-fingerprints = st.lists(
-    st.builds(Fingerprint, prompt=st.sampled_from("pq"), completion=st.sampled_from("abc")), min_size=8, max_size=8
+    max_size=7,
+).map(lambda drawn: [draw_attempt(number, dict(fields)) for number, fields in enumerate(drawn, 1)])
+course = st.builds(
+    make_course,
+    st.sampled_from("ppq"),
+    st.sampled_from(["A", "B", "AxA", "AxB", "AyA", "AxC", "B", "BxA", "AxBxC", "AxBxD", "C"]),
+    thoughts=st.sampled_from(["", "hm"]),
+    lengths=st.sampled_from(["1", "2", "19", "93", "5"]),
+)
+courses = st.lists(course, min_size=7, max_size=7).map(lambda drawn: dict(enumerate(drawn, 1)))
+rules = st.builds(
+    Rule,
+    mode=st.sampled_from(MODES),
+    level=st.sampled_from(LEVELS),
+    margin=st.sampled_from([0.0, 0.1, 0.25, 0.5]),
+    min_chosen_reward=st.sampled_from([None, None, 0.5, 1.0]),
+    per_task=st.sampled_from([None, None, 1, 2, 5]),
+    max_length_ratio=st.sampled_from([None, None, 1.0, 2.0, 5.0]),
+    same=st.sampled_from(["actions", "completions"]),
+    include_truncated=st.booleans(),
+    include_redacted=st.booleans(),
 )
 
 
-@given(attempts, fingerprints, st.floats(0, 2), st.one_of(st.none(), st.floats(-1, 1)))
-def test_a_pair_keeps_every_promise_of_the_rule(drawn, marks, margin, least):
-    pair, outcome = pair_group(drawn, lambda number: marks[number], margin=margin, min_chosen_reward=least)
-    assert outcome in OUTCOMES
-    assert (pair is None) == (outcome != "paired")
-    if pair is None:
-        return
-    chosen, rejected = drawn[pair.chosen], drawn[pair.rejected]
-    assert chosen.reward > rejected.reward
-    assert pair.margin == chosen.reward - rejected.reward
-    assert pair.margin >= margin - TOLERANCE
-    assert {chosen.stop_reason, rejected.stop_reason} <= {"answered", "environment_done"}
-    assert least is None or chosen.reward >= least - TOLERANCE
-    assert marks[pair.chosen].prompt == marks[pair.rejected].prompt
-    assert marks[pair.chosen].completion != marks[pair.rejected].completion
+def draw_attempt(number: int, fields: dict[str, Any]) -> Attempt:
+    if fields.pop("failed"):
+        fields |= {"status": "failed", "error_kind": "judge_error", "stop_reason": "", "reward": None}
+    return Attempt(id=number, **fields)
 
 
-@given(attempts, fingerprints, st.floats(0.01, 2))
-def test_the_order_of_the_group_does_not_matter(drawn, marks, margin):
-    def pair_of(some):
-        return pair_group(some, lambda number: marks[number], margin=margin)
-
-    assert pair_of(drawn) == pair_of(drawn[::-1])
-
-
-@given(attempts)
-def test_where_every_attempt_is_its_own_the_widest_gap_is_paired(drawn):
-    pair, _ = pair_group(drawn, unlike, margin=0.0)
-    rewards = [
-        one.reward for one in drawn if one.reward is not None and one.stop_reason in {"answered", "environment_done"}
-    ]
-    widest = max(rewards) - min(rewards) if rewards else 0.0
-    assert (pair.margin if pair else 0.0) == pytest.approx(widest, abs=TOLERANCE)
+@st.composite
+def judged(draw: Any, ids: list[int]) -> list[Verdict]:
+    found = []
+    for one, other in draw(st.lists(st.sampled_from(every_two(ids)), max_size=4, unique=True)) if len(ids) > 1 else []:
+        winner = draw(st.sampled_from([one, other, None]))
+        found.append(
+            Verdict(one=one, other=other, winner=winner, both_bad=draw(st.booleans()), strength=draw(st.integers(1, 2)))
+        )
+    return found
 
 
-def test_of_equals_the_shortest_then_the_first_is_taken():
-    drawn = [
-        Attempt(id=1, reward=1.0, output_tokens=9),
-        Attempt(id=2, reward=1.0, output_tokens=4),
-        Attempt(id=3, reward=1.0, output_tokens=4),
-        Attempt(id=4, reward=0.0, output_tokens=7),
-        Attempt(id=5, reward=0.0, output_tokens=7),
-    ]
-    pair, _ = pair_group(drawn, unlike)
-    assert (pair.chosen, pair.rejected, pair.margin) == (2, 4, 1.0)
+@settings(max_examples=600)
+@given(st.data(), attempts, courses, rules)
+def test_every_mode_and_guard_agrees_with_the_reference(data, drawn, ways, rule):
+    verdicts = data.draw(judged([one.id for one in drawn]))
+    expected, outcome = Reference(drawn, ways, rule, verdicts).result()
+    found = pair_group(drawn, ways, rule, verdicts)
+    assert [(pair.chosen, pair.rejected, pair.source, pair.turn) for pair in found.pairs] == expected
+    assert found.outcome == outcome
+    assert found.outcome in OUTCOMES
+
+
+@given(st.data(), attempts, courses, rules)
+def test_the_order_of_attempts_and_verdicts_does_not_matter(data, drawn, ways, rule):
+    verdicts = data.draw(judged([one.id for one in drawn]))
+    assert pair_group(drawn, ways, rule, verdicts) == pair_group(drawn[::-1], ways, rule, verdicts[::-1])
+
+
+@given(st.data(), attempts, courses, rules)
+def test_courses_are_read_of_those_alone_that_are_named(data, drawn, ways, rule):
+    verdicts = data.draw(judged([one.id for one in drawn]))
+    named = {one: ways[one] for one in needed_courses(drawn, rule, verdicts)}
+    assert pair_group(drawn, named, rule, verdicts) == pair_group(drawn, ways, rule, verdicts)
+
+
+@given(st.data(), attempts, courses, rules)
+def test_a_pair_keeps_every_promise_of_its_rule(data, drawn, ways, rule):
+    verdicts = {frozenset({one.one, one.other}): one for one in data.draw(judged([one.id for one in drawn]))}
+    known = {one.id: one for one in drawn}
+    found = pair_group(drawn, ways, rule, verdicts.values()).pairs
+    for pair in found:
+        chosen, rejected = known[pair.chosen], known[pair.rejected]
+        verdict = verdicts.get(frozenset({pair.chosen, pair.rejected}))
+        assert ways[pair.chosen].prompt == ways[pair.rejected].prompt
+        assert ways[pair.chosen].completion != ways[pair.rejected].completion
+        assert {find_exclusion(one, rule) for one in (chosen, rejected)} <= {None, "no_reward"}
+        if verdict is None:
+            assert pair.source in ("reward", "override")
+            assert pair.margin == chosen.reward - rejected.reward
+            assert pair.margin > TOLERANCE
+            assert pair.margin >= rule.margin - TOLERANCE
+            assert rule.min_chosen_reward is None or chosen.reward >= rule.min_chosen_reward - TOLERANCE
+        else:
+            assert (pair.source, verdict.winner) == ("verdict", pair.chosen)
+    assert rule.cap is None or len(found) <= rule.cap
+    assert len({frozenset({pair.chosen, pair.rejected}) for pair in found}) == len(found)
+
+
+def group(*given: float | None) -> list[Attempt]:
+    return [Attempt(id=number, reward=reward) for number, reward in enumerate(given, 1)]
+
+
+def sides(pairs: list[Pair]) -> list[tuple[int, int]]:
+    return [(pair.chosen, pair.rejected) for pair in pairs]
 
 
 @pytest.mark.parametrize(
-    ("rewards", "rule", "expected"),
+    ("mode", "expected"),
     [
-        ((), {}, "too_few_attempts"),
-        ((1.0,), {}, "too_few_attempts"),
-        ((1.0, None), {}, "too_few_attempts"),
-        ((0.5, 0.5, 0.5), {}, "tie"),
-        ((0.5, 0.5), {"margin": 0.0}, "tie"),
-        ((0.5, 0.45), {}, "below_margin"),
-        ((0.3, 0.0), {"min_chosen_reward": 0.5}, "chosen_too_weak"),
-        ((1.0, 0.9), {"margin": 0.1}, "paired"),
-        ((2.0, -1.0), {}, "paired"),
+        ("best_worst", [(1, 5)]),
+        ("best_vs_all", [(1, 5), (1, 4), (1, 3), (1, 2)]),
+        ("all", [(1, 5), (1, 4), (2, 5), (1, 3), (2, 4), (3, 5), (1, 2), (2, 3), (3, 4), (4, 5)]),
+        # The mean is 0.5 and the deviation 0.3536: −0.207 is nearest to the worst.
+        ("best_mu_2sigma", [(1, 5)]),
     ],
 )
-def test_every_group_has_a_named_outcome(rewards, rule, expected):
-    assert pair_group(group(*rewards), unlike, **rule)[1] == expected
+def test_what_each_mode_makes_of_five_different_rewards(mode, expected):
+    made = pair_group(group(1.0, 0.75, 0.5, 0.25, 0.0), different([1, 2, 3, 4, 5]), Rule(mode=mode))
+    assert sides(made.pairs) == expected
+
+
+def test_two_deviations_below_the_mean_is_not_the_outlier():
+    """Of thirty attempts one is far out: the worst is an accident of many samples, what is near μ − 2σ is not."""
+    given = [0.6, 0.4] * 14 + [0.9, -3.0]
+    made = [pair_group(group(*given), different([*range(1, 31)]), Rule(mode=mode)).pairs[0] for mode in MODES[:4:3]]
+    assert [given[pair.rejected - 1] for pair in made] == [-3.0, 0.4]
+
+
+def test_nearest_length_prefers_two_that_wrote_as_much_over_a_larger_margin():
+    ways = {
+        1: make_course("p", "A", lengths="8"),
+        2: make_course("p", "B", lengths="1"),
+        3: make_course("p", "C", lengths="7"),
+    }
+    assert sides(pair_group(group(1.0, 0.0, 0.5), ways, Rule(mode="nearest_length")).pairs) == [(1, 3)]
+
+
+def test_the_next_worst_is_paired_where_the_worst_did_the_same():
+    ways = {1: make_course("p", "A"), 2: make_course("p", "A"), 3: make_course("p", "B")}
+    assert sides(pair_group(group(1.0, 0.0, 0.2), ways, Rule()).pairs) == [(1, 3)]
+
+
+def test_two_that_thought_differently_and_did_the_same_differ_only_where_thoughts_count():
+    ways = {1: make_course("p", "AxB"), 2: make_course("p", "AxB", thoughts="hm")}
+    assert pair_group(group(1.0, 0.0), ways, Rule()).outcome == "same_actions"
+    assert sides(pair_group(group(1.0, 0.0), ways, Rule(same="completions")).pairs) == [(1, 2)]
+
+
+def test_what_was_done_twice_is_one_pair():
+    ways = {1: make_course("p", "A"), 2: make_course("p", "B"), 3: make_course("p", "B", thoughts="hm")}
+    assert sides(pair_group(group(1.0, 0.0, 0.0), ways, Rule(mode="all")).pairs) == [(1, 2)]
+
+
+def test_a_step_pair_stands_where_the_actions_part():
+    ways = {1: make_course("p", "AxBxC"), 2: make_course("p", "AxBxDxE")}
+    pair = pair_group(group(1.0, 0.0), ways, Rule(level="step")).pairs[0]
+    assert (pair.turn, pair.chosen, pair.rejected) == (2, 1, 2)
+    other = {1: make_course("p", "AxB"), 2: make_course("p", "AyC")}
+    assert pair_group(group(1.0, 0.0), other, Rule(level="step")).outcome == "states_differ"
+    assert pair_group(group(1.0, 0.0), other, Rule()).outcome == "paired"
+
+
+def test_a_human_verdict_beats_the_reward():
+    one = Verdict(one=1, other=2, winner=2, strength=2, reviewers=3, agreement=0.67)
+    made = pair_group(group(1.0, 0.0), different([1, 2]), Rule(min_chosen_reward=0.5), [one]).pairs
+    assert made == [
+        Pair(
+            chosen=2,
+            rejected=1,
+            margin=-1.0,
+            source="verdict",
+            strength=2,
+            reviewers=3,
+            agreement=0.67,
+            chosen_length=1,
+            rejected_length=1,
+        )
+    ]
+
+
+@pytest.mark.parametrize(("both_bad", "outcome"), [(False, "judged_equal"), (True, "judged_both_bad")])
+def test_two_that_people_found_equal_or_both_bad_are_no_pair(both_bad, outcome):
+    forbidden = Verdict(one=1, other=2, both_bad=both_bad)
+    assert pair_group(group(1.0, 0.0), different([1, 2]), Rule(), [forbidden]).outcome == outcome
+    three = pair_group(group(1.0, 0.0, 0.5), different([1, 2, 3]), Rule(), [forbidden]).pairs
+    assert sides(three) == [(1, 3)]
+
+
+def test_people_can_pair_what_has_no_reward():
+    made = pair_group(group(None, None), different([1, 2]), Rule(), [Verdict(one=1, other=2, winner=1)]).pairs
+    assert [(pair.chosen, pair.margin, pair.source) for pair in made] == [(1, None, "verdict")]
+    assert pair_group(group(None, None), different([1, 2]), Rule()).outcome == "too_few_attempts"
 
 
 @pytest.mark.parametrize(
-    "stop_reason", ["max_steps", "max_output_tokens", "context_length", "time_limit", "content_filter", "empty_reply"]
+    ("fields", "reason"),
+    [
+        ({"status": "queued"}, "not_finished"),
+        ({"status": "failed", "error_kind": "policy_error"}, "failed"),
+        ({"status": "failed", "error_kind": "judge_error"}, "judge_failed"),
+        ({"status": "cancelled"}, "cancelled"),
+        ({"stop_reason": "max_steps"}, "truncated"),
+        ({"redacted": True}, "redacted"),
+        ({"reward": None}, "no_reward"),
+        ({}, None),
+    ],
 )
-def test_cut_attempts_are_on_neither_side(stop_reason):
-    cut = Attempt(id=3, reward=2.0, stop_reason=stop_reason)
-    cut_low = Attempt(id=4, reward=-2.0, stop_reason=stop_reason)
-    pair, _ = pair_group([*group(1.0, 0.0), cut, cut_low], unlike)
-    assert (pair.chosen, pair.rejected) == (1, 2)
+def test_every_attempt_that_is_left_out_has_its_reason(fields, reason):
+    attempt = msgspec.structs.replace(Attempt(id=1, reward=1.0), **fields)
+    assert find_exclusion(attempt, Rule()) == reason
+    assert reason is None or reason in EXCLUSIONS
 
 
-def test_the_same_deed_with_two_rewards_is_no_pair():
-    same = Fingerprint(prompt="p", completion="c")
-    assert pair_group(group(1.0, 0.0), lambda _: same) == (None, "identical_completions")
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"margin": -0.1}, "margin"),
+        ({"margin": float("nan")}, "margin"),
+        ({"min_chosen_reward": float("inf")}, "min_chosen_reward"),
+        ({"per_task": 0}, "per_task"),
+        ({"max_length_ratio": 0.5}, "max_length_ratio"),
+        ({"mode": "worst"}, "mode"),
+        ({"level": "turn"}, "level"),
+    ],
+)
+def test_a_rule_that_means_nothing_is_refused_by_its_field(given, field):
+    with pytest.raises(RuleRefused) as refusal:
+        read_rule(given)
+    assert refusal.value.field == field
 
 
-def test_the_next_worst_is_taken_where_the_worst_did_the_same_as_the_best():
-    marks = {1: "a", 2: "a", 3: "b"}
-    pair, _ = pair_group(group(1.0, 0.0, 0.2), lambda n: Fingerprint(prompt="p", completion=marks[n]))
-    assert (pair.chosen, pair.rejected) == (1, 3)
+def test_a_rule_nobody_knows_is_refused():
+    with pytest.raises(RuleRefused, match="unknown field `magic`"):
+        read_rule({"magic": 1})
 
 
-def test_attempts_at_different_prompts_are_not_compared():
-    assert pair_group(group(1.0, 0.0), lambda n: Fingerprint(prompt=str(n), completion=str(n))) == (
-        None,
-        "different_prompts",
+def test_a_digest_is_that_of_the_settings_however_they_were_given():
+    check_rule(Rule())
+    assert (
+        rule_digest(Rule(mode="all"))
+        == rule_digest(Rule(mode="all", per_task=10))
+        == rule_digest(read_rule({"mode": "all"}))
     )
-
-
-def test_traces_are_not_read_for_groups_that_rewards_rule_out():
-    def refuse(_: int) -> Fingerprint:
-        raise AssertionError("read")
-
-    assert pair_group(group(1.0, 1.0), refuse)[1] == "tie"
+    others: list[Callable[[], Rule]] = [lambda: Rule(margin=0.2), lambda: Rule(level="step"), lambda: Rule(mode="all")]
+    assert len({rule_digest(Rule()), *(rule_digest(one()) for one in others)}) == 4

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from django import forms
 
+from apps.exports.models import PreferencePair
+
 
 @dataclass(frozen=True, slots=True)
 class OptionText:
@@ -78,6 +80,15 @@ def filter_fields() -> dict[str, forms.Field]:
         "splits": forms.CharField(
             required=False, label="Splits of the dataset", help_text="Separated by spaces; empty takes all"
         ),
+        "sources": forms.MultipleChoiceField(
+            required=False,
+            choices=PreferencePair.Source.choices,
+            label="Where preferences come from",
+            help_text="None marked takes all",
+            widget=forms.CheckboxSelectMultiple,
+        ),
+        "only_accepted": switch("Accepted pairs alone", "Those that somebody accepted"),
+        "include_rejected": switch("Include rejected pairs", "Else those that somebody rejected are left out"),
         "dedupe": switch("Leave repetitions out", "Of a task's attempts that said and did the same, the first stays"),
         "drop_zero_variance": switch("Leave tasks out that teach nothing", "All their attempts got the same reward"),
         "include_truncated": switch("Include truncated attempts", "Those that a limit cut; they teach no ending"),

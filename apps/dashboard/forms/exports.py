@@ -1,8 +1,9 @@
-"""What to write into an export, and how to build pairs."""
+"""What to write into an export."""
 
 from typing import Any
 
 from django import forms
+from django.db.models import Q
 from django.utils.functional import cached_property
 
 from apps.dashboard.forms.export_fields import OPTIONS, filter_fields
@@ -22,34 +23,6 @@ class CollectionChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
 class PairSetChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
     def label_from_instance(self, obj: Any) -> str:
         return f"{obj}: {obj.pair_count:,} pair{'' if obj.pair_count == 1 else 's'}"
-
-
-class PairSetForm(forms.Form):
-    """Field names are the arguments of build_pairs."""
-
-    collection = CollectionChoice(Collection.objects.none(), empty_label="Choose a collection")
-    margin = forms.FloatField(
-        initial=0.1,
-        widget=forms.NumberInput(attrs={"step": "any"}),
-        help_text="Chosen reward − rejected reward is at least this",
-    )
-    min_chosen_reward = forms.FloatField(
-        required=False,
-        widget=forms.NumberInput(attrs={"step": "any"}),
-        help_text="Pair only where the better one is this good; empty takes any",
-    )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        collection = self.fields["collection"]
-        assert isinstance(collection, forms.ModelChoiceField)
-        collection.queryset = Collection.objects.present()
-
-    def clean_margin(self) -> float:
-        margin: float = self.cleaned_data["margin"]
-        if margin <= 0:
-            raise forms.ValidationError("The margin is greater than 0: equal rewards prefer nothing.")
-        return margin
 
 
 class ExportForm(forms.Form):
@@ -90,10 +63,11 @@ class ExportForm(forms.Form):
         if format.makes != "preferences":
             del self.fields["pair_set"]
             return
-        pair_set.queryset = PairSet.objects.select_related("collection")
+        pair_set.queryset = PairSet.objects.filter(state=PairSet.State.READY).select_related("collection")
         if self.chosen is not None:
             # Pairs of other collections could only be refused.
-            pair_set.queryset = pair_set.queryset.filter(collection=self.chosen)
+            either = Q(collection=self.chosen) | Q(further=self.chosen)
+            pair_set.queryset = pair_set.queryset.filter(either).distinct()
 
     def _add_options(self) -> None:
         for name, values in self.format.choices.items():
@@ -117,7 +91,7 @@ class ExportForm(forms.Form):
         defaults = resolve_filters(self.format, {})
         for name, field in filter_fields().items():
             if name in filters_of(self.format):
-                field.initial = getattr(defaults, name) if name != "splits" else ""
+                field.initial = getattr(defaults, name) if name not in {"splits", "sources"} else ""
                 self.fields[name] = field
 
     @cached_property
@@ -150,12 +124,17 @@ class ExportForm(forms.Form):
         filters = {name: given[name] for name in self.fields if name in filters_of(self.format)}
         if "splits" in filters:
             filters["splits"] = filters["splits"].replace(",", " ").split()
+        options = {name: given[name] for name in self.format.choices if given.get(name) not in (None, "")}
+        pair_set = given.get("pair_set")
+        if pair_set is not None and pair_set.level == "step":
+            # The form always sends a level; that of the pairs holds.
+            options.pop("level", None)
         return {
             "format": self.format.slug,
             "collection": given["collection"],
-            "pair_set": given.get("pair_set"),
+            "pair_set": pair_set,
             "filters": filters,
-            "options": {name: given[name] for name in self.format.choices if given.get(name) not in (None, "")},
+            "options": options,
             "encoding": given["encoding"] or None,
             "validation_share": given["validation_share"] or 0.0,
             "split_seed": given["split_seed"] or 0,

@@ -5,6 +5,7 @@ takes some of those sets of columns for agent traces, and NeMo RL uses the last 
 """
 
 import json
+import math
 
 from apps.gym.exporters.conversations import Conversation
 from apps.gym.exporters.protocol import Attempt, Feature, Options, Preference, Row
@@ -46,6 +47,7 @@ PAIR_FEATURES: dict[str, Feature] = {
     "rejected_reward": "float64",
     "margin": "float64",
     "pair_id": "int64",
+    "pair_source": "string",
     "chosen_rollout_id": "int64",
     "rejected_rollout_id": "int64",
     "collection_id": "int64",
@@ -60,9 +62,7 @@ def attempt_columns(attempt: Attempt) -> Row:
 
 
 def pair_columns(pair: Preference) -> Row:
-    return {
-        "chosen_reward": float(pair.chosen.reward),
-        "rejected_reward": float(pair.rejected.reward),
-        "margin": float(pair.margin),
-        **pair.columns,
-    }
+    """What people paired may have no reward (NaN): then the row has no such column, since JSON would hold a null."""
+    rewards = {"chosen_reward": float(pair.chosen.reward), "rejected_reward": float(pair.rejected.reward)}
+    known = {name: reward for name, reward in rewards.items() if math.isfinite(reward)}
+    return {**known, "margin": float(pair.margin), **pair.columns}

@@ -1,0 +1,117 @@
+"""Read all attempts at each task of one or more collections, some tasks at a time, in constant memory.
+
+Of versions of datasets, the same task is the one with the same key; whether the prompts of its attempts agree is seen
+in their traces.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from django.db.models import Min
+
+from apps.gym.pairs import Attempt
+from apps.rollouts.models import Collection, Rollout
+from apps.tasks.models import Task
+
+TASKS = 100
+"""Tasks whose rollouts are looked at together, as long as these are few a task."""
+ROLLOUTS = 2_000
+
+_LIGHT = (
+    "task_id",
+    "id",
+    "reward",
+    "status",
+    "error_kind",
+    "stop_reason",
+    "redactions",
+    "flagged",
+    "output_tokens",
+    "answer",
+    "attempt",
+)
+
+Row = tuple[int, int, float | None, str, str, str, dict[str, int], bool, int, str, int]
+"""The values of `_LIGHT`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Bucket:
+    """`task_id` is the first of the tasks that are the same one, and stands for them all; `numbers` says which attempt
+    number of each rollout has the trace that counts."""
+
+    task_id: int
+    attempts: list[Attempt] = field(default_factory=list)
+    numbers: dict[int, int] = field(default_factory=dict)
+
+
+def read_buckets(collections: Sequence[Collection]) -> Iterator[list[Bucket]]:
+    """Tasks without rollouts have no bucket."""
+    by_version: dict[int, list[Collection]] = defaultdict(list)
+    for collection in collections:
+        by_version[collection.version_id].append(collection)
+    versions = list(by_version)
+    size = max(1, min(TASKS, ROLLOUTS // max(1, sum(one.repeats for one in collections))))
+    for place, version in enumerate(versions):
+        tasks = Task.objects.filter(version_id=version).order_by("id")
+        last = 0
+        # By key, not by a cursor held open: a long read would keep SQLite from trimming its log.
+        while chunk := list(tasks.filter(id__gt=last).values_list("id", "key")[:size]):
+            last = chunk[-1][0]
+            same = {task_id: task_id for task_id, _ in chunk}
+            if len(versions) > 1:
+                same = _join_versions(chunk, version, earlier=versions[:place], later=versions[place + 1 :])
+            if buckets := _fill(same, by_version, (chunk[0][0], last), version):
+                yield buckets
+
+
+def _join_versions(
+    chunk: Sequence[tuple[int, str]], version: int, *, earlier: Sequence[int], later: Sequence[int]
+) -> dict[int, int]:
+    """From each task to the one that stands for it. Those that an earlier version has stood there already."""
+    keys = [key for _, key in chunk if key]
+    seen = set(Task.objects.filter(version_id__in=earlier, key__in=keys).values_list("key", flat=True))
+    own = {task_id: key for task_id, key in chunk if key not in seen}
+    # A row may be in its version twice: the first of them has what other versions bring.
+    same_keys = Task.objects.filter(version_id=version, key__in=[key for key in own.values() if key])
+    first = dict(same_keys.order_by().values("key").annotate(first=Min("id")).values_list("key", "first"))
+    leads = {key: task_id for task_id, key in own.items() if first.get(key) == task_id}
+    others = Task.objects.filter(version_id__in=later, key__in=list(leads)).values_list("id", "key")
+    return {**{task_id: task_id for task_id in own}, **{task_id: leads[key] for task_id, key in others}}
+
+
+def _fill(
+    same: dict[int, int], by_version: dict[int, list[Collection]], span: tuple[int, int], version: int
+) -> list[Bucket]:
+    buckets: dict[int, Bucket] = {}
+    own = Rollout.objects.filter(collection__in=by_version[version], task_id__gte=span[0], task_id__lte=span[1])
+    rows = list(own.order_by("task_id", "id").values_list(*_LIGHT))
+    if foreign := [task_id for task_id in same if not span[0] <= task_id <= span[1]]:
+        others = [one for key, several in by_version.items() if key != version for one in several]
+        more = Rollout.objects.filter(collection__in=others, task_id__in=foreign)
+        rows += more.order_by("task_id", "id").values_list(*_LIGHT)
+    for task_id, group in groupby(rows, key=lambda row: row[0]):
+        if task_id in same:
+            bucket = buckets.setdefault(same[task_id], Bucket(task_id=same[task_id]))
+            for row in group:
+                _put(bucket, row)
+    return list(buckets.values())
+
+
+def _put(bucket: Bucket, row: Row) -> None:
+    _, pk, reward, status, error_kind, stop_reason, redactions, flagged, output_tokens, answer, number = row
+    bucket.numbers[pk] = number
+    bucket.attempts.append(
+        Attempt(
+            id=pk,
+            reward=reward,
+            status=status,
+            error_kind=error_kind,
+            stop_reason=stop_reason,
+            redacted=flagged or bool(redactions),
+            output_tokens=output_tokens,
+            answer=answer,
+        )
+    )
