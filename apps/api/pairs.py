@@ -158,6 +158,9 @@ class PairPreviewSerializer(serializers.Serializer[Any]):
 
 class PairSerializer(serializers.ModelSerializer[PreferencePair]):
     verifier_rewards = serializers.DictField(child=serializers.FloatField(allow_null=True), read_only=True)
+    reviews = serializers.ListField(
+        child=serializers.IntegerField(), read_only=True, help_text="Those that the verdict was read in."
+    )
     length_ratio = serializers.FloatField(read_only=True, allow_null=True)
 
     class Meta:
@@ -176,6 +179,8 @@ class PairSerializer(serializers.ModelSerializer[PreferencePair]):
             "strength",
             "reviewers",
             "agreement",
+            "adjudicated",
+            "reviews",
             "turn",
             "chosen_length",
             "rejected_length",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from apps.exports.bucketing import Bucket, read_buckets
+from apps.exports.judging import override_rewards, read_judged
 from apps.exports.traces import read_traces
 from apps.gym.courses import course_of
 from apps.gym.pairing import needed_courses, pair_group, settle_by_rewards
@@ -46,15 +47,19 @@ class PairMaker:
             yield self._pair(buckets)
 
     def _pair(self, buckets: list[Bucket]) -> list[NewPair]:
+        judged = read_judged([one for bucket in buckets for one in bucket.numbers])
+        if self._rule.reward_from == "override":
+            override_rewards(buckets)
         wanted: dict[int, int] = {}
         for bucket in buckets:
-            if settle_by_rewards(bucket.attempts, self._rule) is None:
-                needed = needed_courses(bucket.attempts, self._rule)
+            said = judged.of(bucket.numbers)
+            if settle_by_rewards(bucket.attempts, self._rule, said) is None:
+                needed = needed_courses(bucket.attempts, self._rule, said)
                 wanted.update((one, bucket.numbers[one]) for one in needed)
         courses = {rollout_id: course_of(events) for rollout_id, events in read_traces(wanted)}
         found: list[NewPair] = []
         for bucket in buckets:
-            made = pair_group(bucket.attempts, courses, self._rule)
+            made = pair_group(bucket.attempts, courses, self._rule, judged.of(bucket.numbers))
             self.groups[made.outcome] += 1
             self.considered += len(bucket.attempts)
             self.excluded.update(filter(None, (find_exclusion(one, self._rule) for one in bucket.attempts)))

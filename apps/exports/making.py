@@ -172,6 +172,8 @@ def _row(pair_set: PairSet, new: NewPair) -> PreferencePair:
         strength=pair.strength,
         reviewers=pair.reviewers,
         agreement=pair.agreement,
+        adjudicated=pair.adjudicated,
+        reviews=list(pair.reviews),
         turn=pair.turn,
         chosen_reward=new.chosen.reward,
         rejected_reward=new.rejected.reward,

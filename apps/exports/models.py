@@ -118,6 +118,8 @@ class PreferencePair(models.Model):
     strength = models.PositiveSmallIntegerField(default=0, help_text="Of a verdict: 1 is better, 2 is much better")
     reviewers = models.PositiveSmallIntegerField(default=0, help_text="People whose verdict it is")
     agreement = models.FloatField(null=True, blank=True, help_text="The share of them that said so")
+    adjudicated = models.BooleanField(default=False, help_text="Somebody decided where reviewers did not agree")
+    reviews = models.JSONField(default=list, blank=True, help_text="Ids of the reviews that the verdict was read in")
     turn = models.PositiveIntegerField(null=True, blank=True, help_text="Of the level step: where the two part, from 0")
     chosen_reward = models.FloatField(null=True, blank=True, help_text="What counted when the pair was made")
     rejected_reward = models.FloatField(null=True, blank=True)

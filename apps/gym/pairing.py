@@ -105,7 +105,7 @@ class _Maker:
             loser = verdict.other if verdict.winner == verdict.one else verdict.one
             found = self._compare(known[verdict.winner], known[loser])
             if found is not None:
-                people = {name: getattr(verdict, name) for name in ("strength", "reviewers", "agreement")}
+                people = {name: getattr(verdict, name) for name in _SAID}
                 self._add(msgspec.structs.replace(found, source="verdict", **people))
             # Whatever came of it, rewards do not turn it round.
             self._taken.setdefault(_ids(verdict.one, verdict.other), "paired")
@@ -114,10 +114,9 @@ class _Maker:
                 self._forbid(known[verdict.one], known[verdict.other], verdict)
 
     def _forbid(self, one: Attempt, other: Attempt, verdict: Verdict) -> None:
-        reason: Outcome = "judged_both_bad" if verdict.both_bad else "judged_equal"
-        self._taken.setdefault(_ids(one.id, other.id), reason)
+        self._taken.setdefault(_ids(one.id, other.id), verdict.refusal)
         if (key := self._deeds(one.id, other.id)) is not None:
-            self._taken.setdefault(key, reason)
+            self._taken.setdefault(key, verdict.refusal)
 
     def _make_by_rewards(self, group: list[Attempt], judged: int) -> None:
         best: int | None = None
@@ -296,5 +295,6 @@ _IN_ORDER: Mapping[Mode, Callable[[Sequence[Attempt], Rule], Iterator[Two]]] = {
     "all": _widest_first,
     "best_mu_2sigma": _near_two_sigma,
 }
+_SAID = ("strength", "reviewers", "agreement", "adjudicated", "reviews")
 _ONE: frozenset[Mode] = frozenset({"best_worst", "best_mu_2sigma", "nearest_length"})
 """Modes of at most one pair of a prompt."""

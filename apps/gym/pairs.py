@@ -34,6 +34,7 @@ Outcome = Literal[
     "different_prompts",
     "judged_equal",
     "judged_both_bad",
+    "judged_split",
     "identical_completions",
     "same_actions",
     "states_differ",
@@ -100,18 +101,30 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands after all that people said of two attempts. `winner` is one of them, or None for `equal` and
-    `both_bad`, which forbid the pair."""
+    """What stands after all that people said of two attempts. `winner` is one of them; where there is none, `without`
+    says what they found instead, and there is no pair, whatever the rewards are."""
 
     one: int
     other: int
     winner: int | None = None
-    both_bad: bool = False
+    without: Literal["equal", "both_bad", "split"] = "equal"
     strength: int = 1
     """1 is better, 2 is much better."""
     reviewers: int = 1
     agreement: float | None = None
-    """The share of them that said so; None where it is not known."""
+    """The share of them that said so; None where nobody but an adjudicator did."""
+    adjudicated: bool = False
+    reviews: tuple[int, ...] = ()
+    """Where it was read."""
+
+    @property
+    def refusal(self) -> Outcome:
+        refusals: dict[str, Outcome] = {
+            "equal": "judged_equal",
+            "both_bad": "judged_both_bad",
+            "split": "judged_split",
+        }
+        return refusals[self.without]
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +138,8 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     strength: int = 0
     reviewers: int = 0
     agreement: float | None = None
+    adjudicated: bool = False
+    reviews: tuple[int, ...] = ()
     turn: int | None = None
     chosen_length: int = 0
     rejected_length: int = 0

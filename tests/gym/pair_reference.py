@@ -71,7 +71,7 @@ class Reference:
             self.blocked.append(({verdict.one, verdict.other}, ""))
         for verdict in self.verdicts:
             if verdict.winner is None:
-                reason = "judged_both_bad" if verdict.both_bad else "judged_equal"
+                reason = f"judged_{verdict.without}"
                 self.blocked.append(({verdict.one, verdict.other}, reason))
                 self.blocked.append((self.deeds(verdict.one, verdict.other), reason))
         prompts = list(dict.fromkeys(self.courses[one.id].prompt for one in rewarded))

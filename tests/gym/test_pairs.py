@@ -93,7 +93,13 @@ def judged(draw: Any, ids: list[int]) -> list[Verdict]:
     for one, other in draw(st.lists(st.sampled_from(every_two(ids)), max_size=4, unique=True)) if len(ids) > 1 else []:
         winner = draw(st.sampled_from([one, other, None]))
         found.append(
-            Verdict(one=one, other=other, winner=winner, both_bad=draw(st.booleans()), strength=draw(st.integers(1, 2)))
+            Verdict(
+                one=one,
+                other=other,
+                winner=winner,
+                without=draw(st.sampled_from(["equal", "both_bad", "split"])),
+                strength=draw(st.integers(1, 2)),
+            )
         )
     return found
 
@@ -227,10 +233,10 @@ def test_a_human_verdict_beats_the_reward():
     ]
 
 
-@pytest.mark.parametrize(("both_bad", "outcome"), [(False, "judged_equal"), (True, "judged_both_bad")])
-def test_two_that_people_found_equal_or_both_bad_are_no_pair(both_bad, outcome):
-    forbidden = Verdict(one=1, other=2, both_bad=both_bad)
-    assert pair_group(group(1.0, 0.0), different([1, 2]), Rule(), [forbidden]).outcome == outcome
+@pytest.mark.parametrize("found", ["equal", "both_bad", "split"])
+def test_two_of_whom_people_preferred_none_are_no_pair(found):
+    forbidden = Verdict(one=1, other=2, without=found)
+    assert pair_group(group(1.0, 0.0), different([1, 2]), Rule(), [forbidden]).outcome == f"judged_{found}"
     three = pair_group(group(1.0, 0.0, 0.5), different([1, 2, 3]), Rule(), [forbidden]).pairs
     assert sides(three) == [(1, 3)]
 

@@ -1,0 +1,56 @@
+"""What people said of rollouts that are to be paired: verdicts between two of them, and rewards that they set."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from apps.exports.bucketing import Bucket
+from apps.gym.pairs import Verdict
+from apps.reviews.deciding import StandingVerdict, read_verdicts
+from apps.reviews.overriding import read_overrides
+
+
+class Judged:
+    """Verdicts by the rollouts that they are of."""
+
+    def __init__(self, verdicts: Iterable[Verdict]) -> None:
+        self._of: dict[int, list[Verdict]] = defaultdict(list)
+        for verdict in verdicts:
+            self._of[verdict.one].append(verdict)
+
+    def of(self, rollouts: Iterable[int] | Mapping[int, int]) -> list[Verdict]:
+        """Those between two of these rollouts."""
+        known = set(rollouts)
+        return [verdict for one in sorted(known) for verdict in self._of.get(one, ()) if verdict.other in known]
+
+
+def read_judged(rollout_ids: Sequence[int]) -> Judged:
+    return Judged(_verdict(one) for one in read_verdicts(rollout_ids=rollout_ids).values())
+
+
+def override_rewards(buckets: Iterable[Bucket]) -> None:
+    """Let the rewards that people set count; the verifier's stay beside them."""
+    buckets = list(buckets)
+    standing = read_overrides([one for bucket in buckets for one in bucket.numbers])
+    for bucket in buckets:
+        bucket.attempts = [
+            msgspec.structs.replace(one, reward=standing[one.id].reward, overridden=True, verifier_reward=one.reward)
+            if one.id in standing
+            else one
+            for one in bucket.attempts
+        ]
+
+
+def _verdict(standing: StandingVerdict) -> Verdict:
+    return Verdict(
+        one=standing.low,
+        other=standing.high,
+        winner=standing.winner,
+        without="split" if standing.outcome == "split" else "both_bad" if standing.outcome == "both_bad" else "equal",
+        strength=standing.strength or 1,
+        reviewers=standing.reviewers,
+        agreement=standing.agreeing / standing.reviewers if standing.reviewers else None,
+        adjudicated=standing.how == "adjudicated",
+        reviews=tuple(standing.reviews),
+    )
