@@ -270,7 +270,7 @@ class Attempt:
         began = self.elapsed()
         name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
         try:
-            arguments = _parse_arguments(call.get("arguments"))
+            arguments = parse_arguments(call.get("arguments"))
         except ValueError as problem:
             output, error = dump_json({"error": f"Invalid tool call arguments: {problem}"}), "invalid_arguments"
         else:
@@ -301,7 +301,7 @@ class Attempt:
         )
 
 
-def _parse_arguments(arguments: object) -> dict[str, Any]:
+def parse_arguments(arguments: object) -> dict[str, Any]:
     """The call's arguments; an empty string means none, as some servers write it."""
     if isinstance(arguments, dict):
         return arguments

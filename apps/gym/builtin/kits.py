@@ -1,10 +1,12 @@
 """The kits of the built-in environments by name; where there is none, tasks come from files alone."""
 
 from apps.gym.builtin import calculator_kit, exact_match_kit
+from apps.gym.builtin.blackjack import kit as blackjack_kit
 from apps.gym.builtin.code_exec import kit as code_exec_kit
 from apps.gym.builtin.generating import Kit
 from apps.gym.builtin.instruction_following import kit as instruction_following_kit
 from apps.gym.builtin.mcqa import kit as mcqa_kit
+from apps.gym.builtin.sokoban import kit as sokoban_kit
 from apps.gym.builtin.structured_output import kit as structured_output_kit
 from apps.gym.builtin.text_to_sql import kit as text_to_sql_kit
 
@@ -16,4 +18,6 @@ KITS: dict[str, Kit] = {
     "mcqa": mcqa_kit.KIT,
     "structured_output": structured_output_kit.KIT,
     "text_to_sql": text_to_sql_kit.KIT,
+    "sokoban": sokoban_kit.KIT,
+    "blackjack": blackjack_kit.KIT,
 }

@@ -1,6 +1,6 @@
 """What a built-in environment is: one object per attempt, with quick synchronous methods."""
 
-from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from apps.gym.items import Item, TaskRow, Tool
 from apps.gym.judging.judge import Hearing
@@ -61,6 +61,25 @@ class Configured(Protocol):
     long of it runs in a process that can be stopped."""
 
     verifier: ClassVar[Verifier]
+
+
+class Transition(NamedTuple):
+    """What a step leads to: what is seen now, which is never empty, and whether that was the end."""
+
+    observation: str
+    done: bool
+
+
+@runtime_checkable
+class Game(Protocol):
+    """A built-in environment in which each reply of the policy model is a step, as in Gymnasium. Its `verify` plays the
+    replies of a response again, so that it needs no more than the row; there is no reward before the end."""
+
+    def reset(self) -> str:
+        """What is seen at first. Raises EnvironmentFault for a row that is no game."""
+        ...
+
+    def step(self, reply: str) -> Transition: ...
 
 
 def is_judged(environment: BuiltinEnvironment) -> TypeGuard[JudgedEnvironment]:

@@ -1,5 +1,6 @@
 """The built-in environments by name."""
 
+from apps.gym.builtin.blackjack.environment import Blackjack
 from apps.gym.builtin.calculator import Calculator
 from apps.gym.builtin.code_exec.environment import CodeExec
 from apps.gym.builtin.exact_match import ExactMatch
@@ -7,6 +8,7 @@ from apps.gym.builtin.instruction_following.environment import InstructionFollow
 from apps.gym.builtin.judged import Judged
 from apps.gym.builtin.mcqa.environment import Mcqa
 from apps.gym.builtin.protocol import BuiltinEnvironment
+from apps.gym.builtin.sokoban.environment import Sokoban
 from apps.gym.builtin.structured_output.environment import StructuredOutput
 from apps.gym.builtin.text_to_sql.environment import TextToSql
 
@@ -19,4 +21,6 @@ BUILTINS: dict[str, type[BuiltinEnvironment]] = {
     Mcqa.name: Mcqa,
     StructuredOutput.name: StructuredOutput,
     TextToSql.name: TextToSql,
+    Sokoban.name: Sokoban,
+    Blackjack.name: Blackjack,
 }

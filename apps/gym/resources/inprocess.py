@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from apps.gym.builtin.protocol import BuiltinEnvironment, Configured, JudgedEnvironment, ToolRefused, is_judged
+from apps.gym.builtin.protocol import BuiltinEnvironment, Configured, Game, JudgedEnvironment, ToolRefused, is_judged
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault, GymError, JudgeError, TimedOut, VerifierError
 from apps.gym.events import JudgeCall
-from apps.gym.items import Item, TaskRow, Tool, dump_json
+from apps.gym.items import Item, TaskRow, Tool, assistant_text, dump_json, function_calls, message
 from apps.gym.judging.judge import Hearing, Judge
-from apps.gym.resources.protocol import Probe, ReverifyMode, ToolOutput
+from apps.gym.resources.protocol import Probe, ReverifyMode, Step, ToolOutput
 from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
 from apps.gym.verifying import verify_attempt
@@ -102,6 +102,24 @@ class InProcessSession:
         return None
 
 
+class InProcessGame(InProcessSession):
+    """One game in which every reply is a step."""
+
+    __slots__ = ("_game", "opening")
+
+    def __init__(self, environment: BuiltinEnvironment, server: "InProcessServer", seed: int, game: Game) -> None:
+        super().__init__(environment, server, seed)
+        self._game = game
+        self.opening: list[Item] = [message("user", game.reset())]
+
+    async def step(self, response: dict[str, Any]) -> Step:
+        output = response["output"]
+        seen = self._game.step(assistant_text(output))
+        calls = [(str(call.get("call_id", "")), str(call.get("name", ""))) for call in function_calls(output)]
+        outputs = {call_id: await self.call_tool(name, {}) for call_id, name in calls}
+        return Step(outputs=outputs, items=[message("user", seen.observation)], done=seen.done)
+
+
 class InProcessServer:
     """Serves one built-in environment; raises EnvironmentFault when there is none of that name.
 
@@ -129,8 +147,16 @@ class InProcessServer:
         self.judge = judge
         self._builtin = builtin
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether an attempt goes on after a reply without tool calls."""
+        return getattr(self._builtin, "takes_turns", False)
+
     async def seed_session(self, row: TaskRow, *, seed: int) -> InProcessSession:
-        return InProcessSession(self._builtin(row, seed=seed), self, seed)
+        environment = self._builtin(row, seed=seed)
+        if isinstance(environment, Game):
+            return InProcessGame(environment, self, seed, environment)
+        return InProcessSession(environment, self, seed)
 
     async def reverify_mode(self) -> ReverifyMode:
         return "unsupported" if getattr(self._builtin, "verify_needs_state", False) else "stateless"

@@ -104,6 +104,10 @@ class VerifiedServer:
         self._verifier = read_verifier(verifier) if verifier else None
         self._verify_timeout = verify_timeout
 
+    @property
+    def takes_turns(self) -> bool:
+        return getattr(self._inner, "takes_turns", False)
+
     async def seed_session(self, row: TaskRow, *, seed: int) -> VerifiedSession:
         """Before any token is spent: raises VerifierError for a row that cannot be verified."""
         verifier = self._choose(row)

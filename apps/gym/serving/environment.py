@@ -26,9 +26,11 @@ from apps.gym.serving.asking import (
     read_row,
 )
 from apps.gym.serving.sessions import Sessions
+from apps.gym.serving.turns import Turns
 
 _STATUS = {"unknown_tool": 404, "bad_arguments": 422, "timeout": 504, "too_large": 502}
 _KEPT = frozenset({"responses_create_params", "response", "reward", "reward_components", "explanation"})
+_UNRESET = "There is no attempt, or it has expired. Please call reset first."
 _UNSEEDED = "Session not initialized, or expired. Please call seed_session first."
 
 
@@ -53,6 +55,7 @@ class ServedEnvironment:
         tools: list[Tool],
         reverify_mode: ReverifyMode,
         verifying: ResourceServer | None = None,
+        takes_turns: bool = False,
     ) -> None:
         self.name = server.name
         self.cookie = cookie_name(server.name)
@@ -61,13 +64,19 @@ class ServedEnvironment:
         self._verifying = verifying or server
         self._tools = tools
         self._mode = reverify_mode
-        self._document = dump(openapi_document(server.name, tools))
+        # A reply without tool calls ends an attempt on servers of NeMo Gym's own protocol: who answers such replies
+        # speaks that of Gymnasium in its place.
+        verbs: Routes = (
+            {("POST", "reset"): self._reset, ("POST", "step"): self._step}
+            if takes_turns
+            else {("POST", "seed_session"): self._seed, ("POST", "verify"): self._verify}
+        )
+        self._document = dump(openapi_document(server.name, tools, [path for _, path in verbs]))
         self._routes: Routes = {
             ("GET", ""): self._greet,
             ("GET", "reverify_mode"): self._say_mode,
             ("GET", "openapi.json"): self._describe,
-            ("POST", "seed_session"): self._seed,
-            ("POST", "verify"): self._verify,
+            **verbs,
             ("POST", "close"): self._end,
             ("POST", "aggregate_metrics"): aggregate,
         }
@@ -106,6 +115,28 @@ class ServedEnvironment:
         name = await self.sessions.open(lambda: self._open(row, self._server))
         return json_answer({"supports_explicit_close": True}, session=name)
 
+    async def _reset(self, asked: Asked) -> Answer:
+        row = read_row(asked.body)
+        await self.sessions.close(asked.session)
+        opened: list[Turns] = []
+
+        async def open_turns() -> Turns:
+            opened.append(Turns(await self._open(row, self._server)))
+            return opened[0]
+
+        name = await self.sessions.open(open_turns)
+        return json_answer(opened[0].open(), session=name)
+
+    async def _step(self, asked: Asked) -> Answer:
+        session = self.sessions.find(asked.session)
+        response = read_response(read_row(asked.body))
+        if not isinstance(session, Turns):
+            raise Refused(400, _UNRESET)
+        told = await session.step(response)
+        if told["terminated"] or told["truncated"]:
+            self.sessions.mark_verified(asked.session)
+        return json_answer(told, session=asked.session)
+
     async def _call_tool(self, asked: Asked) -> Answer:
         arguments = read_object(asked.body) if asked.body.strip() else {}
         session = self.sessions.find(asked.session)
@@ -122,13 +153,7 @@ class ServedEnvironment:
 
     async def _verify(self, asked: Asked) -> Answer:
         row = read_row(asked.body)
-        response = row.pop("response", None)
-        if response is None:
-            raise invalid("missing", ["body", "response"], "Field required")
-        if not isinstance(response, dict) or not isinstance(response.get("output"), list):
-            raise invalid("list_type", ["body", "response", "output"], "Input should be a valid list")
-        if not all(isinstance(item, dict) for item in response["output"]):
-            raise invalid("dict_type", ["body", "response", "output"], "Input should be a list of items")
+        response = read_response(row)
         try:
             reward = await self._score(row, response, asked.session)
         except JudgeError as error:
@@ -176,7 +201,20 @@ async def serve_environment(
         tools=probe.tools,
         reverify_mode=await ask_reverify_mode(server),
         verifying=verifying,
+        takes_turns=getattr(server, "takes_turns", False),
     )
+
+
+def read_response(row: TaskRow) -> dict[str, Any]:
+    """The response that stands in the row, taken out of it. Raises Refused."""
+    response = row.pop("response", None)
+    if response is None:
+        raise invalid("missing", ["body", "response"], "Field required")
+    if not isinstance(response, dict) or not isinstance(response.get("output"), list):
+        raise invalid("list_type", ["body", "response", "output"], "Input should be a valid list")
+    if not all(isinstance(item, dict) for item in response["output"]):
+        raise invalid("dict_type", ["body", "response", "output"], "Input should be a list of items")
+    return response
 
 
 def _seed_of(row: TaskRow) -> int:
@@ -200,13 +238,10 @@ def _verdict(row: TaskRow, response: dict[str, Any], reward: Reward) -> dict[str
     }
 
 
-def openapi_document(name: str, tools: list[Tool]) -> dict[str, Any]:
+def openapi_document(name: str, tools: list[Tool], verbs: list[str]) -> dict[str, Any]:
     """What clients find out about the server: its tools, each with the schema of its arguments, and the routes."""
     anything = {"type": "object"}
-    routes = {
-        path: _post(path.strip("/"), "", anything)
-        for path in ("/seed_session", "/verify", "/close", "/aggregate_metrics")
-    }
+    routes = {f"/{path}": _post(path, "", anything) for path in (*verbs, "close", "aggregate_metrics")}
     for tool in tools:
         called = str(tool.get("name", ""))
         operation = _post(called, str(tool.get("description") or ""), tool.get("parameters") or anything)

@@ -10,6 +10,7 @@ from apps.gym.builtin.generating import CASE_KINDS, DIFFICULTIES, TooFewTasks, g
 from apps.gym.builtin.kits import KITS
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.items import dump_json
+from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.serving.environment import serve_environment
@@ -90,6 +91,13 @@ def test_every_case_has_the_reward_that_it_should_have(name):
     assert len({result.case.name for result in results}) == len(list_cases(KITS[name]))
 
 
+def far(name, outbound, port):
+    url = f"http://127.0.0.1:{port}"
+    if server(name).takes_turns:
+        return GymnasiumServer(outbound, name=name, base_url=url, call_timeout=30, max_tries=1)
+    return HttpResourceServer(outbound, name=name, base_url=url, call_timeout=30, verify_timeout=30, max_tries=1)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_over_http_rewards_are_the_same(name):
     rows = list(generate_tasks(KITS[name], count=9, seed=11))
@@ -99,14 +107,7 @@ def test_over_http_rewards_are_the_same(name):
     async def compare():
         served = await serve_environment(server(name), most_sessions=100, session_seconds=60.0)
         async with on_a_port(served) as (port, outbound):
-            there = HttpResourceServer(
-                outbound,
-                name=name,
-                base_url=f"http://127.0.0.1:{port}",
-                call_timeout=30,
-                verify_timeout=30,
-                max_tries=1,
-            )
+            there = far(name, outbound, port)
             for number, row in enumerate(rows):
                 # Who serves an environment seeds it by the row: the attempt here takes the same seed.
                 seeded = {**row, "seed": number}

@@ -1,0 +1,1 @@
+"""Some rounds of blackjack, with a result to reach that good play reaches."""
