@@ -75,12 +75,12 @@ def open_site(var: Path, *serve: str, **settings: str) -> Iterator[Site]:
             yield Site(served.port, seeded, environment)
 
 
-def sign_in(chromium: Browser, site: Site) -> Any:
-    """The cookies of an engineer."""
+def sign_in(chromium: Browser, site: Site, username: str = "erika") -> Any:
+    """The cookies of an engineer, or of somebody else."""
     context = chromium.new_context()
     page = context.new_page()
     page.goto(f"{site.base}/sign-in/")
-    page.fill("[name=username]", "erika")
+    page.fill("[name=username]", username)
     page.fill("[name=password]", PASSWORD)
     page.click("main button[type=submit]")
     page.wait_for_url(f"{site.base}/")

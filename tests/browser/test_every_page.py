@@ -1,0 +1,150 @@
+"""Every page of the URL configuration, with rows: for everybody, on every screen, and without scripts."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+from playwright.sync_api import Error as BrowserError
+
+from apps.dashboard.urls import urlpatterns
+from tests.browser.conftest import Site, sign_in
+from tests.gymweb.serving import ROOT
+
+pytestmark = pytest.mark.slow
+
+# Files, parts of pages and redirections: what answers a GET and is no page.
+NO_PAGES = {
+    "audit_export",
+    "collection_adjust",
+    "collection_changes_file",
+    "collection_figure",
+    "export_download",
+    "export_file",
+    "export_manifest",
+    "rollout_file",
+    "rollout_image",
+    "rollout_outline",
+    "rollout_raw",
+    "rollout_steps",
+    "rollout_text",
+    "sign_in_link",
+    "upload_rejected",
+}
+QUIET = """() => !document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling")
+    && [...document.images].every((each) => each.complete)"""
+# What the page has waited for, with its folds open: what is folded is read as well.
+OPENED = "for (const fold of document.querySelectorAll('main details')) fold.open = true"
+WIDER = """() => [document.documentElement.scrollWidth, [...document.querySelectorAll("body *")]
+    .filter((each) => each.getBoundingClientRect().right > innerWidth + 1
+        && !each.closest(".scroll, .table-wrap, pre, dialog"))
+    .slice(0, 3).map((each) => each.outerHTML.slice(0, 120))]"""
+
+
+@pytest.fixture(scope="module")
+def pages(site: Site) -> dict[str, str]:
+    """Its address by the name of each page."""
+    words = [sys.executable, "-m", "tests.browser.seed_pages"]
+    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
+    given: dict[str, str] = json.loads(made.stdout.splitlines()[-1])["pages"]
+    named = {str(each.name): f"/{each.pattern}" for each in urlpatterns if "<" not in str(each.pattern)}
+    reading = {str(each.name) for each in urlpatterns if "GET" in each.callback.permissions} - NO_PAGES
+    missing = sorted(name for name in reading if name not in given and name not in named)
+    assert missing == [], "pages that no row was made for"
+    return {name: given.get(name) or named[name] for name in sorted(reading)}
+
+
+@pytest.fixture(scope="module")
+def admin(chromium: Browser, site: Site, pages: dict[str, str]) -> Any:
+    return sign_in(chromium, site, "ada")
+
+
+@pytest.fixture
+def looked_at(chromium: Browser, site: Site, admin: Any) -> Iterator[tuple[Page, list[str]]]:
+    """A page of an admin's browser, and what went wrong on it: errors, refusals of the policy, foreign requests."""
+    context = chromium.new_context(
+        storage_state=admin, viewport={"width": 1440, "height": 900}, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(f"threw: {error}"))
+    page.on("console", lambda said: wrong.append(f"console: {said.text}") if said.type == "error" else None)
+    page.on("request", lambda asked: None if asked.url.startswith((site.base, "blob:")) else wrong.append(asked.url))
+    page.on("response", lambda got: wrong.append(f"{got.status}: {got.url}") if got.status >= 500 else None)
+    page.add_init_script(
+        "addEventListener('securitypolicyviolation', (e) => console.error(`policy: ${e.violatedDirective}`))"
+    )
+    yield page, wrong
+    context.close()
+
+
+def settle(page: Page) -> None:
+    """What comes with a page by itself is there. Some pages ask again for ever, so there is no waiting for silence."""
+    page.wait_for_timeout(60)
+    try:
+        page.wait_for_function(QUIET, timeout=5000)
+    except BrowserError:
+        pytest.fail(f"{page.url} waits for ever")
+
+
+def test_every_page_is_for_everybody_in_both_themes_and_fits_every_screen(site, looked_at, pages):
+    page, wrong = looked_at
+    found: dict[str, Any] = {}
+    for name, address in pages.items():
+        page.set_viewport_size({"width": 1440, "height": 900})
+        page.emulate_media(color_scheme="light")
+        reply = page.goto(site.base + address)
+        settle(page)
+        page.evaluate(OPENED)
+        told = [*wrong, *([] if reply and reply.status == 200 else [f"answered {reply and reply.status}"])]
+        if page.evaluate(WIDER)[0] > 1440:
+            told.append(f"wide at 1440: {page.evaluate(WIDER)}")
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            told += [f"{theme}: {each}" for each in violations(page)]
+        page.set_viewport_size({"width": 360, "height": 800})
+        page.wait_for_timeout(30)
+        if page.evaluate(WIDER)[0] > 360:
+            told.append(f"wide at 360: {page.evaluate(WIDER)}")
+        wrong.clear()
+        if told:
+            found[f"{name} {address}"] = told
+    assert found == {}, json.dumps(found, indent=1)
+
+
+def violations(page: Page) -> list[str]:
+    told = Axe().run(page).response["violations"]
+    return [f"{each['id']}: {node['html'][:120]}" for each in told for node in each["nodes"]]
+
+
+FORMS = """() => [...document.forms].map((form) => ({
+    method: form.method, action: form.getAttribute("action"), html: form.outerHTML.slice(0, 100),
+    token: Boolean(form.querySelector("[name=csrfmiddlewaretoken]")),
+    sends: Boolean([...form.elements].find((each) => ["submit", "image"].includes(each.type))) }))"""
+LATER = """() => [...document.querySelectorAll("[hx-trigger~=load], [hx-trigger~=revealed]")]
+    .filter((each) => !each.querySelector("a[href]")).map((each) => each.outerHTML.slice(0, 100))"""
+
+
+def test_every_page_reads_and_every_form_posts_without_scripts(chromium, site, admin, pages):
+    context = chromium.new_context(storage_state=admin, java_script_enabled=False)
+    page = context.new_page()
+    found: dict[str, list[str]] = {}
+    for name, address in pages.items():
+        page.goto(site.base + address)
+        told = []
+        if not page.locator("main h1").count() or len(page.locator("main").inner_text()) < 60:
+            told.append("says nothing")
+        for form in page.evaluate(FORMS):
+            if form["method"] == "post" and (form["action"] is None or not form["token"]):
+                told.append(f"cannot be sent: {form['html']}")
+            if not form["sends"] and "palette" not in form["html"] and form["method"] == "post":
+                told.append(f"has no button: {form['html']}")
+        told += [f"comes by script alone: {each}" for each in page.evaluate(LATER)]
+        if told:
+            found[f"{name} {address}"] = told
+    context.close()
+    assert found == {}
