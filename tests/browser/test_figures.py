@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Site
@@ -31,53 +30,6 @@ def unscripted(chromium: Browser, signed_in: Any) -> Iterator[Page]:
     context = chromium.new_context(storage_state=signed_in, java_script_enabled=False)
     yield context.new_page()
     context.close()
-
-
-def pages(seeded: dict[str, Any]) -> list[str]:
-    a, b, rollouts = seeded["a"], seeded["b"], seeded["rollouts"]
-    return [
-        "/",
-        "/activity/",
-        "/collections/",
-        f"/collections/{a}/",
-        f"/collections/{a}/tasks/",
-        f"/collections/{a}/breakdown/?by=tag",
-        f"/collections/compare/?a={a}&b={b}",
-        f"/tasks/{seeded['task']}/",
-        f"/rollouts/compare/?r={rollouts[0]},{rollouts[1]}",
-        f"/rollouts/compare/?r={rollouts[0]},{rollouts[1]},{rollouts[2]}",
-    ]
-
-
-def violations(tab: Page) -> list[str]:
-    found = Axe().run(tab).response["violations"]
-    return [f"{each['id']}: {node['html'][:120]}" for each in found for node in each["nodes"]]
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_on_any_page(site, tab, seeded, theme):
-    tab.emulate_media(color_scheme=theme)
-    tab.set_viewport_size({"width": 1440, "height": 900})
-    wrong = {}
-    for address in pages(seeded):
-        tab.goto(site.base + address)
-        tab.wait_for_load_state("networkidle")
-        for fold in tab.locator("main details").all():
-            fold.evaluate("fold => { fold.open = true; }")
-        if found := violations(tab):
-            wrong[address] = found
-    assert wrong == {}
-
-
-def test_no_page_is_wider_than_a_phone(site, tab, seeded):
-    tab.set_viewport_size({"width": 360, "height": 800})
-    wide = []
-    for address in pages(seeded):
-        tab.goto(site.base + address)
-        tab.wait_for_load_state("networkidle")
-        if tab.evaluate("document.documentElement.scrollWidth") > 360:
-            wide.append(address)
-    assert wide == []
 
 
 def test_results_appear_on_the_page_of_a_collection_without_a_reload(site, tab):

@@ -44,7 +44,7 @@ class SecretForm(forms.Form):
 
 class AddressForm(forms.Form):
     address = forms.CharField(
-        label="An address",
+        label="Address",
         max_length=500,
         widget=forms.TextInput(
             attrs={"class": "code", "placeholder": "http://10.0.0.5:8000/v1", "autocomplete": "off"}
