@@ -6,6 +6,7 @@ from apps.gym.builtin.code_exec import kit as code_exec_kit
 from apps.gym.builtin.generating import Kit
 from apps.gym.builtin.instruction_following import kit as instruction_following_kit
 from apps.gym.builtin.mcqa import kit as mcqa_kit
+from apps.gym.builtin.search import kit as search_kit
 from apps.gym.builtin.sokoban import kit as sokoban_kit
 from apps.gym.builtin.structured_output import kit as structured_output_kit
 from apps.gym.builtin.text_to_sql import kit as text_to_sql_kit
@@ -20,4 +21,5 @@ KITS: dict[str, Kit] = {
     "text_to_sql": text_to_sql_kit.KIT,
     "sokoban": sokoban_kit.KIT,
     "blackjack": blackjack_kit.KIT,
+    "search": search_kit.KIT,
 }

@@ -8,6 +8,7 @@ from apps.gym.builtin.instruction_following.environment import InstructionFollow
 from apps.gym.builtin.judged import Judged
 from apps.gym.builtin.mcqa.environment import Mcqa
 from apps.gym.builtin.protocol import BuiltinEnvironment
+from apps.gym.builtin.search.environment import Search
 from apps.gym.builtin.sokoban.environment import Sokoban
 from apps.gym.builtin.structured_output.environment import StructuredOutput
 from apps.gym.builtin.text_to_sql.environment import TextToSql
@@ -23,4 +24,5 @@ BUILTINS: dict[str, type[BuiltinEnvironment]] = {
     TextToSql.name: TextToSql,
     Sokoban.name: Sokoban,
     Blackjack.name: Blackjack,
+    Search.name: Search,
 }

@@ -1,0 +1,1 @@
+"""Questions about an invented archipelago, whose encyclopaedia can be searched."""
