@@ -94,7 +94,6 @@ MIDDLEWARE = [
     "apps.accounts.middleware.AuditMiddleware",
     "apps.accounts.middleware.PermissionMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "apps.dashboard.noticing.RedactionNoticeMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -252,6 +251,9 @@ REDACT = env.switch("GYMWEB_REDACT", default=True)
 # MCP servers that run as processes of a worker: by name, since an engineer chooses among them and writes none.
 MCP_COMMANDS = read_commands(env.text("GYMWEB_MCP_COMMANDS", default=""))
 MCP_PROCESSES = env.whole("GYMWEB_MCP_PROCESSES", default=32, least=1, most=10_000)
+
+# Environments that the operator wrote: folders, files or modules. They are run as they are, with all that we may do.
+ENVIRONMENTS = env.texts("GYMWEB_ENVIRONMENTS")
 
 # Code that models wrote runs in bubblewrap's namespaces. What may take their place keeps it from very little, so that
 # only its name turns it on.

@@ -21,7 +21,9 @@ from apps.gym.resources.mcp_client import Command
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.resources.surveying import read_survey
 from apps.gym.resources.verified import ToollessServer, VerifiedServer
+from apps.gym.resources.written import WrittenServer
 from apps.gym.verifiers.reading import VerifierMisconfigured
+from apps.gym.written.registry import WRITTEN
 from apps.policies.connecting import connect_policy
 from apps.policies.secrets import SecretUnreadable, decrypt_secret
 
@@ -56,6 +58,15 @@ def _connect_server(
 ) -> ResourceServer:
     if environment.adapter == Adapter.DECLARED:
         return ToollessServer(name=environment.slug)
+    written = WRITTEN.get(environment.builtin) if environment.adapter == Adapter.BUILTIN else None
+    if written is not None:
+        return WrittenServer(
+            written,
+            name=environment.slug,
+            verifies=environment.verifies,
+            call_timeout=environment.call_timeout,
+            verify_timeout=environment.verify_timeout,
+        )
     if environment.adapter == Adapter.BUILTIN:
         return InProcessServer(
             environment.builtin,

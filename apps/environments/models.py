@@ -4,7 +4,6 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from apps.policies.models import Health, PolicyModel
-from apps.policies.typed_texts import TypedCharField, TypedTextField
 
 
 class Adapter(models.TextChoices):
@@ -26,8 +25,8 @@ class Environment(models.Model):
     """Tools, per-attempt state and verifier, served by a resource server."""
 
     slug = models.SlugField(max_length=64, unique=True)
-    name = TypedCharField(max_length=100)
-    description = TypedTextField(blank=True)
+    name = models.CharField(max_length=100)
+    description = models.TextField(blank=True)
     adapter = models.CharField(max_length=16, choices=Adapter.choices, default=Adapter.HTTP)
     builtin = models.CharField(max_length=64, blank=True, help_text="Built-in adapter: which environment")
     base_url = models.CharField(

@@ -9,11 +9,11 @@ from apps.accounts.auditing import describe, record
 from apps.environments.models import OVER_HTTP, USUAL_CONCURRENCY, Adapter, Environment
 from apps.environments.trying import describe_problems
 from apps.gym import lookups
-from apps.gym.builtin.registry import BUILTINS
 from apps.gym.judging.settings import read_settings
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.slugs import find_slug_problem
 from apps.gym.verifiers.registry import asks_judge
+from apps.gym.written.registry import find_environment, list_names
 from apps.policies.models import Health
 from apps.policies.saving import KeyRequired
 from apps.policies.secrets import encrypt_secret, hint_of
@@ -95,8 +95,8 @@ def _tidy(environment: Environment) -> None:
 
 def _check_server(environment: Environment) -> None:
     if environment.adapter == Adapter.BUILTIN:
-        if environment.builtin not in BUILTINS:
-            names = ", ".join(sorted(BUILTINS))
+        if find_environment(environment.builtin) is None:
+            names = ", ".join(list_names())
             raise ValidationError({"builtin": f"There is no built-in environment of that name; there are: {names}."})
         return
     if environment.adapter == Adapter.DECLARED:
@@ -134,7 +134,7 @@ def _asks_judge(environment: Environment) -> bool:
     """What verifies here goes before what the built-in would do."""
     if environment.verifies_here:
         return asks_judge(environment.verifier)
-    builtin = BUILTINS.get(environment.builtin)
+    builtin = find_environment(environment.builtin)
     return builtin is not None and builtin.asks_judge
 
 

@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from apps.environments.models import Adapter, Environment
 from apps.gym import leaving
-from apps.gym.builtin.registry import BUILTINS
 from apps.gym.dataset_metrics import DatasetMetrics
 from apps.gym.errors import VerifierError
 from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
@@ -26,6 +25,7 @@ from apps.gym.taskfiles.limits import BadRow, Limits, Readable
 from apps.gym.taskfiles.reading import OpenFile, open_rows
 from apps.gym.verifiers.protocol import Verifier
 from apps.gym.verifiers.registry import find_problems, read_verifier
+from apps.gym.written.registry import find_environment
 from apps.policies.redacting import fresh_redactor
 from apps.tasks.matching import Base, Seen, hash_text, key_of
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload, join_tags
@@ -84,7 +84,7 @@ def fields_needed(environment: Environment) -> frozenset[str]:
         return frozenset()
     if environment.verifies_here:
         return read_verifier(environment.verifier).needs if environment.verifier else frozenset({ROW_FIELD})
-    known = BUILTINS.get(environment.builtin) if environment.adapter == Adapter.BUILTIN else None
+    known = find_environment(environment.builtin) if environment.adapter == Adapter.BUILTIN else None
     return known.needs if known else frozenset()
 
 

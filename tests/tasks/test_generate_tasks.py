@@ -46,7 +46,7 @@ def test_a_built_in_environment_that_is_no_row_yet_becomes_one():
 
 
 def test_what_cannot_be_is_said(tmp_path):
-    with pytest.raises(CommandError, match=r"chess: only calculator, .* make tasks of their own"):
+    with pytest.raises(CommandError, match=r"chess: only .*calculator, .* make tasks of their own"):
         call_command("generate_tasks", "chess", out="-")
     with pytest.raises(CommandError, match="give 1 or more"):
         call_command("generate_tasks", "calculator", count=0, out="-")

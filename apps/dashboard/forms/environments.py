@@ -8,8 +8,8 @@ from django.conf import settings
 
 from apps.dashboard.forms.fields import JSONTextField, count_from_one, slug_field
 from apps.environments.models import Adapter, Environment
-from apps.gym.builtin.registry import BUILTINS
 from apps.gym.judging.rubrics import PLACEHOLDERS
+from apps.gym.written.registry import list_names
 
 _SPELLED_OUT = ("question", "reads")
 """What of a judge's settings has a field of its own."""
@@ -92,7 +92,7 @@ class EnvironmentForm(forms.ModelForm):  # type: ignore[type-arg]  # Django form
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        names = [("", "–"), *((name, name) for name in sorted(BUILTINS))]
+        names = [("", "–"), *((name, name) for name in list_names())]
         self.fields["builtin"] = forms.ChoiceField(
             label="Built-in environment", required=False, choices=names, initial=self.instance.builtin
         )

@@ -18,11 +18,11 @@ from apps.dashboard.traces.bodies import pretty
 from apps.environments.models import Environment
 from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
-from apps.gym.builtin.registry import BUILTINS
 from apps.gym.items import Tool
 from apps.gym.judging.rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.settings import read_settings
 from apps.gym.verifiers.registry import VERIFIERS
+from apps.gym.written.registry import find_environment
 from apps.tasks.models import Task
 
 _SHOWN_COLLECTIONS = 10
@@ -40,7 +40,7 @@ def environment_list(request: HttpRequest) -> HttpResponse:
 
 def _tools(environment: Environment) -> list[Tool]:
     """The environment's own tools, then those that the newest tasks declare, each name once."""
-    builtin = BUILTINS.get(environment.builtin)
+    builtin = find_environment(environment.builtin)
     own = builtin.tools if builtin else environment.survey.get("tools", [])
     found: dict[str, Tool] = {tool["name"]: tool for tool in own}
     tasks = Task.objects.ready().filter(dataset__environment=environment).order_by("-pk")[:_TASKS_READ_FOR_TOOLS]
@@ -67,7 +67,7 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         return answer_breaker(request, environment)
     if request.headers.get("HX-Target") == "health":
         return _answer_health(request, environment)
-    builtin = BUILTINS.get(environment.builtin)
+    builtin = find_environment(environment.builtin)
     judge = read_settings(environment.judge_settings) if environment.judge_model else None
     context = {
         **breaker_context(environment),

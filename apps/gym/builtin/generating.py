@@ -18,6 +18,7 @@ CASE_KINDS: tuple[CaseKind, ...] = get_args(CaseKind)
 
 VALIDATION_EVERY = 5
 """Each task of this number is one of the split `validation`, the others are of `train`."""
+MAX_STEPS = 30
 _MOST_TRIES = 200
 
 
@@ -93,7 +94,7 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     solve: Player
     cases: Callable[[], list[Case]] = list
     guess: Player | None = None
-    max_steps: int = 30
+    max_steps: int = MAX_STEPS
     told_apart_by: tuple[str, ...] = ()
 
 

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from apps.gym.agent import Attempt, Harness
-from apps.gym.builtin.generating import Call, Kit, Move, Player, Seen
+from apps.gym.builtin.generating import MAX_STEPS, Call, Move, Player, Seen
 from apps.gym.events import TraceUnion, Verification
 from apps.gym.items import Item, TaskRow, Tool, dump_json, message
 from apps.gym.policy.protocol import Ask, Reply
@@ -41,7 +41,7 @@ def _call(call: Call, call_id: str) -> Item:
 
 
 async def play_attempt(
-    server: ResourceServer, row: TaskRow, player: Player, *, seed: int = 0, max_steps: int = Kit.max_steps
+    server: ResourceServer, row: TaskRow, player: Player, *, seed: int = 0, max_steps: int = MAX_STEPS
 ) -> list[TraceUnion]:
     """All events of one attempt, in which no time passes. Raises a GymError as an attempt does."""
     attempt = Attempt(

@@ -14,8 +14,8 @@ from tests.gym.verifiers.replies import response
 ROW = {"responses_create_params": {"input": "What is 6 * 7?"}, "expected_answer": "42"}
 
 
-def test_the_built_in_environments_are_three():
-    assert sorted(BUILTINS) == ["calculator", "exact_match", "judged"]
+def test_the_built_in_environments_stand_under_their_names():
+    assert {"calculator", "code_exec", "exact_match", "judged"} <= set(BUILTINS)
     assert all(name == builtin.name for name, builtin in BUILTINS.items())
 
 

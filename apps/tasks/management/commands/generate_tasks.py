@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.environments.models import Adapter, Environment
 from apps.environments.saving import save_environment
 from apps.gym.builtin.generating import DIFFICULTIES, Kit, TooFewTasks, generate_tasks
-from apps.gym.builtin.kits import KITS
+from apps.gym.written.registry import find_kit, list_kits
 from apps.tasks.choosing import Choices
 from apps.tasks.management.datasets import named_dataset
 from apps.tasks.models import Upload
@@ -68,9 +68,10 @@ class Command(BaseCommand):
 def _find_kit(slug: str) -> Kit:
     found = Environment.objects.filter(slug=slug, adapter=Adapter.BUILTIN).values_list("builtin", flat=True).first()
     name = found or slug
-    if name not in KITS:
-        raise CommandError(f"{slug}: only {', '.join(sorted(KITS))} make tasks of their own.")
-    return KITS[name]
+    kit = find_kit(name)
+    if kit is None:
+        raise CommandError(f"{slug}: only {', '.join(list_kits())} make tasks of their own.")
+    return kit
 
 
 def _ensure_environment(slug: str) -> None:

@@ -1,0 +1,18 @@
+"""What `manage.py check` says of the environments that the operator wrote."""
+
+from typing import Any
+
+from django.core.checks import CheckMessage, Warning
+
+from apps.gym.written.registry import PROBLEMS
+
+
+def check_written_environments(**given: Any) -> list[CheckMessage]:
+    return [
+        Warning(
+            f"An environment could not be loaded: {problem}.",
+            hint="Mend the file, or take it out of GYMWEB_ENVIRONMENTS.",
+            id="environments.W001",
+        )
+        for problem in PROBLEMS
+    ]

@@ -1,0 +1,26 @@
+"""`manage.py new_environment NAME --into FOLDER`: the first files of an environment of your own."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.environments.scaffolding import CannotScaffold, scaffold_environment
+
+
+class Command(BaseCommand):
+    help = "Write the first files of an environment of your own, outside this project; docs/environments.md goes on."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("name", metavar="NAME", help="small letters, digits and _")
+        parser.add_argument("--into", default=".", metavar="FOLDER", help="where its folder is made (default: here)")
+
+    def handle(self, *, name: str, into: str, **options: Any) -> None:
+        try:
+            files = scaffold_environment(name=name, into=Path(into))
+        except CannotScaffold as problem:
+            raise CommandError(str(problem)) from None
+        for file in files:
+            self.stdout.write(str(file))
+        self.stdout.write(f"Next: GYMWEB_ENVIRONMENTS={files[0].parent}")

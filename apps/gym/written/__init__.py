@@ -1,0 +1,28 @@
+"""Environments that an operator writes: one class each, outside this project. docs/environments.md walks through one.
+
+What such a file imports is all here.
+"""
+
+from apps.gym.builtin.generating import Call, Case, Difficulty, Move, Seen, ask, say
+from apps.gym.builtin.protocol import ToolRefused
+from apps.gym.items import Item, TaskRow
+from apps.gym.rewards import Reward
+from apps.gym.written.attempts import Attempted
+from apps.gym.written.environment import Environment, tool
+
+__all__ = [
+    "Attempted",
+    "Call",
+    "Case",
+    "Difficulty",
+    "Environment",
+    "Item",
+    "Move",
+    "Reward",
+    "Seen",
+    "TaskRow",
+    "ToolRefused",
+    "ask",
+    "say",
+    "tool",
+]

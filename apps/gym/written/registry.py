@@ -1,0 +1,37 @@
+"""All environments that run in process by name: those that are built in, and those that the operator wrote."""
+
+from typing import TypeGuard
+
+from apps.gym.builtin.generating import Kit
+from apps.gym.builtin.kits import KITS
+from apps.gym.builtin.protocol import BuiltinEnvironment
+from apps.gym.builtin.registry import BUILTINS
+from apps.gym.written.environment import Environment
+
+WRITTEN: dict[str, type[Environment]] = {}
+PROBLEMS: list[str] = []
+"""What could not be loaded, a sentence each."""
+
+InProcess = type[BuiltinEnvironment] | type[Environment]
+
+
+def find_environment(name: str) -> InProcess | None:
+    return BUILTINS.get(name) or WRITTEN.get(name)
+
+
+def list_names() -> list[str]:
+    return sorted({*BUILTINS, *WRITTEN})
+
+
+def is_written(found: InProcess) -> TypeGuard[type[Environment]]:
+    return issubclass(found, Environment)
+
+
+def find_kit(name: str) -> Kit | None:
+    if name in KITS:
+        return KITS[name]
+    return WRITTEN[name].kit() if name in WRITTEN else None
+
+
+def list_kits() -> list[str]:
+    return sorted({*KITS, *(name for name in WRITTEN if find_kit(name))})

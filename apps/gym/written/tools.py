@@ -1,0 +1,137 @@
+"""Tools from typed methods: the JSON schema of the arguments, and the arguments from JSON."""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import msgspec
+
+from apps.gym.builtin.protocol import ToolRefused
+from apps.gym.items import Tool, dump_json
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_PARAMETER = re.compile(r"^[ \t]*(\w+)(?:[ \t]*\([^)]*\))?:[ \t]+(\S.*)$")
+_HEADING = re.compile(r"^(Args|Arguments|Parameters|Returns|Raises):$")
+_DEEPEST = 10
+
+
+class WrittenTool(msgspec.Struct, frozen=True):
+    """One method: what models are told of it, and how its arguments are read."""
+
+    tool: Tool
+    arguments: type[msgspec.Struct]
+    method: str
+    is_async: bool
+
+    def read(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Values of the types that the method names. Raises ToolRefused."""
+        try:
+            read = msgspec.convert(given, self.arguments)
+        except msgspec.ValidationError as problem:
+            raise ToolRefused("bad_arguments", f"{self.tool['name']}: {problem}") from None
+        return {field: getattr(read, field) for field in read.__struct_fields__}
+
+
+def describe_tool(method: Callable[..., Any]) -> WrittenTool:
+    """Raises TypeError with what the method lacks."""
+    name = method.__name__
+    if not _NAME.fullmatch(name):
+        raise TypeError(f"the tool {name}: a name has letters, digits, - and _, 64 at most")
+    arguments = _arguments(method)
+    description, told = read_docstring(inspect.getdoc(method) or "")
+    if not description:
+        raise TypeError(f"the tool {name}: say in its docstring what it does: that is all a model knows of it")
+    schema = _schema(arguments, told, name)
+    return WrittenTool(
+        tool={
+            "type": "function",
+            "name": name,
+            "description": description,
+            "parameters": schema,
+            # With defaults the strict mode of endpoints would refuse the schema.
+            "strict": sorted(schema["required"]) == sorted(schema["properties"]),
+        },
+        arguments=arguments,
+        method=name,
+        is_async=inspect.iscoroutinefunction(method),
+    )
+
+
+def _arguments(method: Callable[..., Any]) -> type[msgspec.Struct]:
+    name = method.__name__
+    hints = get_type_hints(method, include_extras=True)
+    fields: list[Any] = []
+    for parameter in list(inspect.signature(method).parameters.values())[1:]:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise TypeError(f"the tool {name}: give each argument a name of its own, instead of {parameter}")
+        if parameter.name not in hints:
+            raise TypeError(f"the tool {name}: give {parameter.name} a type, such as {parameter.name}: str")
+        kept = () if parameter.default is parameter.empty else (parameter.default,)
+        fields.append((parameter.name, hints[parameter.name], *kept))
+    try:
+        return msgspec.defstruct(f"{name}_arguments", fields, forbid_unknown_fields=True, kw_only=True)
+    except TypeError as problem:
+        raise TypeError(f"the tool {name}: {problem}") from None
+
+
+def _schema(arguments: type[msgspec.Struct], told: dict[str, str], name: str) -> dict[str, Any]:
+    try:
+        (schema,), parts = msgspec.json.schema_components([arguments], ref_template="{name}")
+    except TypeError as problem:
+        raise TypeError(f"the tool {name}: {problem}") from None
+    whole = _inline(schema, parts, name)
+    properties: dict[str, Any] = whole.get("properties", {})
+    for parameter, text in told.items():
+        if parameter in properties:
+            properties[parameter]["description"] = text
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": whole.get("required", []),
+        "additionalProperties": False,
+    }
+
+
+def _inline(schema: Any, parts: dict[str, Any], name: str, depth: int = 0) -> Any:
+    """Without references, which not every endpoint follows."""
+    if depth > _DEEPEST * 4:
+        raise TypeError(f"the tool {name}: a type that holds itself has no schema that models could follow")
+    if isinstance(schema, list):
+        return [_inline(part, parts, name, depth + 1) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        found = {**parts[schema["$ref"]], **{key: value for key, value in schema.items() if key != "$ref"}}
+        return _inline(found, parts, name, depth + 1)
+    kept = {key: value for key, value in schema.items() if key != "title"}
+    return {key: _inline(value, parts, name, depth + 1) for key, value in kept.items()}
+
+
+def read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """What the tool does, and what is said of its parameters: a line `name: text` each, which indented lines go on."""
+    does: list[str] = []
+    told: dict[str, str] = {}
+    current = ""
+    for line in text.splitlines():
+        if found := _PARAMETER.match(line):
+            current = found[1]
+            told[current] = found[2].strip()
+        elif _HEADING.match(line.strip()):
+            current = ""
+        elif current and line[:1].isspace() and line.strip():
+            told[current] += f" {line.strip()}"
+        elif line.strip():
+            current = ""
+            does.append(line.strip())
+    return " ".join(does), told
+
+
+def write_output(value: object) -> str:
+    """A text as it is, anything else as JSON. Raises TypeError for what has none."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except (OverflowError, UnicodeEncodeError):
+        return dump_json(str(value))

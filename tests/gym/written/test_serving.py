@@ -1,0 +1,197 @@
+import asyncio
+import time
+
+import pytest
+
+from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
+from apps.gym.resources.http import HttpResourceServer
+from apps.gym.resources.protocol import ToolOutput
+from apps.gym.resources.written import WrittenServer
+from apps.gym.serving.environment import serve_environment
+from apps.gym.trials.playing import play_attempt, reward_of
+from apps.gym.written import Attempted, Call, Environment, Move, Reward, ToolRefused, ask, say, tool
+from tests.gym.serving.ports import on_a_port
+from tests.gym.verifiers.replies import response
+
+ROW = {"responses_create_params": ask("Count to three."), "expected": 3}
+
+
+class Counter(Environment):
+    """Counts."""
+
+    async def seed(self, row, seed):
+        if row.get("bad"):
+            raise KeyError("start")
+        self.count = seed * 0
+        self.closed = False
+
+    @tool
+    async def up(self, by: int = 1) -> int:
+        """Count up."""
+        if by < 0:
+            raise ToolRefused("down", "only up")
+        self.count += by
+        return self.count
+
+    @tool
+    def wait(self, seconds: float) -> str:
+        """Wait in a thread."""
+        time.sleep(seconds)
+        return "done"
+
+    @tool
+    async def sleep(self, seconds: float) -> str:
+        """Wait on the loop."""
+        await asyncio.sleep(seconds)
+        return "done"
+
+    @tool
+    async def broken(self) -> str:
+        """Break."""
+        raise ZeroDivisionError("oh")
+
+    @tool
+    async def endless(self) -> str:
+        """Say too much."""
+        return "x" * (4 * 1024**2 + 1)
+
+    async def respond(self, items):
+        return None if self.count else [{"type": "message", "role": "user", "content": "Go on."}]
+
+    async def verify(self, attempt: Attempted) -> float | Reward:
+        if attempt.answer == "explain":
+            return Reward(value=0.5, components={"count": float(self.count)})
+        if attempt.answer == "break":
+            raise LookupError("no")
+        if attempt.answer == "none":
+            return None
+        return self.count == self.row["expected"] and attempt.answer == "3"
+
+    async def close(self):
+        self.closed = True
+
+
+def server(**options):
+    return WrittenServer(Counter, name="counter", **{"call_timeout": 0.3, "verify_timeout": 0.3, **options})
+
+
+def call(name, arguments):
+    async def once():
+        session = await server().seed_session(ROW, seed=1)
+        return await session.call_tool(name, arguments)
+
+    return asyncio.run(once())
+
+
+def test_tools_keep_their_state_and_verify_reads_it():
+    moves = say(Move(calls=[Call("up", {}), Call("up", {"by": 2})]), "\\boxed{3}")
+    assert reward_of(asyncio.run(play_attempt(server(), ROW, moves))) == 1.0
+    fewer = say(Move(calls=[Call("up", {})]), "\\boxed{3}")
+    assert reward_of(asyncio.run(play_attempt(server(), ROW, fewer))) == 0.0
+
+
+def test_the_environments_turn_comes_after_a_reply_without_calls():
+    events = asyncio.run(play_attempt(server(), ROW, say("3?", Move(calls=[Call("up", {"by": 3})]), "3")))
+    assert reward_of(events) == 1.0
+    assert [item["content"] for event in events for item in event.new_items() if item.get("role") == "user"][1:] == [
+        "Go on."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "error", "words"),
+    [
+        ("up", {"by": -1}, "down", "only up"),
+        ("up", {"by": "x"}, "bad_arguments", "Expected `int`, got `str` - at `$.by`"),
+        ("up", {"to": 1}, "bad_arguments", "unknown field `to`"),
+        ("down", {}, "unknown_tool", "the tools are: up, wait, sleep, broken, endless"),
+        ("seed", {}, "unknown_tool", "no tool named 'seed'"),
+        ("broken", {}, "tool_error", "ZeroDivisionError: oh"),
+        ("endless", {}, "too_large", "4,194,305 characters"),
+        ("wait", {"seconds": 1}, "timeout", "no result within 0.3 s"),
+        ("sleep", {"seconds": 5}, "timeout", "no result within 0.3 s"),
+    ],
+)
+def test_what_goes_wrong_in_a_call_is_told_to_the_model(name, arguments, error, words):
+    output = call(name, arguments)
+    assert output.error == error
+    assert words in output.text
+
+
+def test_a_method_that_is_not_async_waits_in_a_thread():
+    assert call("wait", {"seconds": 0.01}) == ToolOutput(text="done")
+
+
+def verify(text, **row):
+    async def once():
+        session = await server().seed_session({**ROW, **row}, seed=1)
+        return await session.verify(response(text))
+
+    return asyncio.run(once())
+
+
+def test_verify_gives_a_number_or_a_reward_and_anything_else_is_a_fault():
+    assert verify("3").value == 0.0
+    assert verify("explain") == Reward(value=0.5, components={"count": 0.0})
+    with pytest.raises(VerifierError, match="counter: LookupError: no") as broken:
+        verify("break")
+    assert not broken.value.passing
+    with pytest.raises(VerifierError, match="verify gives a number or a Reward, not NoneType"):
+        verify("none")
+
+
+def test_a_row_that_cannot_be_seeded_is_a_fault_of_the_environment():
+    with pytest.raises(EnvironmentFault, match="counter: seed: KeyError: 'start'"):
+        verify("3", bad=True)
+
+
+def test_what_takes_too_long_is_timed_out(monkeypatch):
+    async def forever(self, *given):
+        await asyncio.sleep(30)
+
+    monkeypatch.setattr(Counter, "verify", forever)
+    with pytest.raises(TimedOut, match=r"counter: verification took longer than 0\.3 s"):
+        verify("3")
+    monkeypatch.setattr(Counter, "seed", forever)
+    with pytest.raises(TimedOut, match=r"counter: seeding took longer than 0\.3 s"):
+        verify("3")
+
+
+def test_where_verification_is_off_there_is_no_reward():
+    async def once():
+        session = await server(verifies=False).seed_session(ROW, seed=1)
+        return await session.verify(response("3"))
+
+    assert asyncio.run(once()).value is None
+
+
+def test_over_http_it_is_the_same():
+    moves = say(Move(calls=[Call("up", {}), Call("up", {"by": 2})]), "\\boxed{3}")
+
+    async def compare():
+        served = await serve_environment(server(), most_sessions=5, session_seconds=60.0)
+        async with on_a_port(served) as (port, outbound):
+            there = HttpResourceServer(
+                outbound,
+                name="counter",
+                base_url=f"http://127.0.0.1:{port}",
+                call_timeout=5,
+                verify_timeout=5,
+                max_tries=1,
+            )
+            return reward_of(await play_attempt(there, ROW, moves))
+
+    assert asyncio.run(compare()) == 1.0
+
+
+def test_what_an_attempt_says_is_read_in_several_ways():
+    items = [
+        {"type": "function_call", "name": "up", "arguments": '{"by": 2}', "call_id": "a"},
+        {"type": "function_call", "name": "up", "arguments": "{oops", "call_id": "b"},
+        {"type": "message", "role": "assistant", "content": "First."},
+        {"type": "message", "role": "assistant", "content": "Answer: 7"},
+    ]
+    attempt = Attempted({"output": items})
+    assert attempt.calls == [Call("up", {"by": 2}), Call("up", "{oops")]
+    assert (attempt.text, attempt.last_message, attempt.answer) == ("First.\nAnswer: 7", "Answer: 7", "7")
+    assert (Attempted({"output": []}).answer, Attempted({"output": []}).last_message) == ("", "")
