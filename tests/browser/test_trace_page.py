@@ -219,3 +219,35 @@ def test_no_page_of_a_trace_shuts_anybody_out(site, own_host, rollouts, theme):
 def violations(tab: Page) -> list[str]:
     found = Axe().run(tab).response["violations"]
     return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
+
+
+def test_panes_are_as_wide_as_their_reader_draws_them_by_mouse_and_by_keys(site, own_host, rollouts):
+    tab = own_host
+    tab.set_viewport_size({"width": 1440, "height": 900})
+    tab.goto(address(site, rollouts["readable"]))
+
+    def width(pane: str) -> int:
+        return round(tab.locator(f"#{pane}").bounding_box()["width"])
+
+    line = tab.get_by_role("separator", name="Width of the outline")
+    before = width("outline")
+    line.focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowRight")
+    assert width("outline") == before + 32
+    expect(line).to_have_attribute("aria-valuenow", str(before + 32))
+    box = tab.get_by_role("separator", name="Width of the inspector").bounding_box()
+    wide = width("inspector")
+    tab.mouse.move(box["x"] + 5, 500)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] - 75, 500, steps=4)
+    tab.mouse.up()
+    assert width("inspector") == wide + 80
+    tab.reload()
+    expect(line).to_have_attribute("aria-valuenow", str(before + 32))
+    assert (width("outline"), width("inspector")) == (before + 32, wide + 80)
+    line.focus()
+    tab.keyboard.press("End")
+    assert tab.locator("#rollout-trace").bounding_box()["width"] >= 319
+    tab.keyboard.press("Delete")
+    assert width("outline") == before
