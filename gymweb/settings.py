@@ -94,6 +94,7 @@ MIDDLEWARE = [
     "apps.accounts.middleware.AuditMiddleware",
     "apps.accounts.middleware.PermissionMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "apps.dashboard.noticing.RedactionNoticeMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]

@@ -1,12 +1,14 @@
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from apps.policies.typed_texts import TypedCharField
+
 
 class Agent(models.Model):
     """The harness: what stands around the policy model in the loop."""
 
     slug = models.SlugField(max_length=64, unique=True)
-    name = models.CharField(max_length=100)
+    name = TypedCharField(max_length=100)
     system_prompt = models.TextField(blank=True, help_text="Put before the task's own input; empty adds nothing")
     examples = models.JSONField(
         default=list,

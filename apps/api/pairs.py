@@ -272,7 +272,7 @@ class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "destroy": Permission.PAIR,
         "changes": Permission.READ,
     }
-    problems = {"cancel": {409}, "destroy": {409}}
+    problems = {"cancel": {409}, "destroy": {409}, "changes": {409}}
 
     @extend_schema(request=PairRuleSerializer, responses={201: PairSetSerializer})
     def create(self, request: Request) -> Response:
@@ -350,7 +350,7 @@ class PairViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @extend_schema(responses=DecisionSerializer(many=True))
     @action(detail=True, filterset_class=None)
     def decisions(self, request: Request, pk: str) -> Response:
-        """What was decided of it, the latest first."""
+        """What was decided of it, the first decision first."""
         rows = PairDecision.objects.filter(pair=self.get_object()).select_related("user")
         page = self.paginate_queryset(rows)
         return self.get_paginated_response(self.in_part(DecisionSerializer(page, many=True)).data)

@@ -19,10 +19,10 @@ from rest_framework.request import Request
 
 from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
-from apps.api.collections import MAX_INTEGER, LimitsSerializer
 from apps.api.declared import DeclaredFields
 from apps.api.problems import Problem
 from apps.api.repeating import HEADER, MAX_KEY_LENGTH, read_key
+from apps.api.steering import MAX_INTEGER, LimitsSerializer
 from apps.api.viewsets import TableViewSet
 from apps.environments.models import Environment
 from apps.policies.addressing import find_addressed

@@ -17,6 +17,7 @@ from apps.api.filters import refuse_unknown_parameters
 from apps.api.pagination import PAGE_PARAMETERS
 from apps.api.problems import QueryProblem
 from apps.api.repeating import Handler, once
+from apps.policies.typed_texts import REDACTED
 
 # What a SlugField takes. A looser one would carry bytes to the database that PostgreSQL refuses.
 SLUG = "[-a-zA-Z0-9_]+"
@@ -55,6 +56,12 @@ class TableViewSet(GenericViewSet[Any]):
 
         if request.method == "POST" and hasattr(self, "post") and self.action not in self.own_repeats:
             self.post = once(self.post, repeatable=self.action not in self.unrepeatable)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = super().finalize_response(request, response, *args, **kwargs)
+        if counts := getattr(request._request, REDACTED, None):
+            answer["GymWeb-Redacted"] = ", ".join(f"{kind}={count}" for kind, count in sorted(counts.items()))
+        return answer
 
     @classmethod
     def has_fields(cls, action: str | None) -> bool:

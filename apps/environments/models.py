@@ -4,6 +4,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from apps.policies.models import Health, PolicyModel
+from apps.policies.typed_texts import TypedCharField, TypedTextField
 
 
 class Adapter(models.TextChoices):
@@ -25,8 +26,8 @@ class Environment(models.Model):
     """Tools, per-attempt state and verifier, served by a resource server."""
 
     slug = models.SlugField(max_length=64, unique=True)
-    name = models.CharField(max_length=100)
-    description = models.TextField(blank=True)
+    name = TypedCharField(max_length=100)
+    description = TypedTextField(blank=True)
     adapter = models.CharField(max_length=16, choices=Adapter.choices, default=Adapter.HTTP)
     builtin = models.CharField(max_length=64, blank=True, help_text="Built-in adapter: which environment")
     base_url = models.CharField(

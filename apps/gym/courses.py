@@ -79,6 +79,17 @@ def find_parting(one: Course, other: Course) -> Parting | NoParting:
     return "same_actions"
 
 
+def meaning_of(arguments: object) -> str:
+    """JSON with its keys in order, however it was written; what is none as it stands."""
+    if not isinstance(arguments, str):
+        return _json(arguments)
+    try:
+        # Not orjson: it reads integers of more than 64 bits as floats, which are other arguments.
+        return _json(json.loads(arguments)) if arguments.strip() else "{}"
+    except (ValueError, RecursionError):
+        return arguments
+
+
 def _turn(items: list[Item], numbers: dict[str, int]) -> Step:
     """Its text and its calls, in order; what it thought counts as written alone."""
     texts: list[str] = []
@@ -90,7 +101,7 @@ def _turn(items: list[Item], numbers: dict[str, int]) -> Step:
             written += len(_text(item.get("content")) or _text(item.get("summary")))
         elif kind == "function_call":
             arguments = item.get("arguments")
-            calls.append([_number(item, numbers), item.get("name"), _meaning(arguments)])
+            calls.append([_number(item, numbers), item.get("name"), meaning_of(arguments)])
             written += len(arguments) if isinstance(arguments, str) else 0
         elif kind == "message":
             texts.append(_text(item.get("content")))
@@ -120,16 +131,6 @@ def _text(content: object) -> str:
         return flat_text(content)
     except Dropped:
         return _json(content)
-
-
-def _meaning(arguments: object) -> str:
-    if not isinstance(arguments, str):
-        return _json(arguments)
-    try:
-        # Not orjson: it reads integers of more than 64 bits as floats, which are other arguments.
-        return _json(json.loads(arguments)) if arguments.strip() else "{}"
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def _json(value: object) -> str:

@@ -14,6 +14,7 @@ from apps.gym.slugs import find_slug_problem
 from apps.policies.models import DEFAULT_BASE_URLS, Health, PolicyModel, Provider, Wire
 from apps.policies.requesting import find_request_problems
 from apps.policies.secrets import encrypt_secret, hint_of
+from apps.policies.typed_texts import clean_typed
 
 MAX_PRICE = 1_000_000
 """USD for a million tokens. No endpoint asks as much, and sums of costs stay finite."""
@@ -37,6 +38,8 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
     """
     key = None if api_key is None else api_key.strip()
     _check(policy_model, key)
+    # No field of the model can: the redactor reads the models for their keys.
+    policy_model.name = clean_typed(policy_model.name)[:100]
     with transaction.atomic():
         stored = _lock_stored(policy_model)
         moved = stored is not None and _goes_elsewhere(stored, policy_model)

@@ -17,7 +17,7 @@ from apps.gym.verdicts import (
     read_choice,
     read_ranks,
 )
-from apps.policies.redacting import fresh_redactor
+from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import PairVerdict, Queue, Review
 
 MAX_NOTE = 10_000
@@ -66,7 +66,7 @@ def take_answer(review: Review, kind: str, answer: Answer, criteria: list[Criter
     if wrong:
         raise AnswerRefused(wrong)
     review.reasons = list(dict.fromkeys(answer.reasons))
-    review.note = fresh_redactor().redact_text(answer.note.strip())[0]
+    review.note = clean_typed(answer.note.strip())
     review.confidence = answer.confidence
     return verdicts
 

@@ -4,7 +4,7 @@ from django.db import transaction
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
-from apps.policies.redacting import fresh_redactor
+from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import Comment
 from apps.rollouts.models import Rollout
 
@@ -27,7 +27,7 @@ def add_comment(*, rollout: Rollout, text: str, author: User, seq: int | None = 
         raise CommentRefused(f"A comment has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}.")
     if seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
         raise CommentRefused(f"The rollout's latest attempt has no event {seq}.")
-    clean, _ = fresh_redactor().redact_text(text)
+    clean = clean_typed(text)
     with transaction.atomic():
         comment = Comment.objects.create(rollout=rollout, text=clean, author=author, seq=seq)
         record(user=author, action="comment.create", target=f"rollout {rollout.pk}", comment=comment.pk, seq=seq)

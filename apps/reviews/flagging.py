@@ -6,7 +6,7 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
-from apps.policies.redacting import fresh_redactor
+from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import Flag
 from apps.rollouts.models import Rollout
 
@@ -27,7 +27,7 @@ def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = N
         raise FlagRefused(f"A note has at most {MAX_NOTE:,} characters; this one has {len(note):,}.")
     if seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
         raise FlagRefused(f"The rollout's latest attempt has no event {seq}.")
-    clean, _ = fresh_redactor().redact_text(note)
+    clean = clean_typed(note)
     with transaction.atomic():
         # Serialised by the rollout, whose row both would write beside.
         Rollout.objects.select_for_update().only("pk").get(pk=rollout.pk)

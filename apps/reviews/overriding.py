@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.gym.rewards import MAX_REWARD
-from apps.policies.redacting import fresh_redactor
+from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import RewardOverride
 from apps.rollouts.models import Rollout
 
@@ -106,4 +106,4 @@ def _clean(reason: str) -> str:
         raise OverrideRefused("Say why this reward is right: it is kept beside the verifier's.")
     if len(reason) > MAX_REASON:
         raise OverrideRefused(f"A reason has at most {MAX_REASON:,} characters; this one has {len(reason):,}.")
-    return fresh_redactor().redact_text(reason)[0]
+    return clean_typed(reason)

@@ -6,14 +6,15 @@ from django.db import models
 
 from apps.environments.models import Environment
 from apps.gym.items import TaskRow
+from apps.policies.typed_texts import TypedCharField, TypedTextField
 
 
 class Dataset(models.Model):
     """A versioned collection of tasks that share an environment."""
 
     slug = models.SlugField(max_length=64, unique=True)
-    name = models.CharField(max_length=100)
-    description = models.TextField(blank=True)
+    name = TypedCharField(max_length=100)
+    description = TypedTextField(blank=True)
     environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="datasets")
     last_number = models.PositiveIntegerField(default=0, help_text="The highest number of a version that was deleted")
     created_by = models.ForeignKey(
@@ -44,7 +45,7 @@ class DatasetVersion(models.Model):
     state = models.CharField(max_length=16, choices=State.choices, default=State.LOADING)
     task_count = models.PositiveIntegerField(default=0)
     content_hash = models.CharField(max_length=64, blank=True, help_text="SHA-256 over the tasks' rows, in order")
-    note = models.CharField(max_length=200, blank=True)
+    note = TypedCharField(max_length=200, blank=True)
     base = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="The version before it"
     )
@@ -145,7 +146,7 @@ class ColumnMapping(models.Model):
     """A saved way to make tasks of somebody's columns (gym/taskfiles/mapping.py)."""
 
     slug = models.SlugField(max_length=64, unique=True)
-    name = models.CharField(max_length=100)
+    name = TypedCharField(max_length=100)
     mapping = models.JSONField()
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="column_mappings"
@@ -197,13 +198,13 @@ class Upload(models.Model):
     split = models.CharField(max_length=64, blank=True, help_text="The split of all rows that name none")
     split_ratios = models.JSONField(default=dict, blank=True, help_text='e.g. {"train": 0.9, "validation": 0.1}')
     split_seed = models.BigIntegerField(default=0)
-    note = models.CharField(max_length=200, blank=True)
+    note = TypedCharField(max_length=200, blank=True)
     by_hand = models.BooleanField(default=False, help_text="Somebody maps its columns before it is loaded")
     check_only = models.BooleanField(default=False, help_text="Count and check, store nothing")
     format = models.CharField(max_length=16, blank=True)
     packing = models.CharField(max_length=16, blank=True)
     shape = models.CharField(max_length=16, blank=True, help_text="What the file's rows were found to be")
-    filename = models.CharField(max_length=255, blank=True)
+    filename = TypedCharField(max_length=255, blank=True)
     received_bytes = models.BigIntegerField(default=0)
     read_bytes = models.BigIntegerField(default=0, help_text="How far into the file the loading is")
     lines = models.PositiveIntegerField(default=0, help_text="Lines that are not blank")

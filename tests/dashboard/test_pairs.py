@@ -51,6 +51,7 @@ def test_a_set_shows_its_pairs_and_what_became_of_the_groups():
     pair_set = make_pair_set(tasks=2)
     page = squeezed(signed_in(Role.VIEWER).get(reverse("dashboard:pair_set_detail", args=[pair_set.pk])).text)
     assert "<dt>items</dt><dd>7</dd>" in page
+    assert "<dt>paired</dt><dd>2</dd>" in page
     assert page.count('<th scope="row"><a href="/pairs/') == 2
     assert "Export as DPO" not in page
 
@@ -89,3 +90,102 @@ def test_a_viewer_builds_no_pairs():
     client = signed_in(Role.VIEWER)
     assert client.post(reverse("dashboard:pair_set_create"), {}).status_code == 403
     assert "Build pairs" not in client.get(reverse("dashboard:pair_set_list")).text
+
+
+def builder(collection: Collection, **fields: object) -> dict[str, object]:
+    return {"collection": collection.pk, "margin": "0.1", "mode": "best_worst", "level": "trajectory", **fields}
+
+
+def test_counts_come_before_anything_is_made_without_javascript_too():
+    collection, client = mixed_collection(tasks=2), signed_in()
+    page = squeezed(client.post(reverse("dashboard:pair_set_create"), builder(collection, count="1")).text)
+    assert "<dt>Pairs</dt><dd>2</dd>" in page
+    assert '<th scope="row">paired</th><td class="num">2</td>' in page
+    assert "<!doctype html>" in page.lower()
+    part = client.post(reverse("dashboard:pair_set_create"), builder(collection), headers={"HX-Request": "true"}).text
+    assert part.strip().startswith('<section id="counts"')
+    assert "<dt>Pairs</dt><dd>2</dd>" in squeezed(part)
+    assert PairSet.objects.count() == 0
+
+
+def test_counts_say_what_is_wrong_with_the_rule():
+    data = builder(mixed_collection(), max_length_ratio="0.5", count="1")
+    answer = signed_in().post(reverse("dashboard:pair_set_create"), data, headers={"HX-Request": "true"})
+    assert answer.status_code == 422
+    assert "Length ratio: Ensure this value is greater than or equal to 1." in squeezed(answer.text)
+
+
+def test_a_preview_shows_where_the_sides_of_the_first_pairs_part():
+    collection = mixed_collection(tasks=2)
+    page = squeezed(signed_in().post(reverse("dashboard:pair_set_create"), builder(collection, preview="1")).text)
+    assert "The first 2 pairs" in page
+    assert page.count("<summary><span") == 2
+    good, bad = collection.rollouts.order_by("id")[:2]
+    assert f"/rollouts/compare/?r={good.pk},{bad.pk}" in page
+    assert f"/rollouts/compare/?pairs={good.pk}-{bad.pk}," in page.replace("%2C", ",")
+    assert PairSet.objects.count() == 0
+
+
+def test_every_part_of_the_rule_is_made_as_the_form_says_and_offered_again():
+    collection, other, client = mixed_collection(), mixed_collection(), signed_in()
+    fields = {
+        "further": [other.pk],
+        "name": "sums",
+        "mode": "all",
+        "level": "step",
+        "per_task": "3",
+        "max_length_ratio": "4",
+        "same": "completions",
+        "include_truncated": "on",
+        "reward_from": "override",
+    }
+    client.post(reverse("dashboard:pair_set_create"), builder(collection, **fields))
+    pair_set = PairSet.objects.get()
+    assert (pair_set.name, list(pair_set.further.all()), pair_set.keeps_decisions) == ("sums", [other], False)
+    assert pair_set.rule == {
+        "mode": "all",
+        "level": "step",
+        "margin": 0.1,
+        "min_chosen_reward": None,
+        "per_task": 3,
+        "max_length_ratio": 4.0,
+        "same": "completions",
+        "include_truncated": True,
+        "include_redacted": False,
+        "reward_from": "override",
+    }
+    again = client.get(reverse("dashboard:pair_set_create"), {"again": pair_set.pk}).text
+    assert '<option value="all" selected>' in again
+    assert f'<option value="{other.pk}" selected>' in again
+    assert 'value="sums"' in again
+
+
+def test_a_pair_is_accepted_or_rejected_with_a_reason_and_the_next_one_comes():
+    pair_set, client = make_pair_set(tasks=2), signed_in()
+    one, other = pair_set.pairs.order_by("id")
+    decide = reverse("dashboard:pair_decide", args=[one.pk])
+    refused = client.post(decide, {"status": "rejected", "next": "1"}, follow=True)
+    assert "Say why" in refused.text
+    done = client.post(decide, {"status": "rejected", "reason": "A guess.", "next": "1"})
+    assert done["Location"] == reverse("dashboard:pair_detail", args=[other.pk])
+    page = client.get(reverse("dashboard:pair_detail", args=[one.pk])).text
+    assert "A guess." in page
+    assert "Take back" in page
+    table = client.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk]), {"status": "rejected"}).text
+    assert table.count('<th scope="row"><a href="/pairs/') == 1
+
+
+def test_a_set_that_is_being_made_tells_how_far_it_is_and_can_be_cancelled():
+    pair_set, client = make_pair_set(), signed_in()
+    PairSet.objects.filter(pk=pair_set.pk).update(state="making", total=10, considered=4)
+    page = squeezed(client.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk])).text)
+    assert "looked at 4 of 10 rollouts" in page
+    assert 'hx-trigger="every 2s"' in page
+    client.post(reverse("dashboard:pair_set_cancel", args=[pair_set.pk]))
+    assert PairSet.objects.get().state == "cancelled"
+    polled = client.get(
+        reverse("dashboard:pair_set_detail", args=[pair_set.pk]), {"live": "1"}, headers={"HX-Request": "true"}
+    )
+    assert polled.status_code == 286
+    assert client.post(reverse("dashboard:pair_set_delete", args=[pair_set.pk])).status_code == 302
+    assert PairSet.objects.count() == 0

@@ -8,6 +8,7 @@ another state: what follows cannot be compared, and there is no pair.
 import json
 from typing import Any
 
+from apps.gym.courses import meaning_of
 from apps.gym.exporters.conversations import Conversation, read_conversation, worded
 from apps.gym.exporters.protocol import Options, Preference
 from apps.gym.messages import Dropped, Message
@@ -59,11 +60,17 @@ def _action(message: Message, numbers: dict[str, int]) -> str:
 
 
 def _comparable(message: Message, numbers: dict[str, int]) -> str:
-    """Calls are numbered by first appearance. As text, since 1 and 1.0 are equal in Python and other arguments here."""
+    """Calls are numbered by first appearance, and compared by what their arguments mean, in whatever wording. As text,
+    since 1 and 1.0 are equal in Python and other arguments here."""
     plain: dict[str, Any] = dict(message)
     if "tool_calls" in plain:
         plain["tool_calls"] = [
-            {**call, "id": numbers.setdefault(call["id"], len(numbers))} for call in plain["tool_calls"]
+            {
+                **call,
+                "id": numbers.setdefault(call["id"], len(numbers)),
+                "function": {**call["function"], "arguments": meaning_of(call["function"]["arguments"])},
+            }
+            for call in plain["tool_calls"]
         ]
     if "tool_call_id" in plain:
         plain["tool_call_id"] = numbers.setdefault(plain["tool_call_id"], len(numbers))

@@ -5,6 +5,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
+from apps.policies.typed_texts import TypedCharField
 from apps.reviews.models.rubrics import Rubric
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
@@ -39,7 +40,7 @@ class Queue(models.Model):
         DISAGREEMENT = "disagreement", "disagreement first"
         NEWEST = "newest", "newest first"
 
-    name = models.CharField(max_length=150)
+    name = TypedCharField(max_length=150)
     kind = models.CharField(max_length=16, choices=Kind.choices)
     rubric = models.ForeignKey(Rubric, null=True, blank=True, on_delete=models.PROTECT, related_name="queues")
     instructions = models.TextField(max_length=20_000, blank=True, help_text="What reviewers read first")

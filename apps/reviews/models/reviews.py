@@ -4,6 +4,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
+from apps.policies.typed_texts import TypedTextField
 from apps.reviews.models.queues import Queue, QueueItem
 from apps.reviews.models.rubrics import Rubric
 from apps.rollouts.models import Rollout
@@ -60,7 +61,7 @@ class Review(models.Model):
     choice = models.CharField(max_length=16, blank=True, default="", help_text="Of a pair, as it was shown")
     ranks = models.JSONField(default=list, blank=True, help_text="In the order shown; 1 is best, ties are equal")
     reasons = models.JSONField(default=list, blank=True)
-    note = models.TextField(max_length=10_000, blank=True, default="")
+    note = TypedTextField(max_length=10_000, blank=True, default="")
     confidence = models.PositiveSmallIntegerField(null=True, blank=True, help_text="1 unsure, 2 rather sure, 3 sure")
     skip_reason = models.CharField(max_length=500, blank=True, default="")
 

@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 
 from apps.gym.rewards import MAX_REWARD
+from apps.policies.typed_texts import TypedCharField, TypedTextField
 from apps.rollouts.models import Rollout
 
 PERSON = settings.AUTH_USER_MODEL
@@ -15,7 +16,7 @@ class Comment(models.Model):
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="comments")
     seq = models.PositiveIntegerField(null=True, blank=True, help_text="The trace event it is about, if one")
-    quote = models.TextField(max_length=2_000, blank=True, default="", help_text="The words of the event it is about")
+    quote = TypedTextField(max_length=2_000, blank=True, default="", help_text="The words of the event it is about")
     start = models.PositiveIntegerField(
         null=True, blank=True, help_text="Where the quote begins in the text it was taken from, in characters"
     )
@@ -28,7 +29,7 @@ class Comment(models.Model):
         help_text="The comment that this one answers",
     )
     author = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="comments")
-    text = models.TextField(max_length=10_000)
+    text = TypedTextField(max_length=10_000)
     created_at = models.DateTimeField(auto_now_add=True)
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolved_by = models.ForeignKey(PERSON, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
@@ -58,7 +59,7 @@ class Flag(models.Model):
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="review_flags")
     seq = models.PositiveIntegerField(null=True, blank=True, help_text="The trace event that is wrong, if one")
     kind = models.CharField(max_length=32, choices=Kind.choices)
-    note = models.CharField(max_length=1_000, blank=True, default="")
+    note = TypedCharField(max_length=1_000, blank=True, default="")
     author = models.ForeignKey(PERSON, null=True, on_delete=models.SET_NULL, related_name="review_flags")
     created_at = models.DateTimeField(auto_now_add=True)
     withdrawn_at = models.DateTimeField(null=True, blank=True)

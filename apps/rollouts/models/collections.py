@@ -12,6 +12,7 @@ from django.utils import timezone
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
+from apps.policies.typed_texts import TypedCharField
 from apps.tasks.models import Dataset, DatasetVersion
 
 LARGEST = 1e308
@@ -44,7 +45,7 @@ class Collection(models.Model):
         MAX_TOKENS = "max_tokens", "its tokens are used up"
         MAX_COST = "max_cost", "its budget is used up"
 
-    name = models.CharField(max_length=200)
+    name = TypedCharField(max_length=200)
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="collections")
     version = models.ForeignKey(DatasetVersion, on_delete=models.PROTECT, related_name="collections")
     environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="collections")

@@ -1,0 +1,87 @@
+"""What the API says of a collection: in lists, and of one."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.rollouts.holding import find_holds
+from apps.rollouts.models import Collection
+from apps.rollouts.planning import LIMITS
+
+
+class CollectionSerializer(serializers.ModelSerializer[Collection]):
+    dataset = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    version = serializers.IntegerField(source="version.number", read_only=True)
+    environment = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    policy_model = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    sampling = serializers.DictField(read_only=True)
+    split_repeats = serializers.DictField(child=serializers.IntegerField(), read_only=True)
+    splits = serializers.ListField(child=serializers.CharField(), read_only=True)
+    tags = serializers.ListField(child=serializers.CharField(), read_only=True)
+    prompt_template = serializers.DictField(child=serializers.CharField(), read_only=True)
+    resume_from = serializers.PrimaryKeyRelatedField[Any](read_only=True, allow_null=True)
+    is_archived = serializers.BooleanField(read_only=True)
+    snapshot_digest = serializers.CharField(
+        read_only=True, help_text="SHA-256 of the resolved configuration: the same for what was run in the same way."
+    )
+    mean_reward = serializers.FloatField(read_only=True, allow_null=True)
+
+    class Meta:
+        model = Collection
+        fields = [
+            "id",
+            "name",
+            "dataset",
+            "version",
+            "environment",
+            "agent",
+            "policy_model",
+            "repeats",
+            "limit",
+            "split_repeats",
+            "splits",
+            "tags",
+            "search",
+            "resume_from",
+            "only_failed",
+            "seed",
+            "sampling",
+            "prompt_template",
+            *LIMITS,
+            "state",
+            "pause_reason",
+            "is_archived",
+            "snapshot_digest",
+            "total",
+            "completed",
+            "failed",
+            "cancelled",
+            "retried",
+            "rewarded",
+            "mean_reward",
+            "input_tokens",
+            "output_tokens",
+            "judge_tokens",
+            "calls_without_usage",
+            "cost",
+            "created_at",
+            "started_at",
+            "finished_at",
+        ]
+
+
+class CollectionDetailSerializer(CollectionSerializer):
+    held_back_by = serializers.SerializerMethodField(
+        help_text="Why its rollouts wait: breakers that are open, an environment whose server is unwell"
+    )
+
+    snapshot = serializers.DictField(
+        read_only=True, help_text="The resolved configuration: agent, model, environment, sampling and choice of tasks."
+    )
+
+    class Meta(CollectionSerializer.Meta):
+        fields = [*CollectionSerializer.Meta.fields, "held_back_by", "snapshot"]
+
+    def get_held_back_by(self, collection: Collection) -> list[str]:
+        return [str(hold) for hold in find_holds(collection)]
