@@ -27,6 +27,9 @@ class Scope(models.TextChoices):
 class User(AbstractUser):
     role = models.CharField(max_length=16, choices=Role.choices, default=Role.VIEWER)
     keymap = models.JSONField(default=dict, blank=True, help_text="Keys of their own by command; empty: the usual ones")
+    tables = models.JSONField(
+        default=dict, blank=True, help_text="By name of a table: {columns, density}; empty: the usual ones"
+    )
 
     class Meta:
         constraints = [
@@ -82,6 +85,34 @@ class ApiKey(models.Model):
         if self.revoked_at is not None:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "usable"
+
+
+class SavedViewQuerySet(models.QuerySet["SavedView"]):
+    def seen_by(self, user: User) -> "SavedViewQuerySet":
+        """One's own, and what others share."""
+        return self.filter(models.Q(user=user) | models.Q(is_shared=True))
+
+
+class SavedView(models.Model):
+    """A filter, an order and columns of a table under a name. What they mean, the room of the table knows."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="saved_views")
+    table = models.CharField(max_length=32, default="rollouts")
+    name = models.CharField(max_length=100)
+    query = models.CharField(max_length=2000, blank=True)
+    sort = models.CharField(max_length=32, blank=True)
+    columns = models.JSONField(default=list, blank=True)
+    is_shared = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = SavedViewQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name", "id"]
+        constraints = [models.UniqueConstraint(fields=["user", "table", "name"], name="saved_view_name_once")]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class SignInLink(models.Model):

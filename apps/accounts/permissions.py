@@ -18,6 +18,7 @@ class Permission(StrEnum):
     READ_TASKS = "read_tasks"  # see datasets, tasks and uploads
     READ = "read"  # see all the rest but secrets and accounts
     OWN_ACCOUNT = "own_account"  # one's own password and keys
+    VIEWS = "views"  # save filters of tables under a name, for oneself and others
     COMMENT = "comment"  # say something of a rollout
     REVIEW = "review"  # judge what is in queues, score and flag rollouts
     LEAD = "lead"  # make and lead queues, adjudicate, give rewards that stand instead of the verifier's
@@ -34,7 +35,7 @@ class Permission(StrEnum):
 
 
 _READER = frozenset({Permission.PUBLIC, Permission.MEMBER, Permission.READ_TASKS, Permission.READ})
-_VIEWER = _READER | {Permission.OWN_ACCOUNT}
+_VIEWER = _READER | {Permission.OWN_ACCOUNT, Permission.VIEWS}
 _ANNOTATOR = _VIEWER | {Permission.COMMENT, Permission.REVIEW}
 _ENGINEER = _ANNOTATOR | {
     Permission.LEAD,
@@ -63,7 +64,7 @@ SCOPE_PERMISSIONS: dict[str, frozenset[Permission]] = {
     Scope.ROLLOUTS_READ: _READER,
     Scope.TASKS_WRITE: frozenset({Permission.PUBLIC, Permission.MEMBER, Permission.READ_TASKS, Permission.UPLOAD}),
     Scope.ROLLOUTS_RUN: _READER | {Permission.COLLECT, Permission.ENDPOINTS},
-    Scope.ANNOTATE: _READER | {Permission.COMMENT, Permission.REVIEW, Permission.LEAD},
+    Scope.ANNOTATE: _READER | {Permission.COMMENT, Permission.REVIEW, Permission.LEAD, Permission.VIEWS},
     Scope.EXPORT: _READER | {Permission.PAIR, Permission.EXPORT},
     Scope.ADMIN: frozenset(Permission) - SESSION_ONLY,
 }

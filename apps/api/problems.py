@@ -18,6 +18,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from apps.accounts.arranging import NotYourView, ViewRefused
 from apps.accounts.people import LastAdmin
 from apps.environments.saving import EnvironmentChanged
 from apps.exports.deciding import DecisionRefused
@@ -181,6 +182,10 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     NothingToCompare: lambda error: Problem(HTTPStatus.CONFLICT, "nothing-to-compare", str(error)),
     ExportRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "export-refused", str(error)),
     CommentRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "comment-refused", str(error)),
+    NotYourView: lambda error: Problem(HTTPStatus.FORBIDDEN, "not-yours", str(error)),
+    ViewRefused: lambda error: _invalid(
+        [{"pointer": f"/{error.argument}" if error.argument else "", "code": "invalid", "message": str(error)}]
+    ),
     LastAdmin: lambda error: Problem(HTTPStatus.CONFLICT, "last-admin", str(error)),
     EnvironmentChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),
     PolicyModelChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),

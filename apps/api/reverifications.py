@@ -50,7 +50,7 @@ class WishSerializer(DeclaredFields, serializers.Serializer[Any]):
     collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.present().select_related("environment"))
     filters = serializers.DictField(
         required=False,
-        help_text="`judge_failures`, `min_reward`, `max_reward`, `stop_reason`, `error_kind`; left out: all.",
+        help_text="`judge_failures`, `min_reward`, `max_reward`, `stop_reason`, `error_kind`, `ids`; left out: all.",
     )
     force = serializers.BooleanField(
         default=False, help_text="Even where the verifier may need the state of the attempt."

@@ -21,6 +21,7 @@ from apps.api.policy_models import PolicyModelViewSet
 from apps.api.redaction import RedactionPatternViewSet
 from apps.api.reverifications import ReverificationViewSet
 from apps.api.rollouts import RolloutViewSet
+from apps.api.saved_views import SavedViewViewSet
 from apps.api.schema import SchemaView
 from apps.api.streams import StreamViewSet
 from apps.api.tasks import TaskViewSet
@@ -41,6 +42,7 @@ router.register("agents", AgentViewSet)
 router.register("collections", CollectionViewSet)
 router.register("collection-deletions", CollectionDeletionViewSet)
 router.register("rollouts", RolloutViewSet)
+router.register("saved-views", SavedViewViewSet)
 router.register("reverifications", ReverificationViewSet)
 router.register("pair-sets", PairSetViewSet)
 router.register("pairs", PairViewSet)

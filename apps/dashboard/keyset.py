@@ -30,20 +30,23 @@ def page_by_column(
     column: str,
     after: str,
     *,
+    marker: str = "",
     descending: bool,
     with_values: bool = True,
     without_values: bool = True,
     size: int = PAGE_ROWS,
 ) -> Page[Row]:
-    """Pages in the order of a float column, rows without a value last; ids break ties. Cursor: `value~id`.
+    """Pages in the order of a column of numbers, rows without a value last; ids break ties. Cursor: `value~id`.
 
+    A row has no value where the column `marker` is null, which is the same column unless another is named.
     `with_values=False` says that none of the rows has a value, `without_values=False` that all of them have one.
     """
     value_text, _, id_text = after.partition("~")
     last, value = _number(id_text), _float(value_text)
     side, sign = ("lt", "-") if descending else ("gt", "")
     beyond = Q() if last is None else Q(**{f"pk__{side}": last})
-    valued = rows.filter(**{f"{column}__isnull": False}).order_by(f"{sign}{column}", f"{sign}pk")
+    marker = marker or column
+    valued = rows.filter(**{f"{marker}__isnull": False}).order_by(f"{sign}{column}", f"{sign}pk")
     parts: list[QuerySet[Row]] = []
     # Each part is one range of an index; said in one condition with OR, it would be a walk over all that came before.
     if last is None:
@@ -53,13 +56,13 @@ def page_by_column(
     if not with_values:
         parts = []
     if without_values:
-        valueless = rows.filter(**{f"{column}__isnull": True}).order_by(f"{sign}pk")
+        valueless = rows.filter(**{f"{marker}__isnull": True}).order_by(f"{sign}pk")
         parts.append(valueless if value is not None else valueless.filter(beyond))
     found: list[Row] = []
     for part in parts:
         if len(found) <= size:
             found += part[: size + 1 - len(found)]
-    return _cut(found, size, last is None, lambda row: _cursor(getattr(row, column), row.pk))
+    return _cut(found, size, last is None, lambda row: _cursor(row, column, marker))
 
 
 def _page(rows: QuerySet[Row], size: int, is_first: bool, cursor: Any) -> Page[Row]:
@@ -71,8 +74,9 @@ def _cut(found: list[Row], size: int, is_first: bool, cursor: Any) -> Page[Row]:
     return Page(rows=found[:size], after=after, is_first=is_first)
 
 
-def _cursor(value: float | None, pk: int) -> str:
-    return f"{'' if value is None else repr(value)}~{pk}"
+def _cursor(row: Model, column: str, marker: str) -> str:
+    has_value = getattr(row, marker) is not None
+    return f"{getattr(row, column)!r}~{row.pk}" if has_value else f"~{row.pk}"
 
 
 def _number(text: str) -> int | None:

@@ -4,13 +4,12 @@ from typing import NamedTuple
 
 from django.http import QueryDict
 
-from apps.dashboard.forms.rollouts import RolloutSearchForm
-from apps.rollouts.models import Rollout
+from apps.dashboard.rolloutlists.listing import RolloutList
+from apps.rollouts.models import Rollout, RolloutQuerySet
 
 UNFILTERED = "sort="
 """What stands for the list of all rollouts."""
-_LONGEST = 1_500
-_REVERSED = {"": "id", "id": "", "-reward": "reward", "reward": "-reward"}
+_LONGEST = 8_000
 
 
 class Neighbours(NamedTuple):
@@ -18,46 +17,23 @@ class Neighbours(NamedTuple):
     next: int | None
 
 
-def write_list(given: QueryDict, **fixed: str) -> str:
-    """The list that these filters of a page mean, for `?list=` of the rollouts in it."""
-    kept = given.copy()
-    kept.pop("after", None)
-    for name, value in fixed.items():
-        kept[name] = value
-    return kept.urlencode() or UNFILTERED
-
-
 def find_neighbours(listed: str, rollout: Rollout) -> Neighbours | None:
     """None where what is given means no list."""
-    form = RolloutSearchForm(QueryDict(listed[:_LONGEST]))
-    if not listed or not form.is_valid():
+    if not listed or len(listed) > _LONGEST:
         return None
-    sort = form.cleaned_data["sort"]
-    return Neighbours(previous=_before(listed, rollout, sort), next=_first(listed, sort, _cursor(rollout, sort)))
+    there = RolloutList.read(QueryDict(listed))
+    if not there.is_understood:
+        return None
+    rows = there.narrow(Rollout.objects.only("id", "reward", "finished_at"))
+    cursor = there.cursor(rollout)
+    page = there.cut(rows, cursor, size=1)
+    return Neighbours(previous=_before(there, rows, rollout, cursor), next=page.rows[0].pk if page.rows else None)
 
 
-def _before(listed: str, rollout: Rollout, sort: str) -> int | None:
-    """The list backwards; rollouts without a reward stand at its end in either order of rewards."""
-    back = _REVERSED[sort]
-    if not sort.endswith("reward"):
-        return _first(listed, back, _cursor(rollout, sort))
-    found = _first(listed, back, _cursor(rollout, sort), has_reward=rollout.reward is not None)
-    if found is None and rollout.reward is None:
-        found = _first(listed, back, "", has_reward=True)
-    return found
-
-
-def _first(listed: str, sort: str, after: str, *, has_reward: bool | None = None) -> int | None:
-    query = QueryDict(listed[:_LONGEST], mutable=True)
-    query["sort"], query["after"] = sort, after
-    rows = Rollout.objects.only("id", "reward")
-    if has_reward is not None:
-        rows = rows.filter(reward__isnull=not has_reward)
-    page = RolloutSearchForm(query).page(rows)
-    return page.rows[0].pk if page.rows else None
-
-
-def _cursor(rollout: Rollout, sort: str) -> str:
-    if not sort.endswith("reward"):
-        return str(rollout.pk)
-    return f"{'' if rollout.reward is None else repr(rollout.reward)}~{rollout.pk}"
+def _before(there: RolloutList, rows: RolloutQuerySet, rollout: Rollout, cursor: str) -> int | None:
+    """The list backwards; rollouts without a value stand at its end in either direction."""
+    back, has_value = there.reversed(), there.has_value(rollout)
+    found = back.cut(rows, cursor, has_value=has_value, size=1).rows
+    if not found and has_value is False:
+        found = back.cut(rows, "", has_value=True, size=1).rows
+    return found[0].pk if found else None

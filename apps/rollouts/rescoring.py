@@ -53,6 +53,8 @@ def select_rollouts(collection: Collection, filters: dict[str, Any]) -> QuerySet
     for name in ("stop_reason", "error_kind"):
         if filters.get(name):
             rollouts = rollouts.filter(**{name: filters[name]})
+    if filters.get("ids"):
+        rollouts = rollouts.filter(pk__in=filters["ids"])
     return rollouts
 
 

@@ -21,7 +21,8 @@ from apps.rollouts.models import Collection, Reverification
 from apps.rollouts.owning import as_owner, requeue_quiet
 from apps.rollouts.rescoring import rescore_rollouts, select_rollouts
 
-FILTERS = ("judge_failures", "min_reward", "max_reward", "stop_reason", "error_kind")
+FILTERS = ("judge_failures", "min_reward", "max_reward", "stop_reason", "error_kind", "ids")
+MAX_IDS = 1_000
 TURN_SECONDS = 20.0
 """How long a worker stays with one while its other chores wait."""
 
@@ -51,8 +52,8 @@ def queue_reverification(
     """A reverification that a worker does. Its rollouts are those that were verified, and those whose verifier failed.
 
     Filters: `judge_failures` (only what failed with `judge_error`), `min_reward`, `max_reward`, `stop_reason`,
-    `error_kind`. Raises ReverifyRefused: for an environment that verifies nothing, whose verifier needs the state of
-    the attempt (unless forced, or its tool calls are replayed), or where no rollout is left.
+    `error_kind`, `ids`. Raises ReverifyRefused: for an environment that verifies nothing, whose verifier needs the
+    state of the attempt (unless forced, or its tool calls are replayed), or where no rollout is left.
     """
     given = _checked_filters(filters or {})
     environment = collection.environment
@@ -86,7 +87,10 @@ def _checked_filters(filters: dict[str, Any]) -> dict[str, Any]:
             raise ReverifyRefused(f"{name} is text.", "filters")
     if not isinstance(filters.get("judge_failures", False), bool):
         raise ReverifyRefused("judge_failures is true or false.", "filters")
-    return {name: value for name, value in filters.items() if value not in (None, "", False)}
+    ids = filters.get("ids", [])
+    if not isinstance(ids, list) or len(ids) > MAX_IDS or not all(type(one) is int and 0 < one < 2**63 for one in ids):
+        raise ReverifyRefused(f"ids are a list of at most {MAX_IDS:,} numbers of rollouts.", "filters")
+    return {name: value for name, value in filters.items() if value not in (None, "", False, [])}
 
 
 def _check_mode(environment: Environment) -> None:

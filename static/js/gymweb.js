@@ -14,7 +14,11 @@ document.addEventListener("submit", (event) => {
   if (form.matches("[data-theme-switch]") && event.submitter) {
     event.preventDefault();
     rememberTheme(event.submitter.value);
-  } else if (form.dataset.confirm && !window.confirm(form.dataset.confirm)) {
+    return;
+  }
+  // Of a form with several ends, the button says what is to be confirmed.
+  const question = event.submitter?.dataset.confirm ?? form.dataset.confirm;
+  if (question && !window.confirm(question)) {
     event.preventDefault();
     event.stopPropagation();
   }

@@ -298,11 +298,12 @@ def test_a_rollout_leads_on_through_the_filtered_list_that_it_was_opened_from():
     good, _, best = (make_rollout(collection, reward=reward) for reward in (0.6, 0.1, 0.9))
     client = signed_in()
     rows = client.get(reverse("dashboard:collection_detail", args=[collection.pk]) + "?min_reward=0.5").text
-    opened = f"{address('detail', good)}?list=min_reward%3D0.5%26collection%3D{collection.pk}%26sort%3Did"
+    listed = f"q%3Dcollection%253A{collection.pk}%2Breward%253A%253E%253D0.5%26sort%3Did"
+    opened = f"{address('detail', good)}?list={listed}"
     assert f'href="{opened}"' in rows
     page = client.get(opened).text
     (following,) = [each.attributes for each in read(page).all("a") if each.attributes.get("rel") == "next"]
-    assert following["href"].startswith(address("detail", best) + "?list=min_reward%3D0.5")
+    assert following["href"].startswith(address("detail", best) + f"?list={listed}")
     assert 'rel="next"' not in client.get(following["href"]).text
     # What means no list is passed over: the group it is.
     assert client.get(address("detail", good, list="sort%3Dnonsense")).context["beside"].next == good.pk + 1

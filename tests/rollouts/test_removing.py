@@ -147,7 +147,7 @@ def test_what_passes_the_filter_of_the_table_is_deleted_from_the_page_of_the_col
     address = f"/collections/{collection.pk}/"
     assert "Delete all that pass this filter" not in client.get(address).text
     page = client.get(f"{address}?status=completed&max_reward=0.5").text
-    assert '<input type="hidden" name="max_reward" value="0.5">' in page
+    assert '<input type="hidden" name="q" value="status:completed reward:&lt;=0.5">' in page
     assert client.post(f"{address}delete-rollouts/", {"status": "completed", "max_reward": "0.5"}).status_code == 302
     delete_next_collection()
     assert figures(collection) == (2, 1, 1, 1, 1.0)

@@ -14,6 +14,8 @@ from django.utils.safestring import SafeString
 
 from apps.dashboard.icons import ICONS
 from apps.dashboard.items import ItemView, view_item
+from apps.gym.stopping import ENDED_BY_ITSELF
+from apps.rollouts.models import Rollout
 
 register = template.Library()
 
@@ -239,6 +241,19 @@ def icon(name: str) -> SafeString:
         '<path d="{}"/></svg>',
         ICONS[name],
     )
+
+
+@register.filter
+def flags_of(rollout: Rollout) -> list[str]:
+    """What is special about a rollout, in words: what `flag:` of a filter finds."""
+    holds = {
+        "truncated": rollout.stop_reason not in {"", *ENDED_BY_ITSELF},
+        "tool error": rollout.tool_errors > 0,
+        "credentials": rollout.flagged,
+        "usage not told": rollout.calls_without_usage > 0,
+        "retried": rollout.attempt > 1,
+    }
+    return [label for label, is_so in holds.items() if is_so]
 
 
 @register.filter

@@ -9,8 +9,8 @@ from django.shortcuts import get_object_or_404, redirect
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.datasets import DeleteForm
-from apps.dashboard.forms.rollouts import RolloutFilterForm
 from apps.dashboard.requests import PageRequest
+from apps.dashboard.rolloutlists.listing import RolloutList
 from apps.dashboard.views.traces import find_rollout
 from apps.rollouts.archiving import archive_collection, restore_collection
 from apps.rollouts.controlling import CannotSteer
@@ -67,11 +67,11 @@ def rollout_delete(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.COLLECT)
 def rollouts_delete(request: PageRequest, pk: int) -> HttpResponse:
     """Those that pass the filter of the table."""
-    form = RolloutFilterForm(request.POST)
-    if not form.is_valid():
+    there = RolloutList.read(request.POST)
+    if not there.is_understood:
         messages.error(request, "This filter is not understood, so nothing is deleted.")
         return redirect("dashboard:collection_detail", pk=pk)
-    return _delete_rollouts(request, _collection(pk), form.chosen)
+    return _delete_rollouts(request, _collection(pk), {"q": str(there.parsed)} if there.parsed.terms else {})
 
 
 def _delete_rollouts(request: PageRequest, collection: Collection, chosen: dict[str, Any]) -> HttpResponse:

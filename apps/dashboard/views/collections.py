@@ -9,14 +9,15 @@ from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.answering import answer
+from apps.dashboard.following import followed_rollouts
 from apps.dashboard.forms.collections import CollectionForm, LimitsForm
 from apps.dashboard.forms.fields import add_errors
-from apps.dashboard.forms.rollouts import RolloutFilterForm
 from apps.dashboard.keyset import page_by_id
-from apps.dashboard.neighbours import write_list
 from apps.dashboard.progress import read_progress
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.results import AT_ONCE, read_results
+from apps.dashboard.rolloutlists.listing import OLDEST, RolloutList
+from apps.dashboard.rolloutlists.showing import show_table
 from apps.dashboard.views.figures import RETRIED
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 from apps.rollouts.planning import NothingToCollect, plan_collection
@@ -91,12 +92,9 @@ def collection_page(
         "collection": collection,
         "may_retry": collection.state in RETRIED and user_may(request.user, Permission.COLLECT),
     }
-    filters = RolloutFilterForm(request.GET)
-    context |= {
-        "filters": filters,
-        "page": filters.page(Rollout.objects.of_collection(collection.pk).select_related("task")),
-        "list_query": write_list(request.GET, collection=str(collection.pk), sort=request.GET.get("sort") or "id"),
-    }
+    there = RolloutList.read(request.GET, sort=OLDEST)
+    rollouts = followed_rollouts().of_collection(collection.pk)
+    context |= show_table(request.GET, rollouts, request.user, there, collection=collection)
     if request.htmx.target == "rollout-table":
         return render(request, "collections/detail.html#rollouts", context)
     context |= {

@@ -1,4 +1,4 @@
-"""Rollouts: the table across collections, and the trace of one."""
+"""The trace of a rollout."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -11,10 +11,10 @@ from django.views.decorators.gzip import gzip_page
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.answering import answer, wants_fragment
-from apps.dashboard.following import Mark, followed_rollouts, read_news, read_parts
-from apps.dashboard.forms.rollouts import CommentForm, RolloutSearchForm
-from apps.dashboard.neighbours import Neighbours, find_neighbours, write_list
+from apps.dashboard.answering import wants_fragment
+from apps.dashboard.following import Mark, read_news, read_parts
+from apps.dashboard.forms.rollouts import CommentForm
+from apps.dashboard.neighbours import Neighbours, find_neighbours
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.traces.noise import Noise
 from apps.dashboard.views.traces import attempt_context, find_rollout, read_attempt, read_place
@@ -23,14 +23,6 @@ from apps.rollouts.models import Rollout
 from apps.rollouts.resolving import resolve_flag
 
 NOT_CHANGED = 204
-
-
-@allow(GET=Permission.READ)
-def rollout_list(request: PageRequest) -> HttpResponse:
-    filters = RolloutSearchForm(request.GET)
-    page = filters.page(followed_rollouts())
-    context = {"filters": filters, "page": page, "list_query": write_list(request.GET)}
-    return answer(request, "rollouts/list.html", context, part="rollouts")
 
 
 @allow(GET=Permission.READ)

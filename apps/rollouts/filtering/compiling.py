@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from django.db.models import F, Q
+from django.db.models import Q
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
 from apps.gym.stopping import ENDED_BY_ITSELF
 from apps.rollouts.filtering.grammar import Anything, Between, Number, Pattern, Sign, Term, Text, Value
 from apps.rollouts.filtering.searching import find_text
-from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.models import ALL_TOKENS, Collection, Rollout
 from apps.tasks.models import Task
 
 _LOOKUPS: dict[Sign, str] = {"=": "exact", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
@@ -24,7 +24,6 @@ _COMPARED: dict[Sign, Any] = {
 MAX_TASKS = 1_000
 """Tasks of one external id that are looked at."""
 MAX_ID = 2**63 - 1
-TOKENS = F("input_tokens") + F("output_tokens")
 FLAGS: dict[str, Q] = {
     "truncated": ~Q(stop_reason="") & ~Q(stop_reason__in=sorted(ENDED_BY_ITSELF)),
     "tool_error": Q(tool_errors__gt=0),
@@ -42,8 +41,9 @@ def _number(column: str) -> Callable[[Value], Q]:
         match value:
             case Number(sign, number):
                 return Q(**{f"{column}__{_LOOKUPS[sign]}": number})
-            case Between(low, high):
-                return Q(**{f"{column}__gte": low, f"{column}__lte": high})
+            case Between(low, high, above, below):
+                ends = {f"{column}__{'gt' if above else 'gte'}": low, f"{column}__{'lt' if below else 'lte'}": high}
+                return Q(**ends)
             case _:
                 return Q(**{f"{column}__isnull": False})
 
@@ -53,9 +53,10 @@ def _number(column: str) -> Callable[[Value], Q]:
 def _tokens(value: Value) -> Q:
     match value:
         case Number(sign, number):
-            return Q(_COMPARED[sign](TOKENS, int(number)))
-        case Between(low, high):
-            return Q(GreaterThanOrEqual(TOKENS, int(low))) & Q(LessThanOrEqual(TOKENS, int(high)))
+            return Q(_COMPARED[sign](ALL_TOKENS, int(number)))
+        case Between(low, high, above, below):
+            least = _COMPARED[">" if above else ">="](ALL_TOKENS, int(low))
+            return Q(least) & Q(_COMPARED["<" if below else "<="](ALL_TOKENS, int(high)))
     raise AssertionError(value)
 
 

@@ -1,7 +1,7 @@
 """A filter as a tree, and as the text that means it. Terms all have to hold; of a term's values one is enough.
 
 filter = term*        term = ["-"] (key ":" value ("," value)* | word | quoted)
-value  = "*" | [">" | ">=" | "<" | "<="] number | number ".." number | word | quoted
+value  = "*" | [">" | ">=" | "<" | "<="] number | [">"] number ".." ["<"] number | word | quoted
 """
 
 import re
@@ -30,10 +30,12 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Both ends belong to it."""
+    """Both ends belong to it, unless they are said to be beyond it."""
 
     low: float
     high: float
+    above: bool = False
+    below: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,8 @@ def _write_value(key: str, value: Value) -> str:
             return "*"
         case Number(sign, number):
             return f"{'' if sign == '=' else sign}{write_number(number)}"
-        case Between(low, high):
-            return f"{write_number(low)}..{write_number(high)}"
+        case Between(low, high, above, below):
+            return f"{'>' if above else ''}{write_number(low)}..{'<' if below else ''}{write_number(high)}"
         case Pattern(text) if KEYS[key].kind is Kind.WORDS:
             return f"{_quoted(text)}*" if not _PLAIN.fullmatch(text) else f"{text}*"
         case Pattern(text):

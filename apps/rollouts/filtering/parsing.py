@@ -195,8 +195,10 @@ def _read_number(key: Key, text: str, *, start: int, end: int) -> Value:
     low, dots, high = text.partition("..")
     if dots:
         between = Between(
-            _number(key, low, start=start, end=end),
-            _number(key, high, start=start, end=end),
+            _number(key, low.removeprefix(">"), start=start, end=end),
+            _number(key, high.removeprefix("<"), start=start, end=end),
+            above=low.startswith(">"),
+            below=high.startswith("<"),
         )
         if between.low > between.high:
             raise FilterRefused("The smaller number stands first.", start=start, end=end)

@@ -4,7 +4,8 @@ from typing import Any, get_args
 
 import orjson
 from django.db import models
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Cast
 
 from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
@@ -14,6 +15,9 @@ from apps.rollouts.models.collections import Collection
 from apps.tasks.models import Task
 from apps.tasks.spanning import span
 
+ALL_TOKENS = Cast("input_tokens", models.BigIntegerField()) + F("output_tokens")
+"""Read and written together; the two largest numbers that a column takes have a sum that it would not."""
+HAS_ENDED = Q(finished_at__isnull=False)
 UNUSUAL_STOP = ~Q(stop_reason="") & ~Q(stop_reason="answered")
 
 
@@ -159,6 +163,12 @@ class Rollout(models.Model):
             models.Index(fields=["stop_reason", "id"], condition=UNUSUAL_STOP, name="rollout_stop"),
             models.Index(fields=["collection", "stop_reason", "id"], condition=UNUSUAL_STOP, name="rollout_stop_of"),
             models.Index(fields=["model_version", "id"], condition=~Q(model_version=""), name="rollout_version"),
+            # Orders of the table, and filters by these numbers; within a collection, too.
+            models.Index(fields=["turns", "id"], condition=HAS_ENDED, name="rollout_by_turns"),
+            models.Index(fields=["tool_calls", "id"], condition=HAS_ENDED, name="rollout_by_calls"),
+            models.Index(fields=["duration", "id"], condition=HAS_ENDED, name="rollout_by_duration"),
+            models.Index(fields=["cost", "id"], condition=HAS_ENDED, name="rollout_by_cost"),
+            models.Index(ALL_TOKENS, F("id"), condition=HAS_ENDED, name="rollout_by_tokens"),
         ]
 
     def __str__(self) -> str:

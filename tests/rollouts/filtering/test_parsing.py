@@ -1,7 +1,7 @@
 """The grammar of filters: every filter can be written and read again; any other text is refused, with its place."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.rollouts.filtering.compiling import FLAGS as COMPILED_FLAGS
@@ -35,7 +35,9 @@ def values_of(key: Key) -> st.SearchStrategy[Value]:
     numbers = WHOLE if key.kind is Kind.COUNT else FLOATS
     match key.kind:
         case Kind.NUMBER | Kind.COUNT:
-            between = st.tuples(numbers, numbers).map(lambda pair: Between(min(pair), max(pair)))
+            between = st.tuples(numbers, numbers, st.booleans(), st.booleans()).map(
+                lambda given: Between(min(given[:2]), max(given[:2]), *given[2:])
+            )
             found = st.one_of(st.builds(Number, st.sampled_from(["=", ">", ">=", "<", "<="]), numbers), between)
         case Kind.CHOICE:
             found = st.sampled_from(key.choices).map(Text)
@@ -56,11 +58,13 @@ TERMS = st.sampled_from(sorted(KEYS)).flatmap(
 FILTERS = st.lists(TERMS, max_size=5).map(lambda terms: Filter(tuple(terms)))
 
 
+@settings(deadline=None)
 @given(FILTERS)
 def test_a_filter_that_is_written_is_read_as_the_same(wanted):
     assert parse_filter(str(wanted)) == wanted
 
 
+@settings(deadline=None)
 @given(
     st.one_of(
         st.text(max_size=80),
@@ -107,6 +111,7 @@ def test_the_filter_of_the_manual_is_read_term_by_term():
         ("tool-errors:>1", "tool_errors:>1"),
         ("status:FAILED", "status:failed"),
         ("reward:0.25..1", "reward:0.25..1"),
+        ("reward:>0..<1", "reward:>0..<1"),
         ("-reward:*", "-reward:*"),
         ("status:failed,cancelled", "status:failed,cancelled"),
         ('tag:"two words",one', 'tag:"two words",one'),
@@ -183,6 +188,7 @@ def test_words_are_the_same_in_every_database(text, words):
     assert list(split_words(text)) == words
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_words_are_letters_and_digits_alone(text):
     assert [word for word in split_words(text) if not word.isalnum()] == []

@@ -1,0 +1,83 @@
+"""Saved views of tables: a filter, an order and columns under a name, one's own and those that others share."""
+
+from http import HTTPStatus
+from typing import Any
+
+from django.db.models import QuerySet
+from rest_framework import serializers
+from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.arranging import change_view, delete_view, save_view
+from apps.accounts.models import SavedView
+from apps.accounts.permissions import Permission
+from apps.api.declared import DeclaredFields
+from apps.api.viewsets import TableViewSet
+from apps.rollouts.filtering.grammar import FilterRefused
+from apps.rollouts.filtering.parsing import MAX_LENGTH, parse_filter
+
+MOST_COLUMNS = 40
+
+
+class SavedViewSerializer(DeclaredFields, serializers.ModelSerializer[SavedView]):
+    user = serializers.CharField(source="user.username", read_only=True, help_text="Who saved it.")
+    query = serializers.CharField(
+        required=False, allow_blank=True, max_length=MAX_LENGTH, help_text="A filter, as `?q=` of the rollouts."
+    )
+    sort = serializers.RegexField(
+        "^-?[a-z_]{1,30}$",
+        required=False,
+        allow_blank=True,
+        help_text="What the page sorts by; `-` for the largest first.",
+    )
+    columns = serializers.ListField(
+        child=serializers.CharField(max_length=32),
+        required=False,
+        max_length=MOST_COLUMNS,
+        help_text="Those that the page shows; none: as each reader has chosen.",
+    )
+
+    class Meta:
+        model = SavedView
+        fields = ["id", "user", "table", "name", "query", "sort", "columns", "is_shared", "created_at"]
+        read_only_fields = ["table"]
+        # A name that is there already is saved anew, by whoever saved it.
+        validators: list[Any] = []
+
+    def validate_query(self, text: str) -> str:
+        try:
+            return str(parse_filter(text))
+        except FilterRefused as refusal:
+            code = "unknown" if refusal.key else "invalid"
+            raise serializers.ValidationError(f"At character {refusal.start + 1}: {refusal}", code=code) from None
+
+
+class SavedViewViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+    queryset = SavedView.objects.none()
+    serializer_class = SavedViewSerializer
+    lookup_value_regex = "[0-9]+"
+    http_method_names = ["get", "post", "patch", "delete", "head", "options"]
+    permissions = {
+        "list": Permission.READ,
+        "retrieve": Permission.READ,
+        "create": Permission.VIEWS,
+        "partial_update": Permission.VIEWS,
+        "destroy": Permission.VIEWS,
+    }
+
+    def get_queryset(self) -> QuerySet[SavedView]:
+        if not self.request.user.is_authenticated:
+            return self.queryset
+        return SavedView.objects.seen_by(self.person).select_related("user")
+
+    def perform_create(self, serializer: serializers.BaseSerializer[SavedView]) -> None:
+        serializer.instance = save_view(user=self.person, table="rollouts", **serializer.validated_data)
+
+    def perform_update(self, serializer: serializers.BaseSerializer[SavedView]) -> None:
+        serializer.instance = change_view(view=self.get_object(), user=self.person, **serializer.validated_data)
+
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Delete a view of one's own."""
+        delete_view(view=self.get_object(), user=self.person)
+        return Response(status=HTTPStatus.NO_CONTENT)

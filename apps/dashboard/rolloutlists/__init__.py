@@ -1,0 +1,1 @@
+"""The table of rollouts: what an address asks for, its pages, its counts and its columns."""

@@ -1,0 +1,77 @@
+"""Columns of the table of rollouts, in their order, and by which of them it can be sorted."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import F
+
+from apps.accounts.models import User
+from apps.rollouts.models import ALL_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """`values` is what is compared; `marker` is null where a row has no value, and such rows stand last."""
+
+    values: Any
+    marker: str = "finished_at"
+
+
+SORTS: dict[str, Sort] = {
+    "reward": Sort(F("reward"), "reward"),
+    "steps": Sort(F("turns")),
+    "calls": Sort(F("tool_calls")),
+    "tokens": Sort(ALL_TOKENS),
+    "seconds": Sort(F("duration")),
+    "cost": Sort(F("cost")),
+}
+"""Beside `id`. Each has an index of its own: see Rollout.Meta."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    label: str
+    sort: str = ""
+    classes: str = ""
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("reward", "Reward", "reward"),
+    Column("status", "Status"),
+    Column("task", "Task", classes="first"),
+    Column("collection", "Collection"),
+    Column("model", "Model"),
+    Column("version", "Version"),
+    Column("agent", "Agent"),
+    Column("steps", "Turns", "steps", "num lesser"),
+    Column("calls", "Tool calls", "calls", "num"),
+    Column("tokens", "Tokens in / out", "tokens", "num lesser"),
+    Column("seconds", "Duration", "seconds", "num"),
+    Column("cost", "Cost", "cost", "num lesser"),
+    Column("flags", "Flags"),
+    Column("tags", "Tags"),
+    Column("attempt", "Attempt", classes="num lesser"),
+    Column("ended", "Ended", classes="lesser"),
+)
+NAMES = tuple(column.name for column in COLUMNS)
+USUAL = ("reward", "status", "task", "collection", "steps", "calls", "tokens", "seconds")
+DENSITIES = ("comfortable", "compact")
+TABLE = "rollouts"
+"""Under which name people's arrangement of it is stored."""
+
+
+def known_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """Those that there are, in their order."""
+    wanted = set(names)
+    return tuple(name for name in NAMES if name in wanted)
+
+
+def chosen_columns(user: User) -> tuple[str, ...]:
+    return known_columns(user.tables.get(TABLE, {}).get("columns", ())) or USUAL
+
+
+def chosen_density(user: User) -> str:
+    density = user.tables.get(TABLE, {}).get("density", "")
+    return density if density in DENSITIES else DENSITIES[0]

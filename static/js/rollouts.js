@@ -1,0 +1,108 @@
+// The table of rollouts by keyboard: rows are walked, marked, opened, and looked at beside the table. Links, boxes and
+// buttons do the same without any of this.
+
+(() => {
+  const rows = () => [...document.querySelectorAll("#rollouts tr[data-row]")];
+  const current = () => document.querySelector("#rollouts tr.chosen");
+  const linkOf = (row) => row.querySelector("th a");
+  const boxOf = (row) => row.querySelector("input[name=r]");
+  const peek = () => document.getElementById("peek");
+  const isPeeking = () => peek() !== null && !peek().hidden;
+  // What the browser itself does with Space and Enter where the focus is.
+  const isFree = () => !document.activeElement?.matches("input, button, summary, select, textarea");
+  let lastMarked = null;
+  let asking = null;
+
+  function choose(row) {
+    current()?.classList.remove("chosen");
+    row.classList.add("chosen");
+    linkOf(row).focus({ preventScroll: true });
+    row.scrollIntoView({ block: "nearest" });
+    if (isPeeking()) look(row, 150);
+  }
+
+  function move(by) {
+    const all = rows();
+    const at = all.indexOf(current());
+    choose(all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))]);
+  }
+
+  function look(row, wait = 0) {
+    clearTimeout(asking);
+    const list = new URL(linkOf(row).href).searchParams.get("list");
+    const address = `/rollouts/${row.dataset.row}/peek/${list ? `?list=${encodeURIComponent(list)}` : ""}`;
+    peek().hidden = false;
+    asking = setTimeout(() => htmx.ajax("GET", address, { target: "#peek", swap: "innerHTML show:none" }), wait);
+  }
+
+  function close() {
+    clearTimeout(asking);
+    const inside = peek().contains(document.activeElement);
+    peek().hidden = true;
+    peek().replaceChildren();
+    if (inside && current()) linkOf(current()).focus();
+  }
+
+  function mark(row, on) {
+    boxOf(row).checked = on;
+    lastMarked = row;
+    count();
+  }
+
+  function markRange() {
+    const all = rows();
+    const from = all.indexOf(lastMarked);
+    const to = all.indexOf(current());
+    const [first, last] = from < 0 ? [to, to] : [Math.min(from, to), Math.max(from, to)];
+    for (const row of all.slice(first, last + 1)) boxOf(row).checked = true;
+    lastMarked = current();
+    count();
+  }
+
+  function count() {
+    const note = document.querySelector("[data-marked]");
+    if (!note) return;
+    const marked = rows().filter((row) => boxOf(row).checked).length;
+    note.textContent = marked ? `${marked} marked.` : "Mark rollouts to do something with them.";
+  }
+
+  document.addEventListener("change", (event) => {
+    if (!event.target.matches("#rollouts input[name=r]")) return;
+    lastMarked = event.target.closest("tr");
+    count();
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-peek-close]")) return close();
+    const row = event.target.closest("#rollouts tr[data-row]");
+    if (row && !event.target.closest("a, input, button, label")) choose(row);
+  });
+  document.addEventListener("focusin", (event) => {
+    const row = event.target.closest?.("#rollouts tr[data-row]");
+    if (row && row !== current()) {
+      current()?.classList.remove("chosen");
+      row.classList.add("chosen");
+    }
+  });
+
+  // Where there is room for them, counts are open.
+  function openFacets() {
+    const facets = document.querySelector("[data-facets]");
+    if (facets && matchMedia("(min-width: 76rem)").matches) facets.open = true;
+  }
+  document.addEventListener("htmx:afterSettle", () => { openFacets(); count(); });
+  addEventListener("pageshow", count);
+  openFacets();
+
+  const group = "Table";
+  const when = () => rows().length > 0;
+  const add = (id, keys, label, run, more = () => true) => gymweb.keys.add({ id: `table.${id}`, keys, label, group, run, when: () => when() && more() });
+  add("next", "j", "Next row", () => move(1));
+  add("previous", "k", "Previous row", () => move(-1));
+  add("open", "o", "Open the row", () => linkOf(current()).click(), () => current() !== null);
+  add("enter", "Enter", "Open the row", () => linkOf(current()).click(), () => current() !== null && isFree() && !document.activeElement?.matches("a"));
+  add("mark", "x", "Mark the row", () => mark(current(), !boxOf(current()).checked), () => current() !== null && boxOf(current()) !== null);
+  add("range", "X", "Mark all rows from the last marked to this one", markRange, () => current() !== null && boxOf(current()) !== null);
+  add("peek", "Space", "Look at the row beside the table", () => (isPeeking() ? close() : look(current() ?? rows()[0])), isFree);
+  add("compare", "c", "Compare what is marked", () => document.getElementById("marked").requestSubmit(), () => rows().some((row) => boxOf(row)?.checked));
+  add("close", "Escape", "Close what is beside the table", close, isPeeking);
+})();
