@@ -37,7 +37,7 @@ _BUCKETS = (
 
 
 class Choice(NamedTuple):
-    """A value of a facet: what it is called, how many have it where that is counted, and the address with it or, where it
+    """A value of a facet: what it is called, how many have it where that is counted, and the address with it or, if it
     is chosen, without it."""
 
     label: str
