@@ -31,6 +31,14 @@ MAPPING = {
     "mapping": {"input": "question", "fields": {"expected_answer": "answer"}},
 }
 LIMITS = {"priority": 5, "concurrency": 32, "max_tokens": 5_000_000}
+RUBRIC = {
+    "slug": "clarity",
+    "name": "Clarity",
+    "criteria": [
+        {"key": "clear", "label": "How clear is it?", "kind": "numeric", "minimum": 1, "maximum": 5},
+        {"key": "tone", "label": "Tone", "kind": "category", "choices": ["dry", "warm"], "required": False},
+    ],
+}
 MARKS = {"split": "validation", "add_tags": ["hard"], "retired": False}
 GYM_CONFIG = """\
 calculator:
@@ -51,6 +59,16 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "RetryRequest": {"error_kinds": ["policy_error", "timed_out"]},
     "ColumnMappingRequest": MAPPING,
     "PatchedColumnMappingRequest": {"name": "Questions and answers"},
+    "RubricRequest": RUBRIC,
+    "PatchedRubricRequest": {"description": "Read the last reply first."},
+    "QueuePlanRequest": {"name": "Sums, by hand", "kind": "pairwise", "collection": 7, "overlap": 2},
+    "PatchedQueueChangeRequest": {"overlap": 3, "lease_minutes": 30},
+    "AnswerRequest": {"token": "f3b1", "choice": "a_much", "reasons": ["correctness"], "confidence": 3},
+    "DraftRequest": {"draft": {"choice": "a"}},
+    "SkipRequest": {"reason": "I do not read this language."},
+    "ScoreRequest": {"rollout": 41, "rubric": "clarity", "scores": {"clear": 4}},
+    "FlagRequest": {"rollout": 41, "seq": 3, "kind": "wrong_tool", "note": "A search would have told."},
+    "RewardOverrideRequest": {"rollout": 41, "reward": 1.0, "reason": "Right, in other units."},
     "CommentRequest": {"rollout": 41, "seq": 3, "text": "It guessed here."},
     "DatasetRequest": {"slug": "sums", "name": "Sums", "environment": "arithmetic", "description": "Up to a thousand."},
     "PatchedDatasetNamesRequest": {"description": "Sums of two numbers."},

@@ -30,7 +30,14 @@ from apps.gym.gymconfig.problems import ConfigRefused
 from apps.gym.mappings.columns import MappingRefused
 from apps.gym.tokens import TokensUnreadable
 from apps.policies.saving import PolicyModelChanged
+from apps.reviews.answers import AnswerRefused
 from apps.reviews.commenting import CommentRefused
+from apps.reviews.filling import QueueRefused
+from apps.reviews.flagging import FlagRefused
+from apps.reviews.leasing import CannotReview, LeaseLost
+from apps.reviews.overriding import OverrideRefused
+from apps.reviews.reviewing import AlreadySubmitted
+from apps.reviews.saving import RubricInUse
 from apps.rollouts.contrasting import CannotContrast
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.matching import ImportRefused
@@ -186,6 +193,21 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     ViewRefused: lambda error: _invalid(
         [{"pointer": f"/{error.argument}" if error.argument else "", "code": "invalid", "message": str(error)}]
     ),
+    QueueRefused: lambda error: _invalid(
+        [{"pointer": f"/{error.argument}" if error.argument else "", "code": "invalid", "message": str(error)}]
+    ),
+    AnswerRefused: lambda error: _invalid(
+        [
+            {"pointer": f"/{name.replace('.', '/')}", "code": "invalid", "message": message}
+            for name, message in error.wrong.items()
+        ]
+    ),
+    LeaseLost: lambda error: Problem(HTTPStatus.CONFLICT, "lease-lost", str(error)),
+    AlreadySubmitted: lambda error: Problem(HTTPStatus.CONFLICT, "already-submitted", str(error)),
+    CannotReview: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-review", str(error)),
+    RubricInUse: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", str(error)),
+    FlagRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "flag-refused", str(error)),
+    OverrideRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "override-refused", str(error)),
     LastAdmin: lambda error: Problem(HTTPStatus.CONFLICT, "last-admin", str(error)),
     EnvironmentChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),
     PolicyModelChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),

@@ -15,12 +15,16 @@ from apps.api.exports import ExportViewSet
 from apps.api.gym_configs import GymConfigViewSet
 from apps.api.me import ApiKeyViewSet, MeViewSet
 from apps.api.missing import NothingHereView
+from apps.api.opinions import FlagViewSet, RewardOverrideViewSet, VerdictViewSet
 from apps.api.pairs import PairSetViewSet, PairViewSet
 from apps.api.people import PersonViewSet
 from apps.api.policy_models import PolicyModelViewSet
+from apps.api.queues import QueueItemViewSet, QueueViewSet
 from apps.api.redaction import RedactionPatternViewSet
 from apps.api.reverifications import ReverificationViewSet
+from apps.api.reviews import ReviewViewSet
 from apps.api.rollouts import RolloutViewSet
+from apps.api.rubrics import RubricViewSet
 from apps.api.saved_views import SavedViewViewSet
 from apps.api.schema import SchemaView
 from apps.api.streams import StreamViewSet
@@ -49,6 +53,12 @@ router.register("pairs", PairViewSet)
 router.register("exports", ExportViewSet)
 router.register("redaction-patterns", RedactionPatternViewSet)
 router.register("comments", CommentViewSet)
+router.register("rubrics", RubricViewSet)
+router.register("queues", QueueViewSet)
+router.register("queue-items", QueueItemViewSet)
+router.register("reviews", ReviewViewSet)
+router.register("flags", FlagViewSet)
+router.register("reward-overrides", RewardOverrideViewSet)
 router.register("workers", WorkerViewSet)
 router.register("audit-entries", AuditEntryViewSet)
 router.register("people", PersonViewSet)
@@ -60,6 +70,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/verifiers/try/", VerifierViewSet.as_view({"post": "attempt"}), name="verifier_try"),
     path("v1/gym-configs/", GymConfigViewSet.as_view({"post": "register"}), name="gym_configs"),
     path("v1/gym-configs/preview/", GymConfigViewSet.as_view({"post": "preview"}), name="gym_config_preview"),
+    path("v1/verdicts/", VerdictViewSet.as_view({"get": "show"}), name="verdicts"),
     path("v1/rollouts/stream/", StreamViewSet.as_view({"post": "stream"}), name="rollout_stream"),
     path("v1/", include(router.urls)),
     path("schema/", SchemaView.as_view(), name="schema"),

@@ -14,6 +14,7 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.following import Mark, followed_rollouts, read_news
 from apps.dashboard.progress import read_progress
+from apps.reviews.blinding import hides_collection
 from apps.rollouts.announcing import collection_group
 from apps.rollouts.models import Collection, Rollout
 
@@ -30,6 +31,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     is_counted = False
     group = ""
+    collection_id: int | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Without a channel layer the socket is closed: the page polls, and asks again until it is back."""
@@ -57,6 +59,10 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.close(code=FORBIDDEN)
             return
         collection_id = await database_sync_to_async(self.find_collection)()
+        self.collection_id = collection_id
+        if await database_sync_to_async(hides_collection)(self.scope["user"], collection_id):
+            await self.close(code=FORBIDDEN)
+            return
         if collection_id is not None:
             self.group = collection_group(collection_id)
             # Joined before the first reading, so that no change falls between the two.
@@ -99,7 +105,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
         """None, too, once its reader may not read any more, or has a new password: that ends sessions everywhere."""
         opened_by: User = self.scope["user"]
         user = User.objects.filter(pk=opened_by.pk, password=opened_by.password).first()
-        return self.render(user) if user is not None and user_may(user, Permission.READ) else None
+        if user is None or not user_may(user, Permission.READ) or hides_collection(user, self.collection_id):
+            return None
+        return self.render(user)
 
 
 class CollectionConsumer(LiveConsumer):

@@ -1,6 +1,7 @@
-"""Say something of a rollout, or of one event of its trace."""
+"""Say something of a rollout, of one event of its trace, or of some words in it; answer that; settle it."""
 
 from django.db import transaction
+from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
@@ -9,14 +10,25 @@ from apps.reviews.models import Comment
 from apps.rollouts.models import Rollout
 
 MAX_CHARACTERS = 10_000
+MAX_QUOTE = 2_000
 
 
 class CommentRefused(Exception):
-    """The comment is empty, too long, or about an event that the rollout does not have."""
+    """The comment is empty, too long, or about something that the rollout does not have."""
 
 
-def add_comment(*, rollout: Rollout, text: str, author: User, seq: int | None = None) -> Comment:
-    """Store the comment; `seq` is an event of the rollout's latest attempt. Raises CommentRefused.
+def add_comment(
+    *,
+    rollout: Rollout,
+    text: str,
+    author: User,
+    seq: int | None = None,
+    quote: str = "",
+    start: int | None = None,
+    parent: Comment | None = None,
+) -> Comment:
+    """Store the comment; `seq` is an event of the rollout's latest attempt, `quote` some words of it that begin at
+    character `start` of their text. An answer to `parent` is about what that is about. Raises CommentRefused.
 
     Credentials that were quoted in it are taken out, as they are everywhere.
     """
@@ -25,10 +37,45 @@ def add_comment(*, rollout: Rollout, text: str, author: User, seq: int | None = 
         raise CommentRefused("A comment needs a text.")
     if len(text) > MAX_CHARACTERS:
         raise CommentRefused(f"A comment has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}.")
-    if seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
+    if len(quote) > MAX_QUOTE:
+        raise CommentRefused(f"A quote has at most {MAX_QUOTE:,} characters; this one has {len(quote):,}.")
+    if parent is not None:
+        parent = _thread(parent, rollout)
+        seq, quote, start = parent.seq, "", None
+    elif seq is not None and not rollout.events.filter(attempt=rollout.attempt, seq=seq).exists():
         raise CommentRefused(f"The rollout's latest attempt has no event {seq}.")
-    clean = clean_typed(text)
+    if seq is None and (quote or start is not None):
+        raise CommentRefused("Words are quoted of an event: name it.")
     with transaction.atomic():
-        comment = Comment.objects.create(rollout=rollout, text=clean, author=author, seq=seq)
-        record(user=author, action="comment.create", target=f"rollout {rollout.pk}", comment=comment.pk, seq=seq)
+        comment = Comment.objects.create(
+            rollout=rollout,
+            text=clean_typed(text),
+            author=author,
+            seq=seq,
+            quote=clean_typed(quote),
+            start=start if quote else None,
+            parent=parent,
+        )
+        target = f"rollout {rollout.pk}"
+        answers = parent.pk if parent else None
+        record(user=author, action="comment.create", target=target, comment=comment.pk, seq=seq, answers=answers)
     return comment
+
+
+def resolve_comment(*, comment: Comment, user: User, resolved: bool = True) -> Comment:
+    """Settle the thread that this comment begins or belongs to, or open it again."""
+    with transaction.atomic():
+        first = Comment.objects.select_for_update().get(pk=comment.parent_id or comment.pk)
+        if (first.resolved_at is not None) != resolved:
+            first.resolved_at, first.resolved_by = (timezone.now(), user) if resolved else (None, None)
+            first.save(update_fields=["resolved_at", "resolved_by"])
+            action = "comment.resolve" if resolved else "comment.reopen"
+            record(user=user, action=action, target=f"rollout {first.rollout_id}", comment=first.pk)
+    return first
+
+
+def _thread(parent: Comment, rollout: Rollout) -> Comment:
+    """What an answer hangs on: threads have two levels."""
+    if parent.rollout_id != rollout.pk:
+        raise CommentRefused("The comment that this one answers is about another rollout.")
+    return parent.parent or parent

@@ -16,6 +16,12 @@ from apps.reviews.models import Queue, QueueItem, Review, Rubric
 from apps.rollouts.clock import server_now
 from apps.rollouts.models import Rollout
 
+UNDO_FOR = timedelta(minutes=10)
+"""As long one's last submission can be taken back, and what was hidden stays hidden: else one could look between."""
+
+LATE_FOR = timedelta(hours=24)
+"""As long what comes after the lease is taken though the item has enough reviews; as long it stays hidden, too."""
+
 
 class AlreadySubmitted(CannotReview):
     """It was submitted before, with another token: take that back first."""
@@ -37,6 +43,7 @@ def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> 
             raise AlreadySubmitted("This review was submitted already. Undo it to change it.")
         if locked.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
             raise CannotReview(f"This review is {locked.status}.")
+        _refuse_too_late(queue, locked)
         verdicts = take_answer(locked, queue.kind, answer, criteria_of(queue))
         if locked.slot is None:
             take_slot(locked, beyond=True)
@@ -63,8 +70,10 @@ def undo_review(*, queue: Queue, user: User) -> Review:
             queue=queue, reviewer=user, status=Review.Status.SUBMITTED, is_adjudication=False
         ).select_related("item")
         last = mine.order_by("-submitted_at", "-pk").first()
-        if last is None:
+        if last is None or last.submitted_at is None:
             raise CannotReview("There is nothing to undo: you have submitted nothing here.")
+        if queue.reveals or last.submitted_at < timezone.now() - UNDO_FOR:
+            raise CannotReview("Your last review can be undone no more: you may have seen by now what was hidden.")
         assert last.item is not None
         if last.item.is_adjudicated:
             raise CannotReview("Your last review has been adjudicated: it stays.")
@@ -110,6 +119,15 @@ def score_rollout(
         target = f"rollout {rollout.pk}"
         record(user=reviewer, action="review.score", target=target, rubric=rubric.slug, seq=seq, scores=review.scores)
     return review
+
+
+def _refuse_too_late(queue: Queue, review: Review) -> None:
+    """What was hidden may have been seen by now. What was written is kept as a draft."""
+    if not queue.is_open:
+        raise CannotReview(f"The {queue} has been closed meanwhile.")
+    is_old = review.leased_until is not None and review.leased_until < timezone.now() - LATE_FOR
+    if review.status == Review.Status.LAPSED and is_old and not take_slot(review, beyond=False):
+        raise CannotReview("Others have judged this item since your time with it ran out, more than a day ago.")
 
 
 def criteria_of(queue: Queue) -> list[dict[str, Any]]:

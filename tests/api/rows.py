@@ -9,7 +9,9 @@ from apps.accounts.keys import create_api_key
 from apps.accounts.models import User
 from apps.exports.models import Export, PairSet, PreferencePair
 from apps.policies.models import RedactionPattern
+from apps.reviews.flagging import raise_flag
 from apps.reviews.models import Comment
+from apps.reviews.overriding import override_reward
 from apps.rollouts.models import CollectionDeletion, Reverification, Worker
 from apps.tasks.models import ColumnMapping, Deletion, Upload
 from tests.factories import (
@@ -22,6 +24,7 @@ from tests.factories import (
     make_row,
     make_user,
 )
+from tests.reviews.queues import annotator, judge, make_queue, make_rubric
 
 _pids = count(1)
 
@@ -75,6 +78,14 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "exports": lambda: Export.objects.create(format="trl_sft", collection=make_collection()),
     "reverifications": lambda: Reverification.objects.create(collection=make_collection()),
     "comments": lambda: Comment.objects.create(rollout=make_rollout(make_collection()), author=make_user(), text="ok"),
+    "rubrics": make_rubric,
+    "queues": lambda: make_queue(pairs=1),
+    "queue-items": make_queue(pairs=1).items.get,
+    "reviews": lambda: judge(make_queue(pairs=1), annotator()),
+    "flags": lambda: raise_flag(rollout=make_rollout(make_collection()), kind="unsafe", author=make_user()),
+    "reward-overrides": lambda: override_reward(
+        rollout=make_rollout(make_collection()), reward=0.5, reason="so", author=make_user()
+    ),
     "me/keys": lambda: create_api_key(user=key_owner(), name="cluster", scopes=["export"])[0],
     "people": make_user,
     "audit-entries": lambda: record(user=None, action="dataset.create", target="sums"),

@@ -1,0 +1,368 @@
+"""Queues of what people judge: made, led, worked through, and settled."""
+
+from http import HTTPStatus
+from typing import Any
+
+import django_filters
+from asgiref.sync import sync_to_async
+from django.db.models import QuerySet
+from django.http import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission
+from apps.api.audit_entries import CsvRenderer
+from apps.api.declared import DeclaredFields
+from apps.api.downloads import stream_rows
+from apps.api.filters import FlagFilter, IdFilter
+from apps.api.problems import QueryProblem
+from apps.api.reviews import AnswerSerializer, ReviewSerializer, read_answer
+from apps.api.streams import NdjsonRenderer
+from apps.api.viewsets import TableViewSet
+from apps.reviews.adjudicating import adjudicate_item
+from apps.reviews.agreeing import read_against_rewards, read_agreement, read_progress, read_reviewers
+from apps.reviews.filling import Item, QueueRefused, fill_from_collection, fill_from_rollouts, fill_from_sets
+from apps.reviews.handing_over import FORMATS
+from apps.reviews.leasing import claim_item
+from apps.reviews.models import Queue, QueueItem, Rubric
+from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
+from apps.reviews.reviewing import undo_review
+from apps.rollouts.models import Collection
+
+_SETTINGS = [
+    "name",
+    "kind",
+    "instructions",
+    "overlap",
+    "order",
+    "seed",
+    "lease_minutes",
+    "shows_expected",
+    "shows_reward",
+    "shows_model",
+    "reveals",
+    "repeat_share",
+]
+
+
+class QueueSerializer(serializers.ModelSerializer[Queue]):
+    rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    criteria = serializers.ListField(
+        source="rubric.criteria", child=serializers.DictField(), read_only=True, default=None, allow_null=True
+    )
+    is_open = serializers.BooleanField(read_only=True)
+
+    class Meta:
+        model = Queue
+        fields = ["id", *_SETTINGS, "rubric", "criteria", "named_reviewers", "item_count", "is_open", "created_at"]
+
+
+class QueuePlanSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
+    rubric = serializers.SlugRelatedField[Any](slug_field="slug", queryset=Rubric.objects.all(), required=False)
+    reviewers = serializers.SlugRelatedField[Any](
+        slug_field="username",
+        queryset=User.objects.filter(is_active=True),
+        many=True,
+        required=False,
+        help_text="Who reviews it; left out: any annotator.",
+    )
+    collection = serializers.PrimaryKeyRelatedField(
+        queryset=Collection.objects.present(), required=False, help_text="Its completed rollouts make the items."
+    )
+    rollouts = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=2**63 - 1),
+        required=False,
+        max_length=10_000,
+        help_text="These make the items: one each, or pairs and rankings of those of one task.",
+    )
+    items = serializers.ListField(
+        child=serializers.ListField(child=serializers.IntegerField(min_value=1, max_value=2**63 - 1), max_length=6),
+        required=False,
+        max_length=10_000,
+        help_text="The items themselves, such as proposed pairs: lists of rollouts of one task.",
+    )
+    per_task = serializers.IntegerField(min_value=1, max_value=15, default=1, help_text="Pairs of each task.")
+    size = serializers.IntegerField(min_value=2, max_value=6, default=4, help_text="Rollouts in a ranking.")
+
+    class Meta:
+        model = Queue
+        fields = [*_SETTINGS, "rubric", "reviewers", "collection", "rollouts", "items", "per_task", "size"]
+
+
+class QueueChangeSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
+    reviewers = serializers.SlugRelatedField[Any](
+        slug_field="username",
+        queryset=User.objects.filter(is_active=True),
+        many=True,
+        required=False,
+        help_text="Who reviews it from now on; an empty list: any annotator.",
+    )
+
+    class Meta:
+        model = Queue
+        fields = ["name", "instructions", "overlap", "order", "lease_minutes", "reviewers"]
+
+
+class ProgressSerializer(serializers.Serializer[Any]):
+    items = serializers.IntegerField()
+    finished = serializers.IntegerField(help_text="Judged as often as they overlap, or adjudicated.")
+    begun = serializers.IntegerField()
+    disputed = serializers.IntegerField()
+    adjudicated = serializers.IntegerField()
+    reviews = serializers.IntegerField()
+    wanted = serializers.IntegerField()
+    share = serializers.FloatField()
+
+
+class KappaSerializer(serializers.Serializer[Any]):
+    one = serializers.CharField()
+    other = serializers.CharField()
+    kappa = serializers.FloatField(allow_null=True)
+    units = serializers.IntegerField()
+
+
+class AgreementSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(help_text="`verdict`, or the criterion.")
+    units = serializers.IntegerField(help_text="What at least two people judged.")
+    percent = serializers.FloatField(allow_null=True)
+    kappa = serializers.FloatField(allow_null=True, help_text="Cohen's, the mean over every two people.")
+    nominal = serializers.FloatField(allow_null=True, help_text="Krippendorff's α of the outcome alone.")
+    scale = serializers.FloatField(allow_null=True, help_text="Krippendorff's α of what has an order.")
+    kappas = serializers.SerializerMethodField()
+
+    @extend_schema(responses=KappaSerializer(many=True))
+    def get_kappas(self, agreement: Any) -> list[dict[str, Any]]:
+        names = ("one", "other", "kappa", "units")
+        return [dict(zip(names, each, strict=True)) for each in agreement.kappas]
+
+
+class AgainstSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    same = serializers.IntegerField()
+    compared = serializers.IntegerField()
+    share = serializers.FloatField(allow_null=True)
+    correlation = serializers.FloatField(allow_null=True)
+
+
+class ReviewerFiguresSerializer(serializers.Serializer[Any]):
+    username = serializers.CharField()
+    submitted = serializers.IntegerField()
+    skipped = serializers.IntegerField()
+    open = serializers.IntegerField()
+    seconds = serializers.FloatField(allow_null=True, help_text="Median of an item.")
+    per_hour = serializers.FloatField(allow_null=True)
+    last_at = serializers.DateTimeField(allow_null=True)
+    first_side = serializers.FloatField(allow_null=True, help_text="Of the verdicts for a side, the share of A.")
+    repeated = serializers.IntegerField(help_text="Hidden repeats.")
+    consistent = serializers.IntegerField(help_text="Of those, answered as the first time.")
+
+
+class QueueFiguresSerializer(serializers.Serializer[Any]):
+    progress = ProgressSerializer()
+    reviewers = ReviewerFiguresSerializer(many=True)
+    agreement = AgreementSerializer(many=True)
+    against_rewards = AgainstSerializer(many=True)
+
+
+class QueueItemSerializer(serializers.ModelSerializer[QueueItem]):
+    rollouts = serializers.SerializerMethodField()
+
+    class Meta:
+        model = QueueItem
+        fields = ["id", "queue", "task", "rollouts", "doubt", "done", "is_repeated", "is_adjudicated"]
+
+    @extend_schema(responses={"type": "array", "items": {"type": "integer"}})
+    def get_rollouts(self, item: QueueItem) -> list[int]:
+        return [each.rollout_id for each in item.entries.all()]
+
+
+class QueueFilter(django_filters.FilterSet):
+    kind = django_filters.ChoiceFilter(choices=Queue.Kind.choices)
+    is_open = FlagFilter("closed_at", lookup_expr="isnull")
+
+    class Meta:
+        model = Queue
+        fields: list[str] = []
+
+
+class QueueItemFilter(django_filters.FilterSet):
+    queue = IdFilter("queue")
+    disputed = FlagFilter("doubt", method="disputes", label="Those that reviewers differ on and nobody has settled.")
+
+    class Meta:
+        model = QueueItem
+        fields: list[str] = []
+
+    def disputes(self, items: QuerySet[QueueItem], name: str, wanted: bool) -> QuerySet[QueueItem]:
+        disputed = {"doubt__gt": 0, "done__gt": 1, "is_adjudicated": False}
+        return items.filter(**disputed) if wanted else items.exclude(**disputed)
+
+
+class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+    queryset = Queue.objects.select_related("rubric")
+    serializer_class = QueueSerializer
+    filterset_class = QueueFilter
+    lookup_value_regex = "[0-9]+"
+    problems = {"claim": {409}, "undo": {409}, "destroy": {400}}
+    query_parameters = {"export": frozenset({"format"})}
+    permissions = {
+        "list": Permission.REVIEW,
+        "retrieve": Permission.REVIEW,
+        "claim": Permission.REVIEW,
+        "undo": Permission.REVIEW,
+        "create": Permission.LEAD,
+        "partial_update": Permission.LEAD,
+        "destroy": Permission.LEAD,
+        "close": Permission.LEAD,
+        "open": Permission.LEAD,
+        "figures": Permission.LEAD,
+        "export": Permission.LEAD,
+    }
+
+    def get_queryset(self) -> QuerySet[Queue]:
+        """Who leads sees all; others the open ones that they may review."""
+        queues: QuerySet[Queue] = super().get_queryset()
+        if getattr(self, "swagger_fake_view", False) or self.may(Permission.LEAD):
+            return queues
+        mine = Queue.objects.open().for_reviewer(self.person.pk).values("pk")
+        return queues.filter(pk__in=mine)
+
+    @extend_schema(request=QueuePlanSerializer, responses={201: QueueSerializer})
+    def create(self, request: Request) -> Response:
+        """Make a queue of a collection, of rollouts, or of items that are named one by one. What is not said stays
+        hidden from reviewers; a rubric queue shows the expected answer unless it says otherwise."""
+        body = QueuePlanSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        wanted = dict(body.validated_data)
+        reviewers = wanted.pop("reviewers", [])
+        sources = {name: wanted.pop(name) for name in ("collection", "rollouts", "items") if name in wanted}
+        per_task, size = wanted.pop("per_task"), wanted.pop("size")
+        if wanted["kind"] == Queue.Kind.RUBRIC:
+            wanted.setdefault("shows_expected", True)
+        queue = Queue(**wanted)
+        items = _fill(queue, sources, per_task=per_task, size=size)
+        made = create_queue(queue=queue, items=items, reviewers=reviewers, user=self.person)
+        return Response(QueueSerializer(made).data, status=HTTPStatus.CREATED)
+
+    @extend_schema(request=QueueChangeSerializer, responses=QueueSerializer)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change its name, instructions, overlap, order, lease time or reviewers; the rest stays as it was made."""
+        body = QueueChangeSerializer(data=request.data, partial=True)
+        body.is_valid(raise_exception=True)
+        changes = dict(body.validated_data)
+        reviewers = changes.pop("reviewers", None)
+        queue = change_queue(queue=self.get_object(), changes=changes, reviewers=reviewers, user=self.person)
+        return Response(QueueSerializer(queue).data)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Only while nobody has submitted a review in it: close it then."""
+        delete_queue(queue=self.get_object(), user=self.person)
+        return Response(status=HTTPStatus.NO_CONTENT)
+
+    @extend_schema(request=None, responses=QueueSerializer)
+    @action(detail=True, methods=["post"])
+    def close(self, request: Request, pk: str) -> Response:
+        """Give out no more items. What was hidden from its reviewers is not any more."""
+        return Response(QueueSerializer(close_queue(queue=self.get_object(), user=self.person)).data)
+
+    @extend_schema(request=None, responses=QueueSerializer)
+    @action(detail=True, methods=["post"])
+    def open(self, request: Request, pk: str) -> Response:
+        return Response(QueueSerializer(open_queue(queue=self.get_object(), user=self.person)).data)
+
+    @extend_schema(request=None, responses={200: ReviewSerializer, 204: None})
+    @action(detail=True, methods=["post"])
+    def claim(self, request: Request, pk: str) -> Response:
+        """The item that you hold, or the next one, kept for you until `leased_until`; 204 when nothing is left."""
+        review = claim_item(queue=self.get_object(), user=self.person)
+        if review is None:
+            return Response(status=HTTPStatus.NO_CONTENT)
+        return Response(ReviewSerializer(review, context=self.get_serializer_context()).data)
+
+    @extend_schema(request=None, responses=ReviewSerializer)
+    @action(detail=True, methods=["post"])
+    def undo(self, request: Request, pk: str) -> Response:
+        """Take your last submission back, within ten minutes: it is open again, with what it said as its draft."""
+        review = undo_review(queue=self.get_object(), user=self.person)
+        return Response(ReviewSerializer(review, context=self.get_serializer_context()).data)
+
+    @extend_schema(responses=QueueFiguresSerializer)
+    @action(detail=True)
+    def figures(self, request: Request, pk: str) -> Response:
+        """Progress, pace, agreement between people, with themselves, with verifiers and with judge models."""
+        queue = self.get_object()
+        figures = {
+            "progress": read_progress(queue),
+            "reviewers": read_reviewers(queue),
+            "agreement": read_agreement(queue),
+            "against_rewards": read_against_rewards(queue),
+        }
+        return Response(QueueFiguresSerializer(figures).data)
+
+    @extend_schema(
+        responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY, (200, "text/csv"): OpenApiTypes.BINARY},
+        parameters=[OpenApiParameter("format", str, enum=list(FORMATS), default="ndjson")],
+    )
+    @action(detail=True, pagination_class=None, renderer_classes=[JSONRenderer, NdjsonRenderer, CsvRenderer])
+    def export(self, request: Request, pk: str) -> HttpResponseBase:
+        """Every submitted review of the queue, the oldest first, streamed as NDJSON or CSV."""
+        name = request.query_params.get("format", "ndjson")
+        if name not in FORMATS:
+            message = f"Give {' or '.join(FORMATS)}."
+            raise QueryProblem([{"pointer": "?format", "code": "invalid", "message": message}])
+        queue = self.get_object()
+        content_type, write = FORMATS[name]
+        latest = queue.reviews.order_by("-submitted_at").values_list("pk", "submitted_at").first()
+        etag = f'"{queue.pk}-{name}-{queue.reviews.submitted().count()}-{latest}"'.replace(" ", "")
+        filename = f"queue-{queue.pk}.{name}"
+        return stream_rows(request, _one_by_one(write(queue)), etag=etag, filename=filename, content_type=content_type)
+
+
+class QueueItemViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+    queryset = QueueItem.objects.prefetch_related("entries")
+    serializer_class = QueueItemSerializer
+    filterset_class = QueueItemFilter
+    ordering = "id"
+    lookup_value_regex = "[0-9]+"
+    problems = {"adjudicate": {409}}
+    permissions = {"list": Permission.LEAD, "retrieve": Permission.LEAD, "adjudicate": Permission.LEAD}
+
+    @extend_schema(request=AnswerSerializer, responses={201: ReviewSerializer})
+    @action(detail=True, methods=["post"])
+    def adjudicate(self, request: Request, pk: str) -> Response:
+        """Settle what reviewers differ on: A is the first of the item's `rollouts`. The last adjudication stands; what
+        people said is kept."""
+        token, answer = read_answer(request.data)
+        review = adjudicate_item(item=self.get_object(), user=self.person, answer=answer, token=token)
+        body = ReviewSerializer(review, context=self.get_serializer_context()).data
+        return Response(body, status=HTTPStatus.CREATED)
+
+
+def _fill(queue: Queue, sources: dict[str, Any], *, per_task: int, size: int) -> list[Item]:
+    if len(sources) != 1:
+        raise QueueRefused("Give one of collection, rollouts and items.", "items")
+    ((name, given),) = sources.items()
+    queue.source = {name: given.pk} if name == "collection" else {name: len(given)}
+    if name == "collection":
+        return fill_from_collection(given.pk, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
+    if name == "rollouts":
+        return fill_from_rollouts(given, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
+    return fill_from_sets(given, kind=queue.kind)
+
+
+async def _one_by_one(pieces: Any) -> Any:
+    """The same pieces, each made in the thread that has the request's database connection."""
+
+    def make() -> bytes:
+        return next(pieces, b"")
+
+    while piece := await sync_to_async(make, thread_sensitive=True)():
+        yield piece

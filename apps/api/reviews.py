@@ -1,0 +1,248 @@
+"""Reviews: what somebody has open, submits, or said; scores outside of queues."""
+
+from http import HTTPStatus
+from typing import Any
+
+import django_filters
+import orjson
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.permissions import Permission
+from apps.api.declared import DeclaredFields
+from apps.api.filters import FlagFilter, IdFilter
+from apps.api.viewsets import TableViewSet
+from apps.gym.events import encode_event
+from apps.gym.items import input_items
+from apps.gym.verdicts import CHOICES, REASONS
+from apps.reviews.answers import Answer
+from apps.reviews.leasing import MAX_DRAFT, renew_lease, skip_item
+from apps.reviews.models import Review, Rubric
+from apps.reviews.reviewing import score_rollout, submit_review
+from apps.reviews.withholding import read_shown, reveal
+from apps.rollouts.models import Rollout
+
+MAX_TOKEN = 64
+
+
+class AnswerSerializer(DeclaredFields, serializers.Serializer[Any]):
+    token = serializers.CharField(
+        max_length=MAX_TOKEN, help_text="Your own, a new one for each submission: the same one twice counts once."
+    )
+    choice = serializers.ChoiceField(choices=list(CHOICES), required=False, allow_blank=True, help_text="Of a pair.")
+    ranks = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=6),
+        required=False,
+        max_length=6,
+        help_text="Of a ranking, in the order shown: 1 is best, equal ranks are ties.",
+    )
+    scores = serializers.DictField(required=False, help_text="By the key of the rubric's criterion.")
+    reasons = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(REASONS)), required=False, max_length=len(REASONS)
+    )
+    note = serializers.CharField(required=False, allow_blank=True, max_length=10_000)
+    confidence = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=3, help_text="1 unsure, 2 rather sure, 3 sure."
+    )
+
+
+def read_answer(data: Any) -> tuple[str, Answer]:
+    """The token, and what is said."""
+    body = AnswerSerializer(data=data)
+    body.is_valid(raise_exception=True)
+    said = dict(body.validated_data)
+    return said.pop("token"), Answer(**said)
+
+
+class DraftSerializer(DeclaredFields, serializers.Serializer[Any]):
+    draft = serializers.DictField(required=False, help_text="What is written so far; left out: as it was.")
+
+    def validate_draft(self, draft: dict[str, Any]) -> dict[str, Any]:
+        if len(orjson.dumps(draft)) > MAX_DRAFT:
+            raise serializers.ValidationError(f"A draft has at most {MAX_DRAFT:,} bytes.")
+        return draft
+
+
+class SkipSerializer(DeclaredFields, serializers.Serializer[Any]):
+    reason = serializers.CharField(max_length=500)
+
+
+class ScoreSerializer(DeclaredFields, serializers.Serializer[Any]):
+    rollout = serializers.PrimaryKeyRelatedField(queryset=Rollout.objects.filter(collection__is_being_deleted=False))
+    seq = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=2**31 - 1)
+    rubric = serializers.SlugRelatedField[Any](slug_field="slug", queryset=Rubric.objects.all())
+    scores = serializers.DictField()
+    note = serializers.CharField(required=False, allow_blank=True, max_length=10_000)
+    token = serializers.CharField(required=False, allow_blank=True, max_length=MAX_TOKEN)
+
+
+class ShownSideSerializer(serializers.Serializer[Any]):
+    label = serializers.CharField(help_text="A is the first side.")  # type: ignore[assignment]
+    events = serializers.ListField(child=serializers.DictField())
+    left_out = serializers.IntegerField(help_text="Events after these.")
+    stop_reason = serializers.CharField()
+    reward = serializers.FloatField(allow_null=True, help_text="Null where it is kept from you.")
+    model = serializers.CharField(allow_null=True)
+
+
+class ShownSerializer(serializers.Serializer[Any]):
+    prompt = serializers.ListField(child=serializers.DictField())
+    expected = serializers.DictField(allow_null=True, help_text="Null where it is kept from you.")
+    sides = ShownSideSerializer(many=True)
+
+
+class RevealedSerializer(serializers.Serializer[Any]):
+    label = serializers.CharField()  # type: ignore[assignment]
+    rollout = serializers.IntegerField()
+    reward = serializers.FloatField(allow_null=True)
+    model = serializers.CharField()
+
+
+class ReviewSerializer(serializers.ModelSerializer[Review]):
+    """To its reviewer a review tells which rollouts it is about once it is submitted and can be undone no more."""
+
+    reviewer = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
+    rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    draft = serializers.DictField(read_only=True)
+    scores = serializers.DictField(read_only=True)
+    ranks = serializers.ListField(child=serializers.IntegerField(), read_only=True)
+    reasons = serializers.ListField(child=serializers.CharField(), read_only=True)
+    shown = serializers.SerializerMethodField(help_text="While it is open: what there is to judge.")
+    revealed = serializers.SerializerMethodField(help_text="After it, in a queue that trains.")
+    rollouts = serializers.SerializerMethodField(help_text="In the order shown, for who leads queues.")
+
+    class Meta:
+        model = Review
+        fields = [
+            "id",
+            "queue",
+            "item",
+            "reviewer",
+            "status",
+            "rubric",
+            "seq",
+            "leased_until",
+            "draft",
+            "choice",
+            "ranks",
+            "scores",
+            "reasons",
+            "note",
+            "confidence",
+            "skip_reason",
+            "started_at",
+            "submitted_at",
+            "seconds",
+            "is_adjudication",
+            "shown",
+            "revealed",
+            "rollouts",
+        ]
+
+    @extend_schema_field(ShownSerializer(allow_null=True))
+    def get_shown(self, review: Review) -> dict[str, Any] | None:
+        view = self.context.get("view")
+        is_one = getattr(view, "action", "") in {"retrieve", "claim", "undo", "renew"}
+        if review.status not in {Review.Status.OPEN, Review.Status.LAPSED} or review.queue is None or not is_one:
+            return None
+        shown = read_shown(review)
+        task = review.item.task if review.item else None
+        sides = [
+            {
+                "label": side.label,
+                "events": [{"seq": seq, "event": orjson.loads(encode_event(event))} for seq, event in side.events],
+                "left_out": side.left_out,
+                "stop_reason": side.stop_reason,
+                "reward": side.reward,
+                "model": side.model,
+            }
+            for side in shown.sides
+        ]
+        return {"prompt": input_items(task.row) if task else [], "expected": shown.expected, "sides": sides}
+
+    @extend_schema_field(RevealedSerializer(many=True))
+    def get_revealed(self, review: Review) -> list[dict[str, Any]]:
+        return reveal(review)
+
+    @extend_schema_field({"type": "array", "items": {"type": "integer"}, "nullable": True})
+    def get_rollouts(self, review: Review) -> list[int] | None:
+        view = self.context.get("view")
+        if review.queue_id is None:
+            return [review.rollout_id] if review.rollout_id else []
+        return list(review.arrangement) if view is not None and view.may(Permission.LEAD) else None
+
+
+class ReviewFilter(django_filters.FilterSet):
+    queue = IdFilter("queue")
+    item = IdFilter("item")
+    rollout = IdFilter("rollout")
+    reviewer = django_filters.CharFilter(field_name="reviewer__username")
+    status = django_filters.ChoiceFilter(choices=Review.Status.choices)
+    is_adjudication = FlagFilter("is_adjudication")
+
+    class Meta:
+        model = Review
+        fields: list[str] = []
+
+
+class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+    queryset = Review.objects.select_related("reviewer", "rubric", "queue", "item__task")
+    serializer_class = ReviewSerializer
+    filterset_class = ReviewFilter
+    lookup_value_regex = "[0-9]+"
+    problems = {"create": {409}, "renew": {409}, "submit": {409}, "skip": {409}}
+    permissions = {
+        "list": Permission.REVIEW,
+        "retrieve": Permission.REVIEW,
+        "create": Permission.REVIEW,
+        "renew": Permission.REVIEW,
+        "submit": Permission.REVIEW,
+        "skip": Permission.REVIEW,
+    }
+
+    def get_queryset(self) -> QuerySet[Review]:
+        """One's own; everybody's for who leads queues."""
+        reviews: QuerySet[Review] = super().get_queryset()
+        if getattr(self, "swagger_fake_view", False) or self.may(Permission.LEAD):
+            return reviews
+        return reviews.filter(reviewer=self.person)
+
+    @extend_schema(request=ScoreSerializer, responses={201: ReviewSerializer})
+    def create(self, request: Request) -> Response:
+        """Score a rollout, or one of its steps, by a rubric outside of any queue. Your last scores count."""
+        body = ScoreSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        review = score_rollout(**body.validated_data, reviewer=self.person)
+        return self._answer(review, HTTPStatus.CREATED)
+
+    @extend_schema(request=DraftSerializer, responses=ReviewSerializer)
+    @action(detail=True, methods=["post"])
+    def renew(self, request: Request, pk: str) -> Response:
+        """Keep the item for as long again, and what is written so far."""
+        body = DraftSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        review = renew_lease(review=self.get_object(), user=self.person, draft=body.validated_data.get("draft"))
+        return self._answer(review)
+
+    @extend_schema(request=AnswerSerializer, responses=ReviewSerializer)
+    @action(detail=True, methods=["post"])
+    def submit(self, request: Request, pk: str) -> Response:
+        """Say what you think. The same `token` again changes nothing, so that a lost answer can be asked for again."""
+        token, answer = read_answer(request.data)
+        return self._answer(submit_review(review=self.get_object(), user=self.person, token=token, answer=answer))
+
+    @extend_schema(request=SkipSerializer, responses=ReviewSerializer)
+    @action(detail=True, methods=["post"])
+    def skip(self, request: Request, pk: str) -> Response:
+        """Leave the item to others."""
+        body = SkipSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        return self._answer(skip_item(review=self.get_object(), user=self.person, **body.validated_data))
+
+    def _answer(self, review: Review, status: int = HTTPStatus.OK) -> Response:
+        return Response(ReviewSerializer(review, context=self.get_serializer_context()).data, status=status)

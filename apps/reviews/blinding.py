@@ -1,0 +1,136 @@
+"""What is kept from a reviewer until they have said what they think; docs/reviews.md has the rule in words.
+
+It is asked at the door of every page, of every action of the API and of every socket. What is not named here is closed:
+a route that is new cannot leak.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from django.db.models import Exists, F, OuterRef, Q
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, user_may
+from apps.reviews.models import Queue, QueueItem, Review
+from apps.reviews.reviewing import LATE_FOR, UNDO_FOR
+from apps.rollouts.models import Collection, Rollout
+from apps.tasks.models import Dataset, Task
+
+OPEN_PERMISSIONS = frozenset({Permission.PUBLIC, Permission.OWN_ACCOUNT, Permission.REVIEW})
+"""Of these nothing shows a rollout, except what belongs to a review, which shows no more than its queue does."""
+
+OPEN_ROUTES = frozenset(
+    {
+        "api:me",
+        "api:schema",
+        "api:docs",
+        "api:agent-list",
+        "api:agent-detail",
+        "api:worker-list",
+        "api:worker-detail",
+        "api:export-formats",
+        "dashboard:activity",
+        "dashboard:agent_list",
+        "dashboard:agent_detail",
+        "dashboard:worker_list",
+    }
+)
+_CLOSED_ROUTES = ("api:collection-contrast", "dashboard:collection_deletion")
+"""The first names a second collection; the number of the other is that of a deletion."""
+
+
+def hidden_datasets(user: object) -> frozenset[int]:
+    """Those whose rollouts, figures and tasks are kept from this person: one query for annotators, none for others.
+
+    A dataset is hidden while this person has something to submit in an open queue that hides something, and while what
+    they submitted can be taken back. Who leads queues sees everything.
+    """
+    if not isinstance(user, User) or user_may(user, Permission.LEAD) or not user_may(user, Permission.REVIEW):
+        return frozenset()
+    queues = Queue.objects.open().blind().for_reviewer(user.pk).values("pk")
+    now = timezone.now()
+    mine = Review.objects.filter(reviewer=user, item=OuterRef("pk"), is_adjudication=False)
+    first = mine.filter(repeat_of__isnull=True)
+    ended = first.filter(status__in=[Review.Status.SUBMITTED, Review.Status.SKIPPED])
+    undoable = Q(status=Review.Status.SUBMITTED, submitted_at__gt=now - UNDO_FOR)
+    late = Q(status=Review.Status.LAPSED, leased_until__gt=now - LATE_FOR)
+    waiting = Q(done__lt=F("overlap_wanted"), is_adjudicated=False) & ~Exists(ended)
+    twice = Q(is_repeated=True) & Exists(ended.filter(status=Review.Status.SUBMITTED))
+    items = QueueItem.objects.filter(queue__in=queues).annotate(overlap_wanted=F("queue__overlap"))
+    unsaid = items.filter(
+        waiting
+        | Exists(mine.filter(Q(status=Review.Status.OPEN) | undoable | late))
+        | twice & ~Exists(mine.filter(repeat_of__isnull=False))
+    )
+    return frozenset(unsaid.order_by().values_list("task__dataset_id", flat=True).distinct())
+
+
+def find_refusal(user: object, permission: Permission, route: str, arguments: Mapping[str, Any]) -> str:
+    """Why this person may not open this route now; empty where they may. `route` is the name of the address."""
+    if permission in OPEN_PERMISSIONS or route in OPEN_ROUTES:
+        return ""
+    hidden = hidden_datasets(user)
+    if not hidden:
+        return ""
+    datasets = _datasets_of(route, arguments)
+    if datasets is not None and not hidden.intersection(datasets):
+        return ""
+    return REFUSAL
+
+
+REFUSAL = (
+    "You have something to review of which rewards, models or expected answers are kept from you until you have "
+    "submitted it. Until then this is closed to you."
+)
+
+
+def hides_collection(user: object, collection_id: int | None) -> bool:
+    """For sockets, which follow a collection."""
+    hidden = hidden_datasets(user)
+    return bool(hidden.intersection(_of_collection({"pk": collection_id}))) if hidden else False
+
+
+def _datasets_of(route: str, arguments: Mapping[str, Any]) -> Iterable[int] | None:
+    """The datasets whose rollouts an address shows; None where it shows those of any, or nobody has said."""
+    if route.startswith(_CLOSED_ROUTES):
+        return None
+    for prefix, (needed, read) in _SCOPED.items():
+        if route.startswith(prefix) and needed in arguments:
+            return read(arguments)
+    return None
+
+
+def _of_rollout(arguments: Mapping[str, Any]) -> Iterable[int]:
+    rollouts = Rollout.objects.filter(pk=_number(arguments["pk"]))
+    return rollouts.values_list("collection__dataset_id", flat=True)
+
+
+def _of_collection(arguments: Mapping[str, Any]) -> Iterable[int]:
+    return Collection.objects.filter(pk=_number(arguments["pk"])).values_list("dataset_id", flat=True)
+
+
+def _of_task(arguments: Mapping[str, Any]) -> Iterable[int]:
+    return Task.objects.filter(pk=_number(arguments["pk"])).values_list("dataset_id", flat=True)
+
+
+def _of_dataset(arguments: Mapping[str, Any]) -> Iterable[int]:
+    return Dataset.objects.filter(slug=str(arguments["slug"])[:64]).values_list("pk", flat=True)
+
+
+def _number(given: object) -> int:
+    """0, which no row has, for what is no number that a row can have."""
+    text = str(given)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+_SCOPED: dict[str, tuple[str, Callable[[Mapping[str, Any]], Iterable[int]]]] = {
+    "dashboard:rollout_": ("pk", _of_rollout),
+    "api:rollout-": ("pk", _of_rollout),
+    "dashboard:collection_": ("pk", _of_collection),
+    "api:collection-": ("pk", _of_collection),
+    "dashboard:task_detail": ("pk", _of_task),
+    "api:task-": ("pk", _of_task),
+    "dashboard:dataset_": ("slug", _of_dataset),
+    "api:dataset-": ("slug", _of_dataset),
+}

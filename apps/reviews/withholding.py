@@ -1,0 +1,119 @@
+"""What a reviewer is shown of an item: the rollouts on their sides, without what the queue keeps from them.
+
+Ids of rollouts are left out as well, and what names the model is in no event.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from apps.gym.events import JudgeCall, ModelCall, TraceUnion, Verification
+from apps.reviews.models import Queue, Review
+from apps.rollouts.models import Rollout, TraceEvent
+
+LABELS = "ABCDEF"
+MAX_EVENTS = 2_000
+"""Of each rollout. A longer one says how many events are left out."""
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One rollout as it may be seen. `events` are (seq, event); `left_out` are the events after them. `reward` and
+    `model` are None where they are kept back."""
+
+    label: str
+    events: list[tuple[int, TraceUnion]]
+    left_out: int
+    stop_reason: str
+    reward: float | None = None
+    model: str | None = None
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """`expected` holds what the verifier is told of the task; None where that is kept back."""
+
+    sides: list[Side]
+    expected: dict[str, Any] | None
+
+
+def read_shown(review: Review, *, whole: bool = False) -> Shown:
+    """What the holder of this review sees. `whole` keeps nothing back: for who leads the queue."""
+    queue = review.queue
+    assert queue is not None
+    shows_reward, shows_model = whole or queue.shows_reward, whole or queue.shows_model
+    shows_expected = whole or queue.shows_expected
+    rollouts = find_rollouts(review.arrangement)
+    sides = []
+    for label, rollout in zip(LABELS, rollouts, strict=False):
+        events, left_out = _read_events(rollout)
+        kept = [(seq, _keep_back(event, shows_reward, shows_model, shows_expected)) for seq, event in events]
+        sides.append(
+            Side(
+                label=label,
+                events=[(seq, event) for seq, event in kept if event is not None],
+                left_out=left_out,
+                stop_reason=rollout.stop_reason,
+                reward=rollout.reward if shows_reward else None,
+                model=_name_model(rollout) if shows_model else None,
+            )
+        )
+    row = rollouts[0].task.row if rollouts else {}
+    expected = {name: value for name, value in row.items() if name != "responses_create_params"}
+    return Shown(sides=sides, expected=expected if shows_expected else None)
+
+
+def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
+    """In the order of the ids: two queries at most."""
+    rows = Rollout.objects.filter(pk__in=ids).select_related("task", "collection__policy_model")
+    found = {each.pk: each for each in rows}
+    return [found[one] for one in ids if one in found]
+
+
+def reveal(review: Review) -> list[dict[str, Any]]:
+    """What was behind the sides of a submitted review, where its queue tells that; else nothing."""
+    queue: Queue | None = review.queue
+    if queue is None or not queue.reveals or review.status != Review.Status.SUBMITTED:
+        return []
+    return [
+        {"label": label, "rollout": each.pk, "reward": each.reward, "model": _name_model(each)}
+        for label, each in zip(LABELS, find_rollouts(review.arrangement), strict=False)
+    ]
+
+
+def _name_model(rollout: Rollout) -> str:
+    return " ".join(filter(None, [rollout.collection.policy_model.name, rollout.model_version]))
+
+
+def _read_events(rollout: Rollout) -> tuple[list[tuple[int, TraceUnion]], int]:
+    stored = TraceEvent.objects.filter(rollout=rollout, attempt=rollout.attempt).order_by("seq")
+    events = [(each.seq, each.event) for each in stored.only("rollout", "attempt", "seq", "payload")[: MAX_EVENTS + 1]]
+    if len(events) <= MAX_EVENTS:
+        return events, 0
+    return events[:MAX_EVENTS], stored.filter(seq__gt=events[MAX_EVENTS - 1][0]).count()
+
+
+def _keep_back(event: TraceUnion, reward: bool, model: bool, expected: bool) -> TraceUnion | None:
+    """The event as it may be seen; None where nothing of it may. Verifiers explain themselves by the expected answer,
+    and judges are told it."""
+    match event:
+        case Verification():
+            if not reward:
+                return None
+            return event if expected else msgspec.structs.replace(event, explanation="", details={})
+        case JudgeCall():
+            return event if reward and expected else None
+        case ModelCall() if not model:
+            return msgspec.structs.replace(
+                event,
+                model="",
+                version="",
+                response_id="",
+                server_finish_reason="",
+                usage={},
+                sampling={},
+                tokens_note="",
+                at=0.0,
+                duration=0.0,
+            )
+        case _:
+            return event if model else msgspec.structs.replace(event, at=0.0, duration=0.0)

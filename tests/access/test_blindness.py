@@ -1,0 +1,281 @@
+"""Whoever has still to judge rollouts of which something is hidden learns it nowhere: on every route, in the API with a
+session and with a key, and by the sockets."""
+
+import re
+from datetime import timedelta
+from itertools import product
+
+import pytest
+from asgiref.sync import async_to_sync
+from channels.testing import WebsocketCommunicator
+from django.conf import settings
+from django.test import Client
+from django.urls import get_resolver
+from django.utils import timezone
+from django.utils.regex_helper import normalize
+
+from apps.accounts.keys import create_api_key
+from apps.accounts.models import Role, Scope
+from apps.accounts.permissions import ROLE_PERMISSIONS
+from apps.exports.models import PairSet, PreferencePair
+from apps.reviews.blinding import hidden_datasets
+from apps.reviews.commenting import add_comment
+from apps.reviews.filling import fill_from_sets
+from apps.reviews.flagging import raise_flag
+from apps.reviews.leasing import claim_item, skip_item
+from apps.reviews.models import Queue, Review
+from apps.reviews.overriding import override_reward
+from apps.reviews.queueing import close_queue, create_queue
+from apps.rollouts.models import Collection
+from gymweb.asgi import application
+from tests.access.routes import Route, _resolve, _walk, every_socket
+from tests.factories import (
+    make_collection,
+    make_dataset,
+    make_policy_model,
+    make_rollout,
+    make_row,
+    make_trace,
+    make_user,
+)
+from tests.reviews.queues import annotator, make_rubric, say
+
+ONE = 4242
+REWARD, OTHER_REWARD, EXPECTED, MODEL = "0.731937", "0.264917", "quagga-answer", "zebra-model"
+SECRETS = re.compile("|".join(map(re.escape, [REWARD, OTHER_REWARD, "0.73", "0.26", EXPECTED, MODEL])))
+
+
+class House:
+    """One of everything that tells of two rollouts, all under the same number and slug, where there is one."""
+
+    def __init__(self, **fields):
+        self.lead = make_user(Role.ENGINEER)
+        model = make_policy_model(slug="zebra", name=MODEL)
+        dataset = make_dataset([make_row("What is it?", EXPECTED)], slug="zebra", name="Zebra")
+        self.collection = make_collection(
+            pk=ONE, dataset=dataset, policy_model=model, state=Collection.State.COMPLETED, name="Zebra"
+        )
+        trace = make_trace(reward=float(REWARD))
+        for event in trace:
+            if hasattr(event, "model"):
+                event.model = MODEL
+            if hasattr(event, "explanation"):
+                event.explanation = f"It is not {EXPECTED}."
+        task = self.collection.version.tasks.get()
+        given = {"trace": trace, "model_version": MODEL, "task": task}
+        self.first = make_rollout(self.collection, pk=ONE, reward=float(REWARD), **given)
+        self.second = make_rollout(self.collection, reward=float(OTHER_REWARD), **given)
+        add_comment(rollout=self.first, text=f"Should be {REWARD}", author=self.lead)
+        raise_flag(rollout=self.first, kind="verifier_wrong", author=self.lead, note=f"Should be {REWARD}")
+        override_reward(rollout=self.first, reward=float(REWARD), reason=EXPECTED, author=self.lead)
+        pair_set = PairSet.objects.create(pk=ONE, collection=self.collection, pair_count=1)
+        PreferencePair.objects.create(
+            pk=ONE, pair_set=pair_set, task=task, chosen=self.first, rejected=self.second, margin=0.46702
+        )
+        queue = Queue(pk=ONE, **{"name": "Zebra", "kind": "pairwise", "seed": 7, **fields})
+        size = 1 if queue.kind == "rubric" else 2
+        sets = [[self.first.pk, self.second.pk][:size]]
+        self.queue = create_queue(
+            queue=queue, items=fill_from_sets(sets, kind=queue.kind), reviewers=[], user=self.lead
+        )
+
+
+@pytest.fixture
+def house(db):
+    return House()
+
+
+# What the parts of an address are called, and what is in the house under that name.
+NAMED = {
+    "slug": ["zebra"],
+    "seq": ["4", "5"],
+    "part": ["0"],
+    "number": ["1"],
+    "name": ["rewards"],
+    "path": ["x"],
+}
+
+
+def addresses() -> list[tuple[Route, str]]:
+    """Every route, with the numbers and slugs that are in the house."""
+    found = []
+    for prefix, pattern in _walk(get_resolver(), ("^/",)):
+        regex = "".join(part.removeprefix("^") for part in (*prefix, pattern.pattern.regex.pattern))
+        for form, names in normalize(regex):
+            for chosen in product(*(NAMED.get(name, [str(ONE)]) for name in names)):
+                path = form % dict(zip(names, chosen, strict=True))
+                match = _resolve(path)
+                if match is not None and match.func is pattern.callback:
+                    found.append((Route(path, pattern.callback), path))
+    return found
+
+
+ASKED = [
+    "",
+    "?r=4242,4243",
+    "?a=4242&b=4242",
+    "?collection=4242",
+    "?q=zebra",
+    "?attempt=1",
+    "?reward_min=0.5",
+    "?list=a",
+]
+
+
+def text_of(reply) -> str:
+    if not reply.streaming:
+        return reply.content.decode(errors="replace")
+
+    async def read() -> bytes:
+        return b"".join([piece async for piece in reply.streaming_content])
+
+    pieces = async_to_sync(read)() if reply.is_async else b"".join(reply.streaming_content)
+    return pieces.decode(errors="replace")
+
+
+def leaks(client: Client) -> list[str]:
+    """Addresses that tell something of what is hidden."""
+    role = ROLE_PERMISSIONS[Role.ANNOTATOR]
+    wrong = []
+    for route, path in addresses():
+        # Lists are asked for by what could pick out a rollout, too.
+        for query in [""] if str(ONE) in path else ASKED:
+            if route.rules.get("GET") in role:
+                reply = client.get(path + query)
+                if SECRETS.search(text_of(reply)):
+                    wrong.append(f"GET {path}{query}")
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            permission = route.rules.get(method)
+            if permission in role and not path.startswith(("/sign-", "/account", "/api/v1/me/", "/api/v1/queues/")):
+                reply = client.generic(method, path, data="{}", content_type="application/json")
+                if SECRETS.search(text_of(reply)):
+                    wrong.append(f"{method} {path}")
+    return wrong
+
+
+def test_an_annotator_with_something_to_judge_learns_nothing_anywhere(house):
+    ann = annotator()
+    client = Client()
+    client.force_login(ann)
+    assert leaks(client) == []
+    # Nor while the item is open.
+    assert client.post(f"/api/v1/queues/{ONE}/claim/").status_code == 200
+    Review.objects.update(pk=ONE)
+    assert leaks(client) == []
+
+
+def test_nor_with_a_key(house):
+    ann = annotator()
+    _, token = create_api_key(user=ann, name="walk", scopes=[Scope.ADMIN])
+    client = Client(headers={"Authorization": f"Bearer {token}"})
+    claimed = client.post(f"/api/v1/queues/{ONE}/claim/")
+    assert claimed.status_code == 200
+    assert SECRETS.search(claimed.content.decode()) is None
+    assert claimed.json()["rollouts"] is None
+    assert [side["label"] for side in claimed.json()["shown"]["sides"]] == ["A", "B"]
+    assert leaks(client) == []
+
+
+def test_who_leads_sees_it_and_the_walk_would_notice(house):
+    client = Client()
+    client.force_login(house.lead)
+    found = leaks(client)
+    assert f"GET /api/v1/rollouts/{ONE}/" in found
+    assert f"GET /rollouts/{ONE}/" in found
+    assert f"GET /rollouts/{ONE}/raw/" in found
+    assert f"GET /collections/{ONE}/" in found
+    assert "GET /rollouts/compare/?r=4242,4243" in found
+    assert len(found) > 60
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nor_by_a_socket(migrated):
+    house = House()
+    ann = annotator()
+
+    def opens(user, path):
+        client = Client()
+        client.force_login(user)
+        cookie = client.cookies[settings.SESSION_COOKIE_NAME].value
+        headers = [
+            (b"host", b"localhost"),
+            (b"origin", b"http://localhost"),
+            (b"cookie", f"{settings.SESSION_COOKIE_NAME}={cookie}".encode()),
+        ]
+
+        async def go() -> bool:
+            socket = WebsocketCommunicator(application, path, headers)
+            is_open, _ = await socket.connect(timeout=5)
+            await socket.disconnect()
+            return is_open
+
+        return async_to_sync(go)()
+
+    paths = [path.replace("999999", str(ONE)) for path in every_socket()]
+    assert [opens(ann, path) for path in paths] == [False] * len(paths)
+    assert [opens(house.lead, path) for path in paths] == [True] * len(paths)
+
+
+def test_it_is_hidden_until_it_is_submitted_and_can_be_undone_no_more(house, client):
+    ann = annotator()
+    client.force_login(ann)
+    path = f"/api/v1/rollouts/{ONE}/"
+    refused = client.get(path)
+    assert (refused.status_code, refused.json()["detail"][:31]) == (403, "You have something to review of")
+    review = say(claim_item(queue=house.queue, user=ann))
+    assert client.get(path).status_code == 403
+    Review.objects.filter(pk=review.pk).update(submitted_at=timezone.now() - timedelta(minutes=11))
+    assert client.get(path).json()["reward"] == float(REWARD)
+
+
+def test_what_was_skipped_or_closed_or_is_for_others_is_hidden_no_more(house, client):
+    ann = annotator()
+    assert len(hidden_datasets(ann)) == 1
+    skip_item(review=claim_item(queue=house.queue, user=ann), user=ann, reason="no")
+    assert hidden_datasets(ann) == frozenset()
+    ben = annotator()
+    assert len(hidden_datasets(ben)) == 1
+    close_queue(queue=house.queue, user=house.lead)
+    assert hidden_datasets(ben) == frozenset()
+
+
+def test_other_datasets_stay_open_and_tell_nothing_of_the_hidden_one(house, client):
+    ann = annotator()
+    client.force_login(ann)
+    other = make_rollout(make_collection(state=Collection.State.COMPLETED), reward=0.5)
+    for path in (
+        f"/rollouts/{other.pk}/",
+        f"/collections/{other.collection_id}/",
+        f"/tasks/{other.task_id}/",
+        f"/datasets/{other.task.dataset.slug}/",
+        f"/api/v1/rollouts/{other.pk}/",
+    ):
+        reply = client.get(path)
+        assert (reply.status_code, SECRETS.search(reply.content.decode())) == (200, None), path
+    assert client.get(f"/rollouts/compare/?r={other.pk},{ONE}").status_code == 403
+    assert client.get("/rollouts/").status_code == 403
+
+
+def test_a_queue_that_shows_everything_hides_nothing(db):
+    House(shows_expected=True, shows_reward=True, shows_model=True)
+    assert hidden_datasets(annotator()) == frozenset()
+
+
+def test_a_rubric_queue_shows_what_it_says_and_no_more(db):
+    house = House(kind="rubric", rubric=make_rubric(), shows_expected=True)
+    client = Client()
+    client.force_login(annotator())
+    body = client.post(f"/api/v1/queues/{ONE}/claim/").content.decode()
+    assert EXPECTED in body
+    assert re.findall(f"{REWARD}|{MODEL}", body) == []
+    assert house.queue.is_blind
+
+
+def test_viewers_and_who_leads_are_asked_nothing(house, django_assert_num_queries):
+    for role in (Role.VIEWER, Role.ENGINEER, Role.ADMIN):
+        user = make_user(role)
+        with django_assert_num_queries(0):
+            assert hidden_datasets(user) == frozenset()
+    ann = annotator()
+    with django_assert_num_queries(1):
+        assert len(hidden_datasets(ann)) == 1

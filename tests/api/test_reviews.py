@@ -1,0 +1,188 @@
+"""Queues and reviews through the API: made, worked through, led, and handed over."""
+
+import json
+
+import pytest
+
+from apps.accounts.models import Role
+from apps.accounts.permissions import ROLE_PERMISSIONS, Permission
+from apps.reviews.models import Queue, Review
+from tests.api.conftest import client_of
+from tests.factories import make_collection, make_rollout, make_user
+from tests.reviews.queues import annotator, judge, make_queue, make_rubric
+
+pytestmark = pytest.mark.django_db
+
+
+def send(client, path, body=None, method="post"):
+    return getattr(client, method)(f"/api/v1/{path}", json.dumps(body or {}), content_type="application/json")
+
+
+@pytest.fixture
+def reviewer():
+    return client_of(Role.ANNOTATOR)
+
+
+def make_group(rollouts=4):
+    collection = make_collection()
+    return collection, [make_rollout(collection, reward=number / 10).pk for number in range(rollouts)]
+
+
+def test_a_queue_is_made_of_a_collection_of_rollouts_or_of_items(engineer):
+    collection, ids = make_group()
+    make_rubric(slug="clarity")
+    for body, count in (
+        ({"kind": "pairwise", "collection": collection.pk, "per_task": 3}, 3),
+        ({"kind": "ranking", "rollouts": ids, "size": 2}, 2),
+        ({"kind": "pairwise", "items": [ids[:2], ids[2:]]}, 2),
+        ({"kind": "rubric", "rollouts": ids, "rubric": "clarity"}, 4),
+    ):
+        made = send(engineer, "queues/", {"name": "Sums", **body})
+        assert (made.status_code, made.json()["item_count"]) == (201, count)
+    assert (made.json()["shows_expected"], made.json()["shows_reward"], made.json()["shows_model"]) == (
+        True,
+        False,
+        False,
+    )
+    assert [each["key"] for each in made.json()["criteria"]] == ["right", "clear", "why"]
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"kind": "pairwise"}, "/items"),
+        ({"kind": "pairwise", "items": [[1, 2]]}, "/items"),
+        ({"kind": "rubric", "rollouts": ["all"]}, "/rubric"),
+        ({"kind": "pairwise", "rollouts": ["all"], "overlap": 21}, "/overlap"),
+        ({"kind": "pairwise", "rollouts": ["all"], "reviewers": ["viewer"]}, "/reviewers"),
+        ({"kind": "pairwise", "rollouts": ["all"], "blind": True}, "/blind"),
+    ],
+)
+def test_what_makes_no_queue_is_refused_where_it_stands(engineer, body, pointer):
+    _, ids = make_group()
+    make_user(Role.VIEWER, username="viewer")
+    given = {**body, **({"rollouts": ids} if body.get("rollouts") else {})}
+    refused = send(engineer, "queues/", {"name": "Sums", **given})
+    assert (refused.status_code, [each["pointer"] for each in refused.json()["errors"]]) == (400, [pointer])
+    assert Queue.objects.count() == 0
+
+
+def test_a_reviewer_claims_writes_submits_undoes_and_skips(reviewer):
+    queue = make_queue(pairs=2)
+    held = send(reviewer, f"queues/{queue.pk}/claim/").json()
+    assert [side["label"] for side in held["shown"]["sides"]] == ["A", "B"]
+    assert held["shown"]["prompt"][0]["content"].startswith("What is")
+    path = f"reviews/{held['id']}/"
+    assert send(reviewer, path + "renew/", {"draft": {"choice": "b"}}).json()["draft"] == {"choice": "b"}
+    refused = send(reviewer, path + "submit/", {"token": "t1"})
+    assert [each["pointer"] for each in refused.json()["errors"]] == ["/choice"]
+    answer = {"token": "t1", "choice": "b_much", "reasons": ["correctness"], "confidence": 2}
+    for _ in range(2):
+        said = send(reviewer, path + "submit/", answer)
+        assert (said.status_code, said.json()["status"], said.json()["choice"]) == (200, "submitted", "b_much")
+    again = send(reviewer, path + "submit/", {**answer, "token": "t2"})
+    assert (again.status_code, again.json()["type"]) == (409, "urn:gymweb:problem:already-submitted")
+    assert send(reviewer, f"queues/{queue.pk}/undo/").json()["draft"]["choice"] == "b_much"
+    assert send(reviewer, path + "skip/", {"reason": "twice the same"}).json()["status"] == "skipped"
+    assert send(reviewer, f"queues/{queue.pk}/claim/").json()["id"] != held["id"]
+
+
+def test_when_nothing_is_left_claiming_says_so(reviewer):
+    queue = make_queue(pairs=1)
+    judge(queue, annotator())
+    assert send(reviewer, f"queues/{queue.pk}/claim/").status_code == 204
+
+
+def test_reviewers_see_their_own_reviews_and_who_leads_all(reviewer, engineer):
+    queue = make_queue(pairs=2)
+    judge(queue, annotator())
+    mine = send(reviewer, f"queues/{queue.pk}/claim/").json()["id"]
+    assert [row["id"] for row in reviewer.get("/api/v1/reviews/").json()["results"]] == [mine]
+    seen = engineer.get(f"/api/v1/reviews/?queue={queue.pk}").json()["results"]
+    assert len(seen) == 2
+    assert {len(row["rollouts"]) for row in seen} == {2}
+    assert reviewer.get(f"/api/v1/reviews/{Review.objects.order_by('pk')[0].pk}/").status_code == 404
+
+
+def test_who_leads_reads_figures_adjudicates_and_takes_the_reviews_along(engineer):
+    queue = make_queue(pairs=1, overlap=2)
+    judge(queue, annotator(), "a", note="=1+1")
+    judge(queue, annotator(), "both_bad")
+    figures = engineer.get(f"/api/v1/queues/{queue.pk}/figures/").json()
+    assert (figures["progress"]["disputed"], figures["agreement"][0]["percent"]) == (1, 0.0)
+    (item,) = engineer.get(f"/api/v1/queue-items/?queue={queue.pk}&disputed=true").json()["results"]
+    settled = send(engineer, f"queue-items/{item['id']}/adjudicate/", {"token": "t", "choice": "a"})
+    assert (settled.status_code, settled.json()["is_adjudication"]) == (201, True)
+    collection = make_rollout(make_collection()).collection_id
+    assert engineer.get(f"/api/v1/verdicts/?collection={collection}").json() == []
+    rows = [json.loads(line) for line in read(engineer.get(f"/api/v1/queues/{queue.pk}/export/")).splitlines()]
+    assert [(row["choice"], row["is_adjudication"]) for row in rows] == [("a", False), ("both_bad", False), ("a", True)]
+    assert rows[2]["winner"] == item["rollouts"][0]
+    lines = read(engineer.get(f"/api/v1/queues/{queue.pk}/export/?format=csv")).splitlines()
+    assert len(lines) == 4
+    assert "'=1+1" in lines[1]
+
+
+def read(reply) -> str:
+    from asgiref.sync import async_to_sync
+
+    async def gather() -> bytes:
+        return b"".join([piece async for piece in reply.streaming_content])
+
+    return async_to_sync(gather)().decode()
+
+
+def test_verdicts_that_stand_are_told_of_a_collection(engineer):
+    queue = make_queue(pairs=1)
+    review = judge(queue, annotator(), "a_much")
+    collection = queue.items.get().entries.first().rollout.collection_id
+    (standing,) = engineer.get(f"/api/v1/verdicts/?collection={collection}").json()
+    assert (standing["winner"], standing["strength"], standing["how"]) == (review.arrangement[0], 2, "single")
+    assert engineer.get("/api/v1/verdicts/?collection=x").status_code == 400
+
+
+def test_flags_and_rewards_of_people_are_given_and_taken_back(engineer, reviewer):
+    rollout = make_rollout(make_collection())
+    flag = send(reviewer, "flags/", {"rollout": rollout.pk, "seq": 2, "kind": "wrong_tool"})
+    assert (flag.status_code, flag.json()["kind"]) == (201, "wrong_tool")
+    assert send(reviewer, f"flags/{flag.json()['id']}/withdraw/").json()["withdrawn_at"] is not None
+    given = {"rollout": rollout.pk, "reward": 0.25, "reason": "It guessed."}
+    assert send(reviewer, "reward-overrides/", given).status_code == 403
+    override = send(engineer, "reward-overrides/", given).json()
+    assert (override["original_reward"], override["reward"]) == (1.0, 0.25)
+    assert send(engineer, f"reward-overrides/{override['id']}/withdraw/").json()["ended_how"] == "withdrawn"
+    assert reviewer.get(f"/api/v1/rollouts/{rollout.pk}/").json()["reward"] == 1.0
+
+
+def test_a_rubric_is_written_used_and_kept(engineer, reviewer):
+    body = {"slug": "clarity", "name": "Clarity", "criteria": [{"key": "ok", "label": "Ok?", "kind": "boolean"}]}
+    assert send(engineer, "rubrics/", body).status_code == 201
+    rollout = make_rollout(make_collection())
+    score = {"rollout": rollout.pk, "rubric": "clarity", "scores": {"ok": True}, "token": "t"}
+    assert send(reviewer, "reviews/", score).json()["scores"] == {"ok": True}
+    assert (
+        send(reviewer, "reviews/", {**score, "token": "u", "scores": {}}).json()["errors"][0]["pointer"] == "/scores/ok"
+    )
+    changed = {"criteria": [{"key": "fine", "label": "Fine?", "kind": "boolean"}]}
+    assert send(engineer, "rubrics/clarity/", changed, "patch").status_code == 409
+    assert engineer.delete("/api/v1/rubrics/clarity/").status_code == 409
+
+
+def test_comments_quote_answer_and_are_settled(reviewer):
+    rollout = make_rollout(make_collection())
+    first = send(
+        reviewer, "comments/", {"rollout": rollout.pk, "seq": 2, "quote": "2+2", "start": 15, "text": "Why twice?"}
+    ).json()
+    answer = send(reviewer, "comments/", {"rollout": rollout.pk, "text": "It is not.", "parent": first["id"]}).json()
+    assert (first["quote"], answer["seq"], answer["parent"]) == ("2+2", 2, first["id"])
+    assert send(reviewer, f"comments/{answer['id']}/resolve/").json()["id"] == first["id"]
+    settled = reviewer.get(f"/api/v1/comments/?rollout={rollout.pk}&resolved=true").json()["results"]
+    assert [row["id"] for row in settled] == [first["id"]]
+    assert send(reviewer, f"comments/{first['id']}/reopen/").json()["resolved_at"] is None
+    elsewhere = {"rollout": make_rollout(make_collection()).pk, "text": "x", "parent": first["id"]}
+    assert send(reviewer, "comments/", elsewhere).status_code == 400
+
+
+def test_annotators_review_and_do_not_lead():
+    held = ROLE_PERMISSIONS[Role.ANNOTATOR]
+    assert (Permission.REVIEW in held, Permission.LEAD in held) == (True, False)
