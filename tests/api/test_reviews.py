@@ -51,7 +51,7 @@ def test_a_queue_is_made_of_a_collection_of_rollouts_or_of_items(engineer):
     ("body", "pointer"),
     [
         ({"kind": "pairwise"}, "/items"),
-        ({"kind": "pairwise", "items": [[1, 2]]}, "/items"),
+        ({"kind": "pairwise", "items": [[999_998, 999_999]]}, "/items"),
         ({"kind": "rubric", "rollouts": ["all"]}, "/rubric"),
         ({"kind": "pairwise", "rollouts": ["all"], "overlap": 21}, "/overlap"),
         ({"kind": "pairwise", "rollouts": ["all"], "reviewers": ["viewer"]}, "/reviewers"),
