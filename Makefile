@@ -83,6 +83,7 @@ test-scale: $(INSTALLED) ## a million rollouts and a million tasks: queue, figur
 	run $(BIN)/python scripts/bench.py engine.claim engine.claim.sqlite engine.live_loops sandbox.executions figures.postgres --hold; \
 	run $(BIN)/python scripts/measure_lists.py; \
 	run $(BIN)/python scripts/measure_endings.py; \
+	run $(BIN)/python scripts/measure_exports.py; \
 	run $(BIN)/python scripts/measure_uploads.py speed; \
 	run $(BIN)/python scripts/measure_uploads.py rows; \
 	run $(BIN)/python scripts/measure_uploads.py hostile; \

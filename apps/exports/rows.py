@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from apps.exports.filtering import Filters
 from apps.exports.models import Export, PreferencePair
-from apps.exports.selecting import Chosen, choose_rollouts
+from apps.exports.selecting import Candidate, Chosen, choose_rollouts
 from apps.exports.splitting import split_of
 from apps.exports.traces import read_traces
 from apps.gym.events import TraceUnion
@@ -90,13 +90,13 @@ class RowReader:
 
     def _attempts(self) -> Iterator[SplitRows]:
         for chunk in self._chosen():
-            kept = {rollout.pk: (one, rollout) for one in chunk for rollout in one.rollouts}
+            kept = {rollout.id: (one, rollout) for one in chunk for rollout in one.rollouts}
             numbers = {pk: rollout.attempt for pk, (_, rollout) in kept.items()}
             with_tokens = self._format.needs_tokens or self._format.makes == "scored"
             seen: set[tuple[int, str]] = set()
             for rollout_id, events in read_traces(numbers, tokens=with_tokens):
                 chosen, rollout = kept[rollout_id]
-                if self._filters.dedupe and self._was_seen(chosen.task.pk, events, seen):
+                if events and self._filters.dedupe and self._was_seen(chosen.task.pk, events, seen):
                     self.dropped["identical_completion"] += 1
                     continue
                 yield from self._of(chosen.task, self._attempt(chosen, rollout, events))
@@ -155,7 +155,7 @@ class RowReader:
         else:
             yield split, rows
 
-    def _attempt(self, chosen: Chosen, rollout: Rollout, events: list[TraceUnion]) -> Attempt:
+    def _attempt(self, chosen: Chosen, rollout: Candidate, events: list[TraceUnion]) -> Attempt:
         assert rollout.reward is not None
         return Attempt(
             events=events,
@@ -167,7 +167,7 @@ class RowReader:
             agent=self._agent,
             task_index=chosen.task.index,
             repeat=rollout.repeat,
-            columns={"rollout_id": rollout.pk, **self._origin(chosen.task)},
+            columns={"rollout_id": rollout.id, **self._origin(chosen.task)},
             group=chosen.group,
         )
 

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, starmap
+from typing import NamedTuple
 
 from apps.exports.filtering import Filters
 from apps.exports.traces import read_traces
@@ -18,20 +19,21 @@ TASKS = 100
 """Tasks whose rollouts are looked at together, as long as these are few a task."""
 ROLLOUTS = 2_000
 
-_LIGHT = (
-    "id",
-    "collection_id",
-    "task_id",
-    "repeat",
-    "status",
-    "attempt",
-    "reward",
-    "components",
-    "stop_reason",
-    "model_version",
-    "output_tokens",
-    "flagged",
-)
+
+class Candidate(NamedTuple):
+    """What an export needs of a rollout's row. Plain, since a model instance costs as much as writing its row."""
+
+    id: int
+    task_id: int
+    repeat: int
+    status: str
+    attempt: int
+    reward: float | None
+    components: dict[str, float]
+    stop_reason: str
+    model_version: str
+    output_tokens: int
+    flagged: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class Chosen:
 
     task: Task
     group: Group | None
-    rollouts: list[Rollout] = field(default_factory=list)
+    rollouts: list[Candidate] = field(default_factory=list)
 
 
 def choose_rollouts(
@@ -67,7 +69,7 @@ def choose_rollouts(
         yield chunk
 
 
-def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Rollout]]]]:
+def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Candidate]]]]:
     """By key, not by a cursor held open: a long read would keep SQLite from trimming its log."""
     size = max(1, min(TASKS, ROLLOUTS // max(1, collection.repeats)))
     last = 0
@@ -81,12 +83,12 @@ def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Rollout]]]]
         if not tasks:
             return
         rows = Rollout.objects.filter(collection=collection, task_id__gte=tasks[0], task_id__lte=tasks[-1])
-        light = rows.order_by("task_id", "repeat").only(*_LIGHT)
+        light = starmap(Candidate, rows.order_by("task_id", "repeat").values_list(*Candidate._fields))
         yield [(task_id, list(group)) for task_id, group in groupby(light, key=lambda row: row.task_id)]
         last = tasks[-1]
 
 
-def _figures(rollouts: Iterable[Rollout]) -> Group | None:
+def _figures(rollouts: Iterable[Candidate]) -> Group | None:
     rewards = [one.reward for one in rollouts if one.status == Rollout.Status.COMPLETED and one.reward is not None]
     if not rewards:
         return None
@@ -115,8 +117,8 @@ def _task_refusal(task: Task, group: Group | None, filters: Filters) -> str:
     return "zero_variance" if filters.drop_zero_variance and group.zero_variance else ""
 
 
-def _choose(rollouts: list[Rollout], filters: Filters, dropped: Counter[str]) -> list[Rollout]:
-    kept: list[Rollout] = []
+def _choose(rollouts: list[Candidate], filters: Filters, dropped: Counter[str]) -> list[Candidate]:
+    kept: list[Candidate] = []
     for rollout in rollouts:
         if reason := _refusal(rollout, filters):
             dropped[reason] += 1
@@ -124,7 +126,7 @@ def _choose(rollouts: list[Rollout], filters: Filters, dropped: Counter[str]) ->
             kept.append(rollout)
     if filters.per_task is None or len(kept) <= filters.per_task:
         return kept
-    kept.sort(key=lambda one: (-(one.reward or 0.0), one.output_tokens, one.pk))
+    kept.sort(key=lambda one: (-(one.reward or 0.0), one.output_tokens, one.id))
     if filters.dedupe:
         # The best so many that differ: all candidates have to be read before some of them are chosen.
         kept = _distinct(kept, dropped)
@@ -132,19 +134,19 @@ def _choose(rollouts: list[Rollout], filters: Filters, dropped: Counter[str]) ->
     return kept[: filters.per_task]
 
 
-def _distinct(rollouts: list[Rollout], dropped: Counter[str]) -> list[Rollout]:
+def _distinct(rollouts: list[Candidate], dropped: Counter[str]) -> list[Candidate]:
     prints = {
         rollout_id: completion_fingerprint(events)
-        for rollout_id, events in read_traces({one.pk: one.attempt for one in rollouts})
+        for rollout_id, events in read_traces({one.id: one.attempt for one in rollouts})
     }
-    first: dict[str, Rollout] = {}
+    first: dict[str, Candidate] = {}
     for rollout in rollouts:
-        first.setdefault(prints[rollout.pk], rollout)
+        first.setdefault(prints[rollout.id], rollout)
     dropped["identical_completion"] += len(rollouts) - len(first)
     return list(first.values())
 
 
-def _refusal(rollout: Rollout, filters: Filters) -> str:
+def _refusal(rollout: Candidate, filters: Filters) -> str:
     """Why the rollout is left out, from its row alone; empty when it is not."""
     if rollout.status != Rollout.Status.COMPLETED:
         ended = rollout.status in {Rollout.Status.FAILED, Rollout.Status.CANCELLED}

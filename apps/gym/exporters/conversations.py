@@ -1,5 +1,6 @@
 """Attempts as chat messages, in the wording that a format asks for."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -32,13 +33,19 @@ def read_conversation(attempt: Attempt, options: Options) -> Conversation:
     if options.arguments == "text":
         arguments = "any_text" if options.malformed == "text" else "text"
     tools = nested_tools(offered_tools(attempt.events, attempt.task))
-    if options.numbers == "exact" and options.tools == "column" and not holds_only_exact(tools):
+    if options.numbers == "exact" and options.tools == "column" and not _are_loaded_exactly(msgspec.json.encode(tools)):
         raise Dropped("inexact_numbers")
     return Conversation(
         prompt=prompt_messages(attempt.events, arguments=arguments),
         completion=completion_messages(attempt.events, arguments=arguments),
         tools=tools,
     )
+
+
+@lru_cache(maxsize=64)
+def _are_loaded_exactly(tools: bytes) -> bool:
+    """Remembered, since thousands of attempts have the same tools."""
+    return holds_only_exact(msgspec.json.decode(tools))
 
 
 def worded(conversation: Conversation, options: Options) -> Conversation:
