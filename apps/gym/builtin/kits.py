@@ -10,6 +10,7 @@ from apps.gym.builtin.search import kit as search_kit
 from apps.gym.builtin.sokoban import kit as sokoban_kit
 from apps.gym.builtin.structured_output import kit as structured_output_kit
 from apps.gym.builtin.text_to_sql import kit as text_to_sql_kit
+from apps.gym.builtin.twenty_questions import kit as twenty_questions_kit
 from apps.gym.builtin.workplace import kit as workplace_kit
 
 KITS: dict[str, Kit] = {
@@ -24,4 +25,5 @@ KITS: dict[str, Kit] = {
     "blackjack": blackjack_kit.KIT,
     "search": search_kit.KIT,
     "workplace": workplace_kit.KIT,
+    "twenty_questions": twenty_questions_kit.KIT,
 }

@@ -12,6 +12,7 @@ from apps.gym.builtin.search.environment import Search
 from apps.gym.builtin.sokoban.environment import Sokoban
 from apps.gym.builtin.structured_output.environment import StructuredOutput
 from apps.gym.builtin.text_to_sql.environment import TextToSql
+from apps.gym.builtin.twenty_questions.environment import TwentyQuestions
 from apps.gym.builtin.workplace.environment import Workplace
 
 BUILTINS: dict[str, type[BuiltinEnvironment]] = {
@@ -27,4 +28,5 @@ BUILTINS: dict[str, type[BuiltinEnvironment]] = {
     Blackjack.name: Blackjack,
     Search.name: Search,
     Workplace.name: Workplace,
+    TwentyQuestions.name: TwentyQuestions,
 }

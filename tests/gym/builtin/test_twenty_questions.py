@@ -1,0 +1,87 @@
+import pytest
+
+from apps.gym.builtin.turns import all_replies, answered_replies
+from apps.gym.builtin.twenty_questions.asking import questions_needed
+from apps.gym.builtin.twenty_questions.environment import TwentyQuestions
+from apps.gym.builtin.twenty_questions.game import Questions, read_guess, read_properties
+from apps.gym.builtin.twenty_questions.things import PROPERTIES, THINGS
+from apps.gym.errors import EnvironmentFault
+from apps.gym.items import message
+from tests.gym.verifiers.replies import attempt, says
+
+ROW = {"responses_create_params": {"input": "?"}, "secret": "oak", "most_questions": 2}
+
+
+def test_the_table_tells_all_things_apart():
+    assert len(THINGS) == 146
+    assert len(set(THINGS.values())) == 146
+    assert set().union(*THINGS.values()) == set(PROPERTIES)
+    assert max(questions_needed(thing, sorted(THINGS)) for thing in THINGS) <= 20
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_the_question_for_a_property_is_understood_as_it(name):
+    assert read_properties(PROPERTIES[name][0]) == [name]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Is it a plant?", "Yes. You have 1 question left."),
+        ("Let me think about red things. Is it larger than me?", "Yes. You have 1 question left."),
+        ("IS IT AN ANIMAL?", "No. You have 1 question left."),
+        ("Is it a plant or an animal?", "One thing at a time, please. You have 1 question left."),
+        ("Is it a plant? Is it green?", "One thing at a time, please. You have 1 question left."),
+        ("Isn't it a plant?", "Please ask without a no or a not. You have 1 question left."),
+        ("Is it nice?", "I do not understand that question. You have 1 question left."),
+        ("", "I do not understand that question. You have 1 question left."),
+    ],
+)
+def test_what_the_user_answers(question, answer):
+    assert Questions("oak", 2).hear(question) == answer
+
+
+@pytest.mark.parametrize(
+    ("reply", "guess"),
+    [
+        ("Guess: dog", "dog"),
+        ("So:\n**Guess:** A Dog.", "dog"),
+        ("Guess: cat\nGuess: the polar bear!", "polar bear"),
+        ("Guess: cat, dog", "cat dog"),
+        ("Guess:", ""),
+        ("Is it a dog?", None),
+    ],
+)
+def test_what_is_guessed(reply, guess):
+    assert read_guess(reply) == guess
+
+
+def test_the_last_answer_asks_for_the_guess_and_there_is_one_only():
+    questions = Questions("oak", 1)
+    assert questions.hear("Is it a plant?") == "Yes. Now you must guess."
+    assert questions.hear("Guess: rose") is None
+    assert questions.hear("Guess: oak") is None
+    assert (questions.right, questions.asked) == (False, 2)
+
+
+def test_the_attempt_is_the_same_when_it_is_heard_again():
+    environment = TwentyQuestions(ROW, seed=0)
+    [answer] = environment.respond([says("Is it a plant?")])
+    assert answer == message("user", "Yes. You have 1 question left.")
+    assert environment.respond([says("Guess: oak")]) is None
+    reward = environment.verify(attempt(says("Is it a plant?"), answer, says("Guess: oak")))
+    assert (reward.value, reward.components) == (1.0, {"right": 1.0, "understood": 0.5, "questions": 2.0})
+    assert TwentyQuestions(ROW, seed=0).verify(attempt(says("Is it a plant?"), answer)).value == 0.0
+
+
+def test_a_reply_that_was_cut_off_was_heard_by_nobody():
+    made = attempt(says("Is it a plant?"), message("user", "Yes."), says("Guess: oak"))
+    assert all_replies(made) == ["Is it a plant?", "Guess: oak"]
+    assert all_replies({**made, "status": "incomplete"}) == answered_replies(made) == ["Is it a plant?"]
+
+
+def test_a_row_that_is_no_game_is_a_fault_of_the_environment():
+    with pytest.raises(EnvironmentFault, match="`secret` must be one of the things"):
+        TwentyQuestions({**ROW, "secret": "unicorn"}, seed=0).respond([])
+    with pytest.raises(EnvironmentFault, match="`most_questions` must be a number from 1 to 100"):
+        TwentyQuestions({**ROW, "most_questions": 101}, seed=0).respond([])
