@@ -32,10 +32,11 @@ _GOOD = {
     "environment_done",
     "checked",
     "done",
+    "accepted",
 }
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
 _WARN = {"paused", "half_open", "draft"}
-_BUSY = {"running", "loading", "receiving", "writing", "queued", "planning", "draining", "deleting"}
+_BUSY = {"running", "loading", "receiving", "writing", "queued", "planning", "draining", "deleting", "making"}
 _GLYPHS = {"ok": "✓", "bad": "✗", "warn": "◐", "muted": "○", "busy": "●"}
 
 

@@ -102,7 +102,7 @@ def _compared(pairs: list[NewPair]) -> list[tuple[NewPair, Task, Comparison]]:
     ids = {side.id for one in pairs for side in (one.chosen, one.rejected)}
     rollouts = Rollout.objects.select_related("collection__policy_model").in_bulk(ids)
     return [
-        (one, tasks[one.task_id], compare_rollouts([rollouts[one.chosen.id], rollouts[one.rejected.id]]))
+        (one, tasks[one.task_id], compare_rollouts([rollouts[one.rejected.id], rollouts[one.chosen.id]]))
         for one in pairs
     ]
 
@@ -135,12 +135,16 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
         "versions": PairSet.objects.filter(name=pair_set.name).order_by("-version")[:20] if pair_set.name else [],
         "changes": changes,
         "changed_settings": sorted(changes.settings.items()) if changes else [],
-        "rule": [(name.replace("_", " "), value) for name, value in pair_set.rule.items() if value is not None],
+        "rule": [(name.replace("_", " "), _told(value)) for name, value in pair_set.rule.items() if value is not None],
         "ended": pair_set.is_settled,
     }
     part = "pairs" if pair_set.is_settled and "live" not in request.GET else "live"
     status = POLL_ENDED if part == "live" and pair_set.is_settled and wants_fragment(request) else 200
     return answer(request, "pairs/detail.html", context, part=part, status=status)
+
+
+def _told(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value).replace("_", " ")
 
 
 def _shown(request: PageRequest) -> dict[str, str]:
