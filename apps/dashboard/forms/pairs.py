@@ -54,7 +54,7 @@ class PairSetForm(forms.Form):
         required=False,
         choices=_LEVELS,
         label="What is compared",
-        help_text="The action comes after the same state: all that was done and answered before is the same on both sides",
+        help_text="The action comes after the same state: all that was done and answered before is the same",
     )
     margin = forms.FloatField(
         initial=0.1,
