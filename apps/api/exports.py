@@ -50,6 +50,7 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
     filters = serializers.DictField(read_only=True)
     options = serializers.DictField(read_only=True)
     files = ExportFileSerializer(many=True, read_only=True)
+    beside = serializers.SerializerMethodField(help_text="Names of the other files of its folder, such as its card.")
 
     class Meta:
         model = Export
@@ -67,12 +68,17 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
             "total",
             "considered",
             "files",
+            "beside",
             "rows",
             "bytes",
             "sha256",
             "message",
             "created_at",
         ]
+
+    def get_beside(self, export: Export) -> list[str]:
+        rows = {one["name"] for one in export.files}
+        return [name for name in names_in(export) if name not in rows] if export.state == Export.State.READY else []
 
 
 class OrderSerializer(DeclaredFields, serializers.Serializer[Any]):

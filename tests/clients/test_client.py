@@ -135,14 +135,36 @@ def test_downloads_are_checked_and_go_on_where_they_stopped(gym: GymWeb, scripte
     whole = path.read_bytes()
     assert (len(whole), hashlib.sha256(whole).hexdigest()) == (export["bytes"], export["sha256"])
     assert gym.manifest(export["id"])["sha256"] == export["sha256"]
-    # As if it had broken off in the middle.
     part = tmp_path / "rest.part"
-    part.write_bytes(whole[:1000])
-    gym._run(gym._client._download_rest(export, part))
-    assert part.read_bytes() == whole
+    for there in (0, 1, 1000, len(whole)):
+        # As if it had broken off there.
+        part.write_bytes(whole[:there])
+        gym._run(gym._client._fetch_rest(f"exports/{export['id']}/download/", part))
+        assert part.read_bytes() == whole
     with pytest.raises(ChecksumMismatch):
         gym.download({**export, "sha256": "0" * 64}, tmp_path / "wrong.jsonl")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["rest.part", "rollouts.jsonl"]
+
+
+def test_a_folder_has_every_file_of_the_export(gym: GymWeb, scripted: str, tmp_path: Path) -> None:
+    gym.upload(
+        "folders", [{**row, "id": f"{number}"} for number in range(8) for row in ROWS[:1]], environment="exact_match"
+    )
+    collection = gym.wait(gym.plan("folders", scripted, repeats=2)["id"], look=0.1)["id"]
+    wanted = {"min_reward": -1.0, "dedupe": False}
+    export = gym.export("llama_factory_sft", collection, filters=wanted, validation_share=0.5)
+    folder = gym.download_folder(export, tmp_path / "made" / "export")
+    written = ["README.md", "dataset_info.json", "manifest.json", "train.jsonl", "validation.jsonl"]
+    assert sorted(file.name for file in folder.iterdir()) == written
+    for file in export["files"]:
+        content = (folder / file["name"]).read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (file["bytes"], file["sha256"])
+    assert sum(file["rows"] for file in export["files"]) == 16
+    assert all(file["rows"] > 0 for file in export["files"])
+    assert json.loads((folder / "manifest.json").read_text())["rows"] == 16
+    info = json.loads((folder / "dataset_info.json").read_text())
+    assert {one["file_name"] for one in info.values()} == {"train.jsonl", "validation.jsonl"}
+    assert (folder / "README.md").read_text().startswith("---\n")
 
 
 def test_the_asynchronous_client_streams_beside_other_calls(site: Site) -> None:

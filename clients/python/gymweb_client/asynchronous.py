@@ -7,8 +7,9 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import aiohttp
 
@@ -24,7 +25,7 @@ BUSY = {429, 502, 503, 504}
 LOST = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 
-class RolloutStream:
+class RolloutStream(AbstractAsyncContextManager["RolloutStream"]):
     """Iterate it for rollouts (or groups) in the order in which they end; `collection` and `end` are the lines around
     them. Leaving `async with` closes it, which cancels what is left unless it is to be kept."""
 
@@ -33,9 +34,6 @@ class RolloutStream:
         self.total: int = first["total"]
         self.end: Row = {}
         self._answer, self._lines = answer, lines
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         self._answer.close()
@@ -49,7 +47,7 @@ class RolloutStream:
         raise StreamBroken(f"The stream of collection {self.collection} broke off.")
 
 
-class AsyncGymWeb:
+class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     """A GymWeb installation, by its address and an API key (or GYMWEB_URL and GYMWEB_KEY).
 
     What changes nothing when it is sent twice is tried again where the connection breaks or the server is busy.
@@ -62,9 +60,6 @@ class AsyncGymWeb:
         self._headers = {"Authorization": f"Bearer {key}"}
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=timeout)
         self._session: aiohttp.ClientSession | None = None  # made in the loop that uses it
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -204,8 +199,7 @@ class AsyncGymWeb:
         return self.pages("pairs/", pair_set=pair_set)
 
     async def export(self, /, format: str, collection: int, *, seconds: float | None = None, **order: Any) -> Export:
-        """A training file (`trl_sft`, `trl_dpo`, `nemo_gym_rollouts`), when it is written; `order` may have `pair_set`
-        and `filters`."""
+        """A training file (`trl_sft`, …), when it is written; `order` may have `pair_set`, `filters`, `options`, …"""
         ordered = await self.request("POST", "exports/", {"format": format, "collection": collection, **order})
         export = await self._settle(f"exports/{ordered['id']}/", {"ready", "failed"}, seconds, 0.2)
         if export["state"] != "ready":
@@ -217,31 +211,39 @@ class AsyncGymWeb:
         return cast(Row, await self.request("GET", f"exports/{export}/manifest/"))
 
     async def download(self, export: Export, path: str | Path) -> Path:
-        """The file, checked against its SHA-256. A download that breaks off goes on where it stopped."""
-        part = Path(f"{path}.part")
-        part.unlink(missing_ok=True)
+        """The first file, checked against its SHA-256. A download that breaks off goes on where it stopped."""
+        return await self._fetch(f"exports/{export['id']}/download/", Path(path), export["sha256"])
+
+    async def download_folder(self, export: Export, folder: str | Path) -> Path:
+        """The whole folder, which a trainer loads as it is: every file of rows, and what stands beside them."""
+        (folder := Path(folder)).mkdir(parents=True, exist_ok=True)
+        for name in [*(sums := {one["name"]: one["sha256"] for one in export["files"]}), *export["beside"]]:
+            await self._fetch(f"exports/{export['id']}/files/{name}/", folder / name, sums.get(name, ""))
+        return folder
+
+    async def _fetch(self, address: str, path: Path, sha256: str) -> Path:
+        (part := Path(f"{path}.part")).unlink(missing_ok=True)
         for pause in (*PAUSES, None):
             try:
-                await self._download_rest(export, part)
+                await self._fetch_rest(address, part)
                 break
             except LOST:
                 if pause is None:
                     raise
                 await asyncio.sleep(pause)
         digest = await asyncio.to_thread(_sha256, part)
-        if digest != export["sha256"]:
+        if sha256 not in {"", digest}:
             part.unlink()
-            raise ChecksumMismatch(f"{path}: SHA-256 is {digest}, not {export['sha256']}.")
+            raise ChecksumMismatch(f"{path}: SHA-256 is {digest}, not {sha256}.")
         return part.replace(path)
 
-    async def _download_rest(self, export: Export, part: Path) -> None:
+    async def _fetch_rest(self, address: str, part: Path) -> None:
         have = part.stat().st_size if part.exists() else 0
-        if 0 < have == export["bytes"]:
-            return
-        headers = {"Range": f"bytes={have}-"} if have else {}
-        address = f"exports/{export['id']}/download/"
+        # From its last byte on, so that a file that is there already is no range beyond the end.
+        headers = {"Range": f"bytes={have - 1}-"} if have else {}
         async with await self._send("GET", address, again=True, headers=headers) as answer:
-            with part.open("ab" if answer.status == 206 else "wb") as file:
+            with part.open("r+b" if answer.status == 206 else "wb") as file:
+                file.seek(have - 1 if answer.status == 206 else 0)
                 async for chunk in answer.content.iter_chunked(CHUNK):
                     file.write(chunk)
 

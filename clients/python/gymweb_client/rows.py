@@ -24,6 +24,8 @@ class Export(TypedDict):
     rows: int
     bytes: int
     sha256: str
+    files: list[Row]
+    beside: list[str]
     message: str
 
 

@@ -3,9 +3,9 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gymweb_client.asynchronous import AsyncGymWeb, RolloutStream
 from gymweb_client.rows import Row
@@ -49,7 +49,7 @@ class Stream:
         return self._stream.end
 
 
-class GymWeb:
+class GymWeb(AbstractContextManager["GymWeb"]):
     """A GymWeb installation, by its address and an API key (or GYMWEB_URL and GYMWEB_KEY).
 
     Every method is that of AsyncGymWeb. Close it, or use it in a `with`.
@@ -60,9 +60,6 @@ class GymWeb:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="gymweb-client", daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -90,6 +87,7 @@ class GymWeb:
     export = _waiting(AsyncGymWeb.export)
     manifest = _waiting(AsyncGymWeb.manifest)
     download = _waiting(AsyncGymWeb.download)
+    download_folder = _waiting(AsyncGymWeb.download_folder)
 
     @contextmanager
     def stream(self, *, idempotency_key: str = "", **asked: Any) -> Iterator[Stream]:
