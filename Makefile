@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-faults sandbox-escapes fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo tiny-policy lock vendor schema format clean
+.PHONY: help demo serve screenshots test test-faults sandbox-escapes fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo tiny-policy lock vendor schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -39,6 +39,9 @@ demo: $(INSTALLED) ## a collection from tasks to files, then the dashboard; SERV
 serve: $(INSTALLED) ## web and worker in one process
 	$(BIN)/python manage.py migrate --verbosity 0
 	$(BIN)/python manage.py serve --port $(PORT)
+
+screenshots: $(INSTALLED_DEV) ## the pictures of docs/tour.md, from the demo's data, with Chromium
+	$(BIN)/python scripts/take_screenshots.py
 
 test: $(INSTALLED_DEV) ## all tests
 	$(BIN)/python -m pytest -n 2

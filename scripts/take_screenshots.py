@@ -1,0 +1,216 @@
+"""The pictures of docs/tour.md, from the demo's data: `make screenshots` makes a site of its own, and looks at it.
+
+`python scripts/take_screenshots.py [--into docs/images/tour]`. One JSON object a line: each picture with its size.
+The exit status is 1 where they take more room than LARGEST together, or a page says something on its console.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright  # noqa: E402 - found by the line above
+
+from tests.gymweb.serving import serving  # noqa: E402
+
+LARGEST = 3_000_000
+WIDE, TALL = 1280, 800
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+class Picture(NamedTuple):
+    """`keys` are pressed once the page is there, `shown` is what must be seen; `theme` is light or dark."""
+
+    name: str
+    path: str
+    keys: tuple[str, ...] = ()
+    typed: str = ""
+    theme: str = "light"
+    shown: str = "main h1"
+    width: int = WIDE
+
+
+def pictures(collection: int, later: int, rollout: int, group: list[int], pair: int) -> Iterator[Picture]:
+    yield Picture("overview", "/")
+    yield Picture("palette", "/", ("Control+k",), "arith", shown="#palette-options [role=option]")
+    yield Picture("keys", f"/rollouts/{rollout}/", ("?",), shown="dialog.keys")
+    yield Picture("datasets", "/datasets/demo-arithmetic/")
+    yield Picture("upload", "/datasets/demo-arithmetic/upload/")
+    yield Picture("group", "/tasks/1/")
+    yield Picture("collections", "/collections/")
+    yield Picture("new-collection", "/collections/new/")
+    yield Picture("collection", f"/collections/{collection}/", shown="#collection-results svg.figure")
+    yield Picture("trace", f"/rollouts/{rollout}/", ("j", "j", "j"), shown="#inspected dl")
+    yield Picture("trace-dark", f"/rollouts/{rollout}/", ("j", "j", "j"), theme="dark", shown="#inspected dl")
+    yield Picture("trace-narrow", f"/rollouts/{rollout}/", width=390, shown="#rollout-trace .event")
+    yield Picture("step", f"/rollouts/{rollout}/steps/2/", shown="#request-title")
+    yield Picture("side-by-side", f"/rollouts/compare/?r={','.join(map(str, group))}")
+    yield Picture("collections-compared", f"/collections/compare/?a={collection}&b={later}")
+    yield Picture("rollouts", "/rollouts/")
+    yield Picture("pairs", f"/pairs/{pair}/")
+    yield Picture("export", "/exports/new/")
+    yield Picture("environments", "/environments/")
+    yield Picture("verifier", "/verifiers/numeric/")
+    yield Picture("models", "/models/")
+    yield Picture("workers", "/workers/")
+    yield Picture("settings", "/settings/")
+    yield Picture("outgoing-calls", "/settings/outgoing/")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--into", type=Path, default=ROOT / "docs" / "images" / "tour")
+    into: Path = parser.parse_args().into
+    into.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        var = Path(folder)
+        given = {
+            "DJANGO_SETTINGS_MODULE": "gymweb.settings",
+            "GYMWEB_VAR": str(var),
+            "GYMWEB_DATABASE_URL": f"sqlite:///{var}/gymweb.sqlite3",
+            "GYMWEB_REDIS_URL": "",
+            "GYMWEB_OUTBOUND_ALLOW": "localhost,10.20.0.0/16",
+        }
+        words = [sys.executable, str(Path(__file__)), "--fill"]
+        made = subprocess.run(words, env={**os.environ, **given}, check=True, text=True, stdout=subprocess.PIPE)
+        rows: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
+        link = rows.pop("link")
+        with serving(var, **given) as served, sync_playwright() as playwright:
+            path = CHROMIUM if CHROMIUM.exists() else None
+            browser = playwright.chromium.launch(args=["--no-sandbox"], executable_path=path)
+            wrong = take(browser, f"http://127.0.0.1:{served.port}", link, list(pictures(**rows)), into)
+            browser.close()
+    size = sum(each.stat().st_size for each in into.glob("*.webp"))
+    print(json.dumps({"pictures": len(list(into.glob("*.webp"))), "bytes": size, "most": LARGEST, "wrong": wrong}))
+    return int(size > LARGEST or bool(wrong))
+
+
+def fill() -> None:
+    """The demo, and a second collection of the same tasks, so that there is something to compare. Prints the rows."""
+    import django
+    from asgiref.sync import async_to_sync
+
+    django.setup()
+    from django.core.management import call_command
+
+    from apps.accounts.signing_in import create_sign_in_link
+    from apps.exports.models import PreferencePair
+    from apps.rollouts.collecting import finish_collection
+    from apps.rollouts.models import Collection, Rollout
+    from apps.rollouts.planning import plan_collection
+    from gymweb.management.commands.demo import find_person
+
+    call_command("migrate", verbosity=0)
+    call_command("demo", "--no-serve", stdout=sys.stderr)
+    person = find_person()
+    one = Collection.objects.order_by("pk")[0]
+    model = one.policy_model
+    model.mistake_rate = 0.25
+    model.save()
+    two = plan_collection(
+        dataset=one.dataset,
+        agent=one.agent,
+        policy_model=model,
+        repeats=4,
+        seed=11,
+        name="Demo: the same with fewer mistakes",
+        user=person,
+    )
+    async_to_sync(finish_collection)(two, progress=lambda _: None)
+    # A rollout that called tools, one of them in vain: most of what a trace can show.
+    shown = Rollout.objects.filter(collection=one, reward=1.0, tool_calls__gte=2).order_by("pk")[0]
+    worse = Rollout.objects.filter(collection=one, task=shown.task, reward=0.0).order_by("pk")[:1]
+    rows = {
+        "collection": one.pk,
+        "later": two.pk,
+        "rollout": shown.pk,
+        "group": [shown.pk, *worse.values_list("pk", flat=True)],
+        "pair": PreferencePair.objects.order_by("pk")[0].pk,
+        "link": f"/sign-in/{create_sign_in_link(user=person)}/",
+    }
+    print(json.dumps(rows))
+
+
+def take(browser: Browser, base: str, link: str, wanted: list[Picture], into: Path) -> list[str]:
+    """What pages said on their consoles meanwhile."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(base + link)
+    page.locator("main button[type=submit]").click()
+    page.wait_for_url(f"{base}/**")
+    state = context.storage_state()
+    context.close()
+    wrong: list[str] = []
+    for each in wanted:
+        context = browser.new_context(
+            storage_state=state,
+            viewport={"width": each.width, "height": TALL},
+            color_scheme="dark" if each.theme == "dark" else "light",
+            reduced_motion="reduce",
+        )
+        page = context.new_page()
+        page.on("console", partial(_listen, wrong, each.name))
+        path = into / f"{each.name}.webp"
+        path.write_bytes(_picture(browser, _look(page, base, each), each.width))
+        print(json.dumps({"picture": each.name, "path": each.path, "bytes": path.stat().st_size}))
+        context.close()
+    return wrong
+
+
+def _listen(wrong: list[str], name: str, said: ConsoleMessage) -> None:
+    if said.type == "error":
+        wrong.append(f"{name}: {said.text}")
+
+
+def _look(page: Page, base: str, picture: Picture) -> bytes:
+    page.goto(base + picture.path)
+    page.wait_for_load_state("networkidle")
+    for key in picture.keys:
+        page.keyboard.press(key)
+    if picture.typed:
+        page.keyboard.type(picture.typed)
+    page.locator(picture.shown).first.wait_for()
+    page.wait_for_timeout(500)
+    page.evaluate("document.activeElement?.matches('main') && document.activeElement.blur()")
+    return page.screenshot()
+
+
+_ENCODE = """async ([source, width, height]) => {
+    const image = new Image();
+    image.src = source;
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [width, height];
+    canvas.getContext("2d").drawImage(image, 0, 0);
+    return canvas.toDataURL("image/webp", 0.8);
+}"""
+
+
+def _picture(browser: Browser, png: bytes, width: int) -> bytes:
+    """As WebP, which the browser itself can write: a third of the bytes."""
+    from base64 import b64decode, b64encode
+
+    page = browser.new_page()
+    source = f"data:image/png;base64,{b64encode(png).decode()}"
+    written: str = page.evaluate(_ENCODE, [source, width, TALL])
+    page.close()
+    found = re.fullmatch(r"data:image/webp;base64,(.+)", written)
+    assert found, "the browser wrote no WebP"
+    return b64decode(found[1])
+
+
+if __name__ == "__main__":
+    if "--fill" in sys.argv:
+        fill()
+    else:
+        sys.exit(main())
