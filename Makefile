@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve screenshots test test-faults sandbox-escapes fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo tiny-policy lock vendor schema format clean
+.PHONY: help demo serve screenshots test test-faults sandbox-escapes environments fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo tiny-policy lock vendor schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -76,6 +76,9 @@ schema: $(INSTALLED) ## write docs/openapi.yaml
 
 sandbox-escapes: $(INSTALLED_DEV) ## ways out of the sandbox for code, each tried for real, and what became of it
 	$(BIN)/python -m pytest -q -rP tests/gym/sandbox/test_escapes.py
+
+environments: $(INSTALLED) ## what each built-in environment gives to who solves its tasks and to who knows nothing; fails beyond 0.99 and 0.1
+	$(BIN)/python scripts/measure_environments.py
 
 bench: $(INSTALLED) ## what a rollout costs, one JSON object a line; BENCH=engine.sqlite runs some
 	$(BIN)/python scripts/bench.py $(BENCH)

@@ -7,8 +7,11 @@ from apps.gym.agent import parse_arguments
 from apps.gym.items import Item, Tool, dump_json, function_calls, text_of
 from apps.gym.resources.protocol import Session, Step, Stepped, ToolOutput
 from apps.gym.rewards import Reward
+from apps.gym.serving.asking import dump
 
 MOST_STEPS = 1_000
+MOST_CHARACTERS = 4_000_000
+"""Of what was said: an attempt that goes on for longer is truncated."""
 
 
 class Turns:
@@ -18,6 +21,7 @@ class Turns:
         self.session = session
         self._output: list[Item] = []
         self._steps = 0
+        self._room = MOST_CHARACTERS
         self._turn = asyncio.Lock()
         self._end: dict[str, Any] | None = None
 
@@ -59,8 +63,10 @@ class Turns:
             {"type": "function_call_output", "call_id": call_id, "output": output.text}
             for call_id, output in step.outputs.items()
         ]
-        self._output += [*given, *outputs, *step.items]
-        truncated = not step.done and self._steps >= MOST_STEPS
+        said = [*given, *outputs, *step.items]
+        self._output += said
+        self._room -= len(dump(said))
+        truncated = not step.done and (self._steps >= MOST_STEPS or self._room < 0)
         info: dict[str, Any] = {"tool_outputs": outputs}
         told = {
             "observation": _text(step.items),

@@ -7,6 +7,7 @@ import pytest
 
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.serving import turns
 from apps.gym.serving.asking import Asked, Refused
 from apps.gym.serving.environment import serve_environment
 from tests.gym.serving.ports import on_a_port
@@ -54,6 +55,23 @@ def test_an_attempt_is_opened_stepped_and_rewarded_at_its_end():
     assert last["info"]["reward_components"] == {"solved": 1.0, "boxes_home": 1.0}
     assert again == last
     assert (closed, left) == ({}, 0)
+
+
+def test_an_attempt_that_goes_on_for_too_long_is_truncated(monkeypatch):
+    monkeypatch.setattr(turns, "MOST_STEPS", 2)
+
+    async def play(told):
+        served = await serve()
+        _, session = await post(served, "reset", ROW)
+        await post(served, "step", step(says(told)), session)
+        return (await post(served, "step", step(says("Moves: left")), session))[0]
+
+    last = asyncio.run(play("Moves: left"))
+    assert (last["reward"], last["terminated"], last["truncated"]) == (0.0, False, True)
+    monkeypatch.setattr(turns, "MOST_STEPS", 1_000)
+    monkeypatch.setattr(turns, "MOST_CHARACTERS", 5_000)
+    assert asyncio.run(play("Moves: left"))["truncated"] is False
+    assert asyncio.run(play("Moves: left" + " " * 5_000))["truncated"] is True
 
 
 def test_a_call_in_a_game_without_tools_is_answered_as_unknown():

@@ -38,7 +38,9 @@ def write_text(asked: dict[str, dict[str, Any]]) -> str:
     paragraphs: int = asked.get("length_constraints:number_paragraphs", {}).get("num_paragraphs", 1)
     count = max(count, words // 7 + 1, paragraphs)
     sentences = [_SENTENCES[at % len(_SENTENCES)] for at in range(count)]
-    sentences += _asides(asked)
+    # Between the others: side by side they would be the same words over and over.
+    for at, aside in enumerate(_asides(asked)):
+        sentences.insert((2 * at + 1) % (len(sentences) + 1), aside)
     parts = [" ".join(sentences[at::paragraphs]) for at in range(paragraphs)]
     if "startend:start_checker" in asked:
         parts[0] = f"{asked['startend:start_checker']['start_phrase']} this. {parts[0]}"

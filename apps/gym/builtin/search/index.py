@@ -10,6 +10,7 @@ from apps.gym.builtin.search.documents import Document, write_documents
 MOST_FOUND = 10
 _MOST_WORDS = 16
 _LONGEST_WORD = 40
+_LONGEST_QUERY = 2_000
 _SMALL_WORDS = frozenset(
     ("a", "an", "and", "by", "does", "for", "in", "is", "it", "of", "on", "or", "the", "to", "was")
 )
@@ -41,7 +42,11 @@ def find_problem() -> str:
 
 def find_documents(query: str, *, limit: int) -> list[tuple[Document, str]]:
     """The entries that have most of the words, the best first, each with an excerpt around them."""
-    words = [word[:_LONGEST_WORD] for word in re.findall(r"[^\W_]+", query) if word.lower() not in _SMALL_WORDS]
+    words = [
+        word[:_LONGEST_WORD]
+        for word in re.findall(r"[^\W_]+", query[:_LONGEST_QUERY])
+        if word.lower() not in _SMALL_WORDS
+    ]
     if not words:
         return []
     # Quoted, so that no word is an operator.

@@ -37,7 +37,7 @@ class SokobanGame:
         names = read_moves(reply)
         if not names:
             self.mistakes += 1
-            told = "I see no moves. Reply with a line such as: Moves: up, left, left"
+            told = 'I see no moves. Reply with them on a line that begins with "Moves:".'
             return Transition(f"{told}\n\n{self.look()}", done=self.is_over())
         blocked = 0
         for name in names:

@@ -15,7 +15,8 @@ HIDDEN = (10_007, 20_011)
 """Added to the seed of the database that the tools show: a reply that writes down the rows it has seen, or that is
 right by chance, is found out on these."""
 _MOST_ROWS = 2_000
-_FENCE = re.compile(r"```[ \t]*(?:sql|sqlite)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+# Possessive, so that a long run of spaces costs no more than its length.
+_FENCE = re.compile(r"```[ \t]*+(?:sql|sqlite)?[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 def match_queries(row: TaskRow, response: dict[str, Any], name: str, seed: int) -> Reward:

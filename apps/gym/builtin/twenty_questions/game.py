@@ -5,6 +5,8 @@ import re
 from apps.gym.builtin.twenty_questions.things import PROPERTIES, THINGS
 
 _GUESS = re.compile(r"\bguess\W{0,4}:\s*([^\n]*)", re.IGNORECASE)
+_HEARD = 4_000
+"""Characters of a reply, its last: each is looked through for many words."""
 _NOT = re.compile(r"\b(?:not|no|never|without)\b|n't\b", re.IGNORECASE)
 _WORDS = {name: re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for name, (_, words) in PROPERTIES.items()}
 
@@ -31,6 +33,7 @@ class Questions:
         if self.is_over():
             return None
         self.asked += 1
+        reply = reply[-_HEARD:]
         if (guess := read_guess(reply)) is not None:
             self.guess = guess
             return None

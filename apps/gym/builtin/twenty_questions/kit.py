@@ -18,7 +18,7 @@ def _prompt(candidates: list[str], most: int) -> str:
         "that I "
         "can answer with yes or no, one in each reply, about one of these:\n\n"
         + "\n".join(f"- {question}" for question, _ in PROPERTIES.values())
-        + "\n\nThen make your one guess, as in: Guess: dog"
+        + "\n\nThen make your one guess, as in: Guess: unicorn"
     )
 
 

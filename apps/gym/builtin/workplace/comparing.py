@@ -35,6 +35,8 @@ def _changes(before: Office, after: Office) -> Changes:
         old, new = before.tables[table], after.tables[table]
         for id in old.keys() | new.keys():
             one, other = old.get(id), new.get(id)
+            if one is other:
+                continue
             if one is not None and other is not None and _key(one) != _key(other):
                 changes[f"{table} {id} {_key(other)}"] += 1
             elif other is None:

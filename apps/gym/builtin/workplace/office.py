@@ -1,6 +1,5 @@
 """The state of one attempt: four small tables, and everything that the tools can do to them."""
 
-import copy
 import re
 from typing import Any
 
@@ -21,7 +20,8 @@ _MOST_FOUND = 50
 
 
 class Office:
-    """Nothing that a tool is given is kept by reference, and no table grows without a bound."""
+    """A record is never changed, but replaced: offices of one row share those that nobody touched. No table grows
+    without a bound."""
 
     def __init__(self, row: TaskRow) -> None:
         """Raises EnvironmentFault for a row without such tables."""
@@ -31,9 +31,7 @@ class Office:
             raise EnvironmentFault(f"the task row's `databases` {told}").lasting()
         self.me = str(given.get("me", "me@office.example"))
         self.today = str(given.get("today", "2026-01-01"))
-        self.tables: dict[str, Table] = {
-            name: {str(record["id"]): copy.deepcopy(record) for record in given[name]} for name in TABLES
-        }
+        self.tables: dict[str, Table] = {name: {str(record["id"]): record for record in given[name]} for name in TABLES}
 
     # ── contacts ──
 
