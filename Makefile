@@ -40,8 +40,9 @@ serve: $(INSTALLED) ## web and worker in one process
 	$(BIN)/python manage.py migrate --verbosity 0
 	$(BIN)/python manage.py serve --port $(PORT)
 
-screenshots: $(INSTALLED_DEV) ## the pictures of docs/tour.md, from the demo's data, with Chromium
+screenshots: $(INSTALLED_DEV) ## the pictures of docs/tour.md and docs/environments/, from attempts without a model, with Chromium
 	$(BIN)/python scripts/take_screenshots.py
+	$(BIN)/python scripts/picture_environments.py
 
 test: $(INSTALLED_DEV) ## all tests
 	$(BIN)/python -m pytest -n 2

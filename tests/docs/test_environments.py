@@ -27,5 +27,7 @@ def test_a_page_shows_the_tools_and_the_first_row(name):
         "Difficulty",
         "A row",
     ]
+    assert f"(../images/environments/{name}.webp)" in page
+    assert (PAGES.parent / "images" / "environments" / f"{name}.webp").stat().st_size > 10_000
     tools = page.split("## Tools")[1].split("\n## ")[0]
     assert [tool["name"] for tool in BUILTINS[name].tools if f"`{tool['name']}" not in tools] == []

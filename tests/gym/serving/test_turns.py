@@ -46,11 +46,11 @@ def test_an_attempt_is_opened_stepped_and_rewarded_at_its_end():
 
     opened, first, last, again, closed, left = asyncio.run(play())
     assert opened == {
-        "observation": "######\n#@$ .#\n######\n\nMoves left: 8.",
+        "observation": "```\n######\n#@$ .#\n######\n```\n\nMoves left: 8.",
         "info": {"supports_explicit_close": True},
     }
     assert (first["reward"], first["terminated"], first["truncated"]) == (0.0, False, False)
-    assert first["observation"].startswith("######\n# @$.#")
+    assert first["observation"].startswith("```\n######\n# @$.#")
     assert (last["reward"], last["terminated"], last["truncated"]) == (1.0, True, False)
     assert last["info"]["reward_components"] == {"solved": 1.0, "boxes_home": 1.0}
     assert again == last

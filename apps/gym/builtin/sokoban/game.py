@@ -29,7 +29,8 @@ class SokobanGame:
 
     def look(self) -> str:
         rows = "\n".join(self.board.draw(self.state))
-        return f"{rows}\n\nMoves left: {self.left}."
+        # In a fence, or pages would take walls for headings.
+        return f"```\n{rows}\n```\n\nMoves left: {self.left}."
 
     def step(self, reply: str) -> Transition:
         if self.is_over():

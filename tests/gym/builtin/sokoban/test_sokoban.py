@@ -76,7 +76,7 @@ def test_moves_beyond_the_last_one_allowed_are_not_made():
     game = Sokoban({**PARAMS, "board": ["@ $ ."], "max_moves": 2}, seed=0)
     game.reset()
     after = game.step("Moves: right, right, right")
-    assert after == (" @ $.\n\nMoves left: 0.\n\nThe game is over.".replace(" @ $.", "  @$."), True)
+    assert after == ("```\n  @$.\n```\n\nMoves left: 0.\n\nThe game is over.", True)
     assert game.step("Moves: right") == ("The game is over.", True)
 
 
