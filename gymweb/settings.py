@@ -293,6 +293,7 @@ WORKER_CHORES = [
     "apps.exports.making.make_queued_pair_set",
     "apps.exports.exporting.write_queued_export",
     "apps.rollouts.word_indexing.index_next_rollouts",
+    "apps.rollouts.keeping.measure_wanted",
     "apps.accounts.repeating.sweep_answers",
 ]
 

@@ -1,18 +1,17 @@
 """What came of a collection, as its page shows it."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from apps.dashboard.charts.curves import Curves, draw_curves
 from apps.dashboard.charts.histogram import Histogram, draw_histogram
 from apps.dashboard.charts.intervals import IntervalBar, draw_intervals
 from apps.dashboard.charts.scatter import Scatter, draw_scatter
 from apps.dashboard.charts.shares import Part, draw_shares
-from apps.rollouts.measuring import CollectionMetrics, ComponentFigures, measure_collection
+from apps.rollouts.keeping import read_metrics
+from apps.rollouts.measuring import CollectionMetrics, ComponentFigures
 from apps.rollouts.models import Collection
 from apps.rollouts.scattering import scatter_rewards
-
-AT_ONCE = 2_000
-"""Of so many rollouts the results come with the page; of more after it, since measuring them takes its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +19,8 @@ class Results:
     """Lists of pairs instead of dicts: a template would take a key called `items` for the method."""
 
     metrics: CollectionMetrics
+    is_fresh: bool  # else a worker measures newer ones
+    measured_at: datetime | None
     margin_of_error: float | None  # half the 95 % interval of the mean reward
     most_attempts: int
     groups: list[Part]
@@ -41,12 +42,18 @@ class Results:
         return max(self.metrics.majority_at_k.items(), default=None)
 
 
-def read_results(collection: Collection) -> Results:
-    metrics = measure_collection(collection)
+def read_results(collection: Collection, *, may_wait: bool) -> Results | None:
+    """None while they are measured for the first time; `may_wait` as in apps.rollouts.keeping."""
+    kept = read_metrics(collection, may_wait=may_wait)
+    if kept.figures is None:
+        return None
+    metrics = kept.figures
     figures = metrics.component_figures
     bars = draw_intervals([(each.mean, each.confidence) for each in figures])
     return Results(
         metrics=metrics,
+        is_fresh=kept.is_fresh,
+        measured_at=kept.measured_at,
         margin_of_error=_half(metrics.confidence),
         most_attempts=max(metrics.pass_at_k, default=1),
         groups=draw_shares([(name, metrics.groups.get(name, 0), tone) for name, tone in _BUCKETS]),

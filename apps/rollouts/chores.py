@@ -26,6 +26,8 @@ DATASETS = frozenset(
     }
 )
 """Chores that take minutes for a million tasks. Theirs is another thread: a cancellation must not wait for them."""
+FIGURES = frozenset({"apps.rollouts.keeping.measure_wanted"})
+"""Another thread: somebody looks at a page and waits, while an export takes minutes."""
 WORDS = frozenset({"apps.rollouts.word_indexing.index_next_rollouts"})
 """Another thread: after a large collection they go on for minutes, chunk by chunk."""
 
@@ -37,9 +39,10 @@ class Chores:
         self._group = group
         self._leaving = threading.Event()
         kinds = {
-            "chores": [name for name in names if name not in CHECKS | DATASETS | WORDS],
+            "chores": [name for name in names if name not in CHECKS | DATASETS | FIGURES | WORDS],
             "checks": [name for name in names if name in CHECKS],
             "datasets": [name for name in names if name in DATASETS],
+            "figures": [name for name in names if name in FIGURES],
             "words": [name for name in names if name in WORDS],
         }
         self._threads = [

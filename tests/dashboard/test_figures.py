@@ -38,7 +38,7 @@ def test_a_large_collection_gets_its_results_after_its_page(monkeypatch):
     collection = collected(1.0, 0.0)
     client = signed_in(Role.VIEWER)
     assert 'id="results-title"' in client.get(at(collection, "detail")).text
-    monkeypatch.setattr("apps.dashboard.views.collections.AT_ONCE", 1)
+    monkeypatch.setattr("apps.rollouts.keeping.AT_ONCE", 1)
     page = client.get(at(collection, "detail")).text
     assert 'id="results-title"' not in page
     address = at(collection, "results")
@@ -51,7 +51,7 @@ def test_a_large_collection_gets_its_results_after_its_page(monkeypatch):
 
 
 def test_the_shell_of_a_large_collection_counts_no_rollouts(monkeypatch, django_assert_max_num_queries):
-    monkeypatch.setattr("apps.dashboard.views.collections.AT_ONCE", 1)
+    monkeypatch.setattr("apps.rollouts.keeping.AT_ONCE", 1)
     collection = collected(1.0, 0.0)
     client = signed_in()
     with django_assert_max_num_queries(20) as queries:

@@ -15,7 +15,7 @@ from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.keyset import page_by_id
 from apps.dashboard.progress import read_progress
 from apps.dashboard.requests import PageRequest
-from apps.dashboard.results import AT_ONCE, read_results
+from apps.dashboard.results import read_results
 from apps.dashboard.rolloutlists.listing import OLDEST, RolloutList
 from apps.dashboard.rolloutlists.showing import show_table
 from apps.dashboard.views.figures import RETRIED
@@ -101,8 +101,8 @@ def collection_page(
         "progress": read_progress(collection),
         "flagged": Rollout.objects.filter(collection=collection, flagged=True).count(),
         "reverifications": collection.reverifications.all()[:5],
-        # A large collection takes seconds to measure: its results come when the page stands.
-        "results": read_results(collection) if collection.total <= AT_ONCE else None,
+        # A large collection takes seconds to measure: the page has what was measured last, and newer results follow.
+        "results": read_results(collection, may_wait=False),
         "previous": _previous(collection),
         "limits_form": limits_form or LimitsForm.of(collection),
     }

@@ -13,7 +13,6 @@ from apps.dashboard.charts.bubbles import draw_bubbles
 from apps.dashboard.charts.shares import draw_shares
 from apps.dashboard.csv_files import answer_csv
 from apps.dashboard.requests import PageRequest
-from apps.dashboard.results import AT_ONCE
 from apps.rollouts.changes import WHICH, Cursor, Which, find_witnesses, list_changes
 from apps.rollouts.contrasting import (
     CannotContrast,
@@ -22,6 +21,7 @@ from apps.rollouts.contrasting import (
     contrast_collections,
     find_differences,
 )
+from apps.rollouts.keeping import AT_ONCE
 from apps.rollouts.models import Collection
 
 _A_PAGE = 50

@@ -12,7 +12,7 @@ from apps.dashboard.figure_files import FIGURES, Table, tabulate_points, tabulat
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.results import read_results
 from apps.rollouts.breakdowns import FACETS, Facet, break_down
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.keeping import fresh_metrics
 from apps.rollouts.models import Collection
 from apps.rollouts.profiles import BUCKETS, profile_tasks
 from apps.rollouts.scattering import scatter_rewards
@@ -34,11 +34,12 @@ def collection_results(request: PageRequest, pk: int) -> HttpResponse:
     collection = _collection(pk)
     context = {
         "collection": collection,
-        "results": read_results(collection),
+        "results": read_results(collection, may_wait=True),
         "may_retry": collection.state in RETRIED and user_may(request.user, Permission.COLLECT),
     }
     if wants_fragment(request):
-        return render(request, "collections/_collection_results.html", context)
+        template = "_collection_results" if context["results"] else "_measuring"
+        return render(request, f"collections/{template}.html", context | {"trigger": "every 2s"})
     return render(request, "collections/results.html", context)
 
 
@@ -94,7 +95,7 @@ def _table(request: PageRequest, collection: Collection, name: str) -> Table:
         return tabulate_points(scatter_rewards(collection))
     if name not in FIGURES:
         raise Http404(f"there is no figure {name}")
-    return FIGURES[name](measure_collection(collection))
+    return FIGURES[name](fresh_metrics(collection))
 
 
 def _facet(request: PageRequest) -> Facet:

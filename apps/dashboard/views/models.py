@@ -22,6 +22,7 @@ from apps.policies.models import PolicyModel
 from apps.policies.probing import probe_policy_model
 from apps.policies.saving import find_errors, save_policy_model
 from apps.policies.trying import try_model
+from apps.rollouts.keeping import read_versions
 from apps.rollouts.tracking import track_versions
 
 _SHOWN_COLLECTIONS = 10
@@ -48,9 +49,11 @@ def model_detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _versions(request: HttpRequest, policy_model: PolicyModel) -> dict[str, Any]:
     chosen = VersionFilterForm(request.GET, policy_model=policy_model)
-    rewards = track_versions(policy_model=policy_model, collection=chosen.chosen())
+    only = chosen.chosen()
+    kept = None if only else read_versions(policy_model)
+    rewards = track_versions(policy_model=policy_model, collection=only) if kept is None else kept.figures or []
     chart = draw_versions(rewards[-_SHOWN_VERSIONS:], first=max(0, len(rewards) - _SHOWN_VERSIONS) + 1)
-    return {"version_filter": chosen, "chart": chart, "version_count": len(rewards)}
+    return {"version_filter": chosen, "chart": chart, "version_count": len(rewards), "kept": kept}
 
 
 def _edit(request: HttpRequest, policy_model: PolicyModel) -> HttpResponse:

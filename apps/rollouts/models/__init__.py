@@ -1,4 +1,5 @@
 from apps.rollouts.models.collections import LARGEST, Collection, CollectionDeletion, CollectionQuerySet
+from apps.rollouts.models.figures import KeptFigures
 from apps.rollouts.models.reverifications import Reverification, ReverifiedReward
 from apps.rollouts.models.rollouts import ALL_TOKENS, Rollout, RolloutQuerySet, TraceEvent
 from apps.rollouts.models.words import RolloutWords, UnindexedRollout
@@ -11,6 +12,7 @@ __all__ = [
     "Collection",
     "CollectionDeletion",
     "CollectionQuerySet",
+    "KeptFigures",
     "Reverification",
     "ReverifiedReward",
     "Rollout",

@@ -1,0 +1,143 @@
+"""Figures of what is large: kept, told to be old, measured anew by a worker or, without one, by whoever asks."""
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from apps.rollouts import keeping
+from apps.rollouts.keeping import Kept, fresh_metrics, measure_wanted, read_metrics, read_versions
+from apps.rollouts.measuring import measure_collection
+from apps.rollouts.models import Collection, KeptFigures, Reverification
+from apps.rollouts.tracking import track_versions
+from tests.dashboard.pages import signed_in
+from tests.factories import make_collection, make_rollout, make_worker
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def everything_is_large(monkeypatch):
+    monkeypatch.setattr(keeping, "AT_ONCE", 0)
+    monkeypatch.setattr(keeping, "VERSIONS_AT_ONCE", 0)
+
+
+@pytest.fixture
+def collection(db: None) -> Collection:
+    made = make_collection(state="completed", total=1, completed=1, rewarded=1, reward_sum=1.0)
+    make_rollout(made, components={"exact": 1.0}, tools={"run": [1, 0, 0.5]}, model_version="v1", output_tokens=9)
+    return made
+
+
+def add(collection: Collection, reward: float) -> None:
+    make_rollout(collection, reward=reward, components={"exact": reward})
+    Collection.objects.filter(pk=collection.pk).update(total=2, completed=2, rewarded=2, reward_sum=1.0 + reward)
+    collection.refresh_from_db()
+
+
+def test_kept_figures_are_those_that_were_measured(collection):
+    make_worker()
+    assert read_metrics(collection, may_wait=True) == Kept(None, is_fresh=False)
+    assert measure_wanted() is True
+    kept = read_metrics(collection, may_wait=True)
+    assert (kept.figures, kept.is_fresh) == (measure_collection(collection), True)
+    assert measure_wanted() is False
+    assert fresh_metrics(collection) == measure_collection(collection)
+
+
+def test_old_figures_are_shown_as_old_until_a_worker_has_newer_ones(collection):
+    make_worker()
+    first = fresh_metrics(collection)
+    add(collection, 0.0)
+    old = read_metrics(collection, may_wait=True)
+    assert (old.figures, old.is_fresh) == (first, False)
+    KeptFigures.objects.update(seconds=0.0)
+    assert measure_wanted() is True
+    newer = read_metrics(collection, may_wait=True)
+    assert newer.is_fresh
+    assert newer.figures is not None
+    assert newer.figures.mean_reward == 0.5
+
+
+def test_what_goes_on_is_measured_a_fifth_of_the_time_at_most(collection):
+    make_worker()
+    fresh_metrics(collection)
+    add(collection, 0.0)
+    read_metrics(collection, may_wait=True)
+    KeptFigures.objects.update(seconds=10.0)
+    assert measure_wanted() is False
+    KeptFigures.objects.update(measured_at=timezone.now() - timedelta(seconds=41))
+    assert measure_wanted() is True
+
+
+def test_of_two_workers_one_measures_and_a_lost_one_is_replaced(collection):
+    make_worker()
+    read_metrics(collection, may_wait=True)
+    KeptFigures.objects.update(claimed_at=timezone.now())
+    assert measure_wanted() is False
+    KeptFigures.objects.update(claimed_at=timezone.now() - timedelta(minutes=11))
+    assert measure_wanted() is True
+
+
+def test_without_a_worker_whoever_may_wait_measures_and_others_do_not(collection):
+    assert read_metrics(collection, may_wait=False).figures is None
+    assert KeptFigures.objects.get().wanted_at is None
+    kept = read_metrics(collection, may_wait=True)
+    assert (kept.figures, kept.is_fresh) == (measure_collection(collection), True)
+    assert read_metrics(collection, may_wait=False).is_fresh
+
+
+def test_where_workers_do_no_chores_whoever_may_wait_measures_after_a_while(collection):
+    make_worker()
+    assert read_metrics(collection, may_wait=True).figures is None
+    KeptFigures.objects.update(wanted_at=timezone.now() - timedelta(seconds=31))
+    assert read_metrics(collection, may_wait=False).figures is None
+    assert read_metrics(collection, may_wait=True).is_fresh
+
+
+def test_rewards_that_verifying_again_changed_make_figures_old(collection):
+    fresh_metrics(collection)
+    Reverification.objects.create(collection=collection, state="applied", applied=1)
+    assert read_metrics(collection, may_wait=False).is_fresh is False
+
+
+def test_figures_of_another_version_of_the_program_count_for_nothing(collection):
+    fresh_metrics(collection)
+    KeptFigures.objects.update(content='{"rollouts": 1}')
+    assert read_metrics(collection, may_wait=False).figures is None
+    assert fresh_metrics(collection) == measure_collection(collection)
+
+
+def test_versions_of_a_model_are_kept_in_the_same_way(collection):
+    make_worker()
+    model = collection.policy_model
+    assert read_versions(model).figures is None
+    assert measure_wanted() is True
+    assert read_versions(model).figures == track_versions(policy_model=model)
+    assert KeptFigures.objects.get().collection is None
+
+
+def test_kept_figures_go_with_what_they_are_of(collection):
+    fresh_metrics(collection)
+    collection.delete()
+    assert KeptFigures.objects.count() == 0
+
+
+def test_the_pages_say_what_is_measured_and_show_what_was(collection):
+    client: Client = signed_in()
+    make_worker()
+    page, results = f"/collections/{collection.pk}/", f"/collections/{collection.pk}/results/"
+    assert "Measuring 1 rollouts…" in client.get(page).text
+    assert 'hx-trigger="every 2s"' in client.get(results, headers={"HX-Request": "true"}).text
+    assert '<meta http-equiv="refresh" content="5">' in client.get(results).text
+    assert (
+        "A worker measures the rollouts of this model." in client.get(f"/models/{collection.policy_model.slug}/").text
+    )
+    while measure_wanted():
+        pass
+    assert "1 rewarded of 1 rollouts" in client.get(page).text
+    add(collection, 0.0)
+    old = client.get(page).text
+    assert "1 rewarded of 1 rollouts · as of" in old
+    assert 'hx-trigger="every 3s"' in old
