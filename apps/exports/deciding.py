@@ -7,6 +7,7 @@ from django.db import transaction
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.exports.models import PairDecision, PreferencePair
+from apps.policies.typed_texts import clean_typed
 
 MAX_REASON = 500
 Status = PreferencePair.Status
@@ -25,7 +26,7 @@ def decide_pairs(*, pairs: Sequence[PreferencePair], status: str, reason: str = 
 
     Raises DecisionRefused.
     """
-    reason = reason.strip()
+    reason = clean_typed(reason.strip())
     if status not in Status.values:
         raise DecisionRefused(f"A pair is one of: {', '.join(Status.values)}.", "status")
     if status == Status.REJECTED and not reason:

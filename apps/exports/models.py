@@ -6,6 +6,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from apps.gym.exporters.registry import FORMATS
+from apps.policies.typed_texts import TypedCharField
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
@@ -23,7 +24,7 @@ class PairSet(models.Model):
         FAILED = "failed", "failed"
         CANCELLED = "cancelled", "cancelled"
 
-    name = models.CharField(max_length=120, blank=True, help_text="Made again under the same name, it is a new version")
+    name = TypedCharField(max_length=120, blank=True, help_text="Made again under the same name, it is a new version")
     version = models.PositiveIntegerField(default=1)
     collection = models.ForeignKey(Collection, on_delete=models.CASCADE, related_name="pair_sets")
     further = models.ManyToManyField(
@@ -172,7 +173,7 @@ class PairDecision(models.Model):
 
     pair = models.ForeignKey(PreferencePair, on_delete=models.CASCADE, related_name="decisions")
     status = models.CharField(max_length=16, choices=PreferencePair.Status.choices)
-    reason = models.CharField(max_length=500, blank=True)
+    reason = TypedCharField(max_length=500, blank=True)
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="pair_decisions"
     )

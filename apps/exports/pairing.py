@@ -11,6 +11,7 @@ from apps.accounts.models import User
 from apps.exports.making import make_pair_set
 from apps.exports.models import PairSet, PairSource
 from apps.gym.pairs import Rule, RuleRefused, check_rule, rule_digest, rule_fields
+from apps.policies.typed_texts import clean_typed
 from apps.rollouts.models import Collection
 
 AT_ONCE = 2_000
@@ -83,7 +84,8 @@ def queue_pair_set(
     """
     rule = rule or Rule()
     others = check_collections(collection, further, rule)[1:]
-    name = name.strip() or f"collection {collection.pk}"
+    # Clean at once: its versions are found by what is stored.
+    name = clean_typed(name.strip()) or f"collection {collection.pk}"
     if len(name) > MAX_NAME:
         raise PairingRefused(f"The name has at most {MAX_NAME} characters.", "name")
     for _ in range(3):

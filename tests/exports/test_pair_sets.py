@@ -387,3 +387,12 @@ def test_what_cannot_be_ordered_is_refused_by_its_argument():
             queue_pair_set(collection=collection, **asked)
         assert refusal.value.argument == argument
     assert PairSet.objects.count() == 0
+
+
+def test_credentials_in_names_and_reasons_are_not_stored_and_versions_still_count():
+    token = "ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ"
+    collection = make_groups([(1.0, "4"), (0.0, "5")])
+    sets = [build_pairs(collection=collection, name=f"sums of {token}") for _ in range(2)]
+    assert [(one.name, one.version) for one in sets] == [("sums of [REDACTED:github_token]", n) for n in (1, 2)]
+    decide_pairs(pairs=[sets[0].pairs.get()], status="rejected", reason=f"It told {token}.")
+    assert sets[0].pairs.get().decisions.get().reason == "It told [REDACTED:github_token]."
