@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from apps.exports.making import make_queued_pair_set
 from apps.exports.models import Export, PairSet
 from tests.factories import make_collection, make_rollout, make_trace
 
@@ -50,6 +51,34 @@ def test_export_without_json_reads_as_a_summary(collection, tmp_path):
     )
     assert f"{out}: 1 rows" in said
     assert "dropped: 1 below min reward" in said
+
+
+def test_build_pairs_counts_without_making_and_makes_by_every_part_of_the_rule(collection):
+    words = ["build_pairs", "--collection", collection.pk, "--mode", "all", "--per-task", 2, "--max-length-ratio", 9]
+    words += ["--level", "step", "--min-chosen-reward", 0.5, "--same", "completions", "--reward-from", "override"]
+    words += ["--include-truncated", "--include-redacted", "--json"]
+    counted = json.loads(command(*words, "--count"))
+    assert PairSet.objects.count() == 0
+    queued = json.loads(command(*words, "--name", "sums", "--forget-decisions", "--queue"))
+    assert (queued["state"], queued["name"], queued["version"]) == ("queued", "sums", 1)
+    assert make_queued_pair_set() is True
+    pair_set = PairSet.objects.get()
+    assert (pair_set.pair_count, pair_set.counts) == (counted["pairs"], counted["groups"])
+    assert (pair_set.keeps_decisions, pair_set.rule) == (
+        False,
+        {
+            "mode": "all",
+            "level": "step",
+            "margin": 0.1,
+            "min_chosen_reward": 0.5,
+            "per_task": 2,
+            "max_length_ratio": 9.0,
+            "same": "completions",
+            "include_truncated": True,
+            "include_redacted": True,
+            "reward_from": "override",
+        },
+    )
 
 
 def test_a_dpo_export_takes_the_newest_pair_set(collection, tmp_path):
