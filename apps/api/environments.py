@@ -11,9 +11,12 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.breakers import BreakerField
 from apps.api.declared import DeclaredFields
+from apps.api.playing import PlayedSerializer, PlaySerializer, ProofSerializer, show_played, show_proof
 from apps.api.viewsets import SLUG, TableViewSet, assign
 from apps.environments.models import Adapter, Environment
+from apps.environments.playing import play_session
 from apps.environments.probing import probe_environment
+from apps.environments.proving import prove_environment
 from apps.environments.saving import save_environment
 from apps.policies.models import Health, PolicyModel
 
@@ -109,6 +112,8 @@ class EnvironmentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
         "update": Permission.CONFIGURE,
         "partial_update": Permission.CONFIGURE,
         "check": Permission.CONFIGURE,
+        "try_it": Permission.CONFIGURE,
+        "run_cases": Permission.CONFIGURE,
     }
 
     def perform_create(self, serializer: serializers.BaseSerializer[Environment]) -> None:
@@ -128,3 +133,28 @@ class EnvironmentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Ret
     def check(self, request: Request, slug: str) -> Response:
         """Ask the resource server now; the answer's `health` says what came of it."""
         return Response(self.get_serializer(probe_environment(environment=self.get_object())).data)
+
+    @extend_schema(request=PlaySerializer, responses=PlayedSerializer)
+    @action(detail=True, methods=["post"], url_path="try")
+    def try_it(self, request: Request, slug: str) -> Response:
+        """Play an attempt by hand: seed a session, play moves, verify. Nothing is stored. Waits a minute at most."""
+        environment = self.get_object()
+        asked = PlaySerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        given = asked.validated_data
+        played = play_session(
+            environment=environment,
+            row=given["row"],
+            moves=given.get("moves", []),
+            seed=given["seed"],
+            verify=given["verify"],
+            user=self.person,
+        )
+        return Response(show_played(played))
+
+    @extend_schema(request=None, responses=ProofSerializer)
+    @action(detail=True, methods=["post"])
+    def run_cases(self, request: Request, slug: str) -> Response:
+        """Run the cases of the environment's own verifier: attempts whose reward is known."""
+        environment = self.get_object()
+        return Response(show_proof(prove_environment(environment=environment, user=self.person)))

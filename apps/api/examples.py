@@ -75,6 +75,14 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "PartsRequest": {"filename": "sums.jsonl.gz", "on_error": "skip", "split": "train"},
     "EnvironmentRequest": ENVIRONMENT,
     "PatchedEnvironmentRequest": {"concurrency": 64},
+    "PlayRequest": {
+        "row": {**TASK_ROW, "expected_answer": "42"},
+        "moves": [
+            {"calls": [{"name": "calculator", "arguments": {"expression": "6 * 7"}}]},
+            {"text": "\\boxed{42}"},
+        ],
+        "verify": True,
+    },
     "OrderRequest": {"format": "trl_sft", "collection": 7, "filters": {"min_reward": 0.7}},
     "ExportPreviewOrderRequest": {"format": "trl_sft", "collection": 7, "options": {"reasoning": "inline"}, "limit": 2},
     "PairRuleRequest": {"collection": 7, "further": [8], "name": "sums", "mode": "all", "per_task": 4, "margin": 0.5},

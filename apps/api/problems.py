@@ -20,6 +20,7 @@ from rest_framework.views import set_rollback
 
 from apps.accounts.arranging import NotYourView, ViewRefused
 from apps.accounts.people import LastAdmin
+from apps.environments.proving import CasesNotRun
 from apps.environments.saving import EnvironmentChanged
 from apps.exports.deciding import DecisionRefused
 from apps.exports.deleting import StillBeingWritten
@@ -160,6 +161,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     PermissionDenied: lambda error: Problem(HTTPStatus.FORBIDDEN, "permission-denied", "You may not do this."),
     RequestDataTooBig: lambda error: Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", str(error)),
     NothingToCollect: lambda error: Problem(HTTPStatus.BAD_REQUEST, "nothing-to-collect", str(error)),
+    CasesNotRun: lambda error: Problem(HTTPStatus.CONFLICT, "cases-not-run", str(error)),
     PlanConflict: lambda error: Problem(HTTPStatus.CONFLICT, "idempotency-key-used", str(error)),
     CannotContrast: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-contrast", str(error)),
     CannotSteer: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-steer", str(error)),

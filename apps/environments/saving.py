@@ -89,7 +89,7 @@ def _tidy(environment: Environment) -> None:
         environment.builtin = ""
     if environment.verifier is None:
         environment.verifier = {}
-    if not _asks_judge(environment) and not _rows_may_ask(environment):
+    if not asks_for_judge(environment) and not _rows_may_ask(environment):
         environment.judge_model, environment.judge_rubric, environment.judge_settings = None, "", {}
 
 
@@ -130,7 +130,7 @@ def _check_verifier(environment: Environment) -> None:
         raise ValidationError({"verifier": problems})
 
 
-def _asks_judge(environment: Environment) -> bool:
+def asks_for_judge(environment: Environment) -> bool:
     """What verifies here goes before what the built-in would do."""
     if environment.verifies_here:
         return asks_judge(environment.verifier)
@@ -143,7 +143,7 @@ def _rows_may_ask(environment: Environment) -> bool:
 
 
 def _check_judge(environment: Environment) -> None:
-    if environment.verifies and _asks_judge(environment) and environment.judge_model is None:
+    if environment.verifies and asks_for_judge(environment) and environment.judge_model is None:
         raise ValidationError({"judge_model": "A judge model gives this environment's rewards: name one."})
     group = environment.judge_model.worker_group if environment.judge_model else ""
     if group and group != environment.worker_group:

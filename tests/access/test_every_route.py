@@ -113,6 +113,8 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("POST", "/api/v1/policy-models/no-such-thing/check/", BUILDERS),
         ("PATCH", "/api/v1/environments/no-such-thing/", BUILDERS),
         ("POST", "/api/v1/environments/no-such-thing/check/", BUILDERS),
+        ("POST", "/api/v1/environments/no-such-thing/try/", BUILDERS),
+        ("POST", "/api/v1/environments/no-such-thing/run_cases/", BUILDERS),
         ("PATCH", "/api/v1/agents/no-such-thing/", BUILDERS),
         ("POST", "/api/v1/collections/", BUILDERS),
         ("POST", "/api/v1/collections/999999/cancel/", BUILDERS),

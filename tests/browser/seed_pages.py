@@ -105,6 +105,8 @@ def main() -> None:
         "task_detail": [tasks[0].pk],
         "environment_detail": ["calculator"],
         "environment_edit": [served.slug],
+        "environment_try": ["calculator"],
+        "environment_cases": ["calculator"],
         "verifier_detail": ["numeric"],
         **{name: [collection.policy_model.slug] for name in ("model_detail", "model_try")},
         "model_edit": ["vllm"],

@@ -14,20 +14,19 @@ from apps.dashboard.breakers import answer_breaker, breaker_context, targets_bre
 from apps.dashboard.forms.environments import EnvironmentForm
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.verifiers import CHOOSE, VerifierForm, typed
+from apps.dashboard.toolbox import list_tools
 from apps.dashboard.traces.bodies import pretty
 from apps.environments.models import Environment
 from apps.environments.probing import probe_environment
+from apps.environments.proving import find_cases
 from apps.environments.saving import save_environment
-from apps.gym.items import Tool
 from apps.gym.judging.rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.settings import read_settings
 from apps.gym.verifiers.registry import VERIFIERS
 from apps.gym.written.registry import find_environment
-from apps.tasks.models import Task
 
 _SHOWN_COLLECTIONS = 10
 _NO_VERIFIER = "– the server's own, or that of each task's row"
-_TASKS_READ_FOR_TOOLS = 50
 
 
 @allow(GET=Permission.READ)
@@ -36,18 +35,6 @@ def environment_list(request: HttpRequest) -> HttpResponse:
         dataset_count=Count("datasets", distinct=True), collection_count=Count("collections", distinct=True)
     )
     return answer(request, "environments/list.html", {"environments": environments}, part="rows")
-
-
-def _tools(environment: Environment) -> list[Tool]:
-    """The environment's own tools, then those that the newest tasks declare, each name once."""
-    builtin = find_environment(environment.builtin)
-    own = builtin.tools if builtin else environment.survey.get("tools", [])
-    found: dict[str, Tool] = {tool["name"]: tool for tool in own}
-    tasks = Task.objects.ready().filter(dataset__environment=environment).order_by("-pk")[:_TASKS_READ_FOR_TOOLS]
-    for task in tasks:
-        for tool in task.row["responses_create_params"].get("tools") or []:
-            found.setdefault(str(tool.get("name") or tool.get("type")), tool)
-    return list(found.values())
 
 
 def _answer_health(request: HttpRequest, environment: Environment) -> HttpResponse:
@@ -72,12 +59,13 @@ def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         **breaker_context(environment),
         "environment": environment,
-        "tools": _tools(environment),
+        "tools": list_tools(environment),
         "does": builtin.description if builtin else "",
         "judge": judge,
         "verifier": VERIFIERS[environment.verifier["type"]].title if environment.verifier else "",
         "parameters": pretty({name: value for name, value in environment.verifier.items() if name != "type"}),
         "default_rubric": DEFAULT_RUBRICS[judge.question] if judge else "",
+        "case_count": len(find_cases(environment)),
         "datasets": environment.datasets.all(),
         "collections": environment.collections.all()[:_SHOWN_COLLECTIONS],
     }

@@ -1,0 +1,93 @@
+"""The page on which somebody plays an attempt by hand, and the one with the cases of a verifier."""
+
+import json
+
+import pytest
+
+from tests.dashboard.pages import squeezed
+from tests.factories import make_environment
+
+URL = "/environments/sums/try/"
+CASES = "/environments/sums/cases/"
+HTMX = {"HX-Request": "true"}
+ROW = {"responses_create_params": {"input": "What is <b>6 * 7</b>?"}, "expected_answer": "42"}
+
+
+@pytest.fixture(autouse=True)
+def environment(db):
+    return make_environment(slug="sums", name="Sums", builtin="calculator")
+
+
+def send(pages, act, *, moves=(), headers=None, **given):
+    body = {"row": json.dumps(ROW), "seed": "0", "moves": json.dumps(list(moves)), "act": act, **given}
+    return pages.post(URL, body, headers=headers or {})
+
+
+def moves_of(reply):
+    return reply.context["form"].initial["moves"]
+
+
+def test_the_page_begins_with_a_task_and_its_tools(pages):
+    assert f'href="{URL}"' in pages.get("/environments/sums/").text
+    page = pages.get(URL).text
+    assert "What happens appears here." in page
+    assert '<option value="calculator">' in page
+    assert "&quot;expected_answer&quot;" in page
+    assert "style=" not in page
+
+
+def test_an_attempt_is_played_step_by_step_and_verified(pages):
+    seeded = send(pages, "begin")
+    assert (seeded.status_code, moves_of(seeded)) == (200, [])
+    assert "the next move is yours" in seeded.text
+    assert "What is &lt;b&gt;6 * 7&lt;/b&gt;?" in seeded.text
+    called = send(pages, "call", tool="calculator", arguments='{"expression": "6 * 7"}', headers=HTMX)
+    page = squeezed(called.text)
+    assert "<title>" not in page
+    assert "Call <code>calculator</code>" in page
+    assert "42" in page
+    first = [{"calls": [{"name": "calculator", "arguments": {"expression": "6 * 7"}}]}]
+    assert moves_of(called) == first
+    verified = send(pages, "verify", moves=first, answer="\\boxed{42}")
+    assert moves_of(verified) == [*first, {"text": "\\boxed{42}"}]
+    assert "reward 1" in squeezed(verified.text)
+    again = send(pages, "begin", moves=first)
+    assert moves_of(again) == []
+
+
+def test_a_reply_goes_on_without_a_verdict_where_the_environment_goes_on(pages):
+    assert moves_of(send(pages, "reply", answer="hm")) == [{"text": "hm"}]
+    assert moves_of(send(pages, "reply", answer="")) == []
+
+
+def test_what_is_wrong_is_said_beside_its_field_and_what_was_typed_stays(pages):
+    reply = send(pages, "call", row="{oops", headers=HTMX)
+    assert (reply.status_code, list(reply.context["form"].errors)) == (422, ["row"])
+    assert "{oops" in reply.text
+    wrong = send(pages, "begin", row='{"responses_create_params": {"input": 3}}')
+    assert list(wrong.context["form"].errors) == ["row"]
+    assert list(send(pages, "call", tool="abacus").context["form"].errors) == ["tool"]
+
+
+def test_a_failure_is_shown_in_place_of_a_verdict(pages):
+    page = squeezed(send(pages, "verify", row='{"x": 1}', answer="42").text)
+    assert 'class="event error trouble"' in page
+    assert "expected_answer" in page
+
+
+def test_the_cases_are_listed_and_run(pages):
+    listed = pages.get(CASES).text
+    assert f'href="{CASES}"' in pages.get("/environments/sums/").text
+    assert "one off" in listed
+    assert "Run them" in listed
+    page = squeezed(pages.post(CASES, headers=HTMX).text)
+    assert "<title>" not in page
+    assert "all as they should be" in page
+    assert page.count("passed</span>") == len(pages.get(CASES).context["cases"])
+
+
+def test_an_environment_without_cases_says_so(pages):
+    make_environment(slug="plain", adapter="declared", builtin="")
+    assert "It has none" in pages.get("/environments/plain/cases/").text
+    assert "plain has no cases" in pages.post("/environments/plain/cases/").text
+    assert "/environments/plain/cases/" not in pages.get("/environments/plain/").text
