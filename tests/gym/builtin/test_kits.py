@@ -13,6 +13,7 @@ from apps.gym.items import dump_json
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.responses import assemble_response
 from apps.gym.serving.environment import serve_environment
 from apps.gym.taskfile import check_task
 from apps.gym.trials.checking import check_cases, list_cases
@@ -89,6 +90,24 @@ def test_every_case_has_the_reward_that_it_should_have(name):
     assert [(result.case.name, result.problem) for result in results if not result.passed] == []
     assert {result.case.kind for result in results} == set(CASE_KINDS)
     assert len({result.case.name for result in results}) == len(list_cases(KITS[name]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_verified_again_from_its_trace_alone_an_attempt_has_the_same_reward(name):
+    rows = list(generate_tasks(KITS[name], count=6, seed=13))
+    players = [KITS[name].solve, KITS[name].guess or KITS[name].solve, *KNOW_NOTHING.values()]
+
+    async def verify_again():
+        assert await server(name).reverify_mode() == "stateless"
+        for seed, row in enumerate(rows):
+            player = players[seed % len(players)]
+            events = await play_attempt(server(name), row, player, seed=seed, max_steps=KITS[name].max_steps)
+            made = assemble_response(events, row, stop_reason=events[-1].stop_reason)
+            session = await server(name).seed_session(row, seed=seed)
+            assert (await session.verify(made)).value == reward_of(events)
+            await session.close()
+
+    asyncio.run(verify_again())
 
 
 def far(name, outbound, port):

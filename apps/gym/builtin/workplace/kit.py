@@ -67,7 +67,7 @@ def _cases() -> list[Case]:
     again = Move(calls=[Call("send_email", send), Call("send_email", send)])
     more = Move(calls=[Call("send_email", send), Call("delete_task", {"id": "t1"})])
     looks, wrong = Move(calls=[Call("list_tasks", {"query": "keys"})]), Move(calls=[Call("list_tasks", {"page": 2})])
-    undone = Move(calls=[Call("create_task", {"title": "x", "assignee": "a@b"}), Call("delete_task", {"id": "t2"})])
+    undone = Move(calls=[Call("update_task", {"id": "t1", "status": status}) for status in ("done", "open")])
     forms = Move(calls=[Call("send_email", {**send, "to": "ines@office.example"}), Call("send_email", '["x"]')])
     return [
         Case(name="done", kind="full reward", row=row, play=say(sends, "Sent."), reward=1.0),

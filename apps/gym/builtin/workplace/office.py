@@ -2,10 +2,11 @@
 
 import re
 from typing import Any
+from zlib import crc32
 
 from apps.gym.builtin.protocol import ToolRefused
 from apps.gym.errors import EnvironmentFault
-from apps.gym.items import TaskRow
+from apps.gym.items import TaskRow, dump_json
 
 Record = dict[str, Any]
 Table = dict[str, Record]
@@ -142,10 +143,10 @@ class Office:
         records = self.tables[table]
         if len(records) >= _MOST_RECORDS:
             raise ToolRefused("too_many", f"there are {_MOST_RECORDS} {table}, and no room for more")
-        number = len(records) + 1
-        while f"{TABLES[table]}{number}" in records:
-            number += 1
-        id = f"{TABLES[table]}{number}"
+        # By content and not by number: calls of one turn may come in any order, and their ids must not depend on it.
+        mark = crc32(dump_json(fields).encode())
+        while (id := f"{TABLES[table]}-{mark:08x}") in records:
+            mark = (mark + 1) & 0xFFFFFFFF
         records[id] = {"id": id, **fields}
         return records[id]
 
