@@ -21,8 +21,10 @@ from apps.rollouts.contrasting import (
     contrast_collections,
     find_differences,
 )
-from apps.rollouts.keeping import AT_ONCE
 from apps.rollouts.models import Collection
+
+AT_ONCE = 2_000
+"""Rollouts of a side that are measured while somebody waits; more come after the page."""
 
 _A_PAGE = 50
 _IN_A_FILE = 100_000
