@@ -154,7 +154,8 @@ def _end(dice: random.Random) -> Asked:
 
 def _postscript(dice: random.Random) -> Asked:
     return Asked(
-        "postscript",
+        # An end that is given leaves no place for it.
+        "end",
         "Add a postscript after the text, which begins with P.S.",
         "detectable_content:postscript",
         {"postscript_marker": "P.S."},

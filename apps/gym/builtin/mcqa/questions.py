@@ -60,7 +60,9 @@ def _arrival(dice: random.Random, level: int) -> Question:
     for wait, leg in zip(waits, told[1:], strict=True):
         text += f" After a wait of {wait} min the next one leaves and {leg}."
     answer = leaves + sum(legs) + sum(waits)
-    return Question(f"{text} When does the last one arrive?", answer, _clock, dice.choice((1, 5, 10)))
+    return Question(
+        f"{text} When does {'it' if level == 1 else 'the last one'} arrive?", answer, _clock, dice.choice((1, 5, 10))
+    )
 
 
 def _clock(minutes: int) -> str:
@@ -126,7 +128,7 @@ def _loop(dice: random.Random, level: int) -> Question:
     value = start
     for turn in range(times):
         value = (value * factor + add + turn * (level > 2)) % modulus
-    return Question(f"What is x after this Python program?\n\n{code}", value)
+    return Question(f"What is x after this Python program?\n\n{code}", value, least=0)
 
 
 def _ages(dice: random.Random, level: int) -> Question:

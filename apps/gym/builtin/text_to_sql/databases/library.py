@@ -91,7 +91,7 @@ def _readers(dice: random.Random) -> Question:
 
 
 def _popular(dice: random.Random) -> Question:
-    least, city, year = dice.randint(1, 3), dice.choice(_CITIES), dice.randint(1960, 1995)
+    least, city, year = dice.randint(2, 4), dice.choice(_CITIES), dice.randint(1960, 1995)
     return Question(
         f"Which books that came out after {year} were lent at least {least} times to members from {city}? Give "
         "title and "
