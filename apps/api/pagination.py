@@ -1,7 +1,9 @@
 """Pages by keyset: `?cursor=&limit=`. Pages never shift when rows are added; the last costs what the first does."""
 
 import binascii
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from difflib import get_close_matches
 from typing import Any
 
 import orjson
@@ -11,11 +13,15 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from apps.api.problems import QueryProblem
+from apps.rollouts.paging import page_by_column
 
 PAGE_PARAMETERS = frozenset({"cursor", "limit", "ordering"})
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 1000
 MAX_KEY = 2**63 - 1
+_PLACE = re.compile(r"(?:-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:e[+-]?[0-9]{1,3})?)?~[0-9]{1,18}", re.ASCII)
+"""The value of the row that a page ended with, none where it had none, and the row's id."""
+_ORDERS = "By what rows are ordered, descending with `-`. Rows without a value stand last; ids break ties."
 
 
 def _refuse(parameter: str, message: str) -> QueryProblem:
@@ -23,22 +29,41 @@ def _refuse(parameter: str, message: str) -> QueryProblem:
 
 
 class KeysetPagination(BasePagination):
-    """Ordered by primary key, newest first unless the view's `ordering` or `?ordering=id` says otherwise."""
+    """Ordered by primary key, newest first unless the view's `ordering` or `?ordering=id` says otherwise.
+
+    A view may name more orders in `orders`, and says in `expect` which rows have a value in one of them.
+    """
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
         limit = _read_limit(request.query_params.get("limit", ""))
-        ordering = request.query_params.get("ordering") or getattr(view, "ordering", "-id")
-        if ordering not in {"id", "-id"}:
-            raise _refuse("ordering", "Order by id or -id.")
-        cursor = request.query_params.get("cursor", "")
-        if cursor:
-            beyond = "id__gt" if ordering == "id" else "id__lt"
-            queryset = queryset.filter(**{beyond: _decode_cursor(cursor, ordering)})
-        # One row more than asked for tells whether another page follows, without a COUNT.
-        rows = list(queryset.order_by(ordering)[: limit + 1])
-        self.next_cursor = _encode_cursor(rows[limit - 1].pk, ordering) if len(rows) > limit else None
+        ordering: str = request.query_params.get("ordering", "") or getattr(view, "ordering", "-id")
+        known = _orders_of(view)
+        if ordering not in known:
+            hint = get_close_matches(ordering, known, n=1)
+            also = f" Did you mean {hint[0]}?" if hint else ""
+            raise _refuse("ordering", f"Order by {', '.join(known[:-1])} or {known[-1]}.{also}")
+        place = _decode_cursor(request.query_params.get("cursor", ""), ordering)
         self.url = request.build_absolute_uri()
-        return rows[:limit]
+        rows: list[Any]
+        beyond: int | str | None
+        if ordering in {"id", "-id"}:
+            rows, beyond = _cut_by_id(queryset, ordering, place, limit)
+        else:
+            sort = view.orders[ordering.removeprefix("-")]
+            with_values, without_values = view.expect(request, sort)
+            page = page_by_column(
+                queryset.annotate(sorted_by=sort.values),
+                "sorted_by",
+                str(place or ""),
+                marker=sort.marker,
+                descending=ordering.startswith("-"),
+                with_values=with_values,
+                without_values=without_values,
+                size=limit,
+            )
+            rows, beyond = page.rows, page.after or None
+        self.next_cursor = None if beyond is None else _encode_cursor(beyond, ordering)
+        return rows
 
     def get_paginated_response(self, data: Any) -> Response:
         next_url = replace_query_param(self.url, "cursor", self.next_cursor) if self.next_cursor else None
@@ -58,11 +83,11 @@ class KeysetPagination(BasePagination):
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
         texts = {"type": "string"}
         limits = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
-        orders = {"type": "string", "enum": ["id", "-id"], "default": getattr(view, "ordering", "-id")}
+        orders = {"type": "string", "enum": _orders_of(view), "default": getattr(view, "ordering", "-id")}
         return [
             _parameter("cursor", "`next_cursor` of the page before.", texts),
             _parameter("limit", "Rows in a page.", limits),
-            _parameter("ordering", "Oldest or newest first.", orders),
+            _parameter("ordering", _ORDERS if hasattr(view, "orders") else "Oldest or newest first.", orders),
         ]
 
 
@@ -78,17 +103,35 @@ def _read_limit(text: str) -> int:
     return int(text)
 
 
-def _encode_cursor(key: int, ordering: str) -> str:
-    return urlsafe_b64encode(orjson.dumps([ordering, key])).decode().rstrip("=")
+def _orders_of(view: Any) -> list[str]:
+    names = ["id", *getattr(view, "orders", ())]
+    return [sign + name for name in names for sign in ("", "-")]
 
 
-def _decode_cursor(cursor: str, ordering: str) -> int:
+def _cut_by_id(queryset: Any, ordering: str, place: int | str | None, limit: int) -> tuple[list[Any], int | None]:
+    if place is not None:
+        queryset = queryset.filter(**{"id__gt" if ordering == "id" else "id__lt": place})
+    # One row more than asked for tells whether another page follows, without a COUNT.
+    rows = list(queryset.order_by(ordering)[: limit + 1])
+    return rows[:limit], rows[limit - 1].pk if len(rows) > limit else None
+
+
+def _encode_cursor(place: int | str, ordering: str) -> str:
+    return urlsafe_b64encode(orjson.dumps([ordering, place])).decode().rstrip("=")
+
+
+def _decode_cursor(cursor: str, ordering: str) -> int | str | None:
+    """The id of the last row of the page before, or `value~id` where the order is not that of ids."""
+    if not cursor:
+        return None
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         found = orjson.loads(urlsafe_b64decode(padded))
     except (binascii.Error, ValueError):
         found = None
     match found:
-        case [str(order), int(key)] if order == ordering and 0 <= key <= MAX_KEY:
+        case [str(order), int(key)] if order == ordering in {"id", "-id"} and 0 <= key <= MAX_KEY:
             return key
+        case [str(order), str(place)] if order == ordering not in {"id", "-id"} and _PLACE.fullmatch(place):
+            return place
     raise _refuse("cursor", "This cursor is not of a page of this list in this order.")

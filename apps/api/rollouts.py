@@ -22,14 +22,24 @@ from apps.api.segments import RolloutTokensSerializer, read_tokens
 from apps.api.viewsets import TableViewSet
 from apps.gym.items import dump_json
 from apps.rollouts.filtering.applying import filter_rollouts
-from apps.rollouts.filtering.grammar import FilterRefused
-from apps.rollouts.filtering.parsing import MAX_LENGTH
+from apps.rollouts.filtering.grammar import FilterRefused, Term, Text
+from apps.rollouts.filtering.parsing import MAX_LENGTH, parse_filter
 from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.removing import queue_rollout_deletion
 from apps.rollouts.resolving import resolve_flag
 from apps.rollouts.retracing import OUTCOMES, read_attempts
+from apps.rollouts.sorting import SORTS, Sort, expect_values
 
 MAX_NUMBER = 999_999_999
+ORDERS = {
+    "reward": SORTS["reward"],
+    "turns": SORTS["steps"],
+    "tool_calls": SORTS["calls"],
+    "tokens": SORTS["tokens"],
+    "duration": SORTS["seconds"],
+    "cost": SORTS["cost"],
+}
+"""The table's orders by the names of the fields here; `tokens` is of input and output together."""
 ATTEMPT = OpenApiParameter("attempt", whole(0, MAX_NUMBER), description="Which attempt; left out: the latest.")
 
 
@@ -131,6 +141,10 @@ class RolloutFilter(django_filters.FilterSet):
         return rollouts.run_by(int(worker_id))
 
 
+_TERMS = {"status": "status", "error_kind": "error", "reward_min": "reward", "reward_max": "reward"}
+"""Parameters that say which rows have a value, and the keys of the filter in words that mean the same."""
+
+
 class AttemptSerializer(serializers.Serializer[Any]):
     attempt = serializers.IntegerField()
     events = serializers.IntegerField()
@@ -155,6 +169,17 @@ class RolloutViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     }
     problems = {"tokens": {409}}
     query_parameters = {"trace": frozenset({"attempt", "after"}), "tokens": frozenset({"attempt"})}
+    orders = ORDERS
+
+    def expect(self, request: Request, sort: Sort) -> tuple[bool, bool]:
+        """Whether the filters leave rows with a value, and rows without one."""
+        given = request.query_params
+        terms = list(parse_filter(given.get("q", "")).terms)
+        terms += [Term(key, (Text(given[name]),)) for name, key in _TERMS.items() if given.get(name)]
+        some, none = expect_values(sort, terms)
+        if sort.marker == "reward" and (rewarded := given.get("rewarded", "").lower()):
+            some, none = some and rewarded == "true", none and rewarded == "false"
+        return some, none
 
     @extend_schema(responses={202: CollectionDeletionSerializer})
     def destroy(self, request: Request, pk: str) -> Response:

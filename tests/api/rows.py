@@ -4,13 +4,14 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from apps.accounts.arranging import save_view
 from apps.accounts.auditing import record
 from apps.accounts.keys import create_api_key
-from apps.accounts.models import User
+from apps.accounts.models import SavedView, User
 from apps.exports.models import Export, PairSet, PreferencePair
 from apps.policies.models import RedactionPattern
 from apps.reviews.flagging import raise_flag
-from apps.reviews.models import Comment
+from apps.reviews.models import Comment, QueueItem
 from apps.reviews.overriding import override_reward
 from apps.rollouts.models import CollectionDeletion, Reverification, Worker
 from apps.tasks.models import ColumnMapping, Deletion, Upload
@@ -61,6 +62,15 @@ def key_owner() -> User:
     return User.objects.filter(username="key-owner").first() or make_user(username="key-owner")
 
 
+def make_shared_view() -> SavedView:
+    name = f"View {next(_pids)}"
+    return save_view(user=make_user(), table="rollouts", name=name, is_shared=True)
+
+
+def make_item() -> QueueItem:
+    return make_queue(pairs=1).items.get()
+
+
 MAKERS: dict[str, Callable[[], Any]] = {
     "datasets": make_dataset,
     "uploads": make_upload,
@@ -78,9 +88,10 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "exports": lambda: Export.objects.create(format="trl_sft", collection=make_collection()),
     "reverifications": lambda: Reverification.objects.create(collection=make_collection()),
     "comments": lambda: Comment.objects.create(rollout=make_rollout(make_collection()), author=make_user(), text="ok"),
+    "saved-views": make_shared_view,
     "rubrics": make_rubric,
     "queues": lambda: make_queue(pairs=1),
-    "queue-items": make_queue(pairs=1).items.get,
+    "queue-items": make_item,
     "reviews": lambda: judge(make_queue(pairs=1), annotator()),
     "flags": lambda: raise_flag(rollout=make_rollout(make_collection()), kind="unsafe", author=make_user()),
     "reward-overrides": lambda: override_reward(

@@ -3,6 +3,7 @@
 import orjson
 import pytest
 
+from apps.api.rollouts import ORDERS
 from apps.rollouts.models import TraceEvent
 from tests.factories import make_collection, make_rollout
 
@@ -53,3 +54,75 @@ def test_a_filter_that_is_not_understood_is_refused_with_its_place(viewer):
     assert (refused.status_code, error["pointer"], error["code"]) == (400, "?q", "unknown")
     assert error["message"].startswith("At character 15: Nothing is filtered by “rewrd”. Do you mean reward:?")
     assert viewer.get("/api/v1/rollouts/", {"q": "collection__created_by__password:x"}).status_code == 400
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_pages_of_every_order_hold_every_row_once_with_equals_by_id_and_those_without_a_value_last(viewer, name, sign):
+    collection = make_collection()
+    fields = {
+        "reward": "reward",
+        "turns": "turns",
+        "tool_calls": "tool_calls",
+        "tokens": "output_tokens",
+        "duration": "duration",
+        "cost": "cost",
+    }
+    values = (
+        [0.25, 1e-7, None, 1.0, 0.25, -3.5, None, 1e100] if name == "reward" else [4, 0, None, 4, 7, None, 4, 2**31 - 1]
+    )
+    rows = {}
+    for repeat, value in enumerate(values):
+        ended = (
+            {}
+            if value is not None
+            else {"status": "queued", "reward": None, "stop_reason": "", "trace": [], "finished_at": None}
+        )
+        given = {fields[name]: value} if value is not None else {}
+        rows[make_rollout(collection, repeat=repeat, **({"input_tokens": 0} | given | ended)).pk] = value
+    turn = -1 if sign else 1
+    by_value = sorted(
+        (pk for pk, value in rows.items() if value is not None), key=lambda pk: (turn * rows[pk], turn * pk)
+    )
+    without = sorted((pk for pk, value in rows.items() if value is None), key=lambda pk: turn * pk)
+    seen, url = [], f"/api/v1/rollouts/?limit=3&ordering={sign}{name}"
+    while url:
+        page = viewer.get(url).json()
+        seen += [row["id"] for row in page["results"]]
+        url = page["next"]
+    assert seen == by_value + without
+
+
+@pytest.mark.parametrize(
+    ("query", "some", "none"),
+    [
+        ("", True, True),
+        ("status=queued", False, True),
+        ("status=completed", True, True),
+        ("reward_min=0.1", True, False),
+        ("rewarded=true", True, False),
+        ("rewarded=false", False, True),
+        ("q=reward%3A%3E0.5", True, False),
+    ],
+)
+def test_an_order_holds_what_the_filters_leave(viewer, query, some, none):
+    collection = make_collection()
+    rewarded = make_rollout(collection, reward=0.9).pk
+    waiting = make_rollout(collection, repeat=1, status="queued", reward=None, stop_reason="", trace=[]).pk
+    unrewarded = make_rollout(collection, repeat=2, reward=None).pk
+    wanted = [rewarded] * some + ([waiting] if none and "completed" not in query else [])
+    wanted += [unrewarded] if none and "queued" not in query else []
+    found = viewer.get(f"/api/v1/rollouts/?ordering=reward&{query}").json()["results"]
+    assert [row["id"] for row in found] == wanted
+
+
+def test_a_cursor_belongs_to_one_order_and_a_misspelt_order_is_told_the_right_one(viewer):
+    for repeat in range(2):
+        make_rollout(make_collection(), repeat=repeat, reward=0.5)
+    cursor = viewer.get("/api/v1/rollouts/?limit=1&ordering=-reward").json()["next_cursor"]
+    for other in ("reward", "-cost", "-id"):
+        refused = viewer.get("/api/v1/rollouts/", {"ordering": other, "cursor": cursor})
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "?cursor")
+    misspelt = viewer.get("/api/v1/rollouts/?ordering=-rewrad")
+    assert misspelt.status_code == 400
+    assert misspelt.json()["errors"][0]["message"].endswith("Did you mean -reward?")

@@ -4,9 +4,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.dashboard.keyset import PAGE_ROWS
 from apps.environments.models import Environment
 from apps.gym.items import dump_json
+from apps.rollouts.paging import PAGE_ROWS
 from apps.tasks.deleting import delete_next
 from apps.tasks.marking import mark_tasks
 from apps.tasks.models import Dataset, DatasetVersion, Task

@@ -7,8 +7,8 @@ from django.utils import timezone
 from apps.accounts.models import Role, SavedView
 from apps.dashboard.neighbours import find_neighbours
 from apps.dashboard.rolloutlists import facets
-from apps.dashboard.rolloutlists.columns import SORTS
 from apps.rollouts.models import CollectionDeletion, Reverification, Rollout
+from apps.rollouts.sorting import SORTS
 from apps.rollouts.word_indexing import index_next_rollouts, mark_unindexed
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed

@@ -2,31 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
-
-from django.db.models import F
 
 from apps.accounts.models import User
-from apps.rollouts.models import ALL_TOKENS
-
-
-@dataclass(frozen=True, slots=True)
-class Sort:
-    """`values` is what is compared; `marker` is null where a row has no value, and such rows stand last."""
-
-    values: Any
-    marker: str = "finished_at"
-
-
-SORTS: dict[str, Sort] = {
-    "reward": Sort(F("reward"), "reward"),
-    "steps": Sort(F("turns")),
-    "calls": Sort(F("tool_calls")),
-    "tokens": Sort(ALL_TOKENS),
-    "seconds": Sort(F("duration")),
-    "cost": Sort(F("cost")),
-}
-"""Beside `id`. Each has an index of its own: see Rollout.Meta."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
-from apps.dashboard.keyset import PAGE_ROWS, Page, page_by_column, page_by_id
-from apps.dashboard.rolloutlists.columns import SORTS
 from apps.rollouts.filtering.applying import apply_filter
 from apps.rollouts.filtering.grammar import Filter, FilterRefused, Term, Text, write_term
 from apps.rollouts.filtering.parsing import parse_filter
 from apps.rollouts.models import Rollout, RolloutQuerySet
+from apps.rollouts.paging import PAGE_ROWS, Page, page_by_column, page_by_id
+from apps.rollouts.sorting import SORTS, expect_values
 
 NEWEST = "-id"
 OLDEST = "id"
@@ -27,7 +27,6 @@ _PLAIN = {
 }
 """Parameters of links that mean one term of a filter each."""
 _FLAGS = {("usage", "missing"): "no_usage", ("flagged", "true"): "credentials"}
-_ENDED = {Rollout.Status.COMPLETED, Rollout.Status.FAILED, Rollout.Status.CANCELLED}
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class RolloutList:
         if self.key == "id":
             return page_by_id(narrowed, after, descending=self.descending, size=size)
         sort = SORTS[self.key]
-        with_values, without_values = self._expects(sort.marker)
+        with_values, without_values = expect_values(sort, self.parsed.terms)
         return page_by_column(
             narrowed.annotate(sorted_by=sort.values),
             "sorted_by",
@@ -129,24 +128,6 @@ class RolloutList:
     def reversed(self) -> "RolloutList":
         order = self.key if self.descending else f"-{self.key}"
         return RolloutList(self.text, self.parsed, order, "", self.refusal, self.knows_sort)
-
-    def _expects(self, marker: str) -> tuple[bool, bool]:
-        """Whether the filter leaves rows with a value, and rows without one: a part that is empty costs a walk."""
-        some, none = True, True
-        for term in self.parsed.terms:
-            if term.negated:
-                continue
-            statuses = {value.text for value in term.values if isinstance(value, Text)}
-            if term.key == "reward":
-                none = False
-            elif term.key == "error":
-                some = some and marker != "reward"
-            elif term.key == "status" and marker == "reward":
-                some = some and Rollout.Status.COMPLETED in statuses
-            elif term.key == "status":
-                some = some and bool(statuses & _ENDED)
-                none = none and not statuses <= _ENDED
-        return some, none
 
 
 def _terms_of(given: QueryDict) -> Iterator[str]:

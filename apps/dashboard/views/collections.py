@@ -12,7 +12,6 @@ from apps.dashboard.answering import answer
 from apps.dashboard.following import followed_rollouts
 from apps.dashboard.forms.collections import CollectionForm, LimitsForm
 from apps.dashboard.forms.fields import add_errors
-from apps.dashboard.keyset import page_by_id
 from apps.dashboard.progress import read_progress
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.results import read_results
@@ -20,6 +19,7 @@ from apps.dashboard.rolloutlists.listing import OLDEST, RolloutList
 from apps.dashboard.rolloutlists.showing import show_table
 from apps.dashboard.views.figures import RETRIED
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
+from apps.rollouts.paging import page_by_id
 from apps.rollouts.planning import NothingToCollect, plan_collection
 
 POLL_ENDED = 286  # htmx: swap, and stop polling

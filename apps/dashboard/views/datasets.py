@@ -14,9 +14,9 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.datasets import DatasetForm, DatasetNamesForm, DeleteForm, MarkForm
 from apps.dashboard.forms.fields import add_errors
-from apps.dashboard.keyset import page_by_id
 from apps.gym.storable import clean_line
 from apps.rollouts.models import Rollout
+from apps.rollouts.paging import page_by_id
 from apps.tasks.comparing import KINDS, changed_fields, count_changes, find_changes, with_counterparts
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references, queue_deletion
 from apps.tasks.marking import MAX_TASKS, mark_tasks

@@ -10,7 +10,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, wants_fragment
 from apps.dashboard.forms.exports import ExportForm
-from apps.dashboard.keyset import page_by_id
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.traces.bodies import pretty
 from apps.exports.deleting import StillBeingWritten, delete_export
@@ -21,6 +20,7 @@ from apps.exports.ordering import ExportRefused, prepare_export, queue_export
 from apps.exports.previewing import preview_rows
 from apps.gym.exporters.protocol import Format, Makes
 from apps.gym.exporters.registry import FORMATS
+from apps.rollouts.paging import page_by_id
 
 POLL_ENDED = 286  # htmx: swap, and stop polling
 FIELDS_OF_ADDRESS = ("collection", "pair_set")

@@ -10,7 +10,6 @@ from django.urls import reverse
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, wants_fragment
 from apps.dashboard.forms.pairs import DecisionForm, PairSetForm
-from apps.dashboard.keyset import page_by_id
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.reading import read_trace
@@ -30,6 +29,7 @@ from apps.exports.pairing import (
     order_pairs,
 )
 from apps.rollouts.models import Rollout
+from apps.rollouts.paging import page_by_id
 from apps.tasks.models import Task
 
 PREVIEWED = 20

@@ -8,10 +8,10 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, wants_fragment
 from apps.dashboard.charts.histogram import draw_histogram
 from apps.dashboard.forms.reverifications import ReverificationForm
-from apps.dashboard.keyset import page_by_id
 from apps.dashboard.requests import PageRequest
 from apps.rollouts.comparing import compare_rewards
 from apps.rollouts.models import Reverification
+from apps.rollouts.paging import page_by_id
 from apps.rollouts.reverifying import (
     CannotApply,
     ReverifyRefused,
