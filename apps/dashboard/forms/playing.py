@@ -23,7 +23,9 @@ class PlayForm(forms.Form):
         help_text="Each button adds one. All are played again each time, in a session that is seeded anew.",
     )
     tool = forms.ChoiceField(required=False)
-    arguments = JSONTextField(kind=dict, rows=3, help_text='Such as {"expression": "6 * 7"}.')
+    arguments = JSONTextField(
+        kind=dict, rows=3, help_text="A JSON object, as the tool's schema on the environment's page says."
+    )
     answer = forms.CharField(
         label="Reply without a call",
         required=False,

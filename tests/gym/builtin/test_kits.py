@@ -18,13 +18,14 @@ from apps.gym.serving.environment import serve_environment
 from apps.gym.taskfile import check_task
 from apps.gym.trials.checking import check_cases, list_cases
 from apps.gym.trials.playing import KNOW_NOTHING, play_attempt, reward_of
+from tests.gym.sandbox.needing import environments
 from tests.gym.serving.ports import on_a_port
 
 COUNT = 500
 PLAYED = 40
 WITHOUT_KIT = {"judged"}
 """A judge model scores these attempts: whoever plays, the reward is the judge's."""
-NAMES = sorted(KITS)
+NAMES = environments(KITS)
 
 
 def server(name):
@@ -77,7 +78,7 @@ def test_who_knows_nothing_has_no_reward_to_speak_of(name, player):
     assert statistics.mean(play(name, rows, KNOW_NOTHING[player])) <= 0.1
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if KITS[name].guess])
+@pytest.mark.parametrize("name", environments(name for name in KITS if KITS[name].guess))
 def test_who_guesses_in_the_right_form_has_no_reward_to_speak_of_in_any_difficulty(name):
     for difficulty in DIFFICULTIES:
         rows = list(generate_tasks(KITS[name], count=5 * PLAYED, seed=5, difficulty=difficulty))

@@ -12,9 +12,8 @@ from apps.gym.sandbox.choosing import Choice, ChosenSandbox, choose_sandbox, the
 from apps.gym.sandbox.protocol import Limits, SandboxMissing
 from apps.gym.sandbox.reading import run_bounded
 from apps.gym.sandbox.syscalls import REFUSED, build_filter
+from tests.gym.sandbox.needing import MISSING, needs_sandbox
 
-MISSING = ChosenSandbox(Choice(at_once=1)).find_problem()
-needs_bubblewrap = pytest.mark.skipif(bool(MISSING), reason=f"SKIPPED by name: the sandbox: {MISSING}")
 ENV = {"PATH": "/usr/bin:/bin"}
 
 
@@ -68,7 +67,7 @@ def test_half_a_surrogate_pair_and_no_text_at_all_are_programs_too(chosen):
     assert chosen.run("print('\ud800')").stdout == b"?\n"
 
 
-@needs_bubblewrap
+@needs_sandbox
 def test_as_an_ordinary_user_it_is_the_same(monkeypatch):
     if os.geteuid() != 0:
         pytest.skip("every other test here is as an ordinary user already")
@@ -100,7 +99,7 @@ def test_a_command_that_is_not_there_is_said():
         run_bounded(["no-such-command"], stdin=b"", limits=Limits(), env=ENV)
 
 
-@needs_bubblewrap
+@needs_sandbox
 def test_so_many_run_at_once_and_the_others_wait():
     chosen = ChosenSandbox(Choice(at_once=2))
     # Each holds its place for a while: three of them take two rounds.

@@ -20,6 +20,7 @@ from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.verified import VerifiedServer
 from apps.gym.serving.asking import Asked, Refused, answer_always, plain_path
 from apps.gym.serving.environment import CannotServe, serve_environment
+from tests.gym.sandbox.needing import environments
 from tests.gym.serving.ports import on_a_port
 
 ROW = {
@@ -58,7 +59,7 @@ async def attempt(server, seed, *, mistakes, row=ROW):
     return [timeless(event) async for event in made.events()]
 
 
-@pytest.mark.parametrize("name", sorted(name for name in BUILTINS if not builtin(name).takes_turns))
+@pytest.mark.parametrize("name", environments(name for name in BUILTINS if not builtin(name).takes_turns))
 def test_every_built_in_environment_gives_the_same_traces_and_rewards_over_http_as_in_process(name):
     row = {**next(generate_tasks(KITS[name], count=1)), "seed": 1} if name in KITS else ROW
 

@@ -1,0 +1,162 @@
+import asyncio
+import json
+
+import pytest
+
+from apps.gym.builtin.code_exec import kit, steps
+from apps.gym.builtin.code_exec.environment import CodeExec
+from apps.gym.builtin.code_exec.testing import HiddenTest, HiddenTests, find_code, read_tests, run_tests
+from apps.gym.builtin.generating import generate_tasks
+from apps.gym.builtin.protocol import ToolRefused
+from apps.gym.errors import EnvironmentFault, VerifierError
+from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.sandbox.choosing import Choice, choose_sandbox, the_sandbox
+from tests.gym.sandbox.needing import needs_sandbox
+from tests.gym.verifiers.replies import response
+
+ROW = {"hidden_tests": [{"args": [2, 3], "expected": 5}, {"args": [0, 0], "expected": 0}], "entry_point": "add"}
+RIGHT = "```python\ndef add(a, b):\n    return a + b\n```"
+
+
+@pytest.fixture
+def no_sandbox():
+    before = the_sandbox().choice
+    choose_sandbox(Choice(kind="none"))
+    yield
+    choose_sandbox(before)
+
+
+def run(code):
+    return json.loads(CodeExec(ROW, seed=1).call_tool("run_python", {"code": code}))
+
+
+@needs_sandbox
+def test_the_tool_says_what_a_program_printed_and_how_it_ended():
+    assert run("print('ö' * 2)") == {"exit_code": 0, "stdout": "öö\n", "stderr": ""}
+    failed = run("1 / 0")
+    assert (failed["exit_code"], failed["stderr"].splitlines()[-1]) == (1, "ZeroDivisionError: division by zero")
+    long = run("print('x' * 100_000)")
+    assert (len(long["stdout"]), long["note"]) == (16_000, "only the first 16,000 bytes of each output are shown")
+    endless = run("while True: print('x' * 10_000)")
+    assert endless["note"] == "stopped: it wrote more than 1,048,576 bytes"
+    assert run("print(chr(0))")["stdout"] == "�\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "error"),
+    [
+        ("run_python", {}, "bad_arguments"),
+        ("run_python", {"code": 3}, "bad_arguments"),
+        ("run_python", {"code": "1", "more": 1}, "bad_arguments"),
+        ("run_python", {"code": "#" * 100_001}, "too_large"),
+        ("python", {"code": "1"}, "unknown_tool"),
+    ],
+)
+def test_a_call_that_cannot_be_is_refused(name, arguments, error):
+    with pytest.raises(ToolRefused) as refused:
+        CodeExec(ROW, seed=1).call_tool(name, arguments)
+    assert refused.value.error == error
+
+
+@needs_sandbox
+def test_all_hidden_tests_must_pass_and_their_part_is_a_component():
+    verify = CodeExec(ROW, seed=1).verify
+    right = verify(response(RIGHT))
+    assert (right.value, right.components, right.explanation) == (1.0, {"tests": 1.0}, "2 of 2 hidden tests passed.")
+    half = verify(response("```python\ndef add(a, b):\n    return a * b\n```"))
+    assert (half.value, half.components) == (0.0, {"tests": 0.5})
+    assert half.explanation == "1 of 2 hidden tests passed; test 1: gave 6."
+    broken = verify(response("```python\ndef add(a):\n    return a\n```"))
+    assert broken.explanation == (
+        "0 of 2 hidden tests passed; test 1: TypeError: add() takes 1 positional argument but 2 were given."
+    )
+    printed = verify(response(RIGHT.replace("    return", "    print('noise' * 1000)\n    return")))
+    assert printed.value == 1.0
+    assert verify(response("It is 5.")).explanation == "No block of Python in the messages."
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (RIGHT, "def add(a, b):\n    return a + b\n"),
+        ("```py\na\n```\ntext\n```\nb\n```", "b\n"),
+        ("~~~python\na\n~~~", ""),
+        ("```js\nlet a\n```", ""),
+        ("```python\nnever closed", ""),
+        ("  ```Python3  \n  a\n  ```", "  a\n"),
+        ("```" + " " * 100_000 + "x", ""),
+    ],
+)
+def test_the_last_block_of_python_counts(text, code):
+    assert find_code(text) == code
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({}, "missing required field `hidden_tests`"),
+        ({"hidden_tests": []}, "has no hidden_tests"),
+        (
+            {"hidden_tests": [{"args": 3, "expected": 1}]},
+            r"Expected `array`, got `int` - at `\$\.hidden",
+        ),
+        ({"hidden_tests": [{"args": [], "expected": 1}], "time_limit": 0}, "Expected `int` >= 1"),
+    ],
+)
+def test_a_row_whose_tests_cannot_be_read_is_a_verifier_error(row, words):
+    with pytest.raises(VerifierError, match=words) as refused:
+        read_tests(row)
+    assert not refused.value.passing
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("expected", "expression", "passes"),
+    [
+        (1, "1", True),
+        (1, "1.0", False),
+        (1, "True", False),
+        (0.1 + 0.2, "0.3", True),
+        (0.5, "0.50001", False),
+        ([1, [2]], "(1, (2,))", True),
+        ({"a": [1]}, "{'a': [1]}", True),
+        ({"a": 1}, "{'a': 1, 'b': 2}", False),
+        ({"1": 2}, "{1: 2}", True),
+        (None, "None", True),
+        (None, "0", False),
+        ("ö", "'ö'", True),
+        ([1], "{1}", False),
+        (10**40, "10**40", True),
+    ],
+)
+def test_values_are_compared_as_json_values_of_the_same_type(expected, expression, passes):
+    tests = HiddenTests(hidden_tests=[HiddenTest(args=[], expected=expected)] * 2)
+    assert run_tests(f"def solve():\n    return {expression}", tests).passed == 2 * passes
+
+
+def test_without_a_sandbox_an_attempt_fails_and_has_no_reward(no_sandbox):
+    async def attempt():
+        server = InProcessServer("code_exec", name="code")
+        probe = await server.probe()
+        session = await server.seed_session(ROW, seed=1)
+        with pytest.raises(EnvironmentFault, match="code cannot be run here: GYMWEB_SANDBOX is none") as fault:
+            await session.call_tool("run_python", {"code": "print(1)"})
+        with pytest.raises(VerifierError, match="code cannot be run here") as error:
+            await session.verify(response(RIGHT))
+        return probe, fault.value.is_ours, error.value.is_ours
+
+    probe, *ours = asyncio.run(attempt())
+    assert (probe.healthy, probe.message) == (False, "code cannot be run here: GYMWEB_SANDBOX is none")
+    assert ours == [True, True]
+
+
+def test_every_step_is_drawn_and_tests_are_those_of_the_steps():
+    rows = list(generate_tasks(kit.KIT, count=600, seed=1))
+    drawn = {name for row in rows for name, _ in row["steps"][:-1]}
+    assert drawn == {step.__name__ for step in steps.NUMBERED}
+    assert {row["steps"][-1] for row in rows} == {step.__name__ for step in steps.RETURNED}
+    assert all([] in [test["args"][0] for test in row["hidden_tests"]] for row in rows)
+    by_steps = {json.dumps(row["steps"]): row["hidden_tests"] for row in generate_tasks(kit.KIT, count=600, seed=2)}
+    same = [row for row in rows if json.dumps(row["steps"]) in by_steps]
+    assert len(same) > 10
+    assert [row for row in same if by_steps[json.dumps(row["steps"])] != row["hidden_tests"]] == []
