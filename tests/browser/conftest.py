@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.gymweb.serving import ROOT, serving
+from tests.gymweb.serving import ROOT, Served, serving
 from tests.walk.processes import process
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -33,8 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Site:
     """The served site, and its API with an engineer's key."""
 
-    def __init__(self, port: int, seeded: dict[str, str], environment: dict[str, str]) -> None:
-        self.base, self.seeded, self.environment = f"http://127.0.0.1:{port}", seeded, environment
+    def __init__(self, served: Served, seeded: dict[str, str], environment: dict[str, str]) -> None:
+        self.served, self.base = served, f"http://127.0.0.1:{served.port}"
+        self.seeded, self.environment = seeded, environment
 
     def api(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         headers = {"Authorization": f"Bearer {self.seeded['token']}", "Content-Type": "application/json"}
@@ -72,7 +73,7 @@ def open_site(var: Path, *serve: str, **settings: str) -> Iterator[Site]:
     with process(*model) as port:
         seeded = json.loads(run("tests/browser/seed.py", str(port), PASSWORD))
         with serving(var, *serve, **given) as served:
-            yield Site(served.port, seeded, environment)
+            yield Site(served, seeded, environment)
 
 
 def sign_in(chromium: Browser, site: Site, username: str = "erika") -> Any:
