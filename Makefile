@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve screenshots test test-faults sandbox-escapes environments fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo tiny-policy lock vendor schema format clean
+.PHONY: help demo serve screenshots test test-faults sandbox-escapes environments fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo closed-loop tiny-policy lock vendor schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -112,6 +112,13 @@ vllm-demo: export GYMWEB_OUTBOUND_ALLOW ?= 127.0.0.1
 vllm-demo: $(INSTALLED) ## the demo with a real model: vLLM on this machine, the tiny policy, its tokens; SERVE=0 ends after the summary
 	@$(PYTHON) scripts/build_environment.py vllm
 	$(BIN)/python manage.py vllm_demo $(if $(filter 0,$(SERVE)),--no-serve) --port $(PORT)
+
+# As above: a model on this machine is called by its loopback address.
+closed-loop: export GYMWEB_OUTBOUND_ALLOW ?= 127.0.0.1
+closed-loop: $(INSTALLED) ## collect with a real model, export, fine-tune with TRL, serve, collect again: the reward rises; SEEDS=0 runs one
+	@$(PYTHON) scripts/build_environment.py vllm
+	@$(PYTHON) scripts/build_environment.py trainers
+	$(BIN)/python examples/closed_loop/loop.py $(if $(SEEDS),--seeds $(SEEDS))
 
 tiny-policy: ## train examples/tiny_policy anew, in the environment of `make vllm`
 	@environment=$$($(PYTHON) scripts/build_environment.py vllm) && \
