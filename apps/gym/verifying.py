@@ -39,7 +39,7 @@ async def verify_attempt(
             if hearing is None:
                 raise JudgeError(f"{verifier.title}: no judge model is set for this environment").lasting()
             return await verifier.ask(row, response, hearing)
-        if verifier.stays_on_loop(row) and _weigh(response) <= MAX_ON_LOOP:
+        if verifier.stays_on_loop(row) and weigh(response) <= MAX_ON_LOOP:
             return verifier.verify(row, response)
         seconds = min(verifier.seconds, most_seconds)
         return await shared_pool().verify(verifier, row, response, seconds=seconds, whose=whose)
@@ -49,7 +49,8 @@ async def verify_attempt(
         raise VerifierError(f"{verifier.title}: {type(bug).__name__}: {bug}").lasting() from bug
 
 
-def _weigh(response: dict[str, Any]) -> int:
+def weigh(response: dict[str, Any]) -> int:
+    """About how many characters a verifier has to read."""
     items = [item for item in response.get("output") or [] if isinstance(item, dict)]
     texts = (text for item in items for text in (text_of(item), item.get("arguments"), item.get("output")))
     return _PER_ITEM * len(items) + sum(len(text) for text in texts if isinstance(text, str))

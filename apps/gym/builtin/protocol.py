@@ -28,8 +28,9 @@ class BuiltinEnvironment(Protocol):
     """The fields of a task's row without which its attempts cannot be verified."""
 
     quick: ClassVar[bool]
-    """Every method takes well under a millisecond, and is called on the event loop. Those of others run in threads, for
-    as long as the environment's time limits allow; making one must be quick all the same."""
+    """Every method takes well under a millisecond, and is called on the event loop; but for verifying attempts of more
+    than 100,000 characters. Those of others run in threads, for as long as the environment's time limits allow; making
+    one must be quick all the same."""
 
     asks_judge: ClassVar[bool]
     """Its verifier is a judge model; it is a JudgedEnvironment."""

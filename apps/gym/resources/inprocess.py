@@ -16,7 +16,7 @@ from apps.gym.judging.judge import Hearing, Judge
 from apps.gym.resources.protocol import Probe, ReverifyMode, Step, ToolOutput
 from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
-from apps.gym.verifying import verify_attempt
+from apps.gym.verifying import MAX_ON_LOOP, verify_attempt, weigh
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class InProcessSession:
                 whose=self._server.name,
             )
         try:
-            if self._environment.quick:
+            if self._environment.quick and weigh(response) <= MAX_ON_LOOP:
                 return self._environment.verify(response)
             verify = partial(self._environment.verify, response)
             return await self._within(verify, self._server.verify_timeout, "verification")

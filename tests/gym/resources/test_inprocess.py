@@ -5,10 +5,12 @@ import time
 
 import pytest
 
+from apps.gym.builtin.calculator import Calculator
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.protocol import ResourceServer, ToolOutput
+from apps.gym.rewards import Reward
 from tests.gym.verifiers.replies import response
 
 ROW = {"responses_create_params": {"input": "What is 6 * 7?"}, "expected_answer": "42"}
@@ -177,3 +179,21 @@ def test_a_bug_in_a_verifier_is_a_verifier_error_and_no_reward(monkeypatch, capl
         asyncio.run(verify())
     assert not broken.value.passing
     assert "its verifier broke" in caplog.text
+
+
+def test_an_attempt_of_more_than_100_000_characters_is_verified_beside_the_event_loop(monkeypatch):
+    threads = []
+
+    def verify(self, response):
+        threads.append(threading.current_thread() is threading.main_thread())
+        return Reward(value=1.0)
+
+    monkeypatch.setattr(Calculator, "verify", verify)
+
+    async def run():
+        session = await InProcessServer("calculator", name="calculator").seed_session({}, seed=1)
+        for text in ("42", "4" * 100_001):
+            assert (await session.verify(response(text))).value == 1.0
+
+    asyncio.run(run())
+    assert threads == [True, False]
