@@ -229,6 +229,21 @@ def test_what_changed_between_two_versions_is_shown(pages: Client):
     assert "1 new, 1 changed, 1 gone" in pages.get(f"/datasets/{dataset.slug}/").text
 
 
+def test_versions_are_shown_in_pages_too(pages: Client):
+    dataset = make_dataset([])
+    ready = DatasetVersion.State.READY
+    DatasetVersion.objects.bulk_create(DatasetVersion(dataset=dataset, number=n, state=ready) for n in range(2, 26))
+    page, shown = pages.get(f"/datasets/{dataset.slug}/"), list(range(25, 5, -1))
+    assert [each.number for each in page.context["versions"].rows] == shown
+    older = pages.get(f"/datasets/{dataset.slug}/?older={page.context['versions'].after}")
+    assert [each.number for each in older.context["versions"].rows] == [5, 4, 3, 2, 1]
+    assert (">Older →</a>" in page.text, ">Older →</a>" in older.text, "⇤ Newest</a>" in older.text) == (
+        True,
+        False,
+        True,
+    )
+
+
 def test_the_metrics_of_a_version_are_a_page(pages: Client):
     dataset = make_dataset([])
     lines = b"\n".join(dump_json(make_row(level=n, tags=["x"])).encode() for n in range(3))

@@ -24,6 +24,7 @@ from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, TaskQuery
 from apps.tasks.uploading import create_dataset, rename_dataset
 
 _SHOWN_UPLOADS = 5
+_SHOWN_VERSIONS = 20
 
 
 def _newest(field: str) -> Subquery:
@@ -111,10 +112,12 @@ def dataset_detail(request: HttpRequest, slug: str) -> HttpResponse:
     # Tasks of a version are written in their order, so their ids have it too.
     page = page_by_id(tasks.defer("row_json"), request.GET.get("after", ""), descending=False)
     add_rewards(page.rows)
+    ready = dataset.versions.filter(state=DatasetVersion.State.READY).defer("metrics")
     context = {
         "dataset": dataset,
         "version": version,
-        "versions": dataset.versions.filter(state=DatasetVersion.State.READY).defer("metrics"),
+        # Each upload makes one, so they are pages too: `older` is the last of the page before.
+        "versions": page_by_id(ready, request.GET.get("older", ""), size=_SHOWN_VERSIONS),
         "page": page,
         "filters": filters,
         "is_filtered": any(filters.values()),
@@ -171,7 +174,7 @@ def dataset_changes(request: HttpRequest, slug: str) -> HttpResponse:
     old = _old_version(request, ready, new)
     kind = request.GET.get("kind", "")
     kind = kind if kind in KINDS else "changed"
-    context: dict[str, Any] = {"dataset": dataset, "new": new, "old": old, "versions": ready, "kind": kind}
+    context: dict[str, Any] = {"dataset": dataset, "new": new, "old": old, "latest": ready.first(), "kind": kind}
     if new and old:
         counts = count_changes(old=old, new=new)
         context["counts"] = [(name, counts[name]) for name in KINDS]
