@@ -111,6 +111,11 @@ class WrittenServer:
         self.verify_timeout = verify_timeout
         self._written = written
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether an attempt goes on after a reply without tool calls."""
+        return self._written.respond is not Environment.respond
+
     async def seed_session(self, row: TaskRow, *, seed: int) -> WrittenSession:
         try:
             environment = self._written()

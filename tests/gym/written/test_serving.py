@@ -1,9 +1,11 @@
 import asyncio
 import time
+from functools import partial
 
 import pytest
 
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
+from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.protocol import ToolOutput
 from apps.gym.resources.written import WrittenServer
@@ -165,23 +167,27 @@ def test_where_verification_is_off_there_is_no_reward():
     assert asyncio.run(once()).value is None
 
 
-def test_over_http_it_is_the_same():
+class Once(Counter):
+    """Counts, and leaves the last word to the model."""
+
+    respond = Environment.respond
+
+
+@pytest.mark.parametrize(
+    ("written", "client"), [(Once, partial(HttpResourceServer, verify_timeout=5)), (Counter, GymnasiumServer)]
+)
+def test_over_http_it_is_the_same(written, client):
     moves = say(Move(calls=[Call("up", {}), Call("up", {"by": 2})]), "\\boxed{3}")
+    here = WrittenServer(written, name="counter")
 
     async def compare():
-        served = await serve_environment(server(), most_sessions=5, session_seconds=60.0)
+        served = await serve_environment(here, most_sessions=5, session_seconds=60.0)
         async with on_a_port(served) as (port, outbound):
-            there = HttpResourceServer(
-                outbound,
-                name="counter",
-                base_url=f"http://127.0.0.1:{port}",
-                call_timeout=5,
-                verify_timeout=5,
-                max_tries=1,
-            )
+            url = f"http://127.0.0.1:{port}"
+            there = client(outbound, name="counter", base_url=url, call_timeout=5, max_tries=1)
             return reward_of(await play_attempt(there, ROW, moves))
 
-    assert asyncio.run(compare()) == 1.0
+    assert asyncio.run(compare()) == reward_of(asyncio.run(play_attempt(here, ROW, moves))) == 1.0
 
 
 def test_what_an_attempt_says_is_read_in_several_ways():
