@@ -65,6 +65,9 @@ DESTINATIONS: tuple[Destination, ...] = (
         ("collection", "reverification"),
     ),
     Destination("Rollouts", "rollout_list", "rollouts", Permission.READ, "traces attempts", "Work", ("rollout",)),
+    Destination(
+        "Queues", "queue_list", "check", Permission.REVIEW, "reviews judge annotate", "Work", ("queue", "review")
+    ),
     Destination("Pairs", "pair_set_list", "pairs", Permission.READ, "preferences", "Work", ("pair",)),
     Destination("Exports", "export_list", "exports", Permission.READ, "files training", "Work", ("export",)),
     Destination("Workers", "worker_list", "workers", Permission.READ, "seats", "Operate", ("worker",)),
@@ -80,6 +83,9 @@ DESTINATIONS: tuple[Destination, ...] = (
     Destination("New environment", "environment_create", "plus", Permission.CONFIGURE, is_action=True),
     Destination("New model", "model_create", "plus", Permission.MODELS, "endpoint", is_action=True),
     Destination("New agent", "agent_create", "plus", Permission.CONFIGURE, is_action=True),
+    Destination("New queue", "queue_create", "plus", Permission.LEAD, "review annotate", is_action=True),
+    Destination("Rubrics", "rubric_list", "docs", Permission.REVIEW, "criteria scores"),
+    Destination("New rubric", "rubric_create", "plus", Permission.LEAD, "criteria scores", is_action=True),
     Destination("New pair set", "pair_set_create", "plus", Permission.PAIR, "preferences dpo", is_action=True),
     Destination("New export", "export_create", "plus", Permission.EXPORT, "download file", is_action=True),
     Destination("New re-verification", "reverification_create", "plus", Permission.COLLECT, "rescore", is_action=True),

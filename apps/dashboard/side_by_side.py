@@ -106,17 +106,23 @@ def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
 
 def compare_rollouts(rollouts: list[Rollout]) -> Comparison:
     read = [_read_steps(rollout) for rollout in rollouts]
-    rows = align([steps for steps, _ in read])
-    shared = count_common(rows)
-    budget = _Budget()
-    lines = [_line(number, row, budget) for number, row in enumerate(rows, start=1)]
+    common, lines = compare_steps([steps for steps, _ in read])
     return Comparison(
         rollouts=rollouts,
         outcomes=_outcomes(rollouts),
-        common=lines[:shared],
-        lines=lines[shared:],
+        common=common,
+        lines=lines,
         left_out=[(rollout, left) for rollout, (_, left) in zip(rollouts, read, strict=True) if left],
     )
+
+
+def compare_steps(columns: Sequence[Sequence[Step]]) -> tuple[list[Line], list[Line]]:
+    """The lines that are common before the first divergence, and those from there on."""
+    rows = align(columns)
+    shared = count_common(rows)
+    budget = _Budget()
+    lines = [_line(number, row, budget) for number, row in enumerate(rows, start=1)]
+    return lines[:shared], lines[shared:]
 
 
 def _read_steps(rollout: Rollout) -> tuple[list[Step], int]:

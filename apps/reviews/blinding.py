@@ -30,6 +30,7 @@ OPEN_ROUTES = frozenset(
         "api:worker-list",
         "api:worker-detail",
         "api:export-formats",
+        "dashboard:home",  # leads to the queues
         "dashboard:activity",
         "dashboard:agent_list",
         "dashboard:agent_detail",

@@ -212,6 +212,7 @@ gymweb.page = {
     ["g o", "Rollouts", "/rollouts/"],
     ["g t", "Datasets and tasks", "/datasets/"],
     ["g p", "Pairs", "/pair-sets/"],
+    ["g q", "Queues", "/queues/"],
     ["g w", "Workers", "/workers/"],
     ["g s", "Settings", "/settings/"],
   ]) keys.add({ id: `go.${path.replaceAll("/", "") || "home"}`, keys: key, label, group: "Go to", run: () => location.assign(path) });

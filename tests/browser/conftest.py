@@ -84,7 +84,7 @@ def sign_in(chromium: Browser, site: Site, username: str = "erika") -> Any:
     page.fill("[name=username]", username)
     page.fill("[name=password]", PASSWORD)
     page.click("main button[type=submit]")
-    page.wait_for_url(f"{site.base}/")
+    page.wait_for_url(lambda address: "/sign-in/" not in address)
     state = context.storage_state()
     context.close()
     return state

@@ -15,7 +15,8 @@ from apps.accounts.keys import create_api_key  # noqa: E402
 from apps.accounts.models import Role, User  # noqa: E402
 from apps.exports.models import Export, PairSet, PreferencePair  # noqa: E402
 from apps.policies.models import RedactionPattern  # noqa: E402
-from apps.reviews.models import Comment  # noqa: E402
+from apps.reviews.flagging import raise_flag  # noqa: E402
+from apps.reviews.models import Comment, Queue  # noqa: E402
 from apps.rollouts.models import (  # noqa: E402
     Collection,
     CollectionDeletion,
@@ -29,6 +30,7 @@ from apps.tasks.uploading import upload_file  # noqa: E402
 from tests.browser.conftest import PASSWORD  # noqa: E402
 from tests.factories import make_collection, make_environment, make_policy_model, make_rollout, make_user  # noqa: E402
 from tests.gym.traces import weather_trace, with_tokens  # noqa: E402
+from tests.reviews.queues import claim, judge, make_queue, make_rubric  # noqa: E402
 
 MAPPING = {"prompt": {"column": "question"}, "expected_answer": {"column": "answer"}}
 BAD = b'{"question": "What is 1 + 1?", "answer": "2"}\n{"question": 7}\nnot JSON\n'
@@ -122,6 +124,8 @@ def main() -> None:
         "pair_detail": [first(PreferencePair, pair_set=pair_set).pk],
         "export_detail": [export.pk],
     }  # fmt: skip
+    queues = make_queues(rollout)
+    of |= {"queue_detail": [queues[0].pk], "queue_item": [queues[0].items.get().pk], "queue_work": [queues[1].pk]}
     pages = {name: reverse(f"dashboard:{name}", args=given) for name, given in of.items()}
     same = list(Rollout.objects.filter(task=rollout.task, status="completed").values_list("pk", flat=True)[:3])
     for name, query in (
@@ -133,6 +137,18 @@ def main() -> None:
         pages[name] = f"{reverse(f'dashboard:{name}')}?{query}"
     pages["rollout_find"] += "?q=the"
     print(json.dumps({"pages": pages, "uploads": Upload.objects.count()}))
+
+
+def make_queues(rollout: Rollout) -> list[Queue]:
+    """One that two people differ in, and one that the admin works in."""
+    disputed = make_queue(pairs=1, overlap=2, name="Sums, disputed")
+    for choice in ("a", "both_bad"):
+        judge(disputed, make_user(Role.ANNOTATOR), choice, note="Look at the units.", reasons=["correctness"])
+    worked = make_queue(pairs=2, name="Sums to judge", instructions="Which would you rather have been told?")
+    claim(worked, User.objects.get(username="ada"))
+    make_rubric(slug="clarity", name="Clarity")
+    raise_flag(rollout=rollout, kind="verifier_wrong", author=User.objects.get(username="ada"), seq=2)
+    return [disputed, worked]
 
 
 PAGES_OF_DATASETS = (

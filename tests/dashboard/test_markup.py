@@ -17,6 +17,7 @@ from apps.rollouts.models import CollectionDeletion, Reverification
 from apps.tasks.models import Deletion, Upload
 from tests.dashboard.markup import faults, read
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
+from tests.reviews.queues import make_queue
 
 # Not pages: files.
 DOWNLOADS = {
@@ -45,6 +46,7 @@ def samples(admin: User) -> dict[str, object]:
     upload = Upload.objects.create(
         dataset=collection.dataset, state=Upload.State.REJECTED, errors=[{"line": 1, "code": "x", "message": "y"}]
     )
+    queue = make_queue(pairs=1)
     create_api_key(user=admin, name="key", scopes=["admin"])
     return {
         "dataset": collection.dataset.slug,
@@ -62,6 +64,8 @@ def samples(admin: User) -> dict[str, object]:
         "rollout": chosen.pk,
         "other_rollout": rejected.pk,
         "other_collection": make_collection(dataset=collection.dataset).pk,
+        "queue": queue.pk,
+        "queue_item": queue.items.get().pk,
         "pair": pair.pk,
         "pair_set": pair_set.pk,
         "export": export.pk,
@@ -76,6 +80,8 @@ def _address(pattern: URLPattern, samples: dict[str, object]) -> str:
     noun = str(pattern.name).split("_")[0]
     if str(pattern.name).startswith("pair_set"):
         noun = "pair_set"
+    if str(pattern.name) == "queue_item":
+        noun = "queue_item"
     if str(pattern.name).startswith("collection_deletion"):
         noun = "collection_deletion"
     address = reverse(f"dashboard:{pattern.name}", args=[samples[noun] for _ in names])

@@ -2,6 +2,7 @@
 
 from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer
@@ -10,6 +11,7 @@ from apps.dashboard.first_steps import read_steps
 from apps.dashboard.overview import read_active, read_failures, read_latest
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
+from apps.reviews.blinding import hidden_datasets
 from apps.rollouts.models import Collection
 from apps.tasks.models import Dataset, DatasetVersion
 
@@ -23,6 +25,9 @@ def _task_count() -> int:
 
 @allow(GET=Permission.READ)
 def home(request: HttpRequest) -> HttpResponse:
+    if hidden_datasets(request.user):
+        # It tells rewards. Whoever has to judge blindly goes there.
+        return redirect("dashboard:queue_list")
     active, latest = read_active(), read_latest()
     is_new = not active and not latest
     context = {

@@ -14,6 +14,7 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import wants_fragment
 from apps.dashboard.following import Mark, read_news, read_parts
 from apps.dashboard.forms.rollouts import CommentForm
+from apps.dashboard.judgements import read_judgement
 from apps.dashboard.neighbours import Neighbours, find_neighbours
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.traces.noise import Noise
@@ -96,6 +97,7 @@ def _page(request: PageRequest, rollout: Rollout, context: dict[str, Any], *, st
             "place": place + 1,
             "beside": beside,
             "comments": rollout.comments.select_related("author"),
+            "judgement": read_judgement(rollout),
         },
         status=status,
     )

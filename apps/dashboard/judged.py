@@ -1,0 +1,117 @@
+"""What a work page shows of an item: context once, the sides from where they part, their last words, and the form."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import timezone
+
+from apps.dashboard.side_by_side import Line, compare_steps
+from apps.dashboard.traces.building import show_events
+from apps.dashboard.traces.cards import Card
+from apps.gym.aligning import Step, steps_of
+from apps.gym.rubrics import Criterion
+from apps.gym.verdicts import CHOICES, CONFIDENCE, REASONS
+from apps.reviews.models import Queue, Review
+from apps.reviews.reviewing import criteria_of
+from apps.reviews.withholding import LABELS, Shown, read_shown
+
+CHOICE_KEYS = {"a_much": "A", "a": "a", "equal": "e", "both_bad": "x", "b": "b", "b_much": "B"}
+MAX_STEPS = 400
+LAST_WORDS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A criterion with what has been answered: `options` are (value, label, whether it is chosen)."""
+
+    key: str
+    criterion: Criterion
+    value: Any
+    options: list[tuple[str, str, bool]]
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`cards` are the trace of the one rollout of a rubric; `common` and `lines` the steps of several."""
+
+    shown: Shown
+    labels: list[str]
+    cards: tuple[Card, ...]
+    common: list[Line]
+    lines: list[Line]
+    last_words: list[tuple[str, str]]
+    left_out: int
+
+
+def read_judged(review: Review, *, whole: bool = False) -> Judged:
+    shown = read_shown(review, whole=whole)
+    labels = list(LABELS[: len(shown.sides)])
+    columns = [steps_of(side.events) for side in shown.sides]
+    left_out = sum(side.left_out for side in shown.sides) + sum(max(0, len(each) - MAX_STEPS) for each in columns)
+    if len(columns) == 1:
+        cards = show_events(event for _, event in shown.sides[0].events).cards
+        return Judged(shown, labels, cards, [], [], [], left_out)
+    common, lines = compare_steps([each[:MAX_STEPS] for each in columns]) if columns else ([], [])
+    last = [(label, _last_words(steps)) for label, steps in zip(labels, columns, strict=True)]
+    return Judged(shown, labels, (), common, lines, last, left_out)
+
+
+def read_fields(review: Review, errors: dict[str, str]) -> dict[str, Any]:
+    """The form of a review as it was left: its draft, or what has just been refused."""
+    queue = review.queue
+    assert queue is not None
+    draft: dict[str, Any] = review.draft
+    scores = draft.get("scores")
+    ranked = draft.get("ranks")
+    ranks: list[Any] = ranked if isinstance(ranked, list) else []
+    places = range(1, len(review.arrangement) + 1)
+    return {
+        "choices": [(name, label, CHOICE_KEYS[name], draft.get("choice") == name) for name, label in CHOICES.items()]
+        if queue.kind == Queue.Kind.PAIRWISE
+        else [],
+        "ranks": [
+            (place, label, [(each, place < len(ranks) and ranks[place] == each) for each in places])
+            for place, label in enumerate(LABELS[: len(review.arrangement)])
+        ]
+        if queue.kind == Queue.Kind.RANKING
+        else [],
+        "criteria": [
+            _field(each, scores.get(each["key"]) if isinstance(scores, dict) else None, errors)
+            for each in criteria_of(queue)
+        ],
+        "reasons": [
+            (number, name, label, name in (draft.get("reasons") or []))
+            for number, (name, label) in enumerate(REASONS.items(), start=1)
+        ],
+        "confidences": [(value, label, draft.get("confidence") == value) for value, label in CONFIDENCE.items()],
+        "note": draft.get("note", ""),
+        "errors": errors,
+    }
+
+
+def count_mine(queue: Queue, reviewer_id: int) -> dict[str, int]:
+    """How much this person has done here, and how much of it today."""
+    mine = Review.objects.filter(queue=queue, reviewer=reviewer_id, is_adjudication=False)
+    done = mine.submitted()
+    today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+    return {
+        "done": done.count(),
+        "today": done.filter(submitted_at__gte=today).count(),
+        "skipped": mine.filter(status=Review.Status.SKIPPED).count(),
+    }
+
+
+def _field(criterion: Criterion, value: Any, errors: dict[str, str]) -> Field:
+    options: list[tuple[str, str, bool]] = []
+    if criterion["kind"] == "boolean":
+        options = [("true", "yes", value is True), ("false", "no", value is False)]
+    elif criterion["kind"] == "category":
+        options = [(each, each, each == value) for each in criterion["choices"]]
+    key = str(criterion["key"])
+    return Field(key, criterion, value, options, errors.get(f"scores.{key}", ""))
+
+
+def _last_words(steps: list[Step]) -> str:
+    said = [step.text for step in steps if step.kind == "reply"]
+    return said[-1][:LAST_WORDS] if said else ""

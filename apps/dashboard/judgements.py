@@ -1,0 +1,33 @@
+"""What people said of one rollout, and the forms to say more: four queries."""
+
+from dataclasses import dataclass
+
+from apps.dashboard.forms.reviews import FlagForm, OverrideForm
+from apps.reviews.models import Flag, Review, Rubric
+from apps.reviews.overriding import StandingOverride, read_overrides
+from apps.rollouts.models import Rollout
+
+MOST_RUBRICS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    standing: StandingOverride | None
+    flags: list[Flag]
+    scores: list[Review]
+    rubrics: list[Rubric]
+    flag_form: FlagForm
+    override_form: OverrideForm
+
+
+def read_judgement(rollout: Rollout) -> Judgement:
+    flags = Flag.objects.filter(rollout=rollout, withdrawn_at__isnull=True).select_related("author")
+    scores = Review.objects.filter(rollout=rollout).submitted().exclude(scores={}).select_related("reviewer")
+    return Judgement(
+        standing=read_overrides([rollout.pk]).get(rollout.pk),
+        flags=list(flags),
+        scores=list(scores.filter(repeat_of__isnull=True)),
+        rubrics=list(Rubric.objects.order_by("-pk")[:MOST_RUBRICS]),
+        flag_form=FlagForm(auto_id="flag_%s"),
+        override_form=OverrideForm(auto_id="override_%s"),
+    )

@@ -1,0 +1,161 @@
+"""Queues: the list, a new one, and the page of who leads it."""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.db.models import Count, Q
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.answering import answer, answer_form, go, posted
+from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.reviews import QueueForm, read_posted_answer
+from apps.dashboard.judged import read_fields, read_judged
+from apps.dashboard.keyset import page_by_id
+from apps.dashboard.requests import PageRequest
+from apps.dashboard.views.reviewing import queues_for
+from apps.gym.items import input_items
+from apps.reviews.adjudicating import adjudicate_item
+from apps.reviews.agreeing import (
+    read_against_rewards,
+    read_agreement,
+    read_disputed,
+    read_progress,
+    read_reviewers,
+)
+from apps.reviews.answers import AnswerRefused
+from apps.reviews.filling import Item, QueueRefused, fill_from_collection, fill_from_rollouts, fill_from_sets
+from apps.reviews.leasing import CannotReview
+from apps.reviews.models import Queue, QueueItem, Review
+from apps.reviews.queueing import close_queue, create_queue, open_queue
+from apps.reviews.reviewing import criteria_of
+
+
+@allow(GET=Permission.REVIEW)
+def queue_list(request: PageRequest) -> HttpResponse:
+    submitted = Q(reviews__status=Review.Status.SUBMITTED, reviews__is_adjudication=False)
+    queues = queues_for(request.user).annotate(
+        done=Count("reviews", filter=submitted & Q(reviews__repeat_of__isnull=True), distinct=True),
+        mine=Count("reviews", filter=submitted & Q(reviews__reviewer=request.user), distinct=True),
+    )
+    page = page_by_id(queues, request.GET.get("after", ""))
+    return answer(request, "queues/list.html", {"page": page}, part="queues")
+
+
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+def queue_create(request: PageRequest) -> HttpResponse:
+    """`?collection=` or `?rollouts=1,2` fill the form in."""
+    given = {name: request.GET[name] for name in ("collection", "rollouts", "kind", "name") if name in request.GET}
+    form = QueueForm(posted(request), initial={"kind": Queue.Kind.PAIRWISE, **given})
+    if form.is_valid():
+        try:
+            queue = _create(form, request)
+        except QueueRefused as refusal:
+            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, f"{queue.item_count} items to judge.")
+            return go(request, "dashboard:queue_detail", pk=queue.pk)
+    return answer_form(request, "queues/create.html", {"form": form})
+
+
+@allow(GET=Permission.LEAD)
+def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
+    queue = get_object_or_404(queues_for(request.user), pk=pk)
+    context = {
+        "queue": queue,
+        "progress": read_progress(queue),
+        "reviewers": read_reviewers(queue),
+        "agreement": read_agreement(queue),
+        "against": read_against_rewards(queue),
+        "disputed": read_disputed(queue),
+        "named": queue.reviewers.select_related("user"),
+    }
+    return render(request, "queues/detail.html", context)
+
+
+@allow(POST=Permission.LEAD)
+def queue_close(request: PageRequest, pk: int) -> HttpResponse:
+    close_queue(queue=get_object_or_404(Queue, pk=pk), user=request.user)
+    messages.success(request, "Closed: nobody is given an item any more.")
+    return redirect("dashboard:queue_detail", pk=pk)
+
+
+@allow(POST=Permission.LEAD)
+def queue_open(request: PageRequest, pk: int) -> HttpResponse:
+    open_queue(queue=get_object_or_404(Queue, pk=pk), user=request.user)
+    messages.success(request, "Open again.")
+    return redirect("dashboard:queue_detail", pk=pk)
+
+
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+def queue_item(request: PageRequest, pk: int) -> HttpResponse:
+    """What people said of one item, and the verdict that settles it."""
+    item = get_object_or_404(QueueItem.objects.select_related("queue__rubric", "task"), pk=pk)
+    queue, errors = item.queue, dict[str, str]()
+    rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
+    draft = Review(queue=queue, item=item, arrangement=rollouts, is_adjudication=True)
+    if request.method == "POST":
+        ranked = item.size if queue.kind == Queue.Kind.RANKING else 0
+        said = read_posted_answer(request.POST, criteria_of(queue), ranked)
+        try:
+            adjudicate_item(item=item, user=request.user, answer=said, token=request.POST.get("token", "")[:64])
+        except AnswerRefused as refusal:
+            errors = refusal.wrong
+            draft.draft = {"choice": said.choice, "ranks": said.ranks, "scores": dict(said.scores), "note": said.note}
+        except CannotReview as refusal:
+            errors = {"": str(refusal)}
+        else:
+            messages.success(request, "Settled: this verdict stands.")
+            return redirect("dashboard:queue_detail", pk=queue.pk)
+    reviews = Review.objects.filter(item=item).exclude(status__in=[Review.Status.OPEN, Review.Status.LAPSED])
+    context: dict[str, Any] = {
+        "queue": queue,
+        "item": item,
+        "review": draft,
+        "judged": read_judged(draft, whole=True),
+        "prompt": input_items(item.task.row),
+        "fields": read_fields(draft, errors),
+        "said": [_said(each, rollouts) for each in reviews.select_related("reviewer").order_by("pk")],
+        "rollouts": list(zip("ABCDEF", rollouts, strict=False)),
+        "token": uuid.uuid4().hex,
+    }
+    return render(request, "queues/item.html", context, status=422 if errors else 200)
+
+
+def _create(form: QueueForm, request: PageRequest) -> Queue:
+    cleaned = form.cleaned_data
+    queue: Queue = form.save(commit=False)
+    items = _fill(queue, cleaned["collection"], cleaned["rollouts"], cleaned["per_task"], cleaned["size"])
+    return create_queue(queue=queue, items=items, reviewers=cleaned["reviewers"], user=request.user)
+
+
+def _fill(queue: Queue, collection: Any, lines: Sequence[list[int]], per_task: int, size: int) -> list[Item]:
+    if collection is not None:
+        queue.source = {"collection": collection.pk}
+        return fill_from_collection(collection.pk, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
+    queue.source = {"rollouts": sum(map(len, lines))}
+    if queue.kind != Queue.Kind.RUBRIC and len(lines) > 1:
+        return fill_from_sets(lines, kind=queue.kind)
+    ids = [one for line in lines for one in line]
+    return fill_from_rollouts(ids, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
+
+
+def _said(review: Review, rollouts: list[int]) -> tuple[Review, str]:
+    """The review, and its verdict in the order in which the page shows the rollouts."""
+    labels = dict(zip(rollouts, "ABCDEF", strict=False))
+    if review.choice:
+        side = {"a": 0, "b": 1}.get(review.choice[0]) if review.choice not in {"both_bad", "equal"} else None
+        if side is None:
+            return review, review.choice.replace("_", " ")
+        much = " much" if review.choice.endswith("much") else ""
+        return review, f"{labels.get(review.arrangement[side], '?')}{much} better"
+    if review.ranks:
+        ranked = sorted(zip(review.ranks, review.arrangement, strict=True))
+        return review, ", ".join(f"{rank}. {labels.get(one, '?')}" for rank, one in ranked)
+    return review, ", ".join(f"{key}: {value}" for key, value in review.scores.items())

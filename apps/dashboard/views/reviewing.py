@@ -1,0 +1,143 @@
+"""The pages on which people judge: one item after the other, by keys, by forms, and after a lost connection."""
+
+import uuid
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.forms.reviews import read_posted_answer
+from apps.dashboard.judged import count_mine, read_fields, read_judged
+from apps.dashboard.requests import PageRequest
+from apps.gym.items import input_items
+from apps.reviews.answers import Answer, AnswerRefused
+from apps.reviews.leasing import CannotReview, claim_item, skip_item
+from apps.reviews.models import Queue, Review
+from apps.reviews.reviewing import criteria_of, submit_review, undo_review
+from apps.reviews.withholding import reveal
+
+
+def queues_for(user: User) -> Any:
+    """Those that this person may see."""
+    if user_may(user, Permission.LEAD):
+        return Queue.objects.select_related("rubric", "created_by")
+    mine = Queue.objects.open().for_reviewer(user.pk).values("pk")
+    return Queue.objects.filter(pk__in=mine).select_related("rubric", "created_by")
+
+
+@allow(GET=Permission.REVIEW, POST=Permission.REVIEW)
+def queue_work(request: PageRequest, pk: int) -> HttpResponse:
+    """GET shows the item that one holds; POST takes the next one."""
+    queue = get_object_or_404(queues_for(request.user), pk=pk)
+    if request.method == "POST":
+        return _go_on(request, queue, begun=True)
+    held = (
+        Review.objects.filter(queue=queue, reviewer=request.user, status=Review.Status.OPEN, is_adjudication=False)
+        .select_related("queue__rubric", "item__task")
+        .order_by("-leased_until")
+        .first()
+    )
+    if held is None:
+        return render(request, "queues/idle.html", _idle(request, queue))
+    return _work(request, queue, held, {})
+
+
+@allow(POST=Permission.REVIEW)
+def review_submit(request: PageRequest, pk: int) -> HttpResponse:
+    review = _own(request, pk)
+    queue = review.queue
+    assert queue is not None
+    answer = read_posted_answer(request.POST, criteria_of(queue), _ranked(queue, review))
+    try:
+        submit_review(review=review, user=request.user, token=request.POST.get("token", "")[:64], answer=answer)
+    except AnswerRefused as refusal:
+        review.draft = _as_draft(answer)
+        return _work(request, queue, review, refusal.wrong, status=422)
+    except CannotReview as refusal:
+        messages.error(request, str(refusal))
+        return redirect("dashboard:queue_work", pk=queue.pk)
+    return _go_on(request, queue)
+
+
+@allow(POST=Permission.REVIEW)
+def review_skip(request: PageRequest, pk: int) -> HttpResponse:
+    review = _own(request, pk)
+    assert review.queue is not None
+    try:
+        skip_item(review=review, user=request.user, reason=request.POST.get("reason", ""))
+    except CannotReview as refusal:
+        messages.error(request, str(refusal))
+        return redirect("dashboard:queue_work", pk=review.queue.pk)
+    return _go_on(request, review.queue)
+
+
+@allow(POST=Permission.REVIEW)
+def review_undo(request: PageRequest, pk: int) -> HttpResponse:
+    queue = get_object_or_404(queues_for(request.user), pk=pk)
+    try:
+        undo_review(queue=queue, user=request.user)
+    except CannotReview as refusal:
+        messages.error(request, str(refusal))
+    return redirect("dashboard:queue_work", pk=pk)
+
+
+def _go_on(request: PageRequest, queue: Queue, *, begun: bool = False) -> HttpResponse:
+    try:
+        claim_item(queue=queue, user=request.user)
+    except CannotReview as refusal:
+        messages.error(request, str(refusal))
+    return redirect("dashboard:queue_work", pk=queue.pk)
+
+
+def _own(request: PageRequest, pk: int) -> Review:
+    reviews = Review.objects.filter(reviewer=request.user, queue__isnull=False, is_adjudication=False)
+    return get_object_or_404(reviews.select_related("queue__rubric", "item__task"), pk=pk)
+
+
+def _ranked(queue: Queue, review: Review) -> int:
+    return len(review.arrangement) if queue.kind == Queue.Kind.RANKING else 0
+
+
+def _as_draft(answer: Answer) -> dict[str, Any]:
+    return {
+        "choice": answer.choice,
+        "ranks": answer.ranks,
+        "scores": dict(answer.scores),
+        "reasons": answer.reasons,
+        "note": answer.note,
+        "confidence": answer.confidence,
+    }
+
+
+def _work(
+    request: PageRequest, queue: Queue, review: Review, errors: dict[str, str], *, status: int = 200
+) -> HttpResponse:
+    assert review.item is not None
+    context = {
+        "queue": queue,
+        "review": review,
+        "judged": read_judged(review),
+        "prompt": input_items(review.item.task.row),
+        "fields": read_fields(review, errors),
+        "mine": count_mine(queue, request.user.pk),
+        "token": uuid.uuid4().hex,
+        "revealed": _revealed(queue, request.user),
+    }
+    return render(request, "queues/work.html", context, status=status)
+
+
+def _idle(request: PageRequest, queue: Queue) -> dict[str, Any]:
+    return {"queue": queue, "mine": count_mine(queue, request.user.pk), "revealed": _revealed(queue, request.user)}
+
+
+def _revealed(queue: Queue, user: User) -> list[dict[str, Any]]:
+    """What was behind the sides of the last submission, where the queue trains."""
+    if not queue.reveals:
+        return []
+    last = Review.objects.filter(queue=queue, reviewer=user).submitted().order_by("-submitted_at", "-pk").first()
+    if last is not None:
+        last.queue = queue
+    return reveal(last) if last is not None else []

@@ -1,0 +1,36 @@
+"""Rubrics: what people are asked to score."""
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import HttpResponse
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.answering import answer, answer_form, go, posted
+from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.reviews import RubricForm
+from apps.dashboard.keyset import page_by_id
+from apps.dashboard.requests import PageRequest
+from apps.reviews.models import Rubric
+from apps.reviews.saving import save_rubric
+
+
+@allow(GET=Permission.REVIEW)
+def rubric_list(request: PageRequest) -> HttpResponse:
+    page = page_by_id(Rubric.objects.select_related("created_by"), request.GET.get("after", ""))
+    return answer(request, "rubrics/list.html", {"page": page}, part="rubrics")
+
+
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+def rubric_create(request: PageRequest) -> HttpResponse:
+    form = RubricForm(posted(request))
+    if form.is_valid():
+        rubric = form.save(commit=False)
+        rubric.created_by = request.user
+        try:
+            save_rubric(rubric=rubric, user=request.user)
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, f"“{rubric.name}” can be used in queues and on traces.")
+            return go(request, "dashboard:rubric_list")
+    return answer_form(request, "rubrics/create.html", {"form": form})

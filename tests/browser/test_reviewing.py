@@ -1,0 +1,165 @@
+"""People judge by keyboard alone; a connection that is lost in the middle loses nothing and doubles nothing."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.browser.conftest import Site, sign_in
+from tests.gymweb.serving import ROOT
+
+pytestmark = pytest.mark.slow
+PAIRS = 20
+
+
+@pytest.fixture(scope="module")
+def queues(site: Site) -> dict[str, int]:
+    words = [sys.executable, "-m", "tests.browser.seed_queue"]
+    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
+    found: dict[str, int] = json.loads(made.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture
+def page(chromium: Browser, site: Site, queues: dict[str, int]) -> Iterator[Page]:
+    context = chromium.new_context(
+        storage_state=sign_in(chromium, site, "ann"), viewport={"width": 1440, "height": 900}
+    )
+    yield context.new_page()
+    context.close()
+
+
+def said(site: Site, queue: int) -> list[dict[str, Any]]:
+    rows = site.api("GET", f"reviews/?queue={queue}&status=submitted&limit=1000&ordering=id")["results"]
+    return [row for row in rows if row["reviewer"] == "ann"]
+
+
+def begin(page: Page, site: Site, queue: int) -> None:
+    """By Enter, once the page listens."""
+    page.goto(f"{site.base}/queues/{queue}/work/")
+    expect(page.locator("[data-listens]")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-listens] #review-form")).to_be_visible()
+
+
+def test_twenty_pairs_by_keyboard_with_a_lost_connection_in_the_middle(
+    page: Page, site: Site, queues: dict[str, int]
+) -> None:
+    queue = queues["pairwise"]
+    keys = ["A", "a", "e", "x", "b", "B"]
+    names = {"A": "a_much", "a": "a", "e": "equal", "x": "both_bad", "b": "b", "B": "b_much"}
+    lost: list[str] = []
+
+    def lose_the_answer(route: Route) -> None:
+        """The server takes it, and nobody hears so: once."""
+        if lost:
+            route.continue_()
+            return
+        lost.append(route.request.post_data or "")
+        route.fetch()
+        route.abort()
+
+    begin(page, site, queue)
+    pressed: list[str] = []
+    for number in range(PAIRS):
+        # The next page, and its keys.
+        expect(page.locator("#review-mine")).to_have_text(re.compile(f"^{number} done"))
+        form = page.locator("[data-listens] #review-form")
+        expect(form).to_be_visible()
+        key = keys[number % len(keys)]
+        page.keyboard.press(key)
+        expect(form.locator(f"[name=choice][value={names[key]}]")).to_be_checked()
+        page.keyboard.press("1")
+        if number == 7:
+            page.context.set_offline(True)
+            page.keyboard.press("Enter")
+            expect(page.locator("#review-lost")).to_contain_text("kept in this browser")
+            page.context.set_offline(False)
+        elif number == 12:
+            page.route("**/submit/", lose_the_answer)
+            page.keyboard.press("Enter")
+        else:
+            page.keyboard.press("Enter")
+        pressed.append(names[key])
+    expect(page.locator("#review-idle")).to_be_visible()
+    expect(page.locator("#review-mine")).to_contain_text("20 done")
+    rows = said(site, queue)
+    assert len(lost) == 1
+    assert [row["choice"] for row in rows] == pressed
+    assert {tuple(row["reasons"]) for row in rows} == {("correctness",)}
+    assert len({row["item"] for row in rows}) == PAIRS
+    assert {row["status"] for row in site.api("GET", f"reviews/?queue={queue}&limit=1000")["results"]} == {"submitted"}
+
+
+def test_a_draft_comes_back_and_the_last_submission_is_undone_by_a_key(
+    page: Page, site: Site, queues: dict[str, int]
+) -> None:
+    page.goto(f"{site.base}/queues/{queues['pairwise']}/work/")
+    expect(page.locator("[data-listens]")).to_have_count(1)
+    page.keyboard.press("u")
+    expect(page.locator("[data-listens] #review-form")).to_be_visible()
+    form = page.locator("#review-form")
+    expect(form.locator("[name=choice][value=a]")).to_be_checked()
+    page.keyboard.press("b")
+    page.keyboard.press("n")
+    page.keyboard.type("Longer, and wrong.")
+    expect(page.locator("#review-saved")).to_have_text("draft kept")
+    page.reload()
+    expect(page.locator("[data-listens]")).to_have_count(1)
+    expect(form.locator("[name=choice][value=b]")).to_be_checked()
+    expect(form.locator("[name=note]")).to_have_value("Longer, and wrong.")
+    page.keyboard.press("Enter")
+    expect(page.locator("#review-idle")).to_be_visible()
+    last = max(said(site, queues["pairwise"]), key=lambda row: row["submitted_at"])
+    assert (last["choice"], last["note"]) == ("b", "Longer, and wrong.")
+
+
+def test_what_was_written_without_a_connection_is_there_after_a_reload(
+    page: Page, site: Site, queues: dict[str, int]
+) -> None:
+    begin(page, site, queues["rubric"])
+    expect(page.locator("#review-form")).to_be_visible()
+    page.route("**/api/v1/reviews/**", lambda route: route.abort())
+    page.keyboard.press("1")
+    page.keyboard.press("4")
+    expect(page.locator("#review-saved")).to_have_text("draft kept in this browser")
+    page.unroute("**/api/v1/reviews/**")
+    page.reload()
+    expect(page.locator("[data-listens]")).to_have_count(1)
+    form = page.locator("#review-form")
+    expect(form.locator("[name=score-right][value=true]")).to_be_checked()
+    expect(form.locator("[name=score-clear]")).to_have_value("4")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#review-mine")).to_contain_text("1 done")
+    assert [row["scores"] for row in said(site, queues["rubric"])] == [{"right": True, "clear": 4}]
+    expect(page.locator("[data-listens] #review-form")).to_be_visible()
+    page.keyboard.press("s")
+    page.keyboard.type("too long")
+    page.keyboard.press("Enter")
+    expect(page.locator("#review-mine")).to_contain_text("1 done")
+    rows = site.api("GET", f"reviews/?queue={queues['rubric']}&status=skipped")["results"]
+    assert [row["skip_reason"] for row in rows] == ["too long"]
+
+
+def test_a_ranking_by_digits_with_a_tie(page: Page, site: Site, queues: dict[str, int]) -> None:
+    begin(page, site, queues["ranking"])
+    expect(page.locator(".rank-of.current")).to_have_text(re.compile("^A"))
+    page.keyboard.press("1")
+    page.keyboard.press("1")
+    page.keyboard.press("Enter")
+    expect(page.locator("#review-mine")).to_contain_text("1 done")
+    assert [row["ranks"] for row in said(site, queues["ranking"])] == [[1, 1]]
+
+
+def test_nothing_on_the_page_names_the_model_the_reward_or_the_rollout(
+    page: Page, site: Site, queues: dict[str, int]
+) -> None:
+    begin(page, site, queues["rubric"])
+    expect(page.locator("#review-form")).to_be_visible()
+    assert re.findall(r"secret-model|[Rr]eward|/rollouts/\d|compared with", page.locator("main").inner_html()) == []
+    assert page.request.get(f"{site.base}/rollouts/").status == 403

@@ -1,0 +1,169 @@
+"""Pages of queues: made, worked through without scripts, led and settled; what people say on the page of a rollout."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from apps.reviews.models import Comment, Flag, Queue, Review, RewardOverride, Rubric
+from tests.dashboard.markup import faults
+from tests.dashboard.pages import queries_with_one_and_three
+from tests.factories import make_collection, make_rollout
+from tests.reviews.queues import annotator, judge, make_queue, make_rubric
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ann():
+    return annotator(username="ann")
+
+
+@pytest.fixture
+def desk(ann):
+    """A browser in which an annotator is signed in."""
+    client = Client()
+    client.force_login(ann)
+    return client
+
+
+def test_a_queue_is_made_of_a_collection_or_of_numbers(pages):
+    collection = make_collection()
+    ids = [make_rollout(collection).pk for _ in range(4)]
+    given = {"overlap": 2, "order": "random", "lease_minutes": 15, "repeat_share": 0, "per_task": 2, "size": 2}
+    made = pages.post("/queues/new/", {**given, "name": "All", "kind": "pairwise", "collection": collection.pk})
+    queue = Queue.objects.get(name="All")
+    assert (made["Location"], queue.item_count, queue.is_blind) == (f"/queues/{queue.pk}/", 2, True)
+    lines = f"{ids[0]} {ids[1]}\n{ids[2]}, {ids[3]}"
+    pages.post("/queues/new/", {**given, "name": "Two", "kind": "pairwise", "rollouts": lines})
+    assert [
+        sorted(each.entries.values_list("rollout_id", flat=True)) for each in Queue.objects.get(name="Two").items.all()
+    ] == [
+        ids[:2],
+        ids[2:],
+    ]
+    refused = pages.post("/queues/new/", {**given, "name": "No", "kind": "pairwise", "rollouts": "all"})
+    assert (refused.status_code, "is no number of a rollout" in refused.content.decode()) == (422, True)
+
+
+def test_an_annotator_works_through_a_queue_with_forms_alone(desk, ann):
+    queue = make_queue(pairs=2)
+    work = f"/queues/{queue.pk}/work/"
+    assert "Ready when you are" in desk.get(work).content.decode()
+    assert desk.post(work)["Location"] == work
+    html = desk.get(work).content.decode()
+    review = Review.objects.get(reviewer=ann)
+    token = re.search(r'name="token" value="(\w+)"', html)[1]
+    refused = desk.post(f"/reviews/{review.pk}/submit/", {"token": token, "note": "so"})
+    assert (refused.status_code, "Say which is better" in refused.content.decode()) == (422, True)
+    desk.post(
+        f"/reviews/{review.pk}/submit/", {"token": token, "choice": "a", "reasons": ["safety"], "confidence": "2"}
+    )
+    review.refresh_from_db()
+    assert (review.status, review.choice, review.reasons, review.confidence) == ("submitted", "a", ["safety"], 2)
+    assert "1 done" in desk.get(work).content.decode()
+    second = Review.objects.get(reviewer=ann, status="open")
+    desk.post(f"/reviews/{second.pk}/skip/", {"reason": "too long"})
+    assert "Nothing is open" in desk.get(work).content.decode()
+    desk.post(f"/queues/{queue.pk}/undo/")
+    assert 'value="a" checked' in desk.get(work).content.decode()
+
+
+def test_the_work_page_tells_nothing_of_who_is_behind_the_sides(desk):
+    queue = make_queue(pairs=1, size=2)
+    desk.post(f"/queues/{queue.pk}/work/")
+    html = desk.get(f"/queues/{queue.pk}/work/").content.decode()
+    ids = queue.items.get().entries.values_list("rollout_id", flat=True)
+    assert [one for one in ids if f"#{one}" in html or f"/rollouts/{one}" in html] == []
+    assert re.findall("reward-chip|scripted", html.split("<main")[1]) == []
+
+
+def test_a_queue_that_trains_tells_afterwards(desk):
+    queue = make_queue(pairs=1, reveals=True)
+    desk.post(f"/queues/{queue.pk}/work/")
+    assert "What you judged last" not in desk.get(f"/queues/{queue.pk}/work/").content.decode()
+    desk.post(f"/reviews/{Review.objects.get().pk}/submit/", {"token": "t", "choice": "a"})
+    assert "What you judged last" in desk.get(f"/queues/{queue.pk}/work/").content.decode()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_every_kind_of_work_page_is_right_as_markup(desk, size):
+    queue = make_queue(pairs=1, size=size, shows_expected=True)
+    desk.post(f"/queues/{queue.pk}/work/")
+    html = desk.get(f"/queues/{queue.pk}/work/").content.decode()
+    assert faults(html) == []
+    assert re.findall(r"style=|\son\w+=", html) == []
+
+
+def test_who_leads_sees_figures_and_settles_what_is_disputed(pages):
+    queue = make_queue(pairs=1, overlap=2)
+    first = judge(queue, annotator(), "a", note="Shorter.")
+    judge(queue, annotator(), "both_bad")
+    html = pages.get(f"/queues/{queue.pk}/").content.decode()
+    item = queue.items.get()
+    assert f"/queue-items/{item.pk}/" in html
+    assert faults(html) == []
+    shown = pages.get(f"/queue-items/{item.pk}/").content.decode()
+    assert ("Shorter." in shown, "both bad" in shown, f"#{first.arrangement[0]}" in shown) == (True, True, True)
+    assert pages.post(f"/queue-items/{item.pk}/", {"choice": ""}).status_code == 422
+    pages.post(f"/queue-items/{item.pk}/", {"choice": "b_much", "token": "t"})
+    item.refresh_from_db()
+    assert (item.is_adjudicated, "Nobody disagrees" in pages.get(f"/queues/{queue.pk}/").content.decode()) == (
+        True,
+        True,
+    )
+    pages.post(f"/queues/{queue.pk}/close/")
+    assert Queue.objects.get().is_open is False
+    pages.post(f"/queues/{queue.pk}/open/")
+    assert Queue.objects.get().is_open is True
+
+
+def test_the_list_takes_as_many_queries_for_three_queues_as_for_one():
+    one, three = queries_with_one_and_three(lambda: "/queues/", make_queue)
+    assert one == three
+
+
+def test_an_annotator_sees_open_queues_for_them_and_no_page_of_who_leads(desk, ann):
+    mine, _others = make_queue(name="Mine", reviewers=[ann]), make_queue(name="Of others", reviewers=[annotator()])
+    html = desk.get("/queues/").content.decode()
+    assert ("Mine" in html, "Of others" in html) == (True, False)
+    assert desk.get(f"/queues/{mine.pk}/").status_code == 403
+    assert desk.get("/")["Location"] == "/queues/"
+
+
+def test_a_rubric_is_written_on_its_page(pages):
+    criteria = '[{"key": "ok", "label": "Ok?", "kind": "boolean"}]'
+    pages.post("/rubrics/new/", {"name": "Fine", "slug": "fine", "criteria": criteria})
+    assert Rubric.objects.get().keys == ["ok"]
+    refused = pages.post("/rubrics/new/", {"name": "Fine", "slug": "finer", "criteria": "[{}]"})
+    assert (refused.status_code, "has none of the kinds" in refused.content.decode()) == (422, True)
+    assert "Fine" in pages.get("/rubrics/").content.decode()
+
+
+def test_flags_scores_and_another_reward_stand_beside_the_trace(pages):
+    rollout, rubric = make_rollout(make_collection()), make_rubric()
+    path = f"/rollouts/{rollout.pk}/"
+    pages.post(f"{path}flags/", {"kind": "hallucinated", "seq": 2, "note": "No such tool."})
+    pages.post(f"{path}override/", {"reward": "0.25", "reason": "It guessed."})
+    pages.post(f"{path}scores/", {"rubric": rubric.slug, "score-right": "true", "score-clear": "3"})
+    html = pages.get(path).content.decode()
+    for text in ("hallucinated", "No such tool.", "It guessed.", "0.25", "right True"):
+        assert text in html
+    assert faults(html) == []
+    pages.post(f"/flags/{Flag.objects.get().pk}/withdraw/")
+    pages.post(f"/reward-overrides/{RewardOverride.objects.get().pk}/withdraw/")
+    assert (Flag.objects.get().withdrawn_at is None, RewardOverride.objects.get().ended_how) == (False, "withdrawn")
+
+
+def test_a_thread_is_settled_and_opened_again(pages):
+    rollout = make_rollout(make_collection())
+    pages.post(f"/rollouts/{rollout.pk}/comments/", {"text": "Why?"})
+    comment = Comment.objects.get()
+    pages.post(f"/comments/{comment.pk}/resolve/")
+    assert Comment.objects.get().resolved_at is not None
+    pages.post(f"/comments/{comment.pk}/resolve/", {"resolved": "0"})
+    assert Comment.objects.get().resolved_at is None
+
+
+def test_a_viewer_is_told_that_queues_are_for_others(viewer_pages):
+    assert viewer_pages.get("/queues/").status_code == 403
