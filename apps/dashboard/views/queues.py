@@ -15,7 +15,6 @@ from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.reviews import QueueForm, read_posted_answer
 from apps.dashboard.judged import read_fields, read_judged
-from apps.dashboard.keyset import page_by_id
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.views.reviewing import queues_for
 from apps.gym.items import input_items
@@ -33,6 +32,7 @@ from apps.reviews.leasing import CannotReview
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queueing import close_queue, create_queue, open_queue
 from apps.reviews.reviewing import criteria_of
+from apps.rollouts.paging import page_by_id
 
 
 @allow(GET=Permission.REVIEW)

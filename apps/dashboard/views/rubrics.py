@@ -8,10 +8,10 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.reviews import RubricForm
-from apps.dashboard.keyset import page_by_id
 from apps.dashboard.requests import PageRequest
 from apps.reviews.models import Rubric
 from apps.reviews.saving import save_rubric
+from apps.rollouts.paging import page_by_id
 
 
 @allow(GET=Permission.REVIEW)
