@@ -4,6 +4,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.environments.models import Environment
+from apps.gym.builtin.workplace.tools import TOOLS
 from apps.tasks.models import Task
 from tests.factories import make_environment
 
@@ -29,6 +30,16 @@ def test_a_dataset_of_tasks_has_both_splits(capsys):
     tasks = Task.objects.filter(dataset__slug="sums", dataset__environment=environment)
     assert sorted(tasks.values_list("split", flat=True)) == ["train"] * 40 + ["validation"] * 10
     assert {task.row["difficulty"] for task in tasks} == {"hard"}
+
+
+def test_the_tools_go_into_the_rows_where_that_is_wanted(tmp_path):
+    rows = []
+    for options in ({}, {"tools": True}):
+        call_command("generate_tasks", "workplace", count=1, out=str(tmp_path / "tasks.jsonl"), **options)
+        rows.append(json.loads((tmp_path / "tasks.jsonl").read_text()))
+    bare, told = rows
+    assert [tool["name"] for tool in told["responses_create_params"].pop("tools")] == [tool["name"] for tool in TOOLS]
+    assert told == bare
 
 
 def test_an_environment_is_named_by_its_slug_too(tmp_path):

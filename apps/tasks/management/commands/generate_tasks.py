@@ -12,7 +12,8 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.environments.models import Adapter, Environment
 from apps.environments.saving import save_environment
 from apps.gym.builtin.generating import DIFFICULTIES, Kit, TooFewTasks, generate_tasks
-from apps.gym.written.registry import find_kit, list_kits
+from apps.gym.items import TaskRow, Tool
+from apps.gym.written.registry import find_environment, find_kit, list_kits
 from apps.tasks.choosing import Choices
 from apps.tasks.management.datasets import named_dataset
 from apps.tasks.models import Upload
@@ -27,17 +28,22 @@ class Command(BaseCommand):
         parser.add_argument("--count", type=int, default=500)
         parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same tasks")
         parser.add_argument("--difficulty", choices=[*DIFFICULTIES, "mixed"], default="mixed")
+        parser.add_argument(
+            "--tools",
+            action="store_true",
+            help="put the environment's tools into each row, for clients that do not ask a server for them",
+        )
         where = parser.add_mutually_exclusive_group(required=True)
         where.add_argument("--out", help="a JSONL file, or - for standard output")
         where.add_argument("--dataset", help="slug; the dataset is created where it does not exist")
 
     def handle(self, *, environment: str, out: str | None, dataset: str | None, **options: Any) -> None:
-        kit = _find_kit(environment)
+        name, kit = _find_kit(environment)
         if options["count"] < 1:
             raise CommandError("--count: give 1 or more")
         rows = generate_tasks(kit, count=options["count"], seed=options["seed"], difficulty=options["difficulty"])
         try:
-            lines = list(_encode(rows))
+            lines = list(_encode(rows, _tools_of(name) if options["tools"] else []))
         except TooFewTasks as problem:
             raise CommandError(f"{environment}: {problem}") from None
         if dataset is None:
@@ -65,13 +71,19 @@ class Command(BaseCommand):
         self.stdout.write(f"{out}: {len(lines):,} tasks")
 
 
-def _find_kit(slug: str) -> Kit:
+def _find_kit(slug: str) -> tuple[str, Kit]:
+    """With the name of the environment that it comes with."""
     found = Environment.objects.filter(slug=slug, adapter=Adapter.BUILTIN).values_list("builtin", flat=True).first()
     name = found or slug
     kit = find_kit(name)
     if kit is None:
         raise CommandError(f"{slug}: only {', '.join(list_kits())} make tasks of their own.")
-    return kit
+    return name, kit
+
+
+def _tools_of(name: str) -> list[Tool]:
+    found = find_environment(name)
+    return list(found.tools) if found else []
 
 
 def _ensure_environment(slug: str) -> None:
@@ -83,6 +95,8 @@ def _ensure_environment(slug: str) -> None:
     save_environment(environment=environment, user=None)
 
 
-def _encode(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+def _encode(rows: Iterator[TaskRow], tools: list[Tool]) -> Iterator[bytes]:
     for row in rows:
-        yield orjson.dumps(row) + b"\n"
+        params = row["responses_create_params"]
+        told = {**row, "responses_create_params": {**params, "tools": tools}} if tools else row
+        yield orjson.dumps(told) + b"\n"
