@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.gym.sandbox.needing import needs_sandbox
+
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
 
@@ -37,6 +39,14 @@ def test_every_claim_from_a_long_queue_takes_what_there_are_seats_for():
     figures = bench("engine.claim.sqlite", "--queued", 16_000)
     assert (figures["queued"], figures["collections"], figures["claims"]) == (16_000, 8, 105)
     assert 0 < figures["claim_p50_ms"] <= figures["claim_p99_ms"] <= figures["claim_max_ms"]
+
+
+@needs_sandbox
+def test_every_execution_is_counted_and_gave_what_it_should():
+    figures = bench("sandbox.executions", "--executions", 40)
+    assert (figures["executions"], figures["wrong"]) == (40, 0)
+    assert 0 < figures["median_ms"] <= figures["p99_ms"]
+    assert figures["per_second"] > 0
 
 
 def test_a_benchmark_that_nobody_knows_is_said_to_be_none():
