@@ -15,7 +15,9 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.declared import DeclaredFields
 from apps.api.filters import FlagFilter, IdFilter
+from apps.api.queues import QueueSerializer
 from apps.api.viewsets import TableViewSet
+from apps.exports.asking import MOST, USUAL, ask_people
 from apps.exports.counting import count_pairs
 from apps.exports.deciding import decide_pairs
 from apps.exports.differing import compare_pair_sets
@@ -212,6 +214,12 @@ class PairVerdictsSerializer(PairVerdictSerializer):
         return pairs
 
 
+class AskSerializer(DeclaredFields, serializers.Serializer[Any]):
+    name = serializers.CharField(required=False, max_length=150)
+    limit = serializers.IntegerField(default=USUAL, min_value=1, max_value=MOST, help_text="Pairs at most.")
+    overlap = serializers.IntegerField(default=1, min_value=1, max_value=20, help_text="People who judge each pair.")
+
+
 class DecidedSerializer(serializers.Serializer[Any]):
     changed = serializers.IntegerField(help_text="Pairs that had another status.")
 
@@ -271,6 +279,7 @@ class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "cancel": Permission.PAIR,
         "destroy": Permission.PAIR,
         "changes": Permission.READ,
+        "ask": Permission.LEAD,
     }
     problems = {"cancel": {409}, "destroy": {409}, "changes": {409}}
 
@@ -293,6 +302,16 @@ class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         collections = check_collections(given["collection"], given.get("further", []), given["rule"])
         preview = count_pairs(collections, given["rule"], keep=given.get("limit", 0))
         return Response(PairPreviewSerializer(preview).data)
+
+    @extend_schema(request=AskSerializer, responses={201: QueueSerializer})
+    @action(detail=True, methods=["post"])
+    def ask(self, request: Request, pk: str) -> Response:
+        """Have people judge proposed pairs, those of the smallest margin first: a pairwise queue. Verdicts count in the
+        next version of the set."""
+        asked = AskSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        queue = ask_people(pair_set=self.get_object(), **asked.validated_data, user=self.person)
+        return Response(QueueSerializer(queue).data, status=HTTPStatus.CREATED)
 
     @extend_schema(request=None, responses=PairSetSerializer)
     @action(detail=True, methods=["post"])

@@ -76,6 +76,7 @@ urlpatterns: list[URLPattern] = [
     path("pair-sets/", pairs.pair_set_list, name="pair_set_list"),
     path("pair-sets/new/", pairs.pair_set_create, name="pair_set_create"),
     path("pair-sets/<int:pk>/", pairs.pair_set_detail, name="pair_set_detail"),
+    path("pair-sets/<int:pk>/ask/", pairs.pair_set_ask, name="pair_set_ask"),
     path("pair-sets/<int:pk>/cancel/", pairs.pair_set_cancel, name="pair_set_cancel"),
     path("pair-sets/<int:pk>/delete/", pairs.pair_set_delete, name="pair_set_delete"),
     path("pairs/<int:pk>/", pairs.pair_detail, name="pair_detail"),

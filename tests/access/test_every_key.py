@@ -136,6 +136,7 @@ def test_the_scopes_change_exactly():
     assert words(may_write(Scope.ANNOTATE)) == {
         "comments",
         "flags",
+        "pair-sets",
         "queue-items",
         "queues",
         "reviews",

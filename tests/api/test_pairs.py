@@ -73,3 +73,16 @@ def test_a_set_is_cancelled_while_it_is_made_and_deleted_after(engineer, collect
     assert post(engineer, f"pair-sets/{made['id']}/cancel/", {}).json()["state"] == "cancelled"
     assert engineer.delete(f"/api/v1/pair-sets/{made['id']}/").status_code == 204
     assert PreferencePair.objects.count() == 0
+
+
+def test_people_are_asked_about_the_pairs_of_the_smallest_margin_first(engineer, viewer, collection):
+    made = post(engineer, "pair-sets/", {"collection": collection.pk, "mode": "all"}).json()
+    close = engineer.get(f"/api/v1/pairs/?pair_set={made['id']}").json()["results"][1]
+    asked = post(engineer, f"pair-sets/{made['id']}/ask/", {"limit": 1, "overlap": 2})
+    queue = asked.json()
+    assert (asked.status_code, queue["kind"], queue["overlap"], queue["item_count"]) == (201, "pairwise", 2, 1)
+    items = engineer.get(f"/api/v1/queue-items/?queue={queue['id']}").json()["results"]
+    assert {*items[0]["rollouts"]} == {close["chosen"], close["rejected"]}
+    assert post(viewer, f"pair-sets/{made['id']}/ask/", {}).status_code == 403
+    PreferencePair.objects.update(status="accepted")
+    assert post(engineer, f"pair-sets/{made['id']}/ask/", {}).status_code == 400

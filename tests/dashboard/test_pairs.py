@@ -189,3 +189,12 @@ def test_a_set_that_is_being_made_tells_how_far_it_is_and_can_be_cancelled():
     assert polled.status_code == 286
     assert client.post(reverse("dashboard:pair_set_delete", args=[pair_set.pk])).status_code == 302
     assert PairSet.objects.count() == 0
+
+
+def test_people_are_asked_from_the_page_of_the_set():
+    pair_set, client = make_pair_set(tasks=2), signed_in()
+    page = client.post(reverse("dashboard:pair_set_ask", args=[pair_set.pk]), follow=True).text
+    assert "asks people about 2 pairs." in page
+    pair_set.pairs.update(status="accepted")
+    again = client.post(reverse("dashboard:pair_set_ask", args=[pair_set.pk]), follow=True).text
+    assert "has no proposed pair that nobody has judged." in again

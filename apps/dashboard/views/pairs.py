@@ -14,6 +14,7 @@ from apps.dashboard.requests import PageRequest
 from apps.dashboard.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.reading import read_trace
 from apps.dashboard.views.exports import POLL_ENDED
+from apps.exports.asking import ask_people
 from apps.exports.counting import NewPair, count_pairs
 from apps.exports.deciding import DecisionRefused, decide_pairs
 from apps.exports.differing import NothingToCompare, PairSetChanges, compare_pair_sets
@@ -28,6 +29,7 @@ from apps.exports.pairing import (
     delete_pair_set,
     order_pairs,
 )
+from apps.reviews.filling import QueueRefused
 from apps.rollouts.models import Rollout
 from apps.rollouts.paging import page_by_id
 from apps.tasks.models import Task
@@ -177,6 +179,20 @@ def pair_set_cancel(request: PageRequest, pk: int) -> HttpResponse:
         cancel_pair_set(pair_set=get_object_or_404(PairSet, pk=pk), user=request.user)
     except CannotCancel as problem:
         messages.error(request, str(problem))
+    return redirect("dashboard:pair_set_detail", pk=pk)
+
+
+@allow(POST=Permission.LEAD)
+def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
+    """A queue of the pairs that the rewards are least sure of."""
+    pair_set = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk)
+    try:
+        queue = ask_people(pair_set=pair_set, user=request.user)
+    except QueueRefused as refusal:
+        messages.error(request, str(refusal))
+    else:
+        pairs = "1 pair" if queue.item_count == 1 else f"{queue.item_count:,} pairs"
+        messages.success(request, f"The queue “{queue.name}” asks people about {pairs}.")
     return redirect("dashboard:pair_set_detail", pk=pk)
 
 
