@@ -110,6 +110,24 @@ _COMMENTS = """
     SELECT id, %(user)s, 'It read the question too fast: the unit is wrong.', '', finished_at
     FROM rollouts_rollout WHERE finished_at IS NOT NULL AND id %% %(each)s = 0
 """
+# What the index of words has of each that ended: what its task asks, its answer, and twelve of 20,000 words, of which
+# some are in every tenth rollout and some in a few. Short, since a million whole traces would be another measurement.
+_WORDS = """
+    INSERT INTO rollouts_rolloutwords (rollout_id, part, attempt, is_cut, document)
+    SELECT r.id, 0, r.attempt, false, ('you:1 are:2 a:3 careful:4 assistant:5 task:7 ' || t."index"
+        || ':8 what:9 is:10 ' || t."index" || ':11 7:12 calculator:14 the:16 answer:17 is:18 rollout' || r.id || ':19 '
+        || 'v' || floor(20000 * random() ^ 4) || ':21 v' || floor(20000 * random() ^ 4) || ':22 '
+        || 'v' || floor(20000 * random() ^ 4) || ':23 v' || floor(20000 * random() ^ 4) || ':24 '
+        || 'v' || floor(20000 * random() ^ 4) || ':25 v' || floor(20000 * random() ^ 4) || ':26 '
+        || 'v' || floor(20000 * random()) || ':27 v' || floor(20000 * random()) || ':28 '
+        || 'v' || floor(20000 * random()) || ':29 v' || floor(20000 * random()) || ':30 '
+        || CASE WHEN r.id %% 50000 = 7 THEN 'cannot:32 find:33 the:34 file:35 '
+            WHEN r.id %% 40 = 0 THEN 'find:32 what:33 you:34 cannot:35 ' ELSE '' END
+        || CASE WHEN r.id %% 1000 = 3 THEN '找:37 不:38 到:39 文:40 件:41' ELSE '' END)::tsvector
+    FROM rollouts_rollout r JOIN tasks_task t ON t.id = r.task_id
+    WHERE r.collection_id = %(collection)s AND r.attempt > 0 AND r.finished_at IS NOT NULL
+"""
+_WORDS_INDEX = "rollouts_rolloutwords_document"
 _ENDED = {"completed": "completed", "cancelled": "cancelled", "running": "queued", "paused": "queued"}
 """What the rollouts are that have not ended, by the state of their collection."""
 
@@ -155,8 +173,11 @@ def fill_rollouts(*, rollouts: int, traced: float) -> Filled:
     ]
     with connection.cursor() as cursor:
         cursor.execute(_COMMENTS, {"user": user.pk, "each": COMMENTED})
+        cursor.execute("SET maintenance_work_mem = '512MB'")
         for index in indexes:
             cursor.execute(index)
+        # What the engine made for the templates is indexed by those that are filled.
+        cursor.execute("DELETE FROM rollouts_unindexedrollout")
         cursor.execute("SET session_replication_role = DEFAULT")
         cursor.execute("VACUUM ANALYZE")
     from apps.rollouts.models import Rollout
@@ -176,7 +197,8 @@ def _prepare(templates: Any) -> list[str]:
         cursor.execute("ANALYZE filled_templates")
         cursor.execute(
             "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'rollouts_rollout' AND indexname NOT IN "
-            "(SELECT conname FROM pg_constraint WHERE conrelid = 'rollouts_rollout'::regclass)"
+            "(SELECT conname FROM pg_constraint WHERE conrelid = 'rollouts_rollout'::regclass) OR indexname = %s",
+            [_WORDS_INDEX],
         )
         found = cursor.fetchall()
         for name, _ in found:
@@ -318,7 +340,7 @@ class _Filler:
         }
         with connection.cursor() as cursor:
             cursor.execute(*_with_defaults(_ROLLOUTS, Rollout, given))
-            for statement in (_COUNTERS, *([_TRACES] if self._share else [])):
+            for statement in (_COUNTERS, _WORDS, *([_TRACES] if self._share else [])):
                 cursor.execute(statement, given)
         return collection.pk
 

@@ -4,6 +4,7 @@ import json
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 from scripts.fill_rollouts import Filled
 
@@ -85,6 +86,7 @@ def find_addresses(filled: Filled, rows: Rows) -> Iterator[Address]:
     """Every list and every page with rows of it."""
     yield from _api_lists(filled, rows)
     yield from _rollout_pages(filled, rows)
+    yield from _table_addresses(filled, rows)
     yield from _other_pages(filled, rows)
 
 
@@ -176,6 +178,47 @@ def _rollout_pages(filled: Filled, rows: Rows) -> Iterator[Address]:
     yield Address("page tasks of a collection", [f"{large}tasks/?after={pk}" for pk in rows.tasks], PAGE_MS)
     yield Address("page tasks never solved", [f"{large}tasks/?bucket=never"], SEARCH_MS)
     yield Address("page trace", [f"/rollouts/{pk}/" for pk in rows.traced], PAGE_MS)
+
+
+def _table_addresses(filled: Filled, rows: Rows) -> Iterator[Address]:
+    """The table of rollouts by the grammar of its filter, by words of traces, in each order, and its counts."""
+    large, small = f"collection:{filled.large} ", f"collection:{filled.collections[3]} "
+    filters = {
+        "numbers": ["steps:>9", "calls:1", "tokens:>9k", "seconds:<3", "cost:>0.02", "output:>3900", "input:400..405"],
+        "numbers that nothing has": ["steps:>50", "tokens:>1m", "seconds:>1000", "cost:>5", "reward:0.991..0.999"],
+        "flags": ["flag:truncated", "flag:credentials", "flag:retried", "flag:tool_error", "-flag:truncated"],
+        "tools": ["tool:search", "-tool:calculator status:completed"],
+        "tasks": ["split:validation", "tag:hard", "tag:geometry -split:train", "-split:*"],
+        "names": ["model:policy-8*", "agent:agent-t*", "dataset:search-qa", "environment:calc*", "version:step-3*"],
+        "several": ["reward:>0.5 stop:max_steps", "status:failed error:timed_out", "reward:1 steps:>8 tag:hard"],
+    }
+    for name, texts in filters.items():
+        asked = [f"{where}{text}" for text in texts for where in ("", large, small)]
+        yield Address(f"page filter, {name}", [_table(text) for text in asked], SEARCH_MS)
+        yield Address(f"api filter, {name}", [_table(text, "/api/v1/rollouts/") for text in asked], SEARCH_MS)
+    words = {
+        "rare": ["v19999", "v12345", f"rollout{rows.rollouts[5]}", '"cannot find"', "找不到", "nowhere"],
+        "common": ["calculator", "the", "v0", "v1", '"what is"', "v1*", "rollout12*"],
+        "with more": ["v0 status:failed", "v7 reward:1", '"cannot find" reward:0', "-v0", "calculator -v3 steps:>5"],
+    }
+    for name, texts in words.items():
+        asked = [f"{where}{text}" for text in texts for where in ("", large, small)]
+        yield Address(f"page search, {name}", [_table(text) for text in asked], SEARCH_MS)
+    for key in ("steps", "calls", "tokens", "seconds", "cost"):
+        for sign in ("", "-"):
+            order = f"&sort={sign}{key}"
+            yield Address(f"page rollouts, by {sign}{key}", [f"/rollouts/?{order}"])
+            inside = [f"/collections/{pk}/?{order}" for pk in filled.collections]
+            yield Address(f"page collection, by {sign}{key}", inside, PAGE_MS)
+    counted = ["", "reward:1", "status:failed", "steps:>9", "tag:hard", "calculator", "v19999", "flag:retried"]
+    yield Address("counts", [_table(text, "/rollouts/facets/") for text in counted], SEARCH_MS)
+    within = [f"{_table(text, '/rollouts/facets/')}&of={pk}" for text in counted for pk in filled.collections[:4]]
+    yield Address("counts in a collection", within, SEARCH_MS)
+    yield Address("glance at a rollout", [f"/rollouts/{pk}/peek/" for pk in rows.traced], PAGE_MS)
+
+
+def _table(text: str, path: str = "/rollouts/") -> str:
+    return f"{path}?{urlencode({'q': text})}" if text else f"{path}?"
 
 
 def _other_pages(filled: Filled, rows: Rows) -> Iterator[Address]:

@@ -67,7 +67,9 @@ class Reader:
     def read(self, path: str) -> Reply:
         kind = "api" if path.startswith("/api/") else "page"
         before, began = run_milliseconds(self._pids), time.perf_counter()
-        self._connection.request("GET", path, headers={"Host": "localhost", **self._headers[kind]})
+        # A glance is a part of a page, as its script asks for it.
+        part = {"HX-Request": "true"} if path.endswith("/peek/") else {}
+        self._connection.request("GET", path, headers={"Host": "localhost", **self._headers[kind], **part})
         reply = self._connection.getresponse()
         body = reply.read()
         took = (time.perf_counter() - began) * 1000

@@ -77,6 +77,8 @@
     if (row && !event.target.closest("a, input, button, label")) choose(row);
   });
   document.addEventListener("focusin", (event) => {
+    // What is there is gone on with.
+    if (event.target.id === "q") event.target.setSelectionRange(event.target.value.length, event.target.value.length);
     const row = event.target.closest?.("#rollouts tr[data-row]");
     if (row && row !== current()) {
       current()?.classList.remove("chosen");

@@ -10,7 +10,7 @@ from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, Les
 from apps.gym.stopping import ENDED_BY_ITSELF
 from apps.rollouts.filtering.grammar import Anything, Between, Number, Pattern, Sign, Term, Text, Value
 from apps.rollouts.filtering.searching import find_text
-from apps.rollouts.models import ALL_TOKENS, Collection, Rollout
+from apps.rollouts.models import ALL_TOKENS, HAS_ENDED, Collection, Rollout
 from apps.tasks.models import Task
 
 _LOOKUPS: dict[Sign, str] = {"=": "exact", ">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
@@ -50,7 +50,17 @@ def _number(column: str) -> Callable[[Value], Q]:
     return compile
 
 
+def _figure(column: str) -> Callable[[Value], Q]:
+    """Of what has ended: before, these columns hold what an earlier attempt left, or nothing."""
+    compile = _number(column)
+    return lambda value: compile(value) & HAS_ENDED
+
+
 def _tokens(value: Value) -> Q:
+    return _all_tokens(value) & HAS_ENDED
+
+
+def _all_tokens(value: Value) -> Q:
     match value:
         case Number(sign, number):
             return Q(_COMPARED[sign](ALL_TOKENS, int(number)))
@@ -139,14 +149,14 @@ OF_ROLLOUTS: dict[str, Callable[[Value], Q]] = {
     "stop": _words("stop_reason"),
     "error": _words("error_kind"),
     "flag": _flag,
-    "steps": _number("turns"),
-    "calls": _number("tool_calls"),
-    "tool_errors": _number("tool_errors"),
+    "steps": _figure("turns"),
+    "calls": _figure("tool_calls"),
+    "tool_errors": _figure("tool_errors"),
     "tokens": _tokens,
-    "input": _number("input_tokens"),
-    "output": _number("output_tokens"),
-    "seconds": _number("duration"),
-    "cost": _number("cost"),
+    "input": _figure("input_tokens"),
+    "output": _figure("output_tokens"),
+    "seconds": _figure("duration"),
+    "cost": _figure("cost"),
     "attempt": _number("attempt"),
     "tool": _tool,
     "version": _words("model_version"),

@@ -1,0 +1,160 @@
+"""The table of rollouts in a browser: by keyboard alone, without scripts, on a phone, and for everybody."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import Site
+from tests.gymweb.serving import ROOT
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def seeded(site: Site) -> dict[str, Any]:
+    words = [sys.executable, "tests/browser/seed_figures.py"]
+    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
+    subprocess.run(
+        [sys.executable, "manage.py", "index_rollouts", "--again"],
+        cwd=ROOT,
+        env=site.environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    found: dict[str, Any] = json.loads(made.stdout)
+    return found
+
+
+@pytest.fixture
+def unscripted(chromium: Browser, signed_in: Any) -> Iterator[Page]:
+    context = chromium.new_context(storage_state=signed_in, java_script_enabled=False)
+    yield context.new_page()
+    context.close()
+
+
+def open_table(site: Site, tab: Page, query: str) -> None:
+    tab.goto(f"{site.base}/rollouts/?q={query}")
+    tab.wait_for_load_state("networkidle")
+
+
+def test_the_table_is_read_marked_and_opened_by_keyboard_alone(site, tab, seeded):
+    tab.set_viewport_size({"width": 1300, "height": 700})
+    open_table(site, tab, f"collection:{seeded['a']}&sort=id")
+    rows = tab.locator("#rollouts tr[data-row]")
+    first, second, third = (rows.nth(place).get_attribute("data-row") for place in range(3))
+    for key in ("j", "j", "k"):
+        tab.keyboard.press(key)
+    expect(tab.locator("tr.chosen")).to_have_attribute("data-row", first)
+    tab.keyboard.press("x")
+    tab.keyboard.press("j")
+    tab.keyboard.press("j")
+    tab.keyboard.press("X")
+    expect(tab.locator("[data-marked]")).to_have_text("3 marked.")
+    tab.keyboard.press("Space")
+    expect(tab.locator("#peek h2")).to_have_text(f"Rollout #{third}")
+    tab.keyboard.press("k")
+    expect(tab.locator("#peek h2")).to_have_text(f"Rollout #{second}")
+    expect(tab.locator("#peek .event").first).to_be_visible()
+    tab.keyboard.press("Escape")
+    expect(tab.locator("#peek")).to_be_hidden()
+    # What is typed is text.
+    tab.keyboard.press("/")
+    tab.keyboard.type(" reward:>0.9 ")
+    expect(tab.locator("#q")).to_have_value(f"collection:{seeded['a']} reward:>0.9 ")
+    tab.keyboard.press("Enter")
+    expect(rows.nth(2)).to_have_count(1)
+    tab.wait_for_load_state("networkidle")
+    assert "reward" in tab.url
+    expect(tab.locator("#rollouts .reward-chip.ok")).to_have_count(rows.count())
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("j")
+    tab.keyboard.press("j")
+    chosen = tab.locator("tr.chosen").get_attribute("data-row")
+    tab.keyboard.press("o")
+    tab.wait_for_url(f"**/rollouts/{chosen}/?list=*")
+    # The next one is the next of the same list.
+    tab.locator("a[rel=prev]").first.click()
+    tab.wait_for_url("**/?list=*")
+    assert f"/rollouts/{chosen}/" not in tab.url
+
+
+def test_counts_lead_on_and_can_be_taken_back(site, tab, seeded):
+    tab.set_viewport_size({"width": 1400, "height": 800})
+    open_table(site, tab, f"collection:{seeded['a']}")
+    tab.locator(".facets a", has_text="failed").click()
+    tab.wait_for_load_state("networkidle")
+    expect(tab.locator("#rollouts .chip.bad", has_text="failed")).to_have_count(
+        tab.locator("#rollouts tbody tr").count()
+    )
+    chosen = tab.locator(".facets a[aria-current]", has_text="failed")
+    chosen.click()
+    tab.wait_for_load_state("networkidle")
+    expect(tab.locator("#q")).to_have_value(f"collection:{seeded['a']}")
+
+
+def test_a_heading_sorts_and_the_address_keeps_it(site, tab, seeded):
+    open_table(site, tab, f"collection:{seeded['a']}")
+    tab.locator("th a.sort", has_text="Reward").click()
+    expect(tab.locator("th[aria-sort=descending]")).to_contain_text("Reward")
+    tab.locator("th a.sort", has_text="Reward").click()
+    expect(tab.locator("th[aria-sort=ascending]")).to_contain_text("Reward")
+    assert "sort=reward" in tab.url
+    tab.reload()
+    expect(tab.locator("th[aria-sort=ascending]")).to_contain_text("Reward")
+
+
+def test_words_of_traces_are_found_and_a_wrong_key_is_marked(site, tab, seeded):
+    open_table(site, tab, f"collection:{seeded['a']} text:%22compared%22")
+    assert tab.locator("#rollouts tbody tr").count() > 0
+    open_table(site, tab, "rewrd:1")
+    expect(tab.locator("#q-refusal mark")).to_have_text("rewrd")
+    expect(tab.locator("#q-refusal")).to_contain_text("Do you mean reward:?")
+
+
+def test_everything_works_without_a_script(site, unscripted, seeded):
+    page = unscripted
+    page.goto(f"{site.base}/rollouts/")
+    page.fill("#q", f"collection:{seeded['a']} status:completed")
+    page.click(".filter-bar button[type=submit]")
+    shown = page.locator("#rollouts tbody tr").count()
+    assert shown == 8
+    page.click("text=Count by value")
+    page.locator(".facets a", has_text="completed").click()
+    page.click("summary:has-text('Columns')")
+    page.check("input[name=column][value=cost]")
+    page.click("details[open] button:has-text('Save')")
+    assert page.locator("th a.sort", has_text="Cost").count() == 1
+    page.click("summary:has-text('Columns')")
+    page.click("details[open] button:has-text('As usual')")
+    page.locator("#rollouts input[name=r]").nth(0).check()
+    page.locator("#rollouts input[name=r]").nth(1).check()
+    page.click("#marked button:has-text('Compare')")
+    assert "/rollouts/compare/?r=" in page.url
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_and_no_phone_is_too_narrow(site, tab, seeded, theme):
+    tab.emulate_media(color_scheme=theme)
+    wrong = {}
+    for query in (f"collection:{seeded['a']} status:completed", "rewrd:1", "text:nowhere"):
+        tab.set_viewport_size({"width": 1440, "height": 900})
+        open_table(site, tab, query)
+        for fold in tab.locator("main details").all():
+            fold.evaluate("fold => { fold.open = true; }")
+        if tab.locator("#rollouts").count():
+            tab.locator("h1").click()
+            tab.keyboard.press("j")
+            tab.keyboard.press("Space")
+            expect(tab.locator("#peek .event").first).to_be_visible()
+        found = Axe().run(tab).response["violations"]
+        wrong[query] = [f"{each['id']}: {node['html'][:120]}" for each in found for node in each["nodes"]]
+        tab.set_viewport_size({"width": 360, "height": 800})
+        open_table(site, tab, query)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    assert {query: found for query, found in wrong.items() if found} == {}
