@@ -68,9 +68,9 @@ def test_the_table_is_read_marked_and_opened_by_keyboard_alone(site, tab, seeded
     tab.keyboard.type(" reward:>0.9 ")
     expect(tab.locator("#q")).to_have_value(f"collection:{seeded['a']} reward:>0.9 ")
     tab.keyboard.press("Enter")
-    expect(rows.nth(2)).to_have_count(1)
+    tab.wait_for_url("**reward*")
     tab.wait_for_load_state("networkidle")
-    assert "reward" in tab.url
+    assert rows.count() > 1
     expect(tab.locator("#rollouts .reward-chip.ok")).to_have_count(rows.count())
     tab.keyboard.press("Escape")
     tab.keyboard.press("j")
