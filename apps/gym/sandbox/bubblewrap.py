@@ -83,10 +83,9 @@ def _wrapping(python: str) -> list[str]:
             command += ["--symlink", str(Path(root).readlink()), root]
         elif Path(root).is_dir():
             command += ["--ro-bind", root, root]
-    for packages in ("site-packages", "dist-packages"):
-        for found in {str(path) for folder in _folders(python) for path in Path(folder).glob(f"python3*/{packages}")}:
-            # What is installed beside Python is nobody's business.
-            command += ["--tmpfs", found]
+    for packages in _find_packages(_folders(python)):
+        # What is installed beside Python is nobody's business.
+        command += ["--tmpfs", packages]
     return [*command, "--dev-bind", "/dev/null", "/dev/null"]
 
 
@@ -97,6 +96,14 @@ def _folders(python: str) -> list[str]:
     own = [real for real in (_real(python), library, platform_library) if not _below(real, shared)]
     linked = [str(path) for path in Path(_ask(python)[3]).glob("libpython3*.so*") if not _below(str(path), shared)]
     return list(dict.fromkeys([*shared, *own, *linked]))
+
+
+def _find_packages(folders: list[str]) -> list[str]:
+    """Where packages are installed, below Python's own folder or beside it."""
+    names = ("site-packages", "dist-packages")
+    patterns = [f"{above}{name}" for name in names for above in ("", "python3*/")]
+    found = (str(path) for folder in folders for pattern in patterns for path in Path(folder).glob(pattern))
+    return sorted(set(found))
 
 
 def _below(path: str, folders: list[str]) -> bool:
@@ -125,7 +132,8 @@ def _ask(python: str) -> tuple[list[int], str, str, str]:
         raise SandboxMissing(f"{python} is no Python that runs: {error}") from None
     if version < [3, 11]:
         raise SandboxMissing(f"{python} is Python {version[0]}.{version[1]}: 3.11 or newer is needed")
-    return version, library, platform_library, shared
+    # Where Python does not say where its shared library is, it has none of its own.
+    return version, library, platform_library, shared or library
 
 
 def _real(python: str) -> str:

@@ -162,6 +162,22 @@ def test_what_is_chosen_holds_for_the_process():
         choose_sandbox(before.choice)
 
 
+def test_packages_that_are_installed_beside_python_are_covered(tmp_path, monkeypatch):
+    for folder in ("lib/python3.11/site-packages", "share/python3/dist-packages", "share/other"):
+        (tmp_path / folder).mkdir(parents=True)
+    found = bubblewrap._find_packages([str(tmp_path / "lib" / "python3.11"), str(tmp_path / "share")])
+    assert found == [f"{tmp_path}/lib/python3.11/site-packages", f"{tmp_path}/share/python3/dist-packages"]
+    # As an image of Python has it: all below /usr/local, and linked with a library of its own there.
+    for place in ("bin/python3.11", "lib/libpython3.11.so.1.0"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).touch()
+    library = str(tmp_path / "lib" / "python3.11")
+    monkeypatch.setattr(bubblewrap, "_ask", lambda python: ([3, 11], library, library, str(tmp_path / "lib")))
+    folders = bubblewrap._folders(str(tmp_path / "bin" / "python3.11"))
+    assert folders[-3:] == [f"{tmp_path}/bin/python3.11", library, f"{tmp_path}/lib/libpython3.11.so.1.0"]
+    assert f"{tmp_path}/lib" not in folders
+
+
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
 
 
