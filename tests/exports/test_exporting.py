@@ -392,3 +392,11 @@ def test_the_manifest_of_scored_rollouts_counts_versions_and_how_tokens_join():
 def test_a_manifest_says_nothing_of_versions_and_tokens_that_there_are_not(collection):
     export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
     assert not {"model_versions", "tokens"} & set(export.manifest)
+
+
+def test_attempts_without_a_trace_are_no_repetitions_of_each_other():
+    made = make_collection()
+    for _ in range(3):
+        make_rollout(made, trace=[])
+    export = write_export(export=queue_export(format="trl_sft", collection=made))
+    assert export.manifest["counts"]["dropped"] == {"no_trace": 3}
