@@ -28,6 +28,7 @@ TOOLS: list[Tool] = [
             "required": ["query"],
             "additionalProperties": False,
         },
+        "strict": False,
     },
     {
         "type": "function",

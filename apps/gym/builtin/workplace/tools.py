@@ -36,7 +36,9 @@ def _tool(name: str, description: str, needed: dict[str, Schema], optional: dict
         "required": list(needed),
         "additionalProperties": False,
     }
-    return {"type": "function", "name": name, "description": description, "parameters": parameters}
+    # Strict ones have no optional arguments.
+    told = {"type": "function", "name": name, "description": description, "parameters": parameters}
+    return {**told, "strict": not optional}
 
 
 TOOLS: list[Tool] = [
