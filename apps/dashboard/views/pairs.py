@@ -190,10 +190,10 @@ def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
         queue = ask_people(pair_set=pair_set, user=request.user)
     except QueueRefused as refusal:
         messages.error(request, str(refusal))
-    else:
-        pairs = "1 pair" if queue.item_count == 1 else f"{queue.item_count:,} pairs"
-        messages.success(request, f"The queue “{queue.name}” asks people about {pairs}.")
-    return redirect("dashboard:pair_set_detail", pk=pk)
+        return redirect("dashboard:pair_set_detail", pk=pk)
+    pairs = "1 pair" if queue.item_count == 1 else f"{queue.item_count:,} pairs"
+    messages.success(request, f"This queue asks people about {pairs}.")
+    return redirect("dashboard:queue_detail", pk=queue.pk)
 
 
 @allow(POST=Permission.PAIR)
