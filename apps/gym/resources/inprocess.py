@@ -168,4 +168,6 @@ class InProcessServer:
         # A sandbox is tried out for this, which takes its time.
         if find_problem is not None and (problem := await asyncio.to_thread(find_problem)):
             return Probe(healthy=False, message=problem, latency=time.perf_counter() - started, tools=tools)
-        return Probe(healthy=True, message="built in, in process", latency=time.perf_counter() - started, tools=tools)
+        describe_place = getattr(self._builtin, "describe_place", None)
+        told = f"built in, in process; {describe_place()}" if describe_place else "built in, in process"
+        return Probe(healthy=True, message=told, latency=time.perf_counter() - started, tools=tools)

@@ -95,6 +95,11 @@ class CodeExec:
         """Why it cannot be used on this machine, or nothing."""
         return the_sandbox().find_problem()
 
+    @staticmethod
+    def describe_place() -> str:
+        """Where the code runs, for whoever asks whether the environment is well."""
+        return f"code runs in {the_sandbox().describe()}"
+
 
 def _text(output: bytes) -> str:
     return output.decode(errors="replace").replace("\0", "�")

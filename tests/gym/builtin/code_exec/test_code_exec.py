@@ -150,6 +150,26 @@ def test_without_a_sandbox_an_attempt_fails_and_has_no_reward(no_sandbox):
     assert ours == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        pytest.param("bubblewrap", "code runs in bubblewrap", marks=needs_sandbox),
+        (
+            "unprivileged_process",
+            "unprivileged_process, which is no sandbox: code reaches the network, reads every file",
+        ),
+    ],
+)
+def test_a_health_check_says_where_code_runs_and_what_that_lacks(kind, words):
+    before = the_sandbox().choice
+    choose_sandbox(Choice(kind=kind))
+    try:
+        probe = asyncio.run(InProcessServer("code_exec", name="code").probe())
+    finally:
+        choose_sandbox(before)
+    assert (probe.healthy, words in probe.message) == (True, True)
+
+
 def test_every_step_is_drawn_and_tests_are_those_of_the_steps():
     rows = list(generate_tasks(kit.KIT, count=600, seed=1))
     drawn = {name for row in rows for name, _ in row["steps"][:-1]}
