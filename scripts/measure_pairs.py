@@ -9,6 +9,7 @@ count took too long to answer, or where what was made is not what was counted.
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,7 @@ def main() -> None:
         use_database(given.database, given.var)
         print(json.dumps(measure(given.work, given.rule, given.collection)))
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server ends as well
     with postgres() as server, tempfile.TemporaryDirectory(prefix="gymweb-pairs-") as var:
         use_database(server.url, Path(var))
         filled = fill_rollouts(rollouts=given.rollouts, traced=1.0)
