@@ -29,6 +29,7 @@ NO_PAGES = {
     "rollout_file",
     "rollout_image",
     "rollout_outline",
+    "rollout_peek",
     "rollout_raw",
     "rollout_steps",
     "rollout_text",
