@@ -28,12 +28,20 @@ from apps.api.streams import NdjsonRenderer
 from apps.api.viewsets import TableViewSet
 from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.agreeing import read_against_rewards, read_agreement, read_progress, read_reviewers
-from apps.reviews.filling import Item, QueueRefused, fill_from_collection, fill_from_rollouts, fill_from_sets
+from apps.reviews.filling import (
+    Item,
+    QueueRefused,
+    fill_from_collection,
+    fill_from_filter,
+    fill_from_rollouts,
+    fill_from_sets,
+)
 from apps.reviews.handing_over import FORMATS
 from apps.reviews.leasing import claim_item
 from apps.reviews.models import Queue, QueueItem, Rubric
 from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
 from apps.reviews.reviewing import undo_review
+from apps.rollouts.filtering.parsing import MAX_LENGTH
 from apps.rollouts.models import Collection
 
 _SETTINGS = [
@@ -82,6 +90,11 @@ class QueuePlanSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
         max_length=10_000,
         help_text="These make the items: one each, or pairs and rankings of those of one task.",
     )
+    filter = serializers.CharField(
+        required=False,
+        max_length=MAX_LENGTH,
+        help_text="What passes makes the items: a filter as `q` of rollouts takes it.",
+    )
     items = serializers.ListField(
         child=serializers.ListField(child=serializers.IntegerField(min_value=1, max_value=2**63 - 1), max_length=6),
         required=False,
@@ -93,7 +106,7 @@ class QueuePlanSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
 
     class Meta:
         model = Queue
-        fields = [*_SETTINGS, "rubric", "reviewers", "collection", "rollouts", "items", "per_task", "size"]
+        fields = [*_SETTINGS, "rubric", "reviewers", "collection", "rollouts", "filter", "items", "per_task", "size"]
 
 
 class QueueChangeSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
@@ -236,16 +249,14 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
     @extend_schema(request=QueuePlanSerializer, responses={201: QueueSerializer})
     def create(self, request: Request) -> Response:
-        """Make a queue of a collection, of rollouts, or of items that are named one by one. What is not said stays
-        hidden from reviewers; a rubric queue shows the expected answer unless it says otherwise."""
+        """Make a queue of a collection, of rollouts, of what passes a filter, or of items that are named one by one.
+        What is not said to be shown stays hidden from reviewers."""
         body = QueuePlanSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         wanted = dict(body.validated_data)
         reviewers = wanted.pop("reviewers", [])
-        sources = {name: wanted.pop(name) for name in ("collection", "rollouts", "items") if name in wanted}
+        sources = {name: wanted.pop(name) for name in ("collection", "rollouts", "filter", "items") if name in wanted}
         per_task, size = wanted.pop("per_task"), wanted.pop("size")
-        if wanted["kind"] == Queue.Kind.RUBRIC:
-            wanted.setdefault("shows_expected", True)
         queue = Queue(**wanted)
         items = _fill(queue, sources, per_task=per_task, size=size)
         made = create_queue(queue=queue, items=items, reviewers=reviewers, user=self.person)
@@ -348,11 +359,13 @@ class QueueItemViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
 def _fill(queue: Queue, sources: dict[str, Any], *, per_task: int, size: int) -> list[Item]:
     if len(sources) != 1:
-        raise QueueRefused("Give one of collection, rollouts and items.", "items")
+        raise QueueRefused("Give one of collection, rollouts, filter and items.", "items")
     ((name, given),) = sources.items()
-    queue.source = {name: given.pk} if name == "collection" else {name: len(given)}
+    queue.source = {name: {"collection": lambda: given.pk, "filter": lambda: given}.get(name, lambda: len(given))()}
     if name == "collection":
         return fill_from_collection(given.pk, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
+    if name == "filter":
+        return fill_from_filter(given, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
     if name == "rollouts":
         return fill_from_rollouts(given, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
     return fill_from_sets(given, kind=queue.kind)

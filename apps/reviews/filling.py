@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from apps.gym.verdicts import FEWEST, MOST
 from apps.reviews.models import Queue
+from apps.rollouts.filtering.applying import apply_filter
+from apps.rollouts.filtering.grammar import FilterRefused
+from apps.rollouts.filtering.parsing import parse_filter
 from apps.rollouts.models import Rollout
 
 MAX_ITEMS = 10_000
@@ -14,6 +17,7 @@ MAX_ITEMS = 10_000
 
 MAX_PAIRS_PER_TASK = 15
 CHUNK = 500
+MAX_PASSING = 6 * MAX_ITEMS
 
 Item = tuple[int, tuple[int, ...]]
 """The task, and the rollouts in the order in which they are kept."""
@@ -53,6 +57,22 @@ def fill_from_collection(
 ) -> list[Item]:
     """Items of its completed rollouts. Raises QueueRefused."""
     ids = Rollout.objects.filter(collection=collection_id, status=Rollout.Status.COMPLETED).values_list("pk", flat=True)
+    return fill_from_rollouts(ids, kind=kind, per_task=per_task, size=size, seed=seed)
+
+
+def fill_from_filter(text: str, *, kind: str, per_task: int = 1, size: int = 4, seed: int = 0) -> list[Item]:
+    """Items of the completed rollouts that pass a filter as it is typed above the table of rollouts; the newest of
+    them, where there are very many. Raises QueueRefused."""
+    try:
+        parsed = parse_filter(text)
+    except FilterRefused as refusal:
+        raise QueueRefused(f"At character {refusal.start + 1}: {refusal}", "filter") from None
+    if not parsed.terms:
+        raise QueueRefused(
+            "Give a filter, like reward:<0.5 model:qwen*: an empty one would choose everything.", "filter"
+        )
+    passing = apply_filter(Rollout.objects.filter(status=Rollout.Status.COMPLETED), parsed)
+    ids = list(passing.order_by("-pk").values_list("pk", flat=True)[:MAX_PASSING])
     return fill_from_rollouts(ids, kind=kind, per_task=per_task, size=size, seed=seed)
 
 

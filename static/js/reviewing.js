@@ -171,6 +171,7 @@
     if (shown) {
       const seconds = Math.max(0, Math.round(left / 1000));
       shown.textContent = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+      document.getElementById("review-word").textContent = "for";
       shown.parentElement.dataset.low = String(seconds < 60);
     }
     // Whoever touched the page in the last third of the lease is at work.
@@ -209,7 +210,7 @@
 
   if (kind === "pairwise") {
     for (const input of form.querySelectorAll("[data-key]")) {
-      keys.add({ id: `review.${input.value}`, keys: input.dataset.key, label: input.closest("label").innerText.replace(/^\S+\s/, ""), group, run: () => press(input) });
+      keys.add({ id: `review.${input.value}`, keys: input.dataset.key, label: input.closest("label").querySelector("span").lastChild.textContent.trim(), group, run: () => press(input) });
     }
   }
   if (kind === "ranking") {
@@ -253,7 +254,7 @@
     keys.add({ id: "review.field.type", keys: "i", label: "Type into the criterion", group, run: () => criteria[current].querySelector("textarea, input[type=number]")?.focus() });
   } else if (form) {
     for (const input of form.querySelectorAll("[data-reason]")) {
-      keys.add({ id: `review.reason.${input.value}`, keys: input.dataset.reason, label: `Because: ${input.closest("label").innerText.replace(/^\S+\s/, "")}`, group, run: () => press(input) });
+      keys.add({ id: `review.reason.${input.value}`, keys: input.dataset.reason, label: `Because: ${input.closest("label").lastElementChild.lastChild.textContent.trim()}`, group, run: () => press(input) });
     }
   }
   if (form) {

@@ -105,6 +105,7 @@
   add("mark", "x", "Mark the row", () => mark(current(), !boxOf(current()).checked), () => current() !== null && boxOf(current()) !== null);
   add("range", "X", "Mark all rows from the last marked to this one", markRange, () => current() !== null && boxOf(current()) !== null);
   add("peek", "Space", "Look at the row beside the table", () => (isPeeking() ? close() : look(current() ?? rows()[0])), isFree);
+  add("queue", "q", "Ask people about what is marked", () => document.getElementById("marked-queue").click(), () => document.getElementById("marked-queue") !== null && rows().some((row) => boxOf(row)?.checked));
   add("compare", "c", "Compare what is marked", () => document.getElementById("marked").requestSubmit(), () => rows().some((row) => boxOf(row)?.checked));
   add("close", "Escape", "Close what is beside the table", close, isPeeking);
 })();

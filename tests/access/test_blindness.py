@@ -157,10 +157,10 @@ def test_an_annotator_with_something_to_judge_learns_nothing_anywhere(house):
     ann = annotator()
     client = Client()
     client.force_login(ann)
-    assert leaks(client) == []
-    # Nor while the item is open.
+    assert client.get(f"/api/v1/rollouts/{ONE}/").status_code == 403
+    # Nor while the item is open, whose pages and actions are walked as well.
     assert client.post(f"/api/v1/queues/{ONE}/claim/").status_code == 200
-    Review.objects.update(pk=ONE)
+    Review.objects.update(id=ONE)
     assert leaks(client) == []
 
 

@@ -14,6 +14,7 @@ OF_PEOPLE_ONLY = {
     "account_keyboard": "one's own keys of the keyboard",
     "rollout_columns": "how a table looks to one",
     "selected_compare": "where to look next",
+    "selected_queue": "fills in a form",
     "sign_in": "sessions",
     "sign_in_link": "sessions",
     "sign_out": "sessions",

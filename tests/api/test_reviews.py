@@ -35,15 +35,12 @@ def test_a_queue_is_made_of_a_collection_of_rollouts_or_of_items(engineer):
         ({"kind": "pairwise", "collection": collection.pk, "per_task": 3}, 3),
         ({"kind": "ranking", "rollouts": ids, "size": 2}, 2),
         ({"kind": "pairwise", "items": [ids[:2], ids[2:]]}, 2),
+        ({"kind": "ranking", "filter": f"reward:>0.05 collection:{collection.pk}"}, 1),
         ({"kind": "rubric", "rollouts": ids, "rubric": "clarity"}, 4),
     ):
         made = send(engineer, "queues/", {"name": "Sums", **body})
         assert (made.status_code, made.json()["item_count"]) == (201, count)
-    assert (made.json()["shows_expected"], made.json()["shows_reward"], made.json()["shows_model"]) == (
-        True,
-        False,
-        False,
-    )
+    assert [made.json()[f"shows_{name}"] for name in ("expected", "reward", "model")] == [False] * 3
     assert [each["key"] for each in made.json()["criteria"]] == ["right", "clear", "why"]
 
 
@@ -56,6 +53,7 @@ def test_a_queue_is_made_of_a_collection_of_rollouts_or_of_items(engineer):
         ({"kind": "pairwise", "rollouts": ["all"], "overlap": 21}, "/overlap"),
         ({"kind": "pairwise", "rollouts": ["all"], "reviewers": ["viewer"]}, "/reviewers"),
         ({"kind": "pairwise", "rollouts": ["all"], "blind": True}, "/blind"),
+        ({"kind": "pairwise", "filter": "rewrd:>1"}, "/filter"),
     ],
 )
 def test_what_makes_no_queue_is_refused_where_it_stands(engineer, body, pointer):

@@ -13,6 +13,7 @@ from apps.gym.rubrics import Criterion
 from apps.gym.verdicts import CONFIDENCE, REASONS
 from apps.reviews.answers import Answer
 from apps.reviews.models import Flag, Queue, Rubric
+from apps.rollouts.filtering.parsing import MAX_LENGTH
 from apps.rollouts.models import Collection
 
 _REVIEWERS = [Role.ANNOTATOR, Role.ENGINEER, Role.ADMIN]
@@ -26,6 +27,12 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
         required=False,
         widget=forms.Textarea(attrs={"rows": 2, "class": "code", "spellcheck": "false"}),
         help_text="Or numbers of rollouts. What is to be judged together as it is stands in a line of its own.",
+    )
+    filter = forms.CharField(
+        required=False,
+        max_length=MAX_LENGTH,
+        widget=forms.TextInput(attrs={"class": "code", "spellcheck": "false"}),
+        help_text="Or a filter as above the table of rollouts, like reward:<0.5 tool:bash",
     )
     per_task = forms.IntegerField(min_value=1, max_value=15, initial=1, label="Pairs of each task")
     size = forms.IntegerField(min_value=2, max_value=6, initial=4, label="Rollouts in a ranking")
@@ -49,6 +56,15 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
             "shows_model",
             "reveals",
         ]
+        labels = {
+            "overlap": "People for each item",
+            "lease_minutes": "Minutes that an item is kept",
+            "repeat_share": "Hidden repeats",
+            "shows_expected": "The expected answer",
+            "shows_reward": "The reward",
+            "shows_model": "The model",
+            "reveals": "Tell them afterwards",
+        }
         widgets = {
             "instructions": forms.Textarea(attrs={"rows": 4}),
             "repeat_share": forms.NumberInput(attrs={"step": "0.05", "min": 0, "max": 0.5}),
@@ -62,8 +78,8 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        if bool(cleaned.get("collection")) == bool(cleaned.get("rollouts")):
-            raise ValidationError("Give a collection, or numbers of rollouts.")
+        if sum(bool(cleaned.get(name)) for name in ("collection", "rollouts", "filter")) != 1 and not self.errors:
+            raise ValidationError("Give a collection, numbers of rollouts, or a filter: one of them.")
         return cleaned
 
     def clean_rollouts(self) -> list[list[int]]:

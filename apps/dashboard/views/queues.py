@@ -1,7 +1,6 @@
 """Queues: the list, a new one, and the page of who leads it."""
 
 import uuid
-from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -27,7 +26,14 @@ from apps.reviews.agreeing import (
     read_reviewers,
 )
 from apps.reviews.answers import AnswerRefused
-from apps.reviews.filling import Item, QueueRefused, fill_from_collection, fill_from_rollouts, fill_from_sets
+from apps.reviews.filling import (
+    Item,
+    QueueRefused,
+    fill_from_collection,
+    fill_from_filter,
+    fill_from_rollouts,
+    fill_from_sets,
+)
 from apps.reviews.leasing import CannotReview
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queueing import close_queue, create_queue, open_queue
@@ -49,7 +55,9 @@ def queue_list(request: PageRequest) -> HttpResponse:
 @allow(GET=Permission.LEAD, POST=Permission.LEAD)
 def queue_create(request: PageRequest) -> HttpResponse:
     """`?collection=` or `?rollouts=1,2` fill the form in."""
-    given = {name: request.GET[name] for name in ("collection", "rollouts", "kind", "name") if name in request.GET}
+    given = {
+        name: request.GET[name] for name in ("collection", "rollouts", "filter", "kind", "name") if name in request.GET
+    }
     form = QueueForm(posted(request), initial={"kind": Queue.Kind.PAIRWISE, **given})
     if form.is_valid():
         try:
@@ -131,14 +139,19 @@ def queue_item(request: PageRequest, pk: int) -> HttpResponse:
 def _create(form: QueueForm, request: PageRequest) -> Queue:
     cleaned = form.cleaned_data
     queue: Queue = form.save(commit=False)
-    items = _fill(queue, cleaned["collection"], cleaned["rollouts"], cleaned["per_task"], cleaned["size"])
+    items = _fill(queue, cleaned)
     return create_queue(queue=queue, items=items, reviewers=cleaned["reviewers"], user=request.user)
 
 
-def _fill(queue: Queue, collection: Any, lines: Sequence[list[int]], per_task: int, size: int) -> list[Item]:
+def _fill(queue: Queue, cleaned: dict[str, Any]) -> list[Item]:
+    collection, lines, typed = cleaned["collection"], cleaned["rollouts"], cleaned["filter"]
+    per_task, size = cleaned["per_task"], cleaned["size"]
     if collection is not None:
         queue.source = {"collection": collection.pk}
         return fill_from_collection(collection.pk, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
+    if typed:
+        queue.source = {"filter": typed}
+        return fill_from_filter(typed, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
     queue.source = {"rollouts": sum(map(len, lines))}
     if queue.kind != Queue.Kind.RUBRIC and len(lines) > 1:
         return fill_from_sets(lines, kind=queue.kind)

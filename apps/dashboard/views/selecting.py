@@ -1,6 +1,7 @@
 """What is done with the rollouts that are marked in a table: compared, verified again, looked at, deleted."""
 
 from collections import Counter
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -25,6 +26,13 @@ def selected_compare(request: PageRequest) -> HttpResponse:
     """Its page says what cannot be compared."""
     chosen = ",".join(str(pk) for pk in _marked(request))
     return redirect(f"{reverse('dashboard:rollout_compare')}?r={chosen}")
+
+
+@allow(POST=Permission.LEAD)
+def selected_queue(request: PageRequest) -> HttpResponse:
+    """The form of a new queue, with them in it."""
+    chosen = " ".join(str(pk) for pk in _marked(request))
+    return redirect(f"{reverse('dashboard:queue_create')}?{urlencode({'rollouts': chosen})}")
 
 
 @allow(POST=Permission.COLLECT)

@@ -7,7 +7,14 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.accounts.models import User
-from apps.reviews.filling import Item, QueueRefused, fill_from_collection, fill_from_rollouts, fill_from_sets
+from apps.reviews.filling import (
+    Item,
+    QueueRefused,
+    fill_from_collection,
+    fill_from_filter,
+    fill_from_rollouts,
+    fill_from_sets,
+)
 from apps.reviews.models import Queue, Rubric
 from apps.reviews.queueing import create_queue
 from apps.rollouts.models import Collection
@@ -22,6 +29,7 @@ class Command(BaseCommand):
         parser.add_argument("--rubric", metavar="SLUG", help="what is scored in a rubric queue")
         source = parser.add_mutually_exclusive_group(required=True)
         source.add_argument("--collection", type=int, metavar="ID")
+        source.add_argument("--filter", metavar="TEXT", help='as above the table, like "reward:<0.5 tool:bash"')
         source.add_argument("--rollouts", metavar="IDS", help="numbers between commas")
         source.add_argument("--items", metavar="FILE", help="JSON lines, each a list of numbers; - is standard input")
         parser.add_argument("--per-task", type=int, default=1, help="pairs of each task (default 1)")
@@ -85,6 +93,9 @@ def _items(queue: Queue, options: dict[str, Any]) -> list[Item]:
             raise CommandError(f"There is no collection {options['collection']}.")
         queue.source = {"collection": options["collection"]}
         return fill_from_collection(options["collection"], **given)
+    if options["filter"]:
+        queue.source = {"filter": options["filter"]}
+        return fill_from_filter(options["filter"], **given)
     if options["rollouts"]:
         return fill_from_rollouts(_numbers(options["rollouts"].split(",")), **given)
     return fill_from_sets(_lines(options["items"]), kind=queue.kind)
