@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from rest_framework import serializers
-from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
+from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -53,11 +53,10 @@ class SavedViewSerializer(DeclaredFields, serializers.ModelSerializer[SavedView]
             raise serializers.ValidationError(f"At character {refusal.start + 1}: {refusal}", code=code) from None
 
 
-class SavedViewViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+class SavedViewViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = SavedView.objects.none()
     serializer_class = SavedViewSerializer
     lookup_value_regex = "[0-9]+"
-    http_method_names = ["get", "post", "patch", "delete", "head", "options"]
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
@@ -74,8 +73,12 @@ class SavedViewViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, Retri
     def perform_create(self, serializer: serializers.BaseSerializer[SavedView]) -> None:
         serializer.instance = save_view(user=self.person, table="rollouts", **serializer.validated_data)
 
-    def perform_update(self, serializer: serializers.BaseSerializer[SavedView]) -> None:
-        serializer.instance = change_view(view=self.get_object(), user=self.person, **serializer.validated_data)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Change a view of one's own."""
+        view = self.get_object()
+        changes = self.get_serializer(view, data=request.data, partial=True)
+        changes.is_valid(raise_exception=True)
+        return Response(SavedViewSerializer(change_view(view=view, user=self.person, **changes.validated_data)).data)
 
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete a view of one's own."""
