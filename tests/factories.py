@@ -64,6 +64,19 @@ def make_dataset(rows: list[dict[str, Any]] | None = None, **fields: Any) -> Dat
     return dataset
 
 
+def make_next_version(dataset: Dataset, rows: list[dict[str, Any]]) -> DatasetVersion:
+    """The version after the dataset's latest one, ready, with `rows`."""
+    number = dataset.versions.count() + 1
+    version = DatasetVersion.objects.create(
+        dataset=dataset, number=number, state=DatasetVersion.State.READY, task_count=len(rows)
+    )
+    Task.objects.bulk_create(
+        Task(dataset=dataset, version=version, index=index, prompt_excerpt="What is …", row_json=dump_json(row))
+        for index, row in enumerate(rows)
+    )
+    return version
+
+
 def make_agent(**fields: Any) -> Agent:
     number = next(_numbers)
     return Agent.objects.create(**{"slug": f"agent-{number}", "name": f"Agent {number}", **fields})

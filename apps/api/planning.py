@@ -18,7 +18,7 @@ from apps.api.steering import MAX_INTEGER, LimitsSerializer
 from apps.api.viewsets import TableViewSet
 from apps.gym.prompting import MAX_TEMPLATE
 from apps.policies.models import PolicyModel
-from apps.rollouts.cloning import plan_again
+from apps.rollouts.cloning import change_plan, plan_again
 from apps.rollouts.estimating import estimate_plan
 from apps.rollouts.models import Collection
 from apps.rollouts.planning import LIMITS, MAX_MARKS, MAX_REPEATS, plan_collection
@@ -42,6 +42,13 @@ class PromptTemplateSerializer(DeclaredFields, serializers.Serializer[Any]):
 
 class PlanSerializer(LimitsSerializer):
     dataset = serializers.SlugRelatedField(slug_field="slug", queryset=Dataset.objects.all())
+    version = serializers.IntegerField(
+        min_value=1,
+        max_value=MAX_INTEGER,
+        required=False,
+        allow_null=True,
+        help_text="The number of the dataset's version; null or left out: the latest. A clone has its source's.",
+    )
     agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all())
     policy_model = serializers.SlugRelatedField(slug_field="slug", queryset=PolicyModel.objects.all())
     repeats = serializers.IntegerField(
@@ -89,6 +96,7 @@ class PlanSerializer(LimitsSerializer):
     class Meta(LimitsSerializer.Meta):
         fields = [
             "dataset",
+            "version",
             "agent",
             "policy_model",
             "repeats",
@@ -156,7 +164,7 @@ class PlanningActions(TableViewSet):
     )
     @action(detail=True, methods=["post"])
     def clone(self, request: Request, pk: str) -> Response:
-        """Plan the same again; what the body names is changed."""
+        """Plan the same again, on the version it had; what the body names is changed. `version` null is the latest."""
         changes = PlanSerializer(data=request.data, partial=True)
         changes.is_valid(raise_exception=True)
-        return self._plan(request, {**plan_again(self.get_object()), **changes.validated_data})
+        return self._plan(request, change_plan(plan_again(self.get_object()), changes.validated_data))

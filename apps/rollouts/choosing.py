@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
 
 from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
-from apps.tasks.models import DatasetVersion, Task, TaskQuerySet
+from apps.tasks.models import Dataset, DatasetVersion, Task, TaskQuerySet
 
 CHUNK = 2_000
 """Rollouts that are looked up in an earlier collection at once."""
@@ -123,3 +124,17 @@ class Choice:
         chosen = Task.objects.filter(pk__in=self.tasks().values("pk")) if self.limit else self.tasks().order_by()
         found: TaskQuerySet = chosen.filter(split=split).values("pk")  # type: ignore[assignment]
         return found
+
+
+NAMED = 20
+"""Versions that a refusal names."""
+
+
+def find_version(dataset: Dataset, number: int) -> DatasetVersion:
+    """Raises ValidationError with the versions there are."""
+    ready = DatasetVersion.objects.filter(dataset=dataset, state=DatasetVersion.State.READY).select_related("dataset")
+    if version := ready.filter(number=number).first():
+        return version
+    known = [str(one) for one in ready.order_by("-number").values_list("number", flat=True)[: NAMED + 1]]
+    named = ", ".join([*known[:NAMED], *(["…"] if len(known) > NAMED else [])]) or "none yet"
+    raise ValidationError({"version": [f"Dataset {dataset.slug} has no version {number}; there are: {named}."]})

@@ -55,7 +55,7 @@ class _Each(NamedTuple):
 def estimate_plan(plan: Mapping[str, Any]) -> Estimate:
     """`plan` has the arguments of plan_collection. Raises what planning it raises for a plan that cannot be."""
     checked = check_plan(plan)
-    choice = choose_rollouts(checked)
+    choice = choose_rollouts(checked, version=plan.get("version"))
     size = choice.size()
     policy_model = checked["policy_model"]
     each = _measured(checked) or _guessed(checked, choice)

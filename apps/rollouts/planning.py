@@ -24,7 +24,7 @@ from apps.gym.sampling import find_default_problems
 from apps.gym.storable import find_unstorable
 from apps.policies.models import PolicyModel
 from apps.rollouts.announcing import ring_doorbell
-from apps.rollouts.choosing import Choice
+from apps.rollouts.choosing import Choice, find_version
 from apps.rollouts.models import LARGEST, Collection, Rollout
 from apps.rollouts.queueing import Planned, insert_rollouts
 from apps.tasks.models import Dataset, DatasetVersion
@@ -72,7 +72,7 @@ def plan_collection(
     max_cost: float | None = None,
     user: User | None = None,
     idempotency_key: str | None = None,
-    version: DatasetVersion | None = None,
+    version: DatasetVersion | int | None = None,
     task_ids: Sequence[int] | None = None,
     asked: str | None = None,
 ) -> Collection:
@@ -82,10 +82,10 @@ def plan_collection(
     the version that it was planned on; with `only_failed`, only what failed there. A rollout keeps its repeat, and with
     the same seed its own.
 
-    `version` is the latest where it is left out; `task_ids` are those of its tasks to attempt, all by default. Planning
-    the same again with the same idempotency key gives the collection that exists; `asked` is the digest of what was
-    asked for, where the caller knows it better. Raises NothingToCollect, and PlanConflict for a key that stands for
-    something else, and ValidationError for what cannot be.
+    `version`, or its number, is the latest where it is left out; `task_ids` are those of its tasks to attempt, all by
+    default. Planning the same again with the same idempotency key gives the collection that exists; `asked` is the
+    digest of what was asked for, where the caller knows it better. Raises NothingToCollect, and PlanConflict for a key
+    that stands for something else, and ValidationError for what cannot be.
     """
     plan = check_plan(
         {
@@ -113,14 +113,13 @@ def plan_collection(
             "created_by": user,
         }
     )
-    digest = asked or _digest(plan, name)
+    digest = asked or _digest(plan, name, version)
     if earlier := find_planned(idempotency_key, digest):
         return earlier
     choice = choose_rollouts(plan, version=version, task_ids=task_ids)
     if next(choice.rollouts(), None) is None:
         raise NothingToCollect(_explain_nothing(choice))
-    version = choice.version
-    environment = dataset.environment
+    version, environment = choice.version, dataset.environment
     collection = Collection(
         name=name or f"{dataset.name} × {policy_model.name}",
         version=version,
@@ -160,11 +159,15 @@ CHOSEN = ("repeats", "split_repeats", "limit", "splits", "tags", "search", "only
 
 
 def choose_rollouts(
-    plan: Mapping[str, Any], *, version: DatasetVersion | None = None, task_ids: Sequence[int] | None = None
+    plan: Mapping[str, Any], *, version: DatasetVersion | int | None = None, task_ids: Sequence[int] | None = None
 ) -> Choice:
     """Which rollouts the plan has. Raises NothingToCollect for a dataset that was never filled, and ValidationError
-    for splits that it does not have."""
+    for a version or splits that it does not have."""
     dataset, earlier = plan["dataset"], plan.get("resume_from")
+    if isinstance(version, int):
+        version = find_version(dataset, version)
+    if earlier and version and version != earlier.version:
+        raise ValidationError({"version": [f"{earlier.label} is of {earlier.version}: leave the version out."]})
     version = earlier.version if earlier else version or dataset.latest_version()
     if version is None:
         raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
@@ -239,7 +242,7 @@ def check_plan(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a collection, out of arguments of plan_collection. Raises ValidationError by field."""
     fields = {name: Collection._meta.get_field(name).get_default() for name in (*CHOSEN, *LIMITS)}  # type: ignore[union-attr]
     plan = {**fields, "seed": 0, "resume_from": None, **given}
-    for name in ("name", "idempotency_key", "user"):
+    for name in ("name", "idempotency_key", "user", "version"):
         plan.pop(name, None)
     plan |= {
         "sampling": plan.get("sampling") or {},
@@ -351,11 +354,13 @@ def find_planned(idempotency_key: str | None, digest: str) -> Collection | None:
     return earlier
 
 
-def _digest(plan: dict[str, Any], name: str) -> str:
+def _digest(plan: dict[str, Any], name: str, version: DatasetVersion | int | None) -> str:
     """Of what was asked for. The collection's own fields cannot tell: its limits may be changed while it runs."""
     # What came later counts where it is given: the keys of earlier plans stay good.
     later = {*CHOSEN, "prompt_template", "resume_from"} - {"repeats", "limit"}
     given = {field: value for field, value in plan.items() if value or field not in later}
+    if version is not None:
+        given["version"] = version if isinstance(version, int) else version.number
     asked = {field: value.pk if isinstance(value, Model) else value for field, value in given.items()}
     return hashlib.sha256(orjson.dumps({**asked, "name": name}, option=orjson.OPT_SORT_KEYS)).hexdigest()
 

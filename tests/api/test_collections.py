@@ -15,7 +15,16 @@ from apps.gym.exporters.registry import FORMATS
 from apps.rollouts.deleting import delete_next_collection
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
-from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
+from tests.factories import (
+    make_agent,
+    make_collection,
+    make_dataset,
+    make_next_version,
+    make_policy_model,
+    make_rollout,
+    make_row,
+    make_user,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -221,6 +230,23 @@ def test_a_clone_is_planned_with_what_the_body_changes(engineer):
     assert same["snapshot_digest"] == first["snapshot_digest"]
     rest = post(engineer, f"collections/{first['id']}/clone/", {"resume_from": first["id"]})
     assert (rest.status_code, rest.json()["type"]) == (400, "urn:gymweb:problem:nothing-to-collect")
+
+
+def test_a_plan_names_its_version_and_a_clone_has_its_sources_unless_told_otherwise(engineer):
+    dataset = make_dataset()
+    make_next_version(dataset, [make_row()])
+    body = plan(dataset=dataset.slug, version=1)
+    told = post(engineer, "collections/estimate/", body).json()
+    assert (told["version"], told["rollouts"]) == (1, 3)
+    first = post(engineer, "collections/", body).json()
+    assert (first["version"], first["total"]) == (1, 3)
+    clone = f"collections/{first['id']}/clone/"
+    made = [post(engineer, clone, changes).json() for changes in ({}, {"version": 2}, {"version": None})]
+    assert [(one["version"], one["total"]) for one in made] == [(1, 3), (2, 1), (2, 1)]
+    refused = post(engineer, clone, {"version": 3})
+    said = f"Dataset {dataset.slug} has no version 3; there are: 2, 1."
+    assert (refused.status_code, [error["message"] for error in refused.json()["errors"]]) == (400, [said])
+    assert post(engineer, "collections/", {**body, "version": 0}).status_code == 400
 
 
 def test_lists_leave_out_what_is_archived_unless_asked(engineer):

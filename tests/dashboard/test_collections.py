@@ -9,7 +9,16 @@ from apps.rollouts.deleting import delete_next_collection
 from apps.rollouts.models import Collection, Rollout
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
-from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
+from tests.factories import (
+    make_agent,
+    make_collection,
+    make_dataset,
+    make_next_version,
+    make_policy_model,
+    make_rollout,
+    make_row,
+    make_user,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -405,6 +414,23 @@ def test_a_clone_opens_the_form_as_the_earlier_plan_was():
     rest = client.get(address, {"rest": collection.pk}).text
     assert f'name="resume_from" value="{collection.pk}"' in rest
     assert client.get(address, {"clone": 999}).status_code == 404
+
+
+def test_the_form_plans_an_older_version_and_a_clone_shows_it():
+    dataset = make_dataset()
+    make_next_version(dataset, [make_row()])
+    client, address = signed_in(), reverse("dashboard:collection_create")
+    page = client.get(reverse("dashboard:dataset_detail", args=[dataset.slug]), {"v": 1}).text
+    assert f"{address}?dataset={dataset.slug}&amp;version=1" in page
+    fields = plan_fields(dataset=dataset.slug, limit="", tags="")
+    client.post(address, {**fields, "version": "1"})
+    collection = Collection.objects.get()
+    assert (collection.version.number, str(collection.version) in client.get(detail(collection)).text) == (1, True)
+    shown = client.get(address, {"clone": collection.pk}).text
+    assert 'name="version" value="1"' in shown
+    assert f"tasks of {collection.version} ×" in shown
+    refused = client.post(address, {**fields, "version": "7"})
+    assert (refused.status_code, "has no version 7; there are: 2, 1." in refused.text) == (422, True)
 
 
 def test_an_archived_collection_leaves_the_list_and_comes_back():

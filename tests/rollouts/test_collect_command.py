@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.environments.models import Environment
 from apps.rollouts.models import Collection
-from tests.factories import make_agent, make_dataset, make_policy_model, make_row, make_worker
+from tests.factories import make_agent, make_dataset, make_next_version, make_policy_model, make_row, make_worker
 
 pytestmark = pytest.mark.usefixtures("migrated")
 
@@ -105,9 +105,24 @@ def test_whom_it_waits_for_is_said_until_that_worker_is_gone(capsys):
 
 
 def test_an_estimate_is_said_and_nothing_is_planned(capsys):
-    call_command("collect", *words("--repeats", "3", "--split-repeats", "train=5", "--estimate"))
+    call_command("collect", *words("--repeats", "3", "--estimate"))
     said = json.loads(capsys.readouterr().out)
     assert (said["tasks"], said["rollouts"], said["based_on"], Collection.objects.count()) == (1, 3, [], 0)
+
+
+def test_an_older_version_is_collected_and_a_clone_stays_with_it(capsys):
+    given = words("--dataset-version", "1")
+    call_command("collect", *given)
+    first = Collection.objects.get()
+    make_next_version(first.dataset, [make_row(), make_row("What is 3 + 3?", "6")])
+    call_command("collect", "--clone", str(first.pk), "--json")
+    call_command("collect", "--clone", str(first.pk), "--dataset-version", "latest", "--json")
+    made = Collection.objects.order_by("pk").values_list("version__number", "total")
+    assert list(made) == [(1, 1), (1, 1), (2, 2)]
+    with pytest.raises(CommandError, match="has no version 9; there are: 2, 1"):
+        call_command("collect", *given, "--dataset-version", "9")
+    with pytest.raises(CommandError, match="neither the number of a version nor latest"):
+        call_command("collect", *given, "--dataset-version", "newest")
 
 
 def test_an_earlier_collection_is_cloned_or_resumed(capsys):

@@ -7,16 +7,24 @@ from django.core.exceptions import ValidationError
 from apps.accounts.models import AuditEntry
 from apps.gym.items import message
 from apps.rollouts.archiving import archive_collection, restore_collection
-from apps.rollouts.cloning import plan_again, plan_rest
+from apps.rollouts.cloning import change_plan, plan_again, plan_rest
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.deleting import delete_next_collection, queue_collection_deletion
 from apps.rollouts.estimating import estimate_plan
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, TraceEvent
-from apps.rollouts.planning import NothingToCollect, choose_rollouts, plan_collection
+from apps.rollouts.planning import NothingToCollect, PlanConflict, choose_rollouts, plan_collection
 from apps.tasks.deleting import AlreadyBeingDeleted, queue_deletion
 from apps.tasks.models import Task
-from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_row
+from tests.factories import (
+    make_agent,
+    make_collection,
+    make_dataset,
+    make_next_version,
+    make_policy_model,
+    make_rollout,
+    make_row,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -225,3 +233,47 @@ def test_a_planned_template_is_what_the_model_is_asked(settings):
 
 def test_the_choice_reads_a_version_of_the_earlier_collection(earlier):
     assert choose_rollouts(plan_rest(earlier)).version == earlier.version
+
+
+def test_an_older_version_is_planned_and_estimated_and_a_clone_stays_with_it(dataset):
+    make_next_version(dataset, [make_row()])
+    older = plan(dataset, version=1)
+    assert estimate_plan(older)[1:3] == (5, 5)
+    first = plan_collection(**older)
+    assert (first.version.number, first.total, plan_collection(**plan(dataset)).total) == (1, 5, 1)
+    clone = plan_collection(**plan_again(first))
+    assert (clone.version, clone.total) == (first.version, 5)
+    latest = plan_collection(**change_plan(plan_again(first), {"version": None}))
+    assert (latest.version.number, latest.total) == (2, 1)
+    other = make_dataset()
+    elsewhere = plan_collection(**change_plan(plan_again(first), {"dataset": other}))
+    assert (elsewhere.version.dataset, elsewhere.total) == (other, 3)
+
+
+def test_a_version_that_is_not_there_is_refused_with_those_that_are(dataset):
+    make_next_version(dataset, [make_row()])
+    make_next_version(dataset, [make_row()])
+    dataset.versions.filter(number=2).update(state="deleting")
+    for make in (plan_collection, estimate_plan):
+        arguments = plan(dataset, version=2)
+        with pytest.raises(ValidationError) as refusal:
+            make(**arguments) if make is plan_collection else make(arguments)
+        said = f"Dataset {dataset.slug} has no version 2; there are: 3, 1."
+        assert refusal.value.message_dict == {"version": [said]}
+    assert Collection.objects.count() == 0
+
+
+def test_a_collection_that_resumes_another_has_no_version_of_its_own(earlier, dataset):
+    make_next_version(dataset, [make_row()])
+    assert plan_collection(**plan(dataset, resume_from=earlier)).version == earlier.version
+    with pytest.raises(ValidationError, match="leave the version out"):
+        plan_collection(**plan(dataset, resume_from=earlier, version=2))
+
+
+def test_the_version_is_part_of_what_a_key_stands_for(dataset):
+    make_next_version(dataset, [make_row()])
+    asked = {**plan(dataset), "idempotency_key": "k"}
+    first = plan_collection(**asked, version=1)
+    assert plan_collection(**asked, version=1) == first
+    with pytest.raises(PlanConflict):
+        plan_collection(**asked, version=2)

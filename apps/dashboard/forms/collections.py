@@ -129,6 +129,9 @@ class CollectionForm(LimitsForm):
 
     # Slugs are what addresses and the API call them by: a link can open this form with its dataset chosen.
     dataset = forms.ModelChoiceField(Dataset.objects.none(), to_field_name="slug", empty_label="Choose a dataset")
+    version = forms.IntegerField(
+        min_value=1, max_value=2**31 - 1, required=False, help_text="Its number; empty: the dataset's latest"
+    )
     agent = forms.ModelChoiceField(Agent.objects.none(), to_field_name="slug", empty_label=None)
     policy_model = forms.ModelChoiceField(
         PolicyModel.objects.none(), to_field_name="slug", empty_label="Choose a policy model"
@@ -252,7 +255,7 @@ class CollectionForm(LimitsForm):
         parts = {part: plan.pop(f"{part}_template", "") for part in ("system", "user")}
         plan |= {"prompt_template": parts, "only_failed": bool(plan.get("only_failed") and plan.get("resume_from"))}
         try:
-            choice = choose_rollouts(plan)
+            choice = choose_rollouts(plan, version=plan.get("version"))
             estimate = estimate_plan(plan) if plan.get("agent") and plan.get("policy_model") else None
         except (ValidationError, NothingToCollect):
             return None

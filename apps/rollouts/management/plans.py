@@ -7,7 +7,7 @@ from django.core.management.base import CommandError
 
 from apps.agents.models import Agent
 from apps.policies.models import PolicyModel
-from apps.rollouts.cloning import plan_again, plan_rest
+from apps.rollouts.cloning import change_plan, plan_again, plan_rest
 from apps.rollouts.management.options import read_object
 from apps.rollouts.models import Collection
 from apps.tasks.models import Dataset
@@ -17,10 +17,19 @@ _PLAIN = ("repeats", "limit", "seed", "sampling", "splits", "tags", "search", "p
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
     """What is not given is left out of the options."""
+    left_out: dict[str, Any] = {"default": argparse.SUPPRESS}
     parser.add_argument("--dataset", metavar="SLUG", help="needed, unless an earlier collection is named")
+    # Every command has a --version already: Django's own.
+    parser.add_argument(
+        "--dataset-version",
+        dest="version_number",
+        type=_read_version,
+        **left_out,
+        metavar="N",
+        help="number of its version, or latest; left out: the latest, or that of the earlier collection",
+    )
     parser.add_argument("--agent", metavar="SLUG", help="the default one, unless an earlier collection is named")
     parser.add_argument("--model", metavar="SLUG", help="needed, unless an earlier collection is named")
-    left_out: dict[str, Any] = {"default": argparse.SUPPRESS}
     parser.add_argument("--repeats", type=int, **left_out, help="rollouts of each task")
     parser.add_argument(
         "--split-repeats",
@@ -62,7 +71,8 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
 
 def given_plan(options: dict[str, Any]) -> dict[str, Any]:
     """Arguments of plan_collection. Raises CommandError for what cannot be found."""
-    plan = _earlier_plan(options)
+    earlier = _earlier_plan(options)
+    plan: dict[str, Any] = {}
     for name, option, model in (
         ("dataset", "dataset", Dataset),
         ("agent", "agent", Agent),
@@ -70,7 +80,7 @@ def given_plan(options: dict[str, Any]) -> dict[str, Any]:
     ):
         if options[option]:
             plan[name] = find_by_slug(model, options[option])
-        elif name in plan:
+        elif name in earlier:
             continue
         elif name == "agent":
             plan[name] = find_by_slug(Agent, "default")
@@ -79,7 +89,9 @@ def given_plan(options: dict[str, Any]) -> dict[str, Any]:
     plan |= {name: options[name] for name in _PLAIN if name in options}
     if options["split_repeats"]:
         plan["split_repeats"] = dict(options["split_repeats"])
-    return plan
+    if "version_number" in options:
+        plan["version"] = options["version_number"]
+    return change_plan(earlier, plan)
 
 
 def _earlier_plan(options: dict[str, Any]) -> dict[str, Any]:
@@ -109,3 +121,12 @@ def _read_repeats(text: str) -> tuple[str, int]:
     if not split or not (number.isascii() and number.isdigit() and len(number) < 10):
         raise argparse.ArgumentTypeError(f"{text!r} is not such as train=8")
     return split, int(number)
+
+
+def _read_version(text: str) -> int | None:
+    """None for the latest."""
+    if text == "latest":
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither the number of a version nor latest")
+    return int(text)
