@@ -30,6 +30,7 @@ from apps.tasks.choosing import ChoiceRefused, Choices, choose_filename
 from apps.tasks.deleting import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.receiving import start_parts, store_file
+from apps.tasks.turns import ANSWER_SECONDS
 from apps.tasks.uploading import create_dataset, load_now, rename_dataset, upload_file
 
 MAX_DESCRIPTION = 10_000
@@ -243,7 +244,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         given: dict[str, Any] = {"stream": stream, "filename": filename, "choices": choices, "user": self.person}
         dataset = self._dataset_for_upload(slug, options)
         if wait and not choices.check_only and not draft:
-            return answer_upload(upload_file(dataset=dataset, **given))
+            return answer_upload(upload_file(dataset=dataset, patience=ANSWER_SECONDS, **given))
         # What is only checked is kept for its commit.
         upload = store_file(dataset=dataset, draft=draft, **given)
         return answer_upload(load_now(upload=upload) if wait else upload)

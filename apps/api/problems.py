@@ -49,6 +49,7 @@ from apps.tasks.choosing import ChoiceRefused
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
 from apps.tasks.marking import MarkRefused
 from apps.tasks.receiving import DatasetIsBeingDeleted, DiskNearlyFull, NotReceiving, PartTooLarge, WrongOffset
+from apps.tasks.turns import DatasetIsBusy
 from apps.tasks.uploading import NotWaiting
 
 PROBLEM_TYPE = "application/problem+json"
@@ -225,6 +226,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     MappingRefused: lambda error: _invalid([{"pointer": error.pointer, "code": "invalid", "message": error.message}]),
     NotWaiting: lambda error: Problem(HTTPStatus.CONFLICT, "not-waiting", str(error)),
     DatasetIsBeingDeleted: lambda error: Problem(HTTPStatus.CONFLICT, "being-deleted", str(error)),
+    DatasetIsBusy: lambda error: Problem(HTTPStatus.CONFLICT, "busy", str(error)),
     DiskNearlyFull: lambda error: Problem(HTTPStatus.INSUFFICIENT_STORAGE, "disk-full", str(error)),
     ChoiceRefused: lambda error: _invalid(
         [{"pointer": f"/{error.argument}", "code": "invalid", "message": error.message}]

@@ -27,6 +27,7 @@ from apps.gym.taskfile import RowRefused, parse_line
 from apps.gym.taskfiles.lines import LineReader
 from apps.rollouts.indexing import MAX_REPEAT, LineIndex
 from apps.tasks.models import Dataset, DatasetVersion
+from apps.tasks.turns import DatasetIsBusy
 from apps.tasks.uploading import upload_file
 
 MAX_ERRORS = 100
@@ -207,7 +208,10 @@ class StoredFiles:
         if latest is not None and latest.content_hash == self._content_hash():
             return latest
         self._tasks.seek(0)
-        upload = upload_file(dataset=dataset, stream=self._tasks, filename=files[0].name, user=user)
+        try:
+            upload = upload_file(dataset=dataset, stream=self._tasks, filename=files[0].name, user=user)
+        except DatasetIsBusy as busy:
+            raise ImportRefused(str(busy)) from None
         if upload.version is None:
             raise ImportRefused(f"The tasks of the rollouts were refused: {upload.message}")
         return upload.version

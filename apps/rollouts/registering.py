@@ -29,6 +29,7 @@ from apps.policies.saving import save_policy_model
 from apps.policies.secrets import SecretUnreadable
 from apps.tasks.choosing import Choices
 from apps.tasks.models import Dataset, Upload
+from apps.tasks.turns import DatasetIsBusy
 from apps.tasks.uploading import create_dataset, upload_file
 
 _HEAD_SECONDS = 10.0
@@ -290,7 +291,10 @@ def _load(given: describing.DatasetFile, dataset: Dataset, done: Registered, *, 
             return
         stream.seek(0)
         choices = Choices(split=given.split, note=note)
-        loaded = upload_file(dataset=dataset, stream=stream, filename=given.path.name, choices=choices)
+        try:
+            loaded = upload_file(dataset=dataset, stream=stream, filename=given.path.name, choices=choices)
+        except DatasetIsBusy as busy:
+            raise ConfigRefused(Problem(str(given.path), given.key, str(busy))) from None
     if loaded.state != Upload.State.READY or loaded.version is None:
         first = f"; line {loaded.errors[0]['line']}: {loaded.errors[0]['message']}" if loaded.errors else ""
         raise ConfigRefused(Problem(str(given.path), given.key, f"{loaded.message}{first}"))

@@ -13,6 +13,7 @@ from apps.environments.models import Environment
 from apps.gym.taskfile import RowRefused, parse_line
 from apps.tasks.choosing import Choices
 from apps.tasks.models import Dataset, DatasetVersion, Upload
+from apps.tasks.turns import ANSWER_SECONDS
 from apps.tasks.uploading import create_dataset, upload_file
 
 SLUG = "online-"
@@ -30,7 +31,7 @@ class RowsRefused(Exception):
 def accept_rows(*, environment: Environment, rows: Sequence[Any], user: User | None = None) -> DatasetVersion:
     """The version that holds these rows in their order; the same rows again give the version that exists.
 
-    Raises RowsRefused; nothing is stored then.
+    Raises RowsRefused and DatasetIsBusy; nothing is stored then.
     """
     lines = [json.dumps(row, ensure_ascii=False).encode() for row in rows]
     dataset = _dataset_of(environment, user)
@@ -38,7 +39,8 @@ def accept_rows(*, environment: Environment, rows: Sequence[Any], user: User | N
         return known
     choices = Choices(on_error=Upload.OnError.REJECT, on_duplicate=Upload.OnDuplicate.KEEP)
     stream = io.BytesIO(b"\n".join(lines) + b"\n")
-    upload = upload_file(dataset=dataset, stream=stream, filename="rows.jsonl", choices=choices, user=user)
+    given: dict[str, Any] = {"stream": stream, "filename": "rows.jsonl", "choices": choices, "user": user}
+    upload = upload_file(dataset=dataset, patience=ANSWER_SECONDS, **given)
     if upload.state != Upload.State.READY or upload.version is None:
         raise RowsRefused(upload.message, [{**error, "row": error.get("line", 1) - 1} for error in upload.errors])
     return upload.version

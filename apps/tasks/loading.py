@@ -9,8 +9,7 @@ from itertools import islice
 from typing import Any
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
-from django.db.models import Max, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.environments.models import Adapter, Environment
@@ -28,7 +27,7 @@ from apps.gym.verifiers.registry import find_problems, read_verifier
 from apps.gym.written.registry import find_environment
 from apps.policies.redacting import fresh_redactor
 from apps.tasks.matching import Base, Seen, hash_text, key_of
-from apps.tasks.models import Dataset, DatasetVersion, Task, Upload, join_tags
+from apps.tasks.models import DatasetVersion, Task, Upload, join_tags
 from apps.tasks.rejecting import Rejects
 from apps.tasks.splitting import choose_split
 from apps.tasks.upserting import copy_rest, measure_rows
@@ -53,18 +52,6 @@ def upload_limits() -> Limits:
         parquet_bytes=settings.PARQUET_MEMORY_BYTES,
         folder=settings.FILE_UPLOAD_TEMP_DIR,
     )
-
-
-def start_version(dataset: Dataset) -> DatasetVersion:
-    """A loading version with the next free number; two uploads at once get two numbers."""
-    while True:
-        last = dataset.versions.aggregate(last=Max("number"))["last"] or 0
-        last = max(last, Dataset.objects.values_list("last_number", flat=True).get(pk=dataset.pk))
-        try:
-            with transaction.atomic():
-                return DatasetVersion.objects.create(dataset=dataset, number=last + 1)
-        except IntegrityError:
-            continue
 
 
 def delete_version(version: DatasetVersion) -> None:

@@ -31,7 +31,7 @@ def sweep_uploads() -> bool:
     if _requeue(quiet) or _give_up(quiet) or _give_up(forgotten):
         return True
     _sweep_files()
-    return _sweep_versions(now - QUIET_LOADING)
+    return _sweep_versions()
 
 
 def _requeue(quiet: QuerySet[Upload]) -> bool:
@@ -58,10 +58,13 @@ def _give_up(candidates: QuerySet[Upload]) -> bool:
     return True
 
 
-def _sweep_versions(before: object) -> bool:
-    """What a sweep or a clean-up that died itself has left."""
+def _sweep_versions() -> bool:
+    """What a sweep or a clean-up that died itself, or a worker that left, has left: the next file waits for its end.
+
+    No age is asked: an upload has its version from the moment that there is one.
+    """
     left = DatasetVersion.objects.filter(state=DatasetVersion.State.LOADING)
-    orphan = left.exclude(uploads__state=Upload.State.LOADING).filter(created_at__lt=before).first()
+    orphan = left.exclude(uploads__state=Upload.State.LOADING).first()
     if orphan:
         delete_version(orphan)
     return orphan is not None

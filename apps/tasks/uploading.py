@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from apps.accounts.auditing import describe, record
@@ -17,12 +17,13 @@ from apps.gym import leaving
 from apps.gym.slugs import find_slug_problem
 from apps.gym.taskfiles.limits import FILE_CODES, FileRefused, Readable
 from apps.tasks.choosing import Choices
-from apps.tasks.loading import Loader, UploadTakenAway, delete_version, owned, start_version
+from apps.tasks.loading import Loader, UploadTakenAway, delete_version, owned
 from apps.tasks.matching import Seen
 from apps.tasks.measuring import measure_version
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.receiving import create_upload, discard_files, parts_file
 from apps.tasks.rejecting import Rejects, rejects_file
+from apps.tasks.turns import ANSWER_SECONDS, TURN_SECONDS, DatasetIsBusy, check_base, take_turn
 
 logger = logging.getLogger(__name__)
 
@@ -69,13 +70,14 @@ def upload_file(
     filename: str,
     choices: Choices | None = None,
     user: User | None = None,
+    patience: float = TURN_SECONDS,
 ) -> Upload:
     """Read the stream to its end and load it, here and now. Bad content does not raise: see the upload's state and
-    errors."""
+    errors. Raises DatasetIsBusy where other files are being loaded into the dataset for longer than `patience`."""
     upload = create_upload(
         dataset=dataset, filename=filename, choices=choices or Choices(), user=user, state=Upload.State.LOADING
     )
-    return _load(upload, stream)
+    return _load(upload, stream, patience=patience)
 
 
 def queue_upload(*, upload: Upload, choices: Choices) -> Upload:
@@ -128,23 +130,32 @@ def discard_upload(*, upload: Upload, user: User | None = None) -> None:
 
 
 def load_now(*, upload: Upload) -> Upload:
-    """Load a waiting file here, whether or not a worker would; the upload as it is then."""
-    claimed = _claim(upload.pk)
-    if claimed is None:
-        upload.refresh_from_db()
-        return upload
-    return _load_received(claimed)
+    """Load a waiting file here, whether or not a worker would; the upload as it is then. It waits for a worker where
+    others hold its dataset for long."""
+    if (claimed := _claim(upload.pk)) is not None:
+        try:
+            return _load_received(claimed, patience=ANSWER_SECONDS)
+        except DatasetIsBusy:
+            logger.info("upload %s is left to a worker", upload.pk)
+    upload.refresh_from_db()
+    return upload
 
 
 def load_queued_upload() -> bool:
     """Worker chore: load one waiting file; says whether there was one."""
-    waiting = Upload.objects.filter(state=Upload.State.QUEUED).order_by("id").values_list("pk", flat=True).first()
+    queued = Upload.objects.filter(state=Upload.State.QUEUED)
+    # What cannot be loaded yet must not hold up the files of other datasets. A check needs no turn.
+    busy = DatasetVersion.objects.filter(dataset=OuterRef("dataset"), state=DatasetVersion.State.LOADING)
+    queued = queued.filter(Q(check_only=True) | ~Exists(busy))
+    waiting = queued.order_by("id").values_list("pk", flat=True).first()
     if waiting is None:
         return False
     upload = _claim(waiting)
     if upload is not None:
         try:
-            _load_received(upload)
+            _load_received(upload, patience=0)
+        except DatasetIsBusy as busy_now:
+            logger.info("upload %s waits: %s", upload.pk, busy_now)
         except leaving.Leaving:
             logger.info("upload %s is left to another worker", upload.pk)
         except UploadTakenAway:
@@ -163,11 +174,11 @@ def _claim(upload_id: int) -> Upload | None:
         return Upload.objects.select_related("dataset__environment").get(pk=upload_id)
 
 
-def _load_received(upload: Upload) -> Upload:
+def _load_received(upload: Upload, *, patience: float) -> Upload:
     path = parts_file(upload)
     try:
         with path.open("rb") as file:
-            loaded = _load(upload, file)
+            loaded = _load(upload, file, patience=patience)
     except FileNotFoundError:
         message = "The received file is gone: web process and worker must share GYMWEB_VAR."
         owned(upload).update(state=Upload.State.FAILED, message=message)
@@ -178,16 +189,15 @@ def _load_received(upload: Upload) -> Upload:
     return loaded
 
 
-def _load(upload: Upload, stream: Readable) -> Upload:
+def _load(upload: Upload, stream: Readable, *, patience: float) -> Upload:
     version: DatasetVersion | None = None
     try:
+        if not upload.check_only:
+            version = take_turn(upload, patience=patience)
+        # Not before its turn: whose turn it was has made another.
         base = upload.dataset.latest_version()
         if base and base.metrics is None:
             measure_version(version=base)
-        if not upload.check_only:
-            version = start_version(upload.dataset)
-            if not owned(upload).update(version=version):
-                raise UploadTakenAway(f"{upload} was given up before it began")
         with Rejects(rejects_file(upload)) as rejects, Seen() as seen:
             try:
                 loader = Loader(upload=upload, version=version, base=base, stream=stream, rejects=rejects, seen=seen)
@@ -209,9 +219,12 @@ def _load(upload: Upload, stream: Readable) -> Upload:
 
 def _break_off(upload: Upload, broken: BaseException) -> None:
     """A lost database or a worker that leaves is not the file's fault: another attempt may go better."""
-    if isinstance(broken, leaving.Leaving):
+    keeps_file = upload.attempt > 0
+    if isinstance(broken, leaving.Leaving) or (isinstance(broken, DatasetIsBusy) and keeps_file):
         # Not as an attempt that was lost.
         owned(upload).update(state=Upload.State.QUEUED, attempt=F("attempt") - 1, version=None)
+    elif isinstance(broken, DatasetIsBusy):
+        owned(upload).update(state=Upload.State.FAILED, message=str(broken)[:500])
     elif isinstance(broken, OperationalError | InterfaceError) and 0 < upload.attempt < MAX_ATTEMPTS:
         owned(upload).update(state=Upload.State.QUEUED, version=None)
     else:
@@ -272,6 +285,7 @@ def _reject(
 @transaction.atomic
 def _publish(upload: Upload, version: DatasetVersion, base: DatasetVersion | None, loader: Loader) -> None:
     loader.report()
+    check_base(upload.dataset, base)
     counts = {name: loader.counts[name] for name in ("new", "updated", "unchanged", "removed")}
     if upload.mode == Upload.Mode.UPSERT and base is not None:
         counts["unchanged"] = base.task_count - counts["updated"]

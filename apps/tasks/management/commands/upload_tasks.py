@@ -14,6 +14,7 @@ from apps.tasks.choosing import ChoiceRefused, Choices
 from apps.tasks.management.datasets import named_dataset
 from apps.tasks.models import Upload
 from apps.tasks.rejecting import rejected_path
+from apps.tasks.turns import DatasetIsBusy
 from apps.tasks.uploading import upload_file
 
 
@@ -47,6 +48,8 @@ class Command(BaseCommand):
                 )
             except ChoiceRefused as wrong:
                 raise CommandError(f"--{wrong.argument.replace('_', '-')}: {wrong.message}") from None
+            except DatasetIsBusy as busy:
+                raise CommandError(str(busy)) from None
         for error in upload.errors:
             self.stderr.write(f"line {error['line']}: {error['message']}")
         if upload.rejected > len(upload.errors):
