@@ -1,6 +1,5 @@
 """Request bodies: JSON, and files, which are read as they arrive, never into memory, never by a parser."""
 
-import codecs
 import contextlib
 import hashlib
 import shutil
@@ -15,36 +14,38 @@ from django.http import HttpRequest
 from rest_framework.exceptions import ErrorDetail, ParseError, UnsupportedMediaType, ValidationError
 from rest_framework.parsers import BaseParser, JSONParser, MultiPartParser
 from rest_framework.request import Request
-from rest_framework.utils import json
 
 from apps.api.problems import Problem
+from apps.gym.storable import Path
+from apps.gym.strict_json import JsonRefused, load_strict
 
 READ_BYTES = 256 * 1024
 
 
 class BoundedJSONParser(JSONParser):
-    """A body nested thousands deep is the caller's mistake, not ours; so is a name that is given twice, of which one
-    value would be lost."""
+    """The one reader of JSON bodies. What no view could follow, count with or store is the caller's mistake, not
+    ours, and is refused before any view sees it."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        encoding = (parser_context or {}).get("encoding", settings.DEFAULT_CHARSET)
         try:
-            text: Any = codecs.getreader(encoding)(stream)
-            return json.load(text, parse_constant=json.strict_constant, object_pairs_hook=_once_each)
-        except RecursionError as error:
-            raise ParseError("The JSON is nested too deep.") from error
-        except ValueError as error:
-            raise ParseError(f"JSON parse error - {error}") from error
+            # Whatever charset is claimed: JSON is UTF-8, and Python knows codecs that no text comes out of.
+            text = stream.read().decode()
+        except UnicodeDecodeError as error:
+            raise ParseError(f"JSON parse error - byte {error.start + 1} is not UTF-8.") from None
+        try:
+            return load_strict(text)
+        except JsonRefused as refusal:
+            if refusal.code == "not_json":
+                raise ParseError(f"JSON parse error - {refusal.message}") from None
+            raise ValidationError(nest_error(refusal.path, ErrorDetail(refusal.message, code=refusal.code))) from None
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in members if names.count(name) > 1)
-        message = f"The name “{twice[:100]}” stands more than once in one object."
-        raise ValidationError([ErrorDetail(message, code="duplicate_key")])
-    return members
+def nest_error(path: Path, error: ErrorDetail) -> Any:
+    """The error nested like the body, which makes its pointer."""
+    nested: Any = [error]
+    for step in reversed(path):
+        nested = {str(step): nested}
+    return nested
 
 
 class UntouchedParser(BaseParser):

@@ -4,7 +4,6 @@ from http import HTTPStatus
 from typing import Any
 
 import django_filters
-import orjson
 from django.db.models import Count, OuterRef, Prefetch, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from drf_spectacular.types import OpenApiTypes
@@ -26,6 +25,7 @@ from apps.api.uploads import WAIT, ChoicesSerializer, UploadSerializer, answer_u
 from apps.api.versions import VersionActions, VersionSerializer
 from apps.api.viewsets import SLUG
 from apps.environments.models import Environment
+from apps.gym.strict_json import JsonRefused, load_strict
 from apps.tasks.choosing import ChoiceRefused, Choices, choose_filename
 from apps.tasks.deleting import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion, Upload
@@ -124,9 +124,10 @@ def read_choices(options: Options) -> Choices:
     given: dict[str, Any] = {name: options[name] for name in CHOICES if name in options}
     if given.get("mapping", "").lstrip().startswith("{"):
         try:
-            given["mapping"] = orjson.loads(given["mapping"])
-        except orjson.JSONDecodeError as error:
-            raise options.refuse("mapping", f"This is not JSON: {error}.") from None
+            given["mapping"] = load_strict(given["mapping"])
+        except JsonRefused as refusal:
+            what = "This is not JSON: " if refusal.code == "not_json" else ""
+            raise options.refuse("mapping", f"{what}{refusal.message.rstrip('.')}.") from None
     if "split_ratios" in given:
         given["split_ratios"] = _ratios(options)
     if "split_seed" in given:

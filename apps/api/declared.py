@@ -1,5 +1,4 @@
-"""Names that nobody declared are refused, with what was probably meant: a typing error must not do nothing. So is text
-inside objects and lists that a database cannot store."""
+"""Names that nobody declared are refused, with what was probably meant: a typing error must not do nothing."""
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
@@ -7,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail
-
-from apps.gym.storable import REFUSAL, find_unstorable
 
 if TYPE_CHECKING:
     Base = serializers.Serializer[Any]
@@ -39,21 +36,7 @@ class DeclaredFields(Base):
 
     def _undeclared(self, data: Mapping[str, Any]) -> dict[str, Any]:
         known = [name for name, field in self.fields.items() if not field.read_only]
-        unknown = {
+        return {
             name: [ErrorDetail(f"There is no field “{name}”. {hint(name, known)}", code="unknown")]
             for name in sorted(set(data) - set(self.fields))
         }
-        return {**_unstorable({name: data[name] for name in data if name not in unknown}), **unknown}
-
-
-def _unstorable(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Errors nested like the value. Texts that are fields themselves are checked by those."""
-    errors: dict[str, Any] = {}
-    for name, value in data.items():
-        place = find_unstorable(value) if isinstance(value, dict | list) else None
-        if place is not None:
-            error: Any = [ErrorDetail(REFUSAL, code="unstorable")]
-            for step in reversed(place):
-                error = {str(step): error}
-            errors[name] = error
-    return errors

@@ -1,6 +1,8 @@
 """Values that every database takes: PostgreSQL stores neither a zero byte nor half a surrogate pair, SQLite does; whole
-numbers of more than 64 bits are JSON that many readers do not take, our own among them."""
+numbers of more than 64 bits are JSON that many readers do not take, our own among them; a number beyond 1.8e308 is read
+as infinity, which JSON cannot spell."""
 
+import math
 import re
 from typing import Any
 
@@ -8,7 +10,10 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 Path = tuple[str | int, ...]
-REFUSAL = "This holds a zero byte, half a surrogate pair or a whole number beyond 64 bits: it cannot be stored."
+REFUSAL = (
+    "This holds a zero byte, half a surrogate pair, a whole number beyond 64 bits or a number that is not finite: it "
+    "cannot be stored."
+)
 
 
 def clean_line(text: str, limit: int) -> str:
@@ -30,6 +35,8 @@ def find_unstorable(value: Any) -> Path | None:
         if isinstance(one, str) and _UNSTORABLE.search(one):
             return path
         if isinstance(one, int) and not -(2**63) <= one < 2**64:
+            return path
+        if isinstance(one, float) and not math.isfinite(one):
             return path
         if isinstance(one, dict):
             waiting += [((*path, name), member) for name, member in reversed(one.items())]

@@ -11,6 +11,7 @@ from django.core.validators import MinValueValidator
 
 from apps.gym.slugs import find_slug_problem
 from apps.gym.storable import REFUSAL, find_unstorable
+from apps.gym.strict_json import JsonRefused, load_strict
 
 
 class JSONTextField(forms.JSONField):
@@ -35,14 +36,12 @@ class JSONTextField(forms.JSONField):
         if not text:
             return self.kind()
         try:
-            parsed = json.loads(text, parse_constant=_refuse_constant)
-        except json.JSONDecodeError as error:
-            raise ValidationError(
-                f"This is not JSON: {error.msg} (line {error.lineno}, column {error.colno})."
-            ) from None
-        except ValueError as error:
-            raise ValidationError(str(error)) from None
-        refuse_unstorable(parsed)
+            parsed = load_strict(text)
+        except JsonRefused as refusal:
+            if refusal.code == "not_json":
+                raise ValidationError(f"This is not JSON: {refusal.message}.") from None
+            at = f" It is at /{'/'.join(map(str, refusal.path))}." if refusal.path else ""
+            raise ValidationError(f"{refusal.message}{at}") from None
         if not isinstance(parsed, self.kind):
             wanted = "a JSON object: {…}" if self.kind is dict else "a JSON list: […]"
             raise ValidationError(f"This must be {wanted}.")
@@ -172,10 +171,6 @@ def refuse_unstorable(parsed: Any) -> None:
     place = find_unstorable(parsed)
     if place is not None:
         raise ValidationError(f"{REFUSAL} It is at /{'/'.join(map(str, place))}.")
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number.")
 
 
 def add_errors(form: forms.BaseForm, error: ValidationError, *, but: Collection[str] = ()) -> None:
