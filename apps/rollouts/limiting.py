@@ -2,12 +2,16 @@
 
 from collections.abc import Collection as AnyOf
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.db import connection
 from django.db.models import F, Q
 from django.utils import timezone
 
 from apps.rollouts.models import Collection
+
+FIRST_CLAIM = 2
+"""Rollouts that a collection with a budget begins with, while nothing says what one takes."""
 
 _DONE = Q(total__lte=F("completed") + F("failed") + F("cancelled"))
 _TOKENS_SPENT = Q(max_tokens__lte=F("input_tokens") + F("output_tokens") + F("judge_tokens"))
@@ -24,7 +28,8 @@ def lock_collections(collection_ids: AnyOf[int]) -> None:
 def settle_collections(collection_ids: AnyOf[int]) -> None:
     """End the collections whose last rollout has ended, and pause those that reached a limit of tokens or money.
 
-    What is in flight then goes on to its end, so a collection passes its limit by as much as that uses.
+    What is in flight then goes on to its end, so a collection passes its limit by as much as that uses beyond what
+    `room_in_budget` expected.
     """
     given = Collection.objects.filter(pk__in=collection_ids)
     open_ones = given.filter(state__in=[Collection.State.RUNNING, Collection.State.PAUSED])
@@ -35,6 +40,37 @@ def settle_collections(collection_ids: AnyOf[int]) -> None:
     running = given.filter(state=Collection.State.RUNNING)
     running.filter(_TOKENS_SPENT).update(**_paused(Collection.PauseReason.MAX_TOKENS))
     running.filter(_MONEY_SPENT).update(**_paused(Collection.PauseReason.MAX_COST))
+
+
+class Budget(NamedTuple):
+    """What a collection may use in all, and has used so far."""
+
+    max_tokens: int | None
+    max_cost: float | None
+    input_tokens: int
+    output_tokens: int
+    judge_tokens: int
+    cost: float
+    completed: int
+
+    @property
+    def is_limited(self) -> bool:
+        return self.max_tokens is not None or self.max_cost is not None
+
+
+def room_in_budget(budget: Budget) -> int:
+    """How many rollouts may be in flight at once, so that they are expected to end within the budget; at least one.
+
+    One is expected to take what each completed one took so far, with what failed and was tried again. That is learned
+    by starting slowly: beyond the first few, only as many as have completed, since short ones end first.
+    """
+    room = FIRST_CLAIM + budget.completed
+    tokens = budget.input_tokens + budget.output_tokens + budget.judge_tokens
+    for limit, used in ((budget.max_tokens, tokens), (budget.max_cost, budget.cost)):
+        if limit is not None and used > 0:
+            room = min(room, int(max(0, limit - used) * max(1, budget.completed) // used))
+    # What has anything left goes on, and what has nothing is found out by the next that ends.
+    return max(1, room)
 
 
 def pause_overdue() -> list[int]:

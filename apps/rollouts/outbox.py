@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count, islice
 from typing import Any
@@ -48,6 +49,8 @@ class Outbox:
         self._room = asyncio.Event()
         self._room.set()
         self.trouble = ""
+        self.unstored: Counter[int] = Counter()
+        """Ends that wait, by collection."""
 
     def keep_event(self, claim: Claim, event: TraceUnion) -> None:
         key = (claim.rollout_id, claim.attempt)
@@ -76,6 +79,7 @@ class Outbox:
         redactions = self._redactions.pop(key, {})
         if key not in self._ends:
             self._ends[key] = clean_end(end, current_redactor(), redactions)
+            self.unstored[end.collection] += 1
         if len(self._ends) >= MAX_ENDS:
             self._wake.set()
 
@@ -125,6 +129,7 @@ class Outbox:
             self._room.set()
         for end in ends:
             del self._ends[end.id, end.attempt]
+        self.unstored -= Counter(end.collection for end in ends)
 
     async def _store(self, events: Sequence[EventRow], ends: Sequence[End]) -> None:
         """Waits for a database that is away; raises what no waiting mends."""

@@ -10,6 +10,7 @@ from django.utils import timezone
 from apps.environments.probing import is_held_back
 from apps.rollouts.breaking import Endpoint, Shut, take_trial
 from apps.rollouts.claiming import Claim, Slots
+from apps.rollouts.limiting import Budget, room_in_budget
 from apps.rollouts.models import Collection
 from apps.rollouts.running import Setting
 
@@ -42,9 +43,11 @@ class InUse:
         live: list[tuple[int, str]],
         group: str = "",
         asked: Counter[int] | None = None,
+        unstored: Mapping[int, int] | None = None,
     ) -> None:
         """`live` are the workers that claim, this one among them, with their groups; `asked` are questions to judges by
-        model, which take its room as rollouts do."""
+        model, which take its room as rollouts do. `unstored` counts by collection what has ended and the database does
+        not know of: no budget has paid for it yet."""
         self.lease = lease
         self.live = live
         self.group = group
@@ -57,6 +60,9 @@ class InUse:
         self.collections = Counter(claim.collection_id for claim, _ in running)
         self.judge_rooms: dict[int, int] = {}
         """This worker's part of each judge's concurrency, known once slots were asked for."""
+        self.awaits_results = False
+        """Whether results that wait to be stored keep a collection with a budget from going on."""
+        self._unstored = unstored or {}
         self._trials: dict[Endpoint, set[int]] = {}
 
     def slots(self, seats: int, shut: dict[Endpoint, Shut], elsewhere: Mapping[int, int] | None = None) -> Slots:
@@ -95,14 +101,15 @@ class InUse:
             if judge is not None:
                 models.add(judge, of_judge, group)
                 judged.setdefault(judge, set()).add(environment)
-            if concurrency is not None:
-                collections.add(pk, concurrency, group)
+            room = self._room(pk, concurrency, Budget(*row[14:]))
+            if room is not None:
+                collections.add(pk, room, group)
         models_left = self._left(models, used.models)
         environments_left = self._left(environments, used.environments)
         for judge_pk, environment_pks in judged.items():
-            room = self._share(models.groups[judge_pk]).part(models.numbers[judge_pk])
-            self.judge_rooms[judge_pk] = room
-            if room == 0:
+            part = self._share(models.groups[judge_pk]).part(models.numbers[judge_pk])
+            self.judge_rooms[judge_pk] = part
+            if part == 0:
                 # What this worker has no part in judging, it leaves to those that have.
                 environments_left.update(dict.fromkeys(environments_left.keys() & environment_pks, 0))
         environments_left.update(dict.fromkeys(unwell & environments_left.keys(), 0))
@@ -118,6 +125,15 @@ class InUse:
             yields=self._share({self.group}).rank == 0,
             group=self.group,
         )
+
+    def _room(self, pk: int, concurrency: int | None, budget: Budget) -> int | None:
+        """How many rollouts of a collection may be in flight, where anything says so."""
+        if not budget.is_limited:
+            return concurrency
+        unstored = self._unstored.get(pk, 0)
+        self.awaits_results |= unstored > 0
+        room = room_in_budget(budget) - unstored
+        return room if concurrency is None else min(room, concurrency)
 
     def _hold_back(
         self,
@@ -169,6 +185,8 @@ _LIMITS = (
     "environment__health",
     "environment__health_checked_at",
     "state",
+    # Of a budget.
+    *Budget._fields,
 )
 
 

@@ -92,6 +92,7 @@ class RolloutWorker(ChannelsWorker):
         self._live: list[tuple[int, str]] = []
         self._strays: set[int] = set()
         self._started: set[int] = set()
+        self._awaits_results = False
         self._trouble = ""
         self._heart: Heart | None = None
         self._breakers = Breakers()
@@ -148,9 +149,10 @@ class RolloutWorker(ChannelsWorker):
                 self._trouble = f"Nothing can be claimed: {problem}"
                 logger.warning("cannot claim: %r", problem)
             if claimed < MAX_CLAIM:
-                await self._wait_for_ring(CLAIM_SECONDS if claimed else POLL_SECONDS)
+                await self._wait_for_ring(CLAIM_SECONDS if claimed or self._awaits_results else POLL_SECONDS)
 
     async def _fill_seats(self) -> int:
+        self._awaits_results = False
         free = self.seats - len(self._running)
         if free <= 0 or not self.lease or self._is_behind():
             return 0
@@ -168,6 +170,7 @@ class RolloutWorker(ChannelsWorker):
         except BaseException:
             self._breakers.return_turns(turns)
             raise
+        self._awaits_results = in_use.awaits_results
         self._judge_seats.learn(in_use.judge_rooms, self._attempting)
         if lease != self.lease:
             return 0  # The lease was lost meanwhile, and these rows with it: their next owner runs them.
@@ -193,6 +196,7 @@ class RolloutWorker(ChannelsWorker):
             live=self._live,
             group=self.group,
             asked=self._judge_seats.taken(),
+            unstored=self._outbox.unstored.copy(),
         )
 
     def _seat_freed(self, task: asyncio.Task[None]) -> None:

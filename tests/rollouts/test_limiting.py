@@ -13,7 +13,7 @@ from apps.rollouts.claiming import Slots, claim_rollouts, count_elsewhere
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.controlling import CannotSteer, adjust_collection, resume_collection
 from apps.rollouts.leasing import drain_lease, take_lease
-from apps.rollouts.limiting import pause_overdue
+from apps.rollouts.limiting import FIRST_CLAIM, Budget, pause_overdue, room_in_budget
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.planning import plan_collection
 from apps.rollouts.sharing import InUse
@@ -160,6 +160,62 @@ def test_what_waits_to_be_stored_takes_no_room():
     worker = take_lease(seats=64)
     assert claim(worker).total() == 5
     assert claim(worker).total() == 5
+
+
+def spent(max_tokens=None, max_cost=None, *, tokens=0, cost=0.0, completed=0):
+    return Budget(max_tokens, max_cost, tokens, 0, 0, cost, completed)
+
+
+@pytest.mark.parametrize(
+    ("budget", "room"),
+    [
+        (spent(1_000), FIRST_CLAIM),
+        (spent(1_000, tokens=10, completed=1), FIRST_CLAIM + 1),
+        (spent(1_000, tokens=500, completed=10), 10),
+        (spent(1_000, tokens=960, completed=10), 1),
+        (spent(1_000, tokens=1_000, completed=10), 1),
+        (spent(max_cost=1.0, cost=0.75, completed=30), 10),
+        (spent(1_000, 1.0, tokens=100, cost=0.875, completed=70), 10),
+        (spent(max_cost=1.0, completed=7), FIRST_CLAIM + 7),
+        (spent(1_000, tokens=900), 1),
+        (spent(max_cost=0.0), FIRST_CLAIM),
+    ],
+)
+def test_as_many_are_in_flight_as_the_rest_of_a_budget_is_expected_to_pay_for(budget, room):
+    assert room_in_budget(budget) == room
+
+
+def test_a_budget_is_one_for_all_workers_and_what_has_ended_unstored_counts():
+    collection = plan(repeats=10, max_tokens=10_000)
+    Collection.objects.filter(pk=collection.pk).update(completed=10, input_tokens=5_000)
+    one, other = take_lease(seats=64), take_lease(seats=64)
+    unstored = InUse([], lease=one.pk, live=[], unstored={collection.pk: 4})
+    slots = unstored.slots(64, {}, count_elsewhere(one.pk))
+    assert (len(claim_rollouts(lease=one.pk, slots=slots)), unstored.awaits_results) == (6, True)
+    assert claim(other).total() == 4
+
+
+def test_only_collections_with_a_budget_are_held_to_one(django_assert_num_queries):
+    free, limited = plan(repeats=20), plan(repeats=20, max_tokens=10_000, concurrency=50)
+    worker = take_lease(seats=64)
+    in_use = InUse([], lease=worker.pk, live=[], unstored={free.pk: 3})
+    with django_assert_num_queries(1):
+        slots = in_use.slots(64, {})
+    assert (slots.collections, in_use.awaits_results) == ({limited.pk: FIRST_CLAIM}, False)
+
+
+@pytest.mark.parametrize("worth", [0.5, 12])
+def test_a_budget_is_passed_by_no_more_than_its_rollouts_take_beyond_what_was_expected(worth, settings):
+    """With seats for all of them at once. `worth` is the budget, in rollouts."""
+    settings.WORKER_SEATS = 64
+    model = make_policy_model(mistake_rate=0.0)
+    measured = async_to_sync(finish_collection)(plan(model=model), progress=lambda _: None)
+    mean = (measured.input_tokens + measured.output_tokens) / measured.completed
+    limited = plan(model=model, repeats=50, max_tokens=int(worth * mean))
+    ended = async_to_sync(finish_collection)(limited, progress=lambda _: None)
+    used = ended.input_tokens + ended.output_tokens
+    assert (ended.state, ended.pause_reason) == ("paused", "max_tokens")
+    assert ended.max_tokens <= used <= ended.max_tokens + FIRST_CLAIM * mean
 
 
 def test_prices_make_a_cost():
