@@ -142,6 +142,7 @@ def test_the_scopes_change_exactly():
         "reviews",
         "reward-overrides",
         "rubrics",
+        "saved-views",
     }
     assert words(may_write(Scope.EXPORT)) == {"collections", "exports", "pair-sets", "pairs", "rollouts"}
     everything = may_write(Scope.ADMIN)
@@ -168,7 +169,8 @@ def test_every_permission_has_a_scope_or_needs_a_session():
 
 
 def test_a_page_offers_only_the_scopes_that_the_role_gets_something_from():
-    assert scopes_worth_having(Role.VIEWER) == [Scope.ROLLOUTS_READ]
+    # With the second a viewer's program saves views.
+    assert scopes_worth_having(Role.VIEWER) == [Scope.ROLLOUTS_READ, Scope.ANNOTATE]
     assert scopes_worth_having(Role.ANNOTATOR) == [Scope.ROLLOUTS_READ, Scope.ANNOTATE]
     assert scopes_worth_having(Role.ENGINEER) == list(Scope)
     assert scopes_worth_having(Role.ADMIN) == list(Scope)
