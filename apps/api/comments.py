@@ -19,8 +19,8 @@ from apps.reviews.models import Comment
 
 
 class CommentSerializer(DeclaredFields, serializers.ModelSerializer[Comment]):
-    author = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
-    resolved_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
+    author = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
+    resolved_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
 
     class Meta:
         model = Comment

@@ -28,7 +28,7 @@ MAX_SEQ = 2**31 - 1
 class FlagSerializer(DeclaredFields, serializers.ModelSerializer[Flag]):
     rollout = serializers.PrimaryKeyRelatedField(queryset=Rollout.objects.filter(collection__is_being_deleted=False))
     seq = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=MAX_SEQ)
-    author = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
+    author = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
 
     class Meta:
         model = Flag
@@ -76,8 +76,12 @@ class FlagViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 
 class RewardOverrideSerializer(DeclaredFields, serializers.ModelSerializer[RewardOverride]):
     rollout = serializers.PrimaryKeyRelatedField(queryset=Rollout.objects.filter(collection__is_being_deleted=False))
-    author = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
-    ended_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
+    author = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
+    ended_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
+
+    ended_how = serializers.CharField(
+        read_only=True, help_text="`replaced` by another, `withdrawn`, or nothing while it stands."
+    )
 
     class Meta:
         model = RewardOverride
@@ -93,7 +97,7 @@ class RewardOverrideSerializer(DeclaredFields, serializers.ModelSerializer[Rewar
             "ended_by",
             "ended_how",
         ]
-        read_only_fields = ["original_reward", "ended_at", "ended_how"]
+        read_only_fields = ["original_reward", "ended_at"]
 
 
 class RewardOverrideFilter(django_filters.FilterSet):

@@ -61,7 +61,7 @@ _SETTINGS = [
 
 
 class QueueSerializer(serializers.ModelSerializer[Queue]):
-    rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
     criteria = serializers.ListField(
         source="rubric.criteria", child=serializers.DictField(), read_only=True, default=None, allow_null=True
     )

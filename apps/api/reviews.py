@@ -107,7 +107,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
     """To its reviewer a review tells which rollouts it is about once it is submitted and can be undone no more."""
 
     reviewer = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
-    rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
     draft = serializers.DictField(read_only=True)
     scores = serializers.DictField(read_only=True)
     ranks = serializers.ListField(child=serializers.IntegerField(), read_only=True)

@@ -12,6 +12,7 @@ from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.sampling import find_default_problems
 from apps.gym.slugs import find_slug_problem
 from apps.policies.models import DEFAULT_BASE_URLS, Health, PolicyModel, Provider, Wire
+from apps.policies.redacting import forget_redactor
 from apps.policies.requesting import find_request_problems
 from apps.policies.secrets import encrypt_secret, hint_of
 from apps.policies.typed_texts import clean_typed
@@ -67,6 +68,10 @@ def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: o
             before=describe(stored),
             after=describe(policy_model),
         )
+        if key is not None:
+            # It is a credential to look for from now on: at once here, and for other threads when it is stored.
+            transaction.on_commit(forget_redactor)
+    forget_redactor()
     return policy_model
 
 

@@ -253,11 +253,43 @@ def what_it_may_change(role: str) -> set[str]:
     return {f"{method} {path}" for method, path in changes if path != "/api/" and not path.startswith(own)}
 
 
+ANNOTATED = {
+    "comments/999999/resolve/",
+    "flags/999999/withdraw/",
+    "queues/999999/undo/",
+    "queues/999999/work/",
+    "reviews/999999/skip/",
+    "reviews/999999/submit/",
+    "rollouts/999999/comments/",
+    "rollouts/999999/flags/",
+    "rollouts/999999/scores/",
+}
+ANNOTATED_BY_API = {
+    "comments/",
+    "comments/999999/reopen/",
+    "comments/999999/resolve/",
+    "flags/",
+    "flags/999999/withdraw/",
+    "queues/999999/claim/",
+    "queues/999999/undo/",
+    "reviews/",
+    "reviews/999999/renew/",
+    "reviews/999999/skip/",
+    "reviews/999999/submit/",
+}
+
+
 def test_viewers_change_nothing_and_annotators_only_say_something():
     personal = {"POST /sign-in/", "POST /sign-in/no-such-thing/", "POST /sign-out/", "POST /theme/"}
-    assert what_it_may_change(Role.VIEWER) == personal
-    comments = {"POST /api/v1/comments/", "POST /rollouts/999999/comments/"}
-    assert what_it_may_change(Role.ANNOTATOR) == personal | comments
+    # How a table looks to them, filters under a name, and the way from marked rows to their comparison.
+    views = {
+        *("POST /rollouts/columns/", "POST /rollouts/views/", "POST /rollouts/views/999999/delete/"),
+        *("POST /api/v1/saved-views/", "PATCH /api/v1/saved-views/999999/", "DELETE /api/v1/saved-views/999999/"),
+        "POST /rollouts/selected/compare/",
+    }
+    assert what_it_may_change(Role.VIEWER) == personal | views
+    said = {f"POST /{path}" for path in ANNOTATED} | {f"POST /api/v1/{path}" for path in ANNOTATED_BY_API}
+    assert what_it_may_change(Role.ANNOTATOR) == personal | views | said
 
 
 def test_other_peoples_accounts_are_for_admins_only():

@@ -176,7 +176,7 @@ def collect(page: Page, hands: Hands, slug: str, model: str) -> str:
 
 def review(page: Page, hands: Hands, collection: str) -> None:
     """A trace, its group, two of the group side by side."""
-    table = page.locator("#rollout-table tbody")
+    table = page.locator("#rollouts tbody")
     expect(table.locator("tr")).to_have_count(len(TASKS) * REPEATS)
     hands.press(table.locator("tr").first.get_by_role("link").first)
     page.wait_for_url("**/rollouts/*/*")

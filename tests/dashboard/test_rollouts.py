@@ -182,7 +182,7 @@ def test_every_event_has_a_link_that_opens_the_comment_form_about_it():
     page = signed_in(Role.ANNOTATOR).get(url(rollout)).text
     assert [f'href="{url(rollout)}?comment={seq}#comment"' in page for seq in range(6)] == [True] * 6
     opened = read(signed_in(Role.ANNOTATOR).get(url(rollout, "?comment=3")).text)
-    values = [each.attributes.get("value") for each in opened.all("input") if each.attributes.get("name") == "seq"]
+    values = [each.attributes.get("value") for each in opened.all("input") if each.attributes.get("id") == "id_seq"]
     assert values == ["3"]
     assert "?comment=" not in signed_in(Role.VIEWER).get(url(rollout)).text
     assert "?comment=" not in signed_in(Role.ANNOTATOR).get(url(rollout, "?attempt=0")).text
@@ -191,7 +191,7 @@ def test_every_event_has_a_link_that_opens_the_comment_form_about_it():
 @pytest.mark.parametrize("seq", ["x", "-1", "9" * 30, "²"])
 def test_a_comment_about_no_event_opens_an_empty_form(seq):
     opened = read(signed_in().get(url(make_rollout(make_collection())), {"comment": seq}).text)
-    assert [each.attributes.get("value") for each in opened.all("input") if each.attributes.get("name") == "seq"] == [
+    assert [each.attributes.get("value") for each in opened.all("input") if each.attributes.get("id") == "id_seq"] == [
         None
     ]
 
