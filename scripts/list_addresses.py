@@ -196,8 +196,9 @@ def _table_addresses(filled: Filled, rows: Rows) -> Iterator[Address]:
         asked = [f"{where}{text}" for text in texts for where in ("", large, small)]
         yield Address(f"page filter, {name}", [_table(text) for text in asked], SEARCH_MS)
         yield Address(f"api filter, {name}", [_table(text, "/api/v1/rollouts/") for text in asked], SEARCH_MS)
+    one = rows.rollouts[len(rows.rollouts) // 2]
     words = {
-        "rare": ["v19999", "v12345", f"rollout{rows.rollouts[len(rows.rollouts) // 2]}", '"cannot find"', "找不到", "nowhere"],
+        "rare": ["v19999", "v12345", f"rollout{one}", '"cannot find"', "找不到", "nowhere"],
         "common": ["calculator", "the", "v0", "v1", '"what is"', "v1*", "rollout12*"],
         "with more": ["v0 status:failed", "v7 reward:1", '"cannot find" reward:0', "-v0", "calculator -v3 steps:>5"],
     }
