@@ -130,6 +130,11 @@ def _whole_id(key: str, value: str | int) -> str:
     return str(value).replace("\x00", " ")
 
 
+def read_marks(row: TaskRow) -> tuple[str, tuple[str, ...]]:
+    """The split and the tags that a stored row says itself."""
+    return _split(row.get("split")), _tags(row.get("tags"))
+
+
 def _split(value: object) -> str:
     return _plain(value, MARK_CHARS) if isinstance(value, str) else ""
 

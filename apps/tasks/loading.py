@@ -12,22 +12,20 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from apps.environments.models import Adapter, Environment
 from apps.gym import leaving
 from apps.gym.dataset_metrics import DatasetMetrics
-from apps.gym.errors import VerifierError
 from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.resources.verified import ROW_FIELD
-from apps.gym.taskfile import ParsedTask, RowRefused, parse_changed, parse_line, read_row
+from apps.gym.taskfile import ParsedTask, RowRefused, parse_changed, parse_line, read_marks, read_row
 from apps.gym.taskfiles.limits import BadRow, Limits, Readable
 from apps.gym.taskfiles.reading import OpenFile, open_rows
-from apps.gym.verifiers.protocol import Verifier
-from apps.gym.verifiers.registry import find_problems, read_verifier
-from apps.gym.written.registry import find_environment
+from apps.gym.verifiers.registry import read_verifier
 from apps.policies.redacting import fresh_redactor
-from apps.tasks.matching import Base, Seen, hash_text, key_of
+from apps.tasks.carrying import Marks, carry_marks
+from apps.tasks.matching import Base, Known, Seen, hash_text, key_of
 from apps.tasks.models import DatasetVersion, Task, Upload, join_tags
+from apps.tasks.needing import check_verifiable, fields_needed
 from apps.tasks.rejecting import Rejects
 from apps.tasks.splitting import choose_split
 from apps.tasks.upserting import copy_rest, measure_rows
@@ -63,31 +61,6 @@ def delete_version(version: DatasetVersion) -> None:
         # What stays is an orphan, which the next sweep finds.
         leaving.check()
     version.delete()
-
-
-def fields_needed(environment: Environment) -> frozenset[str]:
-    """What the environment's verifier reads of a row, as far as that is known here: for built-in ones."""
-    if not environment.verifies:
-        return frozenset()
-    if environment.verifies_here:
-        return read_verifier(environment.verifier).needs if environment.verifier else frozenset({ROW_FIELD})
-    known = find_environment(environment.builtin) if environment.adapter == Adapter.BUILTIN else None
-    return known.needs if known else frozenset()
-
-
-def check_verifiable(task: ParsedTask, verifier: Verifier | None) -> None:
-    """Raises RowRefused for a task that brings a verifier of its own which cannot be one, or that has what its verifier
-    needs as something that no attempt could be held to. One that lacks it is counted, and loaded."""
-    if task.row.get(ROW_FIELD) is not None:
-        for pointer, problem in find_problems(task.row[ROW_FIELD]):
-            raise RowRefused("bad_verifier", problem, pointer=f"/{ROW_FIELD}{pointer}")
-        verifier = read_verifier(task.row[ROW_FIELD])
-    if verifier is None or not verifier.needs <= task.row.keys():
-        return
-    try:
-        verifier.check_row(task.row)
-    except VerifierError as error:
-        raise RowRefused("not_verifiable", str(error)) from None
 
 
 def owned(upload: Upload) -> QuerySet[Upload]:
@@ -243,6 +216,7 @@ class Loader:
 
     def _settle(self) -> None:
         known = self._base.find({candidate.key for candidate in self._chunk})
+        said = self._said_before(known)
         tasks = []
         for candidate in self._chunk:
             first_line = self._seen.first_line(candidate.key, candidate.line)
@@ -259,7 +233,8 @@ class Loader:
                 index = before.index if before else self._first_new + self.counts["new"]
             if first_line is None:
                 self.counts[change] += 1
-            fields = self._accept(candidate)
+            marks = carry_marks(candidate.task, before, said=said.get(candidate.key), chosen=self._choose(candidate))
+            fields = self._accept(candidate, marks)
             if self._version and not (self._upserts and change == "unchanged"):
                 tasks.append(
                     Task(dataset_id=self._upload.dataset_id, version_id=self._version.pk, index=index, **fields)
@@ -277,17 +252,37 @@ class Loader:
             self._refuse(candidate.line, error, candidate.task.row_json.encode())
         return self._upload.on_duplicate == Upload.OnDuplicate.KEEP
 
-    def _accept(self, candidate: _Candidate) -> dict[str, Any]:
+    def _said_before(self, known: dict[str, Known]) -> dict[str, Marks]:
+        """By their keys, what the rows of the version before said themselves; of those whose key is their own."""
+        said: dict[str, Marks] = {}
+        places: dict[int, str] = {}
+        for candidate in self._chunk:
+            before = known.get(candidate.key)
+            if before is None or before.count > 1:
+                continue
+            if before.row_hash == candidate.row_hash:
+                said[candidate.key] = Marks(candidate.task.split, candidate.task.tags)
+            elif before.split or before.tags or candidate.task.split or candidate.task.tags:
+                places[before.index] = candidate.key
+            else:
+                said[candidate.key] = Marks("", ())
+        for index, row in self._base.rows(places):
+            said[places[index]] = Marks(*read_marks(row))
+        return said
+
+    def _choose(self, candidate: _Candidate) -> str:
+        """The split of a row that names none, as far as one was chosen."""
+        if self._upload.split or not self._upload.split_ratios:
+            return self._upload.split
+        return choose_split(key=candidate.key, ratios=self._upload.split_ratios, seed=self._upload.split_seed)
+
+    def _accept(self, candidate: _Candidate, marks: Marks) -> dict[str, Any]:
         """Count the row, and what is stored of it."""
         task = candidate.task
         text = task.row_json.encode()
         self._hash.update(text)
         self._hash.update(b"\n")
-        split = task.split or self._upload.split
-        if not split and self._upload.split_ratios:
-            ratios, seed = self._upload.split_ratios, self._upload.split_seed
-            split = choose_split(key=candidate.key, ratios=ratios, seed=seed)
-        self.metrics.add(task.row, size=len(text), split=split, tags=task.tags)
+        self.metrics.add(task.row, size=len(text), split=marks.split, tags=marks.tags)
         self.accepted += 1
         if not (self._verifies_here and ROW_FIELD in task.row):
             self.lacking.update(self._needs - task.row.keys())
@@ -297,8 +292,9 @@ class Loader:
             "row_json": task.row_json,
             "row_hash": candidate.row_hash,
             "key": candidate.key,
-            "split": split,
-            "tags_text": join_tags(task.tags),
+            "split": marks.split,
+            "tags_text": join_tags(marks.tags),
+            "is_retired": marks.is_retired,
         }
 
     def _count_removed(self) -> int:

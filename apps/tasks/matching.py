@@ -2,14 +2,16 @@
 
 import sqlite3
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 
+import orjson
 from django.conf import settings
 
+from apps.gym.items import TaskRow
 from apps.tasks.models import DatasetVersion
 
 
@@ -28,6 +30,9 @@ class Known:
 
     index: int
     row_hash: str
+    split: str = ""
+    tags: tuple[str, ...] = ()
+    is_retired: bool = False
     count: int = 1
 
 
@@ -42,10 +47,21 @@ class Base:
             return {}
         found: dict[str, Known] = {}
         rows = self._version.tasks.filter(key__in=list(keys)).order_by("index")
-        for key, index, row_hash in rows.values_list("key", "index", "row_hash").iterator():
+        columns = ("key", "index", "row_hash", "split", "tags_text", "is_retired")
+        for key, index, row_hash, split, tags, is_retired in rows.values_list(*columns).iterator():
             earlier = found.get(key)
-            found[key] = Known(index, row_hash) if earlier is None else Known(earlier.index, row_hash, 2)
+            if earlier is None:
+                found[key] = Known(index, row_hash, split, tuple(filter(None, tags.split("\n"))), is_retired)
+            else:
+                found[key] = Known(earlier.index, row_hash, count=2)
         return found
+
+    def rows(self, indexes: Iterable[int]) -> Iterator[tuple[int, TaskRow]]:
+        """The rows of some of its tasks, with their places."""
+        if self._version is not None and (wanted := list(indexes)):
+            rows = self._version.tasks.filter(index__in=wanted).order_by("index")
+            for index, text in rows.values_list("index", "row_json").iterator(chunk_size=100):
+                yield index, orjson.loads(text)
 
 
 class Seen:

@@ -10,7 +10,7 @@ from apps.environments.saving import save_environment
 from apps.gym.errors import EnvironmentFault
 from apps.gym.outbound import Outbound, OutboundPolicy
 from apps.gym.written.discovering import load_environments
-from apps.tasks.loading import fields_needed
+from apps.tasks.needing import fields_needed
 from tests.factories import make_user
 
 FILE = '''

@@ -201,6 +201,44 @@ def test_tasks_are_marked_and_the_version_counts_again(dataset):
         mark_tasks(task_ids=range(1001))
 
 
+@pytest.mark.parametrize("mode", ["replace", "upsert"])
+def test_marks_stay_with_the_task_in_the_next_version(dataset, mode):
+    rows = [row(1, tags=["a", "b"]), row(2, tags=["a"], split="train"), row(3), make_row("no id"), row(5, tags=["a"])]
+    base = load(dataset, *rows).version
+    tasks = list(base.tasks.order_by("index").values_list("pk", flat=True))
+    mark_tasks(task_ids=tasks[:2], split="test", add_tags=["mine"], remove_tags=["a"], retired=True)
+    mark_tasks(task_ids=tasks[2:4], split="held", add_tags=["mine"], retired=True)
+    mark_tasks(task_ids=tasks[4:], remove_tags=["a"])
+    changed = [row(1, "5", tags=["b", "c"]), row(2, "5", tags=["a"], split="train"), row(3), make_row("no id")]
+    changed += [row(5, "5", tags=["a", "d"]), row(6)]
+    version = load(dataset, *changed, mode=mode).version
+    assert [(one.split, one.tags, one.is_retired) for one in version.tasks.order_by("index")] == [
+        ("test", ["b", "c", "mine"], True),
+        ("test", ["mine"], True),
+        ("held", ["mine"], True),
+        ("held", ["mine"], True),
+        ("", ["d"], False),
+        ("", [], False),
+    ]
+    assert version.metrics["splits"] == {"test": 2, "held": 2}
+    assert version.metrics["tags"] == {"mine": 4, "b": 1, "c": 1, "d": 1}
+
+
+def test_what_a_row_says_newly_or_an_upload_chooses_goes_before_what_was_marked(dataset):
+    base = load(dataset, row(1, split="train", tags=["a"]), row(2), row(3, split="train")).version
+    mark_tasks(task_ids=list(base.tasks.values_list("pk", flat=True)), split="marked")
+    version = load(dataset, row(1, split="test", tags=[]), row(2), row(3, split="train"), split="chosen").version
+    assert [(one.split, one.tags) for one in version.tasks.order_by("index")] == [
+        ("test", []), ("chosen", []), ("marked", []),
+    ]  # fmt: skip
+
+
+def test_marks_of_an_id_that_stands_twice_are_nobodys(dataset):
+    base = load(dataset, row(1), row(1, "other")).version
+    mark_tasks(task_ids=[base.tasks.get(index=0).pk], retired=True)
+    assert load(dataset, row(1), row(1, "other")).version.tasks.filter(is_retired=True).count() == 0
+
+
 def test_a_retired_task_is_left_out_of_new_collections(dataset):
     version = load(dataset, row(1), row(2)).version
     plan = {"dataset": dataset, "agent": make_agent(), "policy_model": make_policy_model()}
