@@ -235,7 +235,9 @@ class Loader:
                 self.counts[change] += 1
             marks = carry_marks(candidate.task, before, said=said.get(candidate.key), chosen=self._choose(candidate))
             fields = self._accept(candidate, marks)
-            if self._version and not (self._upserts and change == "unchanged"):
+            # A row that an upsert leaves as it is comes with the rest, unless the split that was chosen moves it.
+            is_of_rest = self._upserts and before and change == "unchanged" and marks.split == before.split
+            if self._version and not is_of_rest:
                 tasks.append(
                     Task(dataset_id=self._upload.dataset_id, version_id=self._version.pk, index=index, **fields)
                 )

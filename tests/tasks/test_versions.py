@@ -239,6 +239,19 @@ def test_marks_of_an_id_that_stands_twice_are_nobodys(dataset):
     assert load(dataset, row(1), row(1, "other")).version.tasks.filter(is_retired=True).count() == 0
 
 
+@pytest.mark.parametrize("choice", [{"split": "test"}, {"split_ratios": {"test": 1.0}}])
+def test_a_split_that_an_upsert_chooses_is_that_of_unchanged_rows_too(dataset, choice):
+    base = load(dataset, row(1), row(2), row(3, split="own"), row(4)).version
+    mark_tasks(task_ids=list(base.tasks.values_list("pk", flat=True)), add_tags=["mine"])
+    upload = load(dataset, row(1), row(2, "5"), row(3, split="own"), row(5), mode="upsert", **choice)
+    version = upload.version
+    splits = [(one.external_id, one.split) for one in version.tasks.order_by("index")]
+    assert splits == [("1", "test"), ("2", "test"), ("3", "own"), ("4", ""), ("5", "test")]
+    assert list(version.tasks.tagged("mine").values_list("index", flat=True)) == [0, 1, 2, 3]
+    assert version.changes == {"new": 1, "updated": 1, "unchanged": 3, "removed": 0}
+    assert (version.task_count, version.metrics["splits"]) == (5, {"test": 3, "own": 1})
+
+
 def test_a_retired_task_is_left_out_of_new_collections(dataset):
     version = load(dataset, row(1), row(2)).version
     plan = {"dataset": dataset, "agent": make_agent(), "policy_model": make_policy_model()}
