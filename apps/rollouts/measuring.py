@@ -40,7 +40,6 @@ _CLUSTERED = """
         SELECT {sums} FROM rollouts_rollout WHERE collection_id = %s AND status = 'completed' GROUP BY task_id
     ) groups
 """
-_VALUE = {"sqlite": "json_extract(components, %s)", "postgresql": "(components->>%s)::float8"}
 _COMPONENTS_A_QUERY = 20
 _TOOLS = {
     "sqlite": """
@@ -365,10 +364,10 @@ def _read_clustered(collection: Collection, means: dict[str, float]) -> dict[str
     found: dict[str, tuple[int, float]] = {}
     for start in range(0, len(names), _COMPONENTS_A_QUERY):
         chunk = names[start : start + _COMPONENTS_A_QUERY]
-        value = _VALUE[connection.vendor]
-        sums = ", ".join(f"SUM({value} - %s) AS d{place}" for place in range(len(chunk)))
+        values = [_member(name) for name in chunk]
+        sums = ", ".join(f"SUM({value} - %s) AS d{place}" for place, (value, _) in enumerate(values))
         totals = ", ".join(f"COUNT(d{place}), SUM(d{place} * d{place})" for place in range(len(chunk)))
-        given: list[Any] = [each for name in chunk for each in (_path(name), means[name])]
+        given: list[Any] = [each for name, (_, key) in zip(chunk, values, strict=True) for each in (key, means[name])]
         with connection.cursor() as cursor:
             cursor.execute(_CLUSTERED.format(totals=totals, sums=sums), [*given, collection.pk])
             numbers = cursor.fetchone()
@@ -376,11 +375,15 @@ def _read_clustered(collection: Collection, means: dict[str, float]) -> dict[str
     return found
 
 
-def _path(name: str) -> str:
-    """How the database names a member of a JSON object."""
+def _member(name: str) -> tuple[str, str]:
+    """How the database reads a component, and what it is to be given for that."""
     if connection.vendor == "postgresql":
-        return name
-    return f"$.{orjson.dumps(name).decode()}"
+        return "(components->>%s)::float8", name
+    quoted = orjson.dumps(name).decode()
+    if name.isascii() and quoted == f'"{name}"':
+        return "json_extract(components, %s)", f"$.{quoted}"
+    # A quote, a backslash or a line end has no form in SQLite's paths that every version of it reads.
+    return "(SELECT part.value FROM json_each(components) AS part WHERE part.key = %s)", name
 
 
 def _read_tools(collection: Collection) -> list[ToolFigures]:
