@@ -21,7 +21,7 @@ from apps.gym.events import (
 from apps.gym.items import Item, TaskRow, dump_json, function_calls, input_items, item_type, text_of
 from apps.gym.resources.scoring import keep_small
 from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
-from apps.gym.taskfile import PARAMS, RowRefused, parse_line
+from apps.gym.taskfile import PARAMS, RowRefused, parse_line, read_row
 from apps.gym.turning import CUTS, read_turns, why_cut
 
 LineKind = Literal["task", "rollout", "failure"]
@@ -79,14 +79,8 @@ def line_kind(row: dict[str, Any]) -> LineKind:
 
 
 def read_object(line: bytes) -> dict[str, Any]:
-    """The line as an object. Raises RowRefused."""
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise RowRefused("not_json", f"not JSON: {error.msg} (column {error.colno})") from None
-    if not isinstance(row, dict):
-        raise RowRefused("wrong_type", "the line holds no JSON object")
-    return row
+    """The line as an object, read as strictly as a line of an upload. Raises RowRefused."""
+    return read_row(line)[1]
 
 
 def plain_task(row: dict[str, Any]) -> TaskRow:

@@ -18,6 +18,10 @@ CREATE TABLE rollout (
     task INTEGER NOT NULL, repeat INTEGER NOT NULL, file INTEGER NOT NULL, line INTEGER NOT NULL,
     failed INTEGER NOT NULL, PRIMARY KEY (task, repeat)
 ) WITHOUT ROWID;
+CREATE TABLE claimed (
+    file INTEGER NOT NULL, number INTEGER NOT NULL, repeat INTEGER NOT NULL, line INTEGER NOT NULL,
+    PRIMARY KEY (file, number, repeat)
+) WITHOUT ROWID;
 """
 MAX_REPEAT = 2**31 - 1
 
@@ -104,6 +108,12 @@ class LineIndex:
             free += 1
         self._insert(task, free, file, line, failed)
         return True
+
+    def claim_place(self, number: int, repeat: int, *, file: int, line: int) -> int:
+        """The first line of the file that said to be this rollout of the task of this number."""
+        self._database.execute("INSERT OR IGNORE INTO claimed VALUES (?, ?, ?, ?)", (file, number, repeat, line))
+        claimed = "SELECT line FROM claimed WHERE file = ? AND number = ? AND repeat = ?"
+        return self._one(claimed, file, number, repeat) or line
 
     def largest_group(self) -> int:
         return self._one("SELECT max(rollouts) FROM task") or 0

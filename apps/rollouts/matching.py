@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from django.conf import settings
 
@@ -24,8 +24,11 @@ from apps.gym.rolloutfile import (
 )
 from apps.gym.rolloutshapes.reading import RolloutFormat, StoredLine, read_line
 from apps.gym.taskfile import RowRefused, parse_line
+from apps.gym.taskfiles.limits import FileRefused
 from apps.gym.taskfiles.lines import LineReader
+from apps.gym.taskfiles.streams import Counted, unpack
 from apps.rollouts.indexing import MAX_REPEAT, LineIndex
+from apps.tasks.loading import upload_limits
 from apps.tasks.models import Dataset, DatasetVersion
 from apps.tasks.turns import DatasetIsBusy
 from apps.tasks.uploading import upload_file
@@ -112,7 +115,8 @@ class StoredFiles:
             self._add_task(row, line)
             return
         # Materialised inputs: one row for each rollout of a task.
-        index = _whole(row.get(TASK_INDEX), MAX_INDEX)
+        index = _index(row, TASK_INDEX, MAX_INDEX)
+        _index(row, ROLLOUT_INDEX, MAX_REPEAT)
         if index is not None and self._index.named_task(index) is not None:
             return
         task = plain_task(row)
@@ -143,15 +147,15 @@ class StoredFiles:
             try:
                 check_task(given.task)
                 attempt = read_attempt(given.row, {}, environment=self.environment)
+                index, repeat = _index(given.row, TASK_INDEX, MAX_INDEX), _index(given.row, ROLLOUT_INDEX, MAX_REPEAT)
+                failed = given.kind == "failure"
+                if index is not None and repeat is not None and not failed:
+                    self._refuse_again(index, repeat, file=place, line=number)
             except RowRefused as refusal:
                 self._refuse(file, number, refusal)
                 continue
             added = self._index.add_rollout(
-                task=self._find_task(given, place),
-                repeat=_whole(given.row.get(ROLLOUT_INDEX), MAX_REPEAT),
-                file=place,
-                line=number,
-                failed=given.kind == "failure",
+                task=self._find_task(given, index, place), repeat=repeat, file=place, line=number, failed=failed
             )
             self.count += added
             self.superseded += not added
@@ -164,8 +168,13 @@ class StoredFiles:
             self._starts.append(self._tasks.tell())
             self._tasks.write(self._found.readline())
 
-    def _find_task(self, given: StoredLine, place: int) -> int:
-        index = _whole(given.row.get(TASK_INDEX), MAX_INDEX)
+    def _refuse_again(self, index: int, repeat: int, *, file: int, line: int) -> None:
+        first = self._index.claim_place(index, repeat, file=file, line=line)
+        if first != line:
+            message = f"with {TASK_INDEX} {index} this is the rollout of line {first} again"
+            raise RowRefused("duplicate_index", message, pointer=f"/{ROLLOUT_INDEX}")
+
+    def _find_task(self, given: StoredLine, index: int | None, place: int) -> int:
         if index is not None and (named := self._index.named_task(index)) is not None:
             return named
         texts = prompt_texts(given.row)
@@ -235,12 +244,19 @@ class StoredFiles:
     def _lines(self, files: Sequence[File]) -> Iterator[tuple[int, int, str, bytes]]:
         for place, file in enumerate(files):
             file.stream.seek(0)
-            for number, line in LineReader(file.stream, max_line_bytes=settings.MAX_LINE_BYTES):
-                leaving.check()
-                if isinstance(line, bytes):
-                    yield place, number, file.name, line
-                elif not self._told:
-                    self._refuse(file.name, number, RowRefused(line.code, line.message))
+            number = 0
+            try:
+                content, _ = unpack(Counted(file.stream), upload_limits())
+                for number, line in LineReader(content, max_line_bytes=settings.MAX_LINE_BYTES):
+                    leaving.check()
+                    if isinstance(line, bytes):
+                        yield place, number, file.name, line
+                    elif not self._told:
+                        self._refuse(file.name, number, RowRefused(line.code, line.message))
+            except FileRefused as refusal:
+                # Of a packed file that breaks off nobody knows what is missing: its good lines are no whole run.
+                broken = BadLine(file.name, number + 1, refusal.code, refusal.message)
+                raise ImportRefused(f"Nothing was stored. {broken}", [broken]) from None
 
     def _refuse(self, file: str, number: int, refusal: RowRefused) -> None:
         self.refused += 1
@@ -248,8 +264,13 @@ class StoredFiles:
             self.errors.append(BadLine(file, number, refusal.code, refusal.message))
 
 
-def _whole(value: object, most: int) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None
+def _index(row: dict[str, Any], name: str, most: int) -> int | None:
+    value = row.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise RowRefused("wrong_index", f"must be a whole number from 0 to {most:,}", pointer=f"/{name}")
+    return value
 
 
 def _hash(value: object) -> bytes:

@@ -1,8 +1,11 @@
-from io import StringIO
+import gzip
+from io import BytesIO, StringIO
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
+import zstandard
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import OperationalError
@@ -15,7 +18,7 @@ from apps.gym.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, Too
 from apps.gym.tokens import restore_tokens
 from apps.policies.models import PolicyModel
 from apps.rollouts.importing import import_rollouts
-from apps.rollouts.matching import ImportRefused
+from apps.rollouts.matching import File, ImportRefused
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.planning import QUIET, sweep_plans
 from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
@@ -177,7 +180,7 @@ def test_how_the_attempt_ended_is_read_from_the_response():
 
 BAD_LINES = {
     b"{oops": "not JSON",
-    b"[1]": "the line holds no JSON object",
+    b"[1]": "the line holds a list, not a JSON object",
     b'{"response": {"output": []}, "reward": 1}': "/responses_create_params is missing",
     b'{"responses_create_params": {"input": "x"}, "reward": 1}': "/response is missing",
     b'{"responses_create_params": {"input": "x"}, "response": {"output": "no"}, "reward": 1}': "must be a list",
@@ -188,7 +191,61 @@ BAD_LINES = {
     b'{"responses_create_params": {"input": "x"}, "response": {"output": []}, "reward": 1, "reward_components": []}': (
         "/reward_components must be an object"
     ),
+    b'{"responses_create_params": {"input": "x"}, "response": {"output": []}, "reward": 1, "reward": 0}': (
+        "the name 'reward' stands twice in one object"
+    ),
+    b'{"responses_create_params": {"input": "x"}, "reward": 1e400}': "a number that is not finite",
+    b'{"responses_create_params": {"input": "x"}, "n": ' + b"[" * 300 + b"]" * 300 + b"}": "deeper than 100 levels",
 }
+INDEXES: list[Any] = [-1, 0.5, 2**63, True, "0"]
+
+
+@pytest.mark.parametrize("name", ["_ng_task_index", "_ng_rollout_index"])
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("kind", ["rollout", "input"])
+def test_an_index_is_a_whole_number_from_0(name, index, kind):
+    row = stored_row(**{"_ng_task_index": 0, "_ng_rollout_index": 0, name: index})
+    if kind == "input":
+        del row["response"], row["reward"]
+    with pytest.raises(ImportRefused) as refused:
+        import_these(as_file(row, stored_row("b")))
+    [error] = refused.value.errors
+    assert (error.line, error.code) == (1, "wrong_index")
+    assert error.message.startswith(f"/{name} must be a whole number from 0 to ")
+
+
+def test_the_same_rollout_of_the_same_task_twice_in_a_file_is_refused():
+    at = {"_ng_task_index": 3, "_ng_rollout_index": 1}
+    rows = [stored_row(**at), stored_row(**{**at, "_ng_rollout_index": 2}), stored_row(reward=0.0, **at)]
+    with pytest.raises(ImportRefused) as refused:
+        import_these(as_file(*rows))
+    assert [(error.line, error.code, error.message) for error in refused.value.errors] == [
+        (3, "duplicate_index", "/_ng_rollout_index with _ng_task_index 3 this is the rollout of line 1 again")
+    ]
+    imported = import_these(as_file(*rows), on_error="skip")
+    assert ([rollout.reward for rollout in rollouts_of(imported)], imported.refused) == ([1.0, 1.0], 1)
+
+
+def test_one_line_nested_too_deep_is_left_out_and_the_others_stay():
+    deep = orjson.dumps(stored_row("b", note="HERE")).replace(b'"HERE"', b"[" * 300 + b"]" * 300)
+    imported = import_these(as_file(stored_row(), deep), on_error="skip")
+    assert [(error.line, error.code) for error in imported.errors] == [(2, "too_deep")]
+    assert imported.collection.total == 1
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_packed_files_are_imported_as_what_they_hold(pack):
+    plain = as_file(stored_row(), stored_row("b", reward=0.0))
+    imported = import_these(File("rollouts.jsonl.packed", BytesIO(pack(plain.stream.read()))))
+    assert [rollout.reward for rollout in rollouts_of(imported)] == [1.0, 0.0]
+
+
+def test_a_packed_file_that_was_cut_off_is_refused_with_its_name():
+    packed = gzip.compress(as_file(stored_row(), stored_row("b")).stream.read())
+    with pytest.raises(ImportRefused, match="the gzip data ends before its end") as refused:
+        import_these(File("rollouts.jsonl.gz", BytesIO(packed[:-20])), on_error="skip")
+    [error] = refused.value.errors
+    assert (error.file, error.code, Collection.objects.count()) == ("rollouts.jsonl.gz", "cut_off", 0)
 
 
 @pytest.mark.parametrize("line", BAD_LINES)

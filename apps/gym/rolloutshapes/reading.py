@@ -9,7 +9,7 @@ from apps.gym.rolloutfile import LineKind, line_kind, own_task, read_object
 from apps.gym.rolloutshapes.chat_logs import read_chat_log
 from apps.gym.rolloutshapes.verifiers_episodes import is_episode, read_episode
 from apps.gym.rolloutshapes.verifiers_results import is_metadata, read_result
-from apps.gym.taskfile import PARAMS, RowRefused, check_depth
+from apps.gym.taskfile import PARAMS, RowRefused
 
 RolloutFormat = Literal["auto", "nemo_gym", "verifiers", "openai_chat"]
 FORMATS: dict[RolloutFormat, str] = {
@@ -50,7 +50,6 @@ def read_line(line: bytes, wanted: RolloutFormat = "auto") -> StoredLine:
     if found == "nemo_gym":
         kind = line_kind(given)
         return StoredLine(kind, given, given if kind == "task" else own_task(given))
-    check_depth(given)
     row, task = _READERS[found](given)
     return StoredLine(line_kind(row), row, task, group=_group(found, task))
 
