@@ -17,7 +17,11 @@ from apps.gym.redaction.rules import (
     BODY,
     CERTAIN_HINTS,
     CERTAIN_NAME,
+    CURL_USER,
+    ESCAPED_HINT,
     FORMS,
+    HIDDEN,
+    HIDDEN_HINTS,
     LEAST_NUMBER,
     LIKELY_HINTS,
     LIKELY_NAME,
@@ -25,6 +29,9 @@ from apps.gym.redaction.rules import (
     LONG_RUN,
     LONGEST_PREFIX,
     MAX_NAME,
+    NUMBERED,
+    OPTION,
+    OPTION_HINT,
     PREFIXES,
     QUOTED,
     RUNS,
@@ -32,7 +39,9 @@ from apps.gym.redaction.rules import (
     is_assigned,
     is_count,
     is_description,
+    is_option,
     is_secret_beside,
+    is_user_password,
 )
 
 MIN_KNOWN = 12
@@ -75,7 +84,8 @@ class Redactor:
         self._prefixes = tuple(
             (pattern.kind, _prefix_expression(pattern.prefix, pattern.least)) for pattern in patterns if pattern.prefix
         )
-        self._always = tuple(map(_encoded, [*self._known, *(one.prefix for one in patterns if one.prefix)]))
+        always = [*self._known, *(one.prefix for one in patterns if one.prefix)]
+        self._always = tuple(re.compile(re.escape(_encoded(one))).search for one in always)
         self._lowered = tuple(map(_encoded, self._names))
 
     def is_suspicious(self, text: str) -> bool:
@@ -88,15 +98,15 @@ class Redactor:
         for search in CERTAIN_HINTS:
             if search(lowered):
                 return True
-        for literal in self._always:
-            if literal in data:
+        for search in self._always:
+            if search(data):
                 return True
         for literal in self._lowered:
             if literal in lowered:
                 return True
-        if b"@" in data and b"://" in data:
+        if (b"@" in data and b"://" in data) or _has_option(lowered) or _has_hidden(text, data, lowered):
             return True
-        return LONG_RUN in data.translate(RUNS) and _has_form(data, lowered)
+        return LONG_RUN(data.translate(RUNS)) is not None and _has_form(data, lowered)
 
     def redact_text(self, text: str) -> tuple[str, Counts]:
         counts: Counter[str] = Counter()
@@ -190,16 +200,29 @@ class Redactor:
             if secret in text:
                 counts["own_secret"] += text.count(secret)
                 text = text.replace(secret, "[REDACTED:own_secret]")
-        for form in FORMS:
-            if any(literal in text for literal in form.literals):
-                text = self._replace(form.kind, form.expression, form.check, text, counts)
-        for kind, expression in self._prefixes:
-            text = self._replace(kind, expression, None, text, counts)
+        text = self._by_form(text, counts)
+        if (not text.isascii() or "\\u" in text) and (bare := HIDDEN.sub("", text)) != text:
+            # Signs that nobody sees stay where they hide nothing: languages and emoji are written with them.
+            found: Counter[str] = Counter()
+            clean = self._by_form(bare, found)
+            if found:
+                text = clean
+                counts.update(found)
+        text = CURL_USER.sub(lambda match: self._user_password(match, counts), text) if "curl" in text else text
+        text = OPTION.sub(lambda match: self._option(match, counts), text) if "--" in text else text
         text = QUOTED.sub(lambda match: self._named(match, counts), text)
         text = ASSIGNED.sub(lambda match: self._assigned(match, counts), text)
         for name, kind in self._names.items():
             if name in text.lower():
                 text = self._replace(kind, _own_name(name), None, text, counts)
+        return text
+
+    def _by_form(self, text: str, counts: Counter[str]) -> str:
+        for form in FORMS:
+            if any(literal in text for literal in form.literals):
+                text = self._replace(form.kind, form.expression, form.check, text, counts)
+        for kind, expression in self._prefixes:
+            text = self._replace(kind, expression, None, text, counts)
         return text
 
     def _replace(self, kind: str, expression: re.Pattern[str], check: Any, text: str, counts: Counter[str]) -> str:
@@ -224,6 +247,16 @@ class Redactor:
             return match[0]
         return self._within(match, "secret", "named", counts)
 
+    def _option(self, match: re.Match[str], counts: Counter[str]) -> str:
+        if match["secret"] in self._exceptions or not is_option(match):
+            return match[0]
+        return self._within(match, "secret", "named", counts)
+
+    def _user_password(self, match: re.Match[str], counts: Counter[str]) -> str:
+        if match["secret"] in self._exceptions or not is_user_password(match["secret"]):
+            return match[0]
+        return self._within(match, "secret", "named", counts)
+
     def _within(self, match: re.Match[str], group: str | int, kind: str, counts: Counter[str]) -> str:
         start, end = match.start(group) - match.start(), match.end(group) - match.start()
         return f"{match[0][:start]}{self._mark(kind, counts)}{match[0][end:]}"
@@ -240,13 +273,26 @@ def count_marks(text: str) -> Counts:
 
 def _has_form(data: bytes, lowered: bytes) -> bool:
     """Whether a literal of one of the forms stands there, or a name that means something beside what looks random."""
-    if any(literal in data for literal in LITERALS):
+    if any(search(data) for search in LITERALS):
         return True
     for match in BODY.finditer(data):
         end = match.start() + 1
         if data[max(0, end - LONGEST_PREFIX) : end].endswith(PREFIXES):
             return True
+    if any(data[max(0, match.start() - 8) : match.start()].isdigit() for match in NUMBERED.finditer(data)):
+        return True
     return any(search(lowered) for search in LIKELY_HINTS)
+
+
+def _has_option(lowered: bytes) -> bool:
+    # One character is found many times faster than any expression.
+    return b"-" in lowered and OPTION_HINT(lowered) is not None
+
+
+def _has_hidden(text: str, data: bytes, lowered: bytes) -> bool:
+    if b"\\" in lowered and ESCAPED_HINT(lowered):
+        return True
+    return not text.isascii() and any(search(data) for search in HIDDEN_HINTS) and HIDDEN.search(text) is not None
 
 
 def _encoded(text: str) -> bytes:

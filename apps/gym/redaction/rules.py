@@ -28,6 +28,12 @@ def looks_random(text: str) -> bool:
     )
 
 
+def has_both_cases(text: str) -> bool:
+    """As 34 letters at random have; a name in small letters has not."""
+    body = text.rpartition("_")[2]
+    return any(map(str.isupper, body)) and any(map(str.islower, body))
+
+
 class Form(msgspec.Struct, frozen=True):
     """`literals` are case-sensitive: without one of them in a text its expression is not tried.
 
@@ -88,6 +94,8 @@ FORMS: tuple[Form, ...] = (
     _prefixed("api_key", "sk-proj- sk-ant- sk-svcacct- sk-or-v1-", r"[A-Za-z0-9_-]{32,}", looks_random, start=""),
     _prefixed("api_key", "sk-lf-", r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
     _prefixed("api_key", "nvapi-", r"[A-Za-z0-9_-]{40,}", start=""),
+    # Without digits too, one in three hundred of them: its length says what it is.
+    _form("api_key", "hf_ api_org_", rf"{START}(?:hf|api_org)_[A-Za-z0-9]{{34}}{_END}", has_both_cases),
     _prefixed("api_key", "hf_ xai- gsk_ pplx- r8_", rf"[A-Za-z0-9]{{30,}}{_END}", looks_random),
     _prefixed("api_key", "tgp_v1_ tvly- fw_", r"[A-Za-z0-9_-]{24,}", looks_random),
     _prefixed("api_key", "lsv2_", r"(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
@@ -101,6 +109,7 @@ FORMS: tuple[Form, ...] = (
     ),
     _prefixed("package_token", "npm_", rf"[A-Za-z0-9]{{36}}{_END}"),
     _prefixed("package_token", "pypi-AgE", r"[A-Za-z0-9_-]{50,}"),
+    _prefixed("package_token", "dckr_pat_ dckr_oat_", r"[A-Za-z0-9_-]{20,}"),
     # -- clouds
     _prefixed("aws_key", "AKIA ASIA", rf"[A-Z0-9]{{16}}{_END}"),
     _form("azure_key", "AccountKey=", r"AccountKey=(?P<secret>[A-Za-z0-9+/]{40,}={0,2})"),
@@ -115,6 +124,17 @@ FORMS: tuple[Form, ...] = (
         "slack_webhook",
         "hooks.slack.com/",
         r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/_-]{20,})",
+    ),
+    _form(
+        "discord_webhook",
+        "/webhooks/",
+        r"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{5,24}/(?P<secret>[A-Za-z0-9_-]{20,})",
+    ),
+    _form(
+        "telegram_token",
+        ":",
+        rf":(?<=[0-9]{{8}}:)(?P<secret>[A-Za-z0-9_-]{{35}}){_END}",
+        lambda text: text.startswith("AA") or looks_random(text),
     ),
     _prefixed("stripe_key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", r"[A-Za-z0-9+/]{16,}"),
     _prefixed("sendgrid_key", "SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}"),
@@ -154,12 +174,29 @@ ASSIGNED = re.compile(
 )
 """A header, an option or a variable: `X-Api-Key: …`, `password="…"`, `TOKEN=…`."""
 
+OPTION = re.compile(
+    rf"--(?:[A-Za-z0-9]{{1,20}}[-_]){{0,4}}(?i:(?P<certain>{_CERTAIN})|(?P<likely>{_LIKELY}))"
+    r"(?:=|\s{1,4})\\{0,3}[\"']?(?P<secret>[^\s\"'`,;(){}<>\[\]&|\\]{6,2048})(?![(\[{])"
+)
+"""An option of a command: `--password=…`, `--api-key …`."""
+CURL_USER = re.compile(
+    r"\bcurl(?=\s)[^\n|;]{0,400}?\s(?:-[uU]|--user|--proxy-user)(?:\s{1,3}|=)\\{0,3}[\"']?"
+    r"[^\s:\"'$<>{}\\]{1,128}:(?P<secret>[^\s\"'$<>{}\\]{2,256})"
+)
+"""A user and a password for curl. Other commands mean a group by what follows the colon."""
+HIDDEN = re.compile(
+    r"(?<=[A-Za-z0-9_-])(?:[\u00ad\u200b-\u200d\u2060\ufeff]|\\{1,4}u(?:00ad|200[bcd]|2060|feff)){1,32}(?=[A-Za-z0-9_-])",
+    re.IGNORECASE,
+)
+"""What nobody sees, inside what would be a word without it."""
+
 _PLACEHOLDER = re.compile(
     r"string|text|str|none|null|true|false|required|optional|include|omit|same-origin|basic|bearer|password|passwd"
     r"|secret|token|api[-_ ]?key|key|n/?a|x{3,}|\.{3,}|\*+|changeme|redacted|hidden|unknown|current-password"
     r"|new-password|your[-_ ].*|my[-_ ].*|<.*>|\{.*\}|\$.*|%.*%|\[.*\]",
     re.IGNORECASE | re.DOTALL,
 )
+_SHORT_PLACEHOLDER = re.compile(r"pass|pwd|[A-Z][A-Z_]*[0-9]{0,2}")
 _PATH_OF_NAMES = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _MARK = "[REDACTED:"
 
@@ -178,6 +215,37 @@ def is_secret_beside(*, certain: bool, name: str, value: str) -> bool:
     if "cookie" in name.lower():
         return "=" in value and looks_random(value)
     return looks_random(value) and " " not in value.strip() and not _is_uuid(value.strip())
+
+
+_PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]")
+
+
+def looks_made_up(text: str) -> bool:
+    """Whether letters of both cases and digits change so fast that it is no name in code, as in `z6TxRtlDxseU`."""
+    kinds = (str.isdigit, str.isupper, str.islower)
+    if not 10 <= len(text) <= 128 or "://" in text or not all(any(map(kind, text)) for kind in kinds):
+        return False
+    return not is_path(text) and len(text) <= 2.5 * len(_PIECE.findall(text))
+
+
+def is_option(match: re.Match[str]) -> bool:
+    """Whether what follows an option such as `--api-key` is a credential, rather than the next word of a sentence."""
+    value = match["secret"]
+    if is_placeholder(value) or _SHORT_PLACEHOLDER.fullmatch(value) or is_path(value):
+        return False
+    if match["likely"]:
+        return looks_random(value) and not _is_uuid(value)
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+
+
+def is_user_password(text: str) -> bool:
+    """Whether what follows the user in `curl -u user:…` is a password, rather than the word for one."""
+    return not (is_placeholder(text) or _SHORT_PLACEHOLDER.fullmatch(text))
+
+
+def is_path(text: str) -> bool:
+    """Whether it names something in code: `settings.key2`."""
+    return "." in text and _PATH_OF_NAMES.fullmatch(text) is not None
 
 
 LEAST_NUMBER = 1000
@@ -212,7 +280,7 @@ def is_assigned(match: re.Match[str]) -> bool:
         return False
     if match["likely"]:
         return looks_random(value) and not _is_uuid(value) and ("cookie" not in match["likely"].lower() or "=" in value)
-    if looks_random(value):
+    if looks_random(value) or (looks_made_up(value) and not _is_uuid(value)):
         return True
     if match["scheme"] and "auth" in match["name"].lower():
         return any(map(str.isdigit, value)) or not (value[1:].islower() or value.isupper())
@@ -236,17 +304,28 @@ def _hints(*expressions: bytes) -> tuple[Callable[[bytes], re.Match[bytes] | Non
 
 _SIGN = rb"[\"'\\ ]{0,8}[:=]"
 CERTAIN_HINTS = _hints(rb"key" + _SIGN, rb"token" + _SIGN, rb"secret" + _SIGN, rb"pass(?:w|phrase)", rb"authorization")
-"""Without one of these no certain name is there. All other rules need a run of 16 letters, digits, `_`, `-` or `%`."""
+"""Without one of these, an option or something hidden no certain name is there. All other rules need a run of 16
+letters, digits, `_`, `-` or `%`."""
+(OPTION_HINT,) = _hints(
+    rb"-(?:-(?:[a-z0-9]{1,20}[-_]){0,4}[a-z]{0,12}(?:key|token)|u(?:ser)?[ =][ \"'\\]{0,6}[^\s:\"']{1,128}:)"
+)
+(ESCAPED_HINT,) = _hints(rb"\\u(?:00ad|200[bcd]|2060|feff)")
+HIDDEN_HINTS = _hints(rb"\xe2(?:\x80[\x8b-\x8d]|\x81\xa0)", rb"\xef\xbb\xbf", rb"\xc2\xad")
+"""One of the signs that nobody sees, in UTF-8."""
 LIKELY_HINTS = _hints(rb"auth" + _SIGN, rb"pwd" + _SIGN, rb"secrets" + _SIGN, rb"cookie", rb"credential", rb"bearer")
 RUNS = bytes(0x78 if (one < 128 and chr(one).isalnum()) or one in b"-_%" else 0x20 for one in range(256))
-LONG_RUN = b"x" * _LONG_RUN
+LONG_RUN = re.compile(b"x" * _LONG_RUN).search
 _OPENING = re.compile(r"[A-Za-z0-9]*[-_.]")
 _PREFIXES = {literal for form in FORMS if form.is_prefix for literal in form.literals}
 BODY = re.compile(rb"[-_.](?=[A-Za-z0-9_%-]{16})")
 """What stands before it may be one of PREFIXES: those of the forms, each up to its first separator."""
 PREFIXES = tuple({found[0].encode() for one in _PREFIXES if (found := _OPENING.match(one))})
 LONGEST_PREFIX = max(map(len, PREFIXES))
-LITERALS = (
-    *(one.encode() for one in _PREFIXES if not _OPENING.match(one)),
-    *(b"eyJ", b"hooks.slack.com/", b"PRIVATE KEY"),
+NUMBERED = re.compile(rb":(?=[A-Za-z0-9_-]{35})")
+"""What stands before it may be the number of a bot."""
+_LITERALS = (
+    *(re.escape(one.encode()) for one in _PREFIXES if not _OPENING.match(one)),
+    *(b"eyJ", rb"hooks\.slack\.com/", b"PRIVATE KEY", b"/webhooks/", b"api_org_"),
 )
+# An expression finds its literal faster than `in` does.
+LITERALS = _hints(*_LITERALS)

@@ -33,6 +33,9 @@ SECRETS = {
     "langfuse": "sk-lf-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
     "nvidia": "nvapi-" + ALNUM40 + "-" + ALNUM40,
     "hugging face": "hf_" + ALNUM40[:34],
+    "hugging face letters": "hf_" + random_text(LETTERS[:49], 34),
+    "hugging face organisation": "api_org_" + random_text(LETTERS[:49], 34),
+    "docker": "dckr_pat_" + ALNUM40[:27],
     "xai": "xai-" + ALNUM40,
     "groq": "gsk_" + ALNUM40,
     "google": "AIza" + ALNUM40[:35],
@@ -110,6 +113,18 @@ def test_an_unmistakable_beginning_is_found_inside_a_word(name):
         ("DB_PASSWORD=hunter2\nDEBUG=1", "hunter2"),
         ("export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY1", "wJalrXUtnFEMI"),
         ('client = Client(api_key="ab12cd34")', "ab12cd34"),
+        ("users:\n  - name: ann\n    password: z6TxRtlDxseU\n    shell: sh", "z6TxRtlDxseU"),
+        ("api_key: Xk9mP2vLq7", "Xk9mP2vLq7"),
+        ("mysqldump --password=hunter2 app", "hunter2"),
+        ("tool --db-password 'hunter2' --verbose", "hunter2"),
+        ("tool --api-key wQ7xhunter2", "wQ7xhunter2"),
+        ('tool --apiKey="wQ7xhunter2"', "wQ7xhunter2"),
+        ("tool --token 0a1b2c3d4e5f6a7b8c9d", "0a1b2c3d4e5f6a7b8c9d"),
+        ("curl -u bob:swordfish https://host/x", "swordfish"),
+        ("curl -s -X POST --user 'bob:pw' https://host/x", ":pw"),
+        ("https://discord.com/api/webhooks/123456789012345678/" + ALNUM40 + "-_x", ALNUM40),
+        ("https://api.telegram.org/bot123456789:AA" + ALNUM40[:33] + "/getMe", ALNUM40[:33]),
+        ("bot = Bot('1234567890:" + ALNUM40[:35] + "')", ALNUM40[:35]),
         ("X-Auth-Token: 0a1b2c3d4e5f6a7b8c9d", "0a1b2c3d4e5f6a7b8c9d"),
         ("DefaultEndpointsProtocol=https;AccountKey=" + ALNUM40 + "==;", ALNUM40),
         ("https://hooks.slack.com/services/T00000000/B00000000/abcdefABCDEF123456789012", "abcdefABCDEF123456789012"),
@@ -118,6 +133,16 @@ def test_an_unmistakable_beginning_is_found_inside_a_word(name):
 def test_a_credential_is_found_by_what_stands_beside_it(text, secret):
     clean, counts = PLAIN.redact_text(text)
     assert (secret in clean, sum(counts.values())) == (False, 1), clean
+
+
+@pytest.mark.parametrize("sign", ["\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u200b\u200b", "\\u200b"])
+def test_a_credential_with_signs_that_nobody_sees_in_it_is_found(sign):
+    secret = SECRETS["github"]
+    for at in (2, 4, 12, 30):
+        text = f"The key is {secret[:at]}{sign}{secret[at:]}, keep it."
+        assert PLAIN.redact_text(text) == ("The key is [REDACTED:github_token], keep it.", {"github_token": 1})
+        value, counts = PLAIN.redact_value({"output": json.dumps({"x": text})})
+        assert (secret[30:] in value["output"], counts) == (False, {"github_token": 1})
 
 
 def test_the_value_of_a_telling_key_is_taken_out_and_its_neighbours_stay():
@@ -204,6 +229,29 @@ def test_a_credential_that_is_the_name_of_a_member_is_found():
 HARMLESS = [
     "17 * 23 = 391, so 391 + 9 = 400.",
     "3.14159265358979323846264338327950288419716939937510",
+    "interface User { id: number; password: string; apiKey: Base64String; }",
+    "password: Utf8Password256\n",
+    "password: SecretStr = Field(min_length=8)",
+    "api_key: settings.openaiKey2",
+    "password: 550e8400-e29b-41d4-a716-446655440000",
+    "def connect(host: str, password: Optional2 = None)",
+    "password: https://wiki.example.com/HowTo1",
+    "Pass --password=PASSWORD or --api-key=$OPENAI_API_KEY2 or --token <token>.",
+    "The options --password and --api-key expect a value; --secret-key is required, --password must be given.",
+    "--password-file /run/secrets/db1 --token-limit 4096 --key-size 2048 --tokenizer gpt2-medium",
+    "--max-tokens 1024 --tokens 20000 --auth none",
+    "| a | b |\n|-----|-----|\n----------key 12ab34cd",
+    "docker run -u 1000:1000 -u root:root postgres16 && chown -R www-data:www-data /srv",
+    "curl -u user:password https://host and curl -u $USER:$TOKEN1 and curl -u name:PASS1 https://host",
+    "curl -uri a:b https://host:8080/x",
+    "curl https://host | sudo -u bob:staff1 tee",
+    "hf_hub_download and hf_internal_testing_tiny_random_model_for_tests and hf_abcdefghijklmnopqrstuvwxyzabcdefgh",
+    "api_organisation_of_the_public_endpoints_of_the_service",
+    "https://example.com/api/webhooks/123456789012345678/documentation-of-it-all",
+    "12:34:56 and 1718000000:00000000000000000000000000000000000 and 127.0.0.1:8080",
+    "9fceb02d0:9fceb02d0ae598e95dc970b74767f19372d61af8",
+    "family: 👩\u200d👩\u200d👧, می\u200cخواهم, soft\u00adhyphen and co\u200boperate",
+    "the password is wrong for co\u200boperate, so pass\u00adword fails",
     "d41d8cd98f00b204e9800998ecf8427e",
     "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
     "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
@@ -341,6 +389,20 @@ def test_values_nested_a_hundred_thousand_deep_are_cleaned_without_recursion():
         "-ghp_abc",
         "-hf_abcdefghijklmnopqrstuvwxyzabcdefgh-",
         "-SG.abcdefghijklmnopqrst",
+        "curl ",
+        "curl -u a",
+        "curl -u a:",
+        "--a-",
+        "--abcdefghijklmnopqrst-api-",
+        "--api-key ",
+        "-u aaaa",
+        "123456789:",
+        "1234567890:abcdefghijklmnopqrstuvwxyzabcdefg",
+        "discord.com/api/webhooks/12345",
+        "a\u200b",
+        "ghp_\u200b",
+        "password: z6TxRtlDx",
+        "\\u200b",
     ],
 )
 def test_hostile_text_takes_time_in_proportion_to_its_length(part):
