@@ -82,11 +82,12 @@ class TableReader:
                 continue
             if not any(cells):
                 continue
-            if len(cells) > len(columns):
-                message = f"{len(cells)} cells, but the header names {len(columns)} columns"
+            if len(cells) != len(columns):
+                held = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+                message = f"{held}, but the header names {len(columns)} columns"
                 yield self._lines.began, BadRow("wrong_columns", message, self._lines.head)
                 continue
-            row = {name: cell for name, cell in zip(columns, cells, strict=False) if cell}
+            row = {name: cell for name, cell in zip(columns, cells, strict=True) if cell}
             yield self._lines.began, orjson.dumps(row)
 
     def _header(self) -> list[str]:

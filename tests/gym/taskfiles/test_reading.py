@@ -200,6 +200,16 @@ def test_bad_records_are_named_by_their_line_and_the_others_are_read():
     assert found[-1] == (6, b'{"q":"good","a":"1"}')
 
 
+def test_a_record_with_too_few_cells_is_refused_as_one_with_too_many():
+    found = read(b"q,a,b\n1,2\n1\n1,2,\n1,2,3,4\n", "rows.csv")
+    assert [(line, row.message) for line, row in found if isinstance(row, BadRow)] == [
+        (2, "2 cells, but the header names 3 columns"),
+        (3, "1 cell, but the header names 3 columns"),
+        (5, "4 cells, but the header names 3 columns"),
+    ]
+    assert found[2] == (4, b'{"q":"1","a":"2"}')
+
+
 def test_a_quote_that_never_closes_costs_one_record_of_the_limit_not_the_memory():
     content = b'q\n"' + b"x" * 90 + b"\n" + (b"y" * 90 + b"\n") * 50
     found = read(content, "rows.csv", line_bytes=1000)
