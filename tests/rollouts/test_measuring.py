@@ -151,3 +151,13 @@ def test_the_largest_rewards_that_there_may_be_have_finite_figures():
     assert found.std == pytest.approx(0.9574e100, rel=1e-3)
     assert sum(bar["count"] for bar in found.histogram) == 4
     assert json.dumps(dataclasses.asdict(found), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "two\nlines", "é", "a.b[0]", "$"])
+def test_a_component_has_its_interval_whatever_it_is_called(name):
+    collection = make_collection(dataset=make_dataset([make_row(), make_row()]))
+    for task, value in zip(collection.version.tasks.order_by("index"), (0.0, 1.0), strict=True):
+        make_rollout(collection=collection, task=task, components={name: value, "plain": value})
+    figures = {one.name: one for one in measure_collection(collection).component_figures}
+    assert figures[name].confidence is not None
+    assert figures[name].confidence == figures["plain"].confidence
