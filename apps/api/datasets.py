@@ -26,7 +26,7 @@ from apps.api.versions import VersionActions, VersionSerializer
 from apps.api.viewsets import SLUG
 from apps.environments.models import Environment
 from apps.gym.strict_json import JsonRefused, load_strict
-from apps.tasks.choosing import ChoiceRefused, Choices, choose_filename
+from apps.tasks.choosing import MAX_SEED, ChoiceRefused, Choices, choose_filename
 from apps.tasks.deleting import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.receiving import start_parts, store_file
@@ -133,7 +133,7 @@ def read_choices(options: Options) -> Choices:
     if "split_seed" in given:
         text = given["split_seed"]
         if not text.isascii() or not text.isdigit() or len(text) > 19:
-            raise options.refuse("split_seed", "Give a whole number.")
+            raise options.refuse("split_seed", f"Give a whole number from 0 to {MAX_SEED}.")
         given["split_seed"] = int(text)
     given["check_only"] = options.flag("check_only")
     try:
@@ -145,11 +145,14 @@ def read_choices(options: Options) -> Choices:
 
 
 def _ratios(options: Options) -> dict[str, float]:
-    shares = {}
+    shares: dict[str, float] = {}
     for pair in options["split_ratios"].split(","):
         name, _, share = pair.partition(":")
+        name = name.strip()
+        if name in shares:
+            raise options.refuse("split_ratios", f"The split {name} is there twice.")
         try:
-            shares[name.strip()] = float(share)
+            shares[name] = float(share)
         except ValueError:
             raise options.refuse("split_ratios", "Write train:0.9,validation:0.1.") from None
     return shares

@@ -173,6 +173,8 @@ class OutboundPolicy:
             raise OutboundRefused("A URL must not carry a user or a password.")
         if not host or port is None:
             raise OutboundRefused(f"{_cut(url)} names no host.")
+        if port == 0:
+            raise OutboundRefused(f"{_cut(url)} names port 0, where nothing can listen.")
         address = _as_address(host)
         if address is not None:
             if not self.allows(host, address, port):

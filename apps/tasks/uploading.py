@@ -261,7 +261,7 @@ def _refuse(upload: Upload, version: DatasetVersion | None, rejects: Rejects, re
     entry = {"line": refused.line, "pointer": "", "code": refused.code, "message": refused.message}
     rejects.first.insert(0, entry)
     del rejects.first[100:]
-    reason = f"{refused.message[:1].upper()}{refused.message[1:]}. Nothing was stored."
+    reason = f"{refused.message[:1].upper()}{refused.message[1:].rstrip('.')}. Nothing was stored."
     _reject(upload, version, rejects, reason, over_limit=refused.limit)
 
 

@@ -94,6 +94,13 @@ def test_what_the_server_refuses_says_where(gym: GymWeb) -> None:
         gym.collection(999_999)
 
 
+def test_what_is_no_file_and_no_answer_of_the_api_is_said_to_be_so(gym: GymWeb, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"missing\.jsonl"):
+        gym.upload("any", tmp_path / "missing.jsonl")
+    with pytest.raises(ApiError, match="200 unreadable"):
+        gym.request("GET", "../../healthz")
+
+
 def test_a_wrong_key_is_said_to_be_one(site: Site) -> None:
     with GymWeb(site.base, "gw_no_key") as client, pytest.raises(ApiError, match="401 authentication-failed"):
         client.request("GET", "me/")

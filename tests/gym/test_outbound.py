@@ -77,6 +77,7 @@ def refused(url, allow=()):
         "http://",
         "http:///path",
         "http://example.com:99999/",
+        "http://example.com:0/v1",
         "",
     ],
 )

@@ -75,6 +75,8 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         again = method in {"GET", "PUT"} or bool(headers)
         given = {"json": body, "params": _texts(query), "headers": headers}
         async with await self._send(method, path, again=again, **given) as answer:
+            if answer.status != 204 and not answer.content_type.endswith("json"):
+                raise ApiError(answer.status, await _read_problem(answer))
             return await answer.json() if answer.status != 204 else None
 
     async def _send(self, method: str, path: str, *, again: bool, **given: Any) -> aiohttp.ClientResponse:
@@ -131,6 +133,8 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         as `on_error="skip"` or `mode="upsert"`. Raises WorkFailed with the rejected lines in its row.
         """
         path = Path(tasks) if isinstance(tasks, str | Path) else Path("rows.jsonl")
+        if isinstance(tasks, str | Path):
+            path.open("rb").close()  # What cannot be read fails as it does anywhere, not as a broken connection.
         query = {**choices, "filename": path.name, "environment": environment or None}
         body = _file_chunks(path) if isinstance(tasks, str | Path) else _lines(tasks)
         given = {"data": body, "params": _texts(query), "headers": {"Content-Type": "application/octet-stream"}}
