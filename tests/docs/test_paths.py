@@ -57,6 +57,15 @@ def test_every_page_named_has_an_address(document: Path) -> None:
 
 
 @by_name
+def test_every_address_of_the_api_named_exists(document: Path) -> None:
+    paths = re.findall(r"^  (/api/v1/\S*):$", (ROOT / "docs" / "openapi.yaml").read_text(), re.MULTILINE)
+    known = {re.sub(r"\{\w+\}", "{}", path.removeprefix("/api/v1/")) for path in paths}
+    named = re.findall(r"`(?:[A-Z]+ )?(?:/api/v1/([a-z][^`? ]*)|([a-z-]+/\{[^`? ]*))[^`]*`", without_plans(document))
+    shown = {whole or short for whole, short in named}
+    assert sorted(one for one in shown if re.sub(r"\{\w+\}|SLUG|\b[A-Z]+\b", "{}", one) not in known) == []
+
+
+@by_name
 def test_every_make_target_named_exists(document: Path) -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = re.findall(r"(?:`|^)make ([a-z-]+)", document.read_text(), re.MULTILINE)
