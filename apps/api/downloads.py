@@ -1,12 +1,45 @@
-"""Files that are written while they are read: with a tag that says when nothing has changed, and without ranges."""
+"""Answers with a tag that says when nothing has changed; among them files that are written while they are read, which
+take no ranges."""
 
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 
-from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.middleware.http import ConditionalGetMiddleware
 from django.utils.cache import get_conditional_response
+from django.utils.decorators import decorator_from_middleware
 from django.utils.http import content_disposition_header
 from rest_framework.request import Request
+
+from apps.api.problems import problem_response
+
+_REFUSALS = {
+    HTTPStatus.PRECONDITION_FAILED: ("precondition-failed", "This is no longer what `If-Match` names."),
+    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: (
+        "range",
+        "The file has no such bytes; `Content-Range` tells its size.",
+    ),
+}
+_KEPT = ("Content-Range", "Accept-Ranges", "ETag", "Last-Modified", "Cache-Control", "X-Content-Type-Options")
+
+
+class _ConditionalAnswers(ConditionalGetMiddleware):
+    """Refuses with a problem document, as everything below /api/ does."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        answer: HttpResponseBase = super().process_response(request, response)
+        if answer.status_code not in _REFUSALS:
+            return answer
+        kind, detail = _REFUSALS[HTTPStatus(answer.status_code)]
+        problem = problem_response(request, answer.status_code, kind, detail)
+        for name in _KEPT:
+            if answer.has_header(name):
+                problem[name] = answer.headers[name]
+        return problem
+
+
+conditional = decorator_from_middleware(_ConditionalAnswers)
+"""A tag of each answer to GET: whoever sends it back as If-None-Match is told 304 while nothing has changed."""
 
 
 def stream_rows(

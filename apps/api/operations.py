@@ -26,6 +26,7 @@ MEANINGS: dict[int, tuple[str, str, str]] = {
     406: ("NotAcceptable", "not-acceptable", "`Accept` names nothing that this address answers with."),
     409: ("Conflict", "in-use", "The state of what is there does not allow this; `type` says why."),
     410: ("Gone", "file-gone", "The file is no longer on the server."),
+    412: ("PreconditionFailed", "precondition-failed", "This is no longer what `If-Match` names."),
     413: ("TooLarge", "too-large", "More than a limit allows; `detail` names the limit."),
     415: ("UnsupportedMediaType", "unsupported-media-type", "The body is of a type that this address does not take."),
     416: ("RangeNotSatisfiable", "range", "The file has no such bytes; `Content-Range` tells its size."),
@@ -98,6 +99,7 @@ class DescribedSchema(AutoSchema):
             statuses.add(409)
         elif "200" in operation["responses"]:
             operation["responses"]["304"] = {"$ref": "#/components/responses/NotModified"}
+            statuses.add(412)
         if self._is_repeatable():
             statuses.add(422)
         if "requestBody" in operation:

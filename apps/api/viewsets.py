@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 import django_filters
 from django.db.models import Model
 from django.utils.decorators import method_decorator
-from django.views.decorators.http import conditional_page
 from rest_framework.request import Request
 from rest_framework.viewsets import GenericViewSet
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, caller_may
 from apps.api.declared import hint
+from apps.api.downloads import conditional
 from apps.api.filters import refuse_unknown_parameters
 from apps.api.pagination import PAGE_PARAMETERS
 from apps.api.problems import QueryProblem
@@ -30,8 +30,7 @@ def assign(row: Model, fields: Mapping[str, Any]) -> None:
         setattr(row, name, value)
 
 
-# A tag of each answer to GET: whoever sends it back as If-None-Match is told 304 while nothing has changed.
-@method_decorator(conditional_page, name="dispatch")
+@method_decorator(conditional, name="dispatch")
 class TableViewSet(GenericViewSet[Any]):
     permissions: ClassVar[Mapping[str, Permission]] = {}
     query_parameters: ClassVar[Mapping[str, frozenset[str]]] = {}

@@ -139,6 +139,19 @@ def test_an_export_is_queued_and_downloaded_with_ranges(engineer, collection):
     assert body == (Path(export.path) / "train.jsonl").read_bytes()
     assert (status, part) == (206, body[2:6])
     assert whole.headers["ETag"] == f'"{export.sha256}"'
+    beyond = engineer.get(f"{url}download/", headers={"Range": f"bytes={len(body)}-"})
+    assert (beyond.status_code, beyond.headers["Content-Range"]) == (416, f"bytes */{len(body)}")
+    assert (beyond.headers["Content-Type"], beyond.json()["type"]) == (
+        "application/problem+json",
+        "urn:gymweb:problem:range",
+    )
+    for address in (f"{url}download/", url):
+        changed = engineer.get(address, headers={"If-Match": '"another"'})
+        assert (changed.headers["Content-Type"], changed.json()["status"], changed.json()["type"]) == (
+            "application/problem+json",
+            412,
+            "urn:gymweb:problem:precondition-failed",
+        )
     (Path(export.path) / "train.jsonl").unlink()
     assert engineer.get(f"{url}download/").status_code == 410
 
