@@ -18,6 +18,9 @@ from apps.accounts.permissions import Permission
 from apps.api.declared import DeclaredFields
 from apps.api.viewsets import TableViewSet
 
+DEFAULT_DAYS = 90
+"""As of the command: who wants a key for ever says so."""
+
 
 class MeSerializer(serializers.Serializer[Any]):
     username = serializers.CharField()
@@ -55,7 +58,12 @@ class ApiKeySerializer(DeclaredFields, serializers.ModelSerializer[ApiKey]):
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices), allow_empty=False)
     state = serializers.ChoiceField(choices=KEY_STATES, read_only=True)
     days = serializers.IntegerField(
-        write_only=True, required=False, allow_null=True, min_value=1, max_value=3650, help_text="Left out: for ever."
+        write_only=True,
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=3650,
+        help_text="Left out: 90 days; null: for ever.",
     )
 
     class Meta:
@@ -107,10 +115,14 @@ class ApiKeyViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         wanted = ApiKeySerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         given = dict(wanted.validated_data)
-        days = given.pop("days", None)
+        days = given.pop("days", DEFAULT_DAYS)
         expires_at = timezone.now() + timedelta(days=days) if days else None
         api_key, token = create_api_key(user=self.person, **given, expires_at=expires_at, by=self.person)
-        return Response({**ApiKeySerializer(api_key).data, "token": token}, status=HTTPStatus.CREATED)
+        return Response(
+            {**ApiKeySerializer(api_key).data, "token": token},
+            status=HTTPStatus.CREATED,
+            headers={"Cache-Control": "no-store"},
+        )
 
     @extend_schema(responses=ApiKeySerializer)
     def destroy(self, request: Request, pk: str) -> Response:

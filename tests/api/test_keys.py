@@ -109,3 +109,12 @@ def test_a_stream_with_an_endpoint_needs_the_scope_that_runs_rollouts():
     for scope, status in (("rollouts:run", 400), ("rollouts:read", 403), ("export", 403)):
         reply = program(scope).post("/api/v1/rollouts/stream/", body, content_type="application/json")
         assert (scope, reply.status_code) == (scope, status)
+
+
+@pytest.mark.parametrize(("given", "days"), [({}, 90), ({"days": 7}, 7), ({"days": None}, None)])
+def test_a_key_expires_in_90_days_unless_told_otherwise_and_nothing_keeps_the_answer(given, days):
+    body = {"name": "cluster", "scopes": ["export"], **given}
+    made = session_of(Role.ENGINEER).post("/api/v1/me/keys/", body, content_type="application/json")
+    row = ApiKey.objects.get()
+    kept = row.expires_at and round((row.expires_at - row.created_at).total_seconds() / 86_400)
+    assert (made.status_code, made.headers["Cache-Control"], kept) == (201, "no-store", days)
