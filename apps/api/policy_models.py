@@ -19,6 +19,7 @@ from apps.api.problems import QueryProblem
 from apps.api.rollouts import TraceEventSerializer
 from apps.api.viewsets import SLUG, TableViewSet, assign
 from apps.gym.events import encode_event, event_kind
+from apps.policies.disclosing import show_extras
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.probing import probe_policy_model
 from apps.policies.saving import save_policy_model
@@ -109,6 +110,10 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
             "updated_at",
         ]
         read_only_fields = ["api_key_hint", "health", "health_message", "health_checked_at"]
+
+    def to_representation(self, instance: PolicyModel) -> dict[str, Any]:
+        shown = super().to_representation(instance)
+        return shown | {name: show_extras(shown[name]) for name in ("extra_headers", "extra_body")}
 
 
 class TrySerializer(DeclaredFields, serializers.Serializer[Any]):

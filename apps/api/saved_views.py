@@ -14,6 +14,7 @@ from apps.accounts.models import SavedView
 from apps.accounts.permissions import Permission
 from apps.api.declared import DeclaredFields
 from apps.api.viewsets import TableViewSet
+from apps.policies.typed_texts import clean_typed
 from apps.rollouts.filtering.grammar import FilterRefused
 from apps.rollouts.filtering.parsing import MAX_LENGTH, parse_filter
 
@@ -53,6 +54,11 @@ class SavedViewSerializer(DeclaredFields, serializers.ModelSerializer[SavedView]
             raise serializers.ValidationError(f"At character {refusal.start + 1}: {refusal}", code=code) from None
 
 
+def _cleaned(given: serializers.BaseSerializer[SavedView]) -> dict[str, Any]:
+    """What was given, without credentials in its name and its filter."""
+    return {name: clean_typed(one) if isinstance(one, str) else one for name, one in given.validated_data.items()}
+
+
 class SavedViewViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = SavedView.objects.none()
     serializer_class = SavedViewSerializer
@@ -71,14 +77,14 @@ class SavedViewViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Tab
         return SavedView.objects.seen_by(self.person).select_related("user")
 
     def perform_create(self, serializer: serializers.BaseSerializer[SavedView]) -> None:
-        serializer.instance = save_view(user=self.person, table="rollouts", **serializer.validated_data)
+        serializer.instance = save_view(user=self.person, table="rollouts", **_cleaned(serializer))
 
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change a view of one's own."""
         view = self.get_object()
         changes = self.get_serializer(view, data=request.data, partial=True)
         changes.is_valid(raise_exception=True)
-        return Response(SavedViewSerializer(change_view(view=view, user=self.person, **changes.validated_data)).data)
+        return Response(SavedViewSerializer(change_view(view=view, user=self.person, **_cleaned(changes))).data)
 
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete a view of one's own."""

@@ -11,7 +11,8 @@ from apps.gym import lookups
 from apps.gym.outbound import OutboundPolicy, OutboundRefused
 from apps.gym.sampling import find_default_problems
 from apps.gym.slugs import find_slug_problem
-from apps.policies.models import DEFAULT_BASE_URLS, Health, PolicyModel, Provider, Wire
+from apps.policies.disclosing import show_extras
+from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACE, Health, PolicyModel, Provider, Wire
 from apps.policies.redacting import forget_redactor
 from apps.policies.requesting import find_request_problems
 from apps.policies.secrets import encrypt_secret, hint_of
@@ -84,6 +85,8 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
         "base_url": _problems_of_address(policy_model),
         "more_base_urls": _problems_of_more_addresses(policy_model),
         "api_version": _problems_of_version(policy_model),
+        "extra_headers": _credentials_in(policy_model.extra_headers),
+        "extra_body": _credentials_in(policy_model.extra_body),
         "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model's name."],
         "capture_tokens": _problems_of_capturing(policy_model),
         "sampling": find_default_problems(policy_model.sampling),
@@ -95,6 +98,21 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
         if problems:
             found.setdefault(field, []).extend(problems)
     return found
+
+
+def _credentials_in(extras: Any) -> list[str]:
+    if not isinstance(extras, dict):
+        return []
+    return [
+        f"{_named(name)} holds what looks like a credential: enter it as the API key, which is kept encrypted, "
+        f"and write {KEY_PLACE} into the header that needs it."
+        for name, value in extras.items()
+        if show_extras({name: value}) != {name: value}
+    ]
+
+
+def _named(name: Any) -> str:
+    return clean_typed(str(name))[:100]
 
 
 def _problems_of_price(price: float) -> list[str]:

@@ -1,8 +1,10 @@
 """Texts that people type beside the data: names, descriptions, notes. Credentials in them are taken out at each save,
 whoever saves, and the request that is being answered learns of it."""
 
+import copy
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -14,15 +16,29 @@ REDACTED = "redacted"
 """The attribute of a request that counts, by kind, what was taken out of its texts."""
 
 
+Value = TypeVar("Value")
+
+
 def clean_typed(text: str) -> str:
     """The text without credentials."""
     clean, found = fresh_redactor().redact_text(text)
+    _tell(found)
+    return clean
+
+
+def clean_typed_value(value: Value) -> Value:
+    """A JSON value without credentials, in a copy."""
+    clean, found = fresh_redactor().redact_value(copy.deepcopy(value))
+    _tell(found)
+    return cast(Value, clean)
+
+
+def _tell(found: Mapping[str, int]) -> None:
     request = CURRENT.get()
     if found and request is not None:
         counts: Counter[str] = Counter(getattr(request, REDACTED, {}))
         counts.update(found)
         setattr(request, REDACTED, counts)
-    return clean
 
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from apps.gym.prompting import PromptTemplate, find_template_problems
 from apps.gym.sampling import find_default_problems
 from apps.gym.storable import find_unstorable
 from apps.policies.models import PolicyModel
+from apps.policies.typed_texts import clean_typed_value
 from apps.rollouts.announcing import ring_doorbell
 from apps.rollouts.choosing import Choice, find_version
 from apps.rollouts.models import LARGEST, Collection, Rollout
@@ -87,6 +88,7 @@ def plan_collection(
     digest of what was asked for, where the caller knows it better. Raises NothingToCollect, and PlanConflict for a key
     that stands for something else, and ValidationError for what cannot be.
     """
+    sampling, prompt_template = clean_typed_value(sampling), clean_typed_value(prompt_template)
     plan = check_plan(
         {
             "dataset": dataset,

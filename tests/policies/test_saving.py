@@ -3,11 +3,12 @@
 import pytest
 from django.core.exceptions import ValidationError
 
-from apps.accounts.models import AuditEntry
+from apps.accounts.models import AuditEntry, Role
 from apps.gym import lookups
 from apps.policies.connecting import stored_key
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.saving import KeyRequired, PolicyModelChanged, save_policy_model
+from tests.api.conftest import client_of
 from tests.factories import make_policy_model, make_user
 
 pytestmark = pytest.mark.django_db
@@ -192,3 +193,44 @@ def test_a_name_that_leads_into_a_private_network_is_refused_as_it_is_saved(monk
     assert not PolicyModel.objects.filter(slug="qwen").exists()
     settings.OUTBOUND_ALLOW = ["inner.example:8000"]
     assert saved(base_url="http://inner.example:8000/v1").pk
+
+
+VENDOR = "ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ"
+
+
+@pytest.mark.parametrize(
+    ("field", "extras"),
+    [
+        ("extra_headers", {"X-Foo": f"Bearer {VENDOR}"}),
+        ("extra_headers", {"X-Foo": f"{{api_key}} {VENDOR}"}),
+        ("extra_body", {"api_key": "swordfish"}),
+        ("extra_body", {"x": "sk-proj-AbCdEf0123456789AbCdEf0123456789ZZZZ"}),
+        ("extra_body", {"deep": [{"password": "swordfish"}]}),
+    ],
+)
+def test_a_credential_among_headers_and_in_the_body_is_refused_and_said_where_it_belongs(field, extras):
+    with pytest.raises(ValidationError) as refused:
+        saved(**{field: extras})
+    (message,) = refused.value.message_dict[field]
+    assert message == (
+        f"{next(iter(extras))} holds what looks like a credential: enter it as the API key, which is kept encrypted, "
+        "and write {api_key} into the header that needs it."
+    )
+
+
+def test_what_is_no_credential_stays_among_headers_and_in_the_body():
+    headers = {"Authorization": "Token {api_key}", "X-Team": "reinforcement"}
+    body = {"max_tokens": 4096, "chat_template_kwargs": {"enable_thinking": True}, "token": "hello"}
+    row = saved(extra_headers=headers, extra_body=body)
+    assert (row.extra_headers, row.extra_body) == (headers, body)
+
+
+def test_a_row_older_than_the_rule_is_shown_without_its_credentials():
+    member_client = client_of(Role.VIEWER)
+    make_policy_model(slug="old", provider=Provider.COMPATIBLE, base_url="https://m.example/v1", model_name="m")
+    PolicyModel.objects.filter(slug="old").update(
+        extra_headers={"X-Foo": VENDOR, "X-Team": "a"}, extra_body={"api_key": "swordfish"}
+    )
+    shown = member_client.get("/api/v1/policy-models/old/").json()
+    assert shown["extra_headers"] == {"X-Foo": "[REDACTED:github_token]", "X-Team": "a"}
+    assert shown["extra_body"] == {"api_key": "[REDACTED:named]"}

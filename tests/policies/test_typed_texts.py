@@ -121,3 +121,21 @@ def test_searching_for_a_text_does_not_change_it():
     make_dataset([make_row()], name="Sums")
     assert Dataset.objects.filter(name="Sums").count() == 1
     assert Dataset.objects.filter(name=SAID).count() == 0
+
+
+def test_sampling_prompts_mappings_and_saved_views_are_stored_clean(engineer):
+    plan = {"dataset": make_dataset(rows=[make_row()]).slug, "agent": make_agent().slug}
+    plan |= {"policy_model": make_policy_model().slug, "sampling": {"stop": [SAID], "top_p": 0.5}}
+    made = call(engineer, "post", "collections/", {**plan, "prompt_template": {"system": SAID, "user": "{prompt}"}})
+    collection = Collection.objects.get(pk=made.json()["id"])
+    assert collection.sampling == {"stop": [CLEAN], "top_p": 0.5}
+    assert collection.prompt_template == {"system": CLEAN, "user": "{prompt}"}
+    assert VENDOR not in str(collection.snapshot)
+    assert made.headers["GymWeb-Redacted"] == "github_token=2"
+    mapping = {"slug": "mine", "name": "mine", "mapping": {"input": "question", "fields": {"password": SAID}}}
+    stored = call(engineer, "post", "column-mappings/", mapping).json()
+    assert stored["mapping"]["fields"] == {"password": CLEAN}
+    view = call(engineer, "post", "saved-views/", {"name": SAID, "query": f'"{VENDOR}"'}).json()
+    assert (view["name"], VENDOR in str(view)) == (CLEAN, False)
+    changed = call(engineer, "patch", f"saved-views/{view['id']}/", {"name": f"again {VENDOR}"}).json()
+    assert changed["name"] == "again [REDACTED:github_token]"

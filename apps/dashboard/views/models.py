@@ -18,6 +18,7 @@ from apps.dashboard.forms.trying import TryForm
 from apps.dashboard.forms.versions import VersionFilterForm
 from apps.dashboard.traces.building import show_events
 from apps.dashboard.versions_chart import draw_versions
+from apps.policies.disclosing import show_extras
 from apps.policies.models import PolicyModel
 from apps.policies.probing import probe_policy_model
 from apps.policies.saving import find_errors, save_policy_model
@@ -42,6 +43,7 @@ def model_detail(request: HttpRequest, slug: str) -> HttpResponse:
         return answer_breaker(request, policy_model)
     collections = policy_model.collections.select_related("dataset")[:_SHOWN_COLLECTIONS]
     context = {"policy_model": policy_model, "collections": collections, **breaker_context(policy_model)}
+    context |= {name: show_extras(getattr(policy_model, name)) for name in ("extra_headers", "extra_body")}
     if not wants_fragment(request):
         context |= _versions(request, policy_model)
     return answer(request, "models/detail.html", context, part="facts")

@@ -22,6 +22,7 @@ from apps.dashboard.rolloutlists.listing import RolloutList
 from apps.dashboard.rolloutlists.showing import show_table
 from apps.dashboard.traces.reading import open_trace
 from apps.dashboard.views.traces import attempt_context, find_rollout
+from apps.policies.typed_texts import clean_typed
 from apps.rollouts.models import Collection, Rollout
 
 
@@ -86,8 +87,8 @@ def rollout_view_save(request: PageRequest) -> HttpResponse:
         view = save_view(
             user=request.user,
             table=TABLE,
-            name=request.POST.get("name", ""),
-            query=str(there.parsed),
+            name=clean_typed(request.POST.get("name", "")),
+            query=clean_typed(str(there.parsed)),
             sort=there.sort,
             columns=columns,
             is_shared=bool(request.POST.get("shared")),
