@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from apps.gym.itemchecks import find_choice_problem, find_item_problem
 from apps.gym.items import TaskRow, dump_json, input_items, item_type, text_of
 from apps.gym.taskfiles.limits import MAX_DEPTH
 
@@ -131,8 +132,12 @@ def _whole_id(key: str, value: str | int) -> str:
 
 
 def read_marks(row: TaskRow) -> tuple[str, tuple[str, ...]]:
-    """The split and the tags that a stored row says itself."""
-    return _split(row.get("split")), _tags(row.get("tags"))
+    """The split and the tags that a stored row says itself. Earlier ones may hold other things of that name."""
+    try:
+        tags = _tags(row.get("tags"))
+    except RowRefused:
+        tags = ()
+    return _split(row.get("split")), tags
 
 
 def _split(value: object) -> str:
@@ -140,9 +145,14 @@ def _split(value: object) -> str:
 
 
 def _tags(value: object) -> tuple[str, ...]:
-    """A list of short texts is meant as tags; anything else of that name is the verifier's."""
-    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+    """Anything else of that name would be dropped without a word."""
+    if value is None:
         return ()
+    if not isinstance(value, list):
+        raise _wrong("/tags", "a list of texts", value)
+    for index, tag in enumerate(value):
+        if not isinstance(tag, str):
+            raise _wrong(f"/tags/{index}", "text", tag)
     return tuple(dict.fromkeys(tag for one in value[:MAX_TAGS] if (tag := _plain(one, MARK_CHARS))))
 
 
@@ -274,8 +284,9 @@ def _check_input(value: object, pointer: str) -> None:
     for index, item in enumerate(value):
         if not isinstance(item, dict):
             raise _wrong(f"{pointer}/{index}", "an object with role or type", item)
-        if not isinstance(item.get("type"), str) and not isinstance(item.get("role"), str):
-            raise RowRefused("missing", "has neither role nor type", pointer=f"{pointer}/{index}")
+        if found := find_item_problem(item):
+            code, place, message = found
+            raise RowRefused(code, message, pointer=f"{pointer}/{index}{place}")
 
 
 def _check_tools(value: object, pointer: str) -> None:
@@ -315,8 +326,34 @@ def _check_stream(value: object, pointer: str) -> None:
         raise RowRefused("wrong_type", "can only be false: replies are recorded whole", pointer=pointer)
 
 
-_text, _number = _of("text", str), _of("a number", int, float)
-_whole, _truth = _of("a whole number", int), _of("true or false", bool)
+def _check_choice(value: object, pointer: str) -> None:
+    if found := find_choice_problem(value):
+        code, place, message = found
+        raise RowRefused(code, message, pointer=f"{pointer}{place}")
+
+
+def _between(least: float, most: float) -> Callable[[object, str], None]:
+    def check(value: object, pointer: str) -> None:
+        if type(value) not in (int, float):
+            raise _wrong(pointer, "a number", value)
+        if not least <= value <= most:  # type: ignore[operator]
+            raise RowRefused("out_of_range", f"must be from {least:g} to {most:g}", pointer=pointer)
+
+    return check
+
+
+def _whole(least: int, most: int | None = None) -> Callable[[object, str], None]:
+    def check(value: object, pointer: str) -> None:
+        if type(value) is not int:
+            raise _wrong(pointer, "a whole number", value)
+        if value < least or (most is not None and value > most):
+            wanted = f"{least} or more" if most is None else f"from {least} to {most}"
+            raise RowRefused("out_of_range", f"must be {wanted}", pointer=pointer)
+
+    return check
+
+
+_text, _truth = _of("text", str), _of("true or false", bool)
 _CHECKS: dict[str, Callable[[object, str], None]] = {
     "input": _check_input,
     "tools": _check_tools,
@@ -324,11 +361,11 @@ _CHECKS: dict[str, Callable[[object, str], None]] = {
     "stream": _check_stream,
     "instructions": _text,
     "model": _text,
-    "max_output_tokens": _whole,
-    "max_tool_calls": _whole,
-    "top_logprobs": _whole,
-    "temperature": _number,
-    "top_p": _number,
+    "max_output_tokens": _whole(1),
+    "max_tool_calls": _whole(0),
+    "top_logprobs": _whole(0),
+    "temperature": _between(0, 2),
+    "top_p": _between(0, 1),
     "parallel_tool_calls": _truth,
-    "tool_choice": _of("text or an object", str, dict),
+    "tool_choice": _check_choice,
 }

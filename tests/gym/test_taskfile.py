@@ -120,6 +120,121 @@ def test_a_line_that_is_no_task_is_refused_with_the_place_and_the_reason(line, c
     assert refusal(line) == (code, message)
 
 
+INPUT = "/responses_create_params/input/0"
+CALL = {"type": "function_call", "name": "add", "call_id": "c", "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("item", "code", "message"),
+    [
+        ({"role": "bogus", "content": "q"}, "wrong_value", "/role must be user, assistant, system or developer"),
+        ({"type": "message", "content": "q"}, "wrong_value", "/role must be user, assistant, system or developer"),
+        (
+            {"type": "bogus2"},
+            "unknown_type",
+            "/type must be message, function_call, function_call_output or reasoning, or another item of the "
+            "Responses API",
+        ),
+        ({"role": "user"}, "wrong_type", "/content must be text or a list of parts"),
+        ({"role": "user", "content": ["q"]}, "wrong_type", "/content/0 must be an object with a type"),
+        ({**CALL, "arguments": {}}, "wrong_type", "/arguments must be text"),
+        ({"type": "function_call", "name": "add", "arguments": ""}, "missing", "/call_id must be text"),
+        ({"type": "function_call_output", "output": "4"}, "missing", "/call_id must be text"),
+        (
+            {"type": "function_call_output", "call_id": "c", "output": 4},
+            "wrong_type",
+            "/output must be text or a list of parts",
+        ),
+    ],
+)
+def test_an_item_that_the_wire_does_not_have_is_refused_with_its_place(item, code, message):
+    assert refusal(line_of({"input": [item]})) == (code, INPUT + message)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        *({"role": role, "content": "q"} for role in ("user", "assistant", "system", "developer")),
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "q"}]},
+        {"type": None, "role": "user", "content": "q"},
+        CALL,
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "4"}]},
+        {"type": "reasoning", "summary": []},
+        {"type": "item_reference", "id": "m"},
+        {"type": "mcp_call", "id": "m"},
+    ],
+)
+def test_an_item_that_the_wire_has_is_taken(item):
+    assert parse_line(line_of({"input": [item]})).row["responses_create_params"]["input"] == [item]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "message"),
+    [
+        ("tool_choice", "zz", "wrong_value", " must be auto, none or required, or an object that names a tool"),
+        ("tool_choice", [], "wrong_type", " must be text or an object"),
+        ("tool_choice", {"type": "function"}, "missing", "/name must be text"),
+        ("tool_choice", {"name": "add"}, "missing", "/type must be text"),
+        ("temperature", 99, "out_of_range", " must be from 0 to 2"),
+        ("temperature", -0.1, "out_of_range", " must be from 0 to 2"),
+        ("temperature", True, "wrong_type", " must be a number, not true or false"),
+        ("top_p", 1.5, "out_of_range", " must be from 0 to 1"),
+        ("max_output_tokens", -5, "out_of_range", " must be 1 or more"),
+        ("max_output_tokens", 0, "out_of_range", " must be 1 or more"),
+        ("max_output_tokens", 1.5, "wrong_type", " must be a whole number, not a number"),
+        ("max_tool_calls", -1, "out_of_range", " must be 0 or more"),
+        ("top_logprobs", -1, "out_of_range", " must be 0 or more"),
+    ],
+)
+def test_a_parameter_that_no_model_takes_is_refused(name, value, code, message):
+    assert refusal(line_of({"input": "q", name: value})) == (code, f"/responses_create_params/{name}{message}")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        *({"tool_choice": choice} for choice in ("auto", "none", "required")),
+        {"tool_choice": {"type": "function", "name": "add"}},
+        {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}},
+        {"temperature": 0, "top_p": 1.0, "max_output_tokens": 1, "max_tool_calls": 0, "top_logprobs": 20},
+        {"temperature": 2.0, "tool_choice": None, "max_output_tokens": None},
+    ],
+)
+def test_a_parameter_that_models_take_is_taken(params):
+    assert parse_line(line_of({"input": "q", **params})).prompt_excerpt == "q"
+
+
+@pytest.mark.parametrize(
+    ("tags", "message"),
+    [
+        ({"a": 1}, "/tags must be a list of texts, not an object"),
+        ("a, b", "/tags must be a list of texts, not text"),
+        (["a", 1], "/tags/1 must be text, not a number"),
+    ],
+)
+def test_tags_that_are_no_list_of_texts_are_refused(tags, message):
+    assert refusal(line_of({"input": "q"}, tags=tags)) == ("wrong_type", message)
+
+
+@pytest.mark.parametrize(("tags", "taken"), [(None, ()), ([], ()), (["a", " b ", "a"], ("a", "b"))])
+def test_tags_that_are_one_are_taken(tags, taken):
+    assert parse_line(line_of({"input": "q"}, tags=tags)).tags == taken
+
+
+@pytest.mark.skipif(not EXAMPLES, reason="the shared example files are not here")
+def test_no_row_of_the_real_files_is_refused():
+    files = sorted((SHARED / "data").rglob("*.jsonl"))
+    rows = [orjson.loads(line) for file in files for line in file.read_bytes().splitlines()]
+    params = [row["responses_create_params"] for row in rows if "responses_create_params" in row]
+    assert len(params) > 100
+    assert [parse_line(line_of(one)).row_json for one in params if None not in one.values()] == [
+        line_of(one).decode() for one in params if None not in one.values()
+    ]
+    assert all(parse_line(line_of(one)).prompt_excerpt for one in params)
+    tasks = [line for file in EXAMPLES for line in file.read_bytes().splitlines()]
+    assert [parse_line(line).row_json for line in tasks] == [line.decode() for line in tasks]
+
+
 def test_broken_json_is_refused_with_its_column():
     code, message = refusal(b'{"a": 1, "b" 2}')
     assert code == "not_json"
