@@ -97,6 +97,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def figures(site: Site) -> dict[str, Any]:
+    """Collections with figures to look at, by id; made once, whichever module asks first."""
+    words = [sys.executable, "tests/browser/seed_figures.py"]
+    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
+    found: dict[str, Any] = json.loads(made.stdout)
+    return found
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """As long as its file only: Playwright keeps a loop in its thread, where no test could run one of its own."""

@@ -1,28 +1,19 @@
 """The overview, collections, groups and comparisons in a browser: readable by everybody, live, and without scripts."""
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import Site
-from tests.gymweb.serving import ROOT
-
 pytestmark = pytest.mark.slow
 PATIENCE = 20_000
 
 
-@pytest.fixture(scope="module")
-def seeded(site: Site) -> dict[str, Any]:
-    words = [sys.executable, "tests/browser/seed_figures.py"]
-    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
-    found: dict[str, Any] = json.loads(made.stdout)
-    return found
+@pytest.fixture
+def seeded(figures: dict[str, Any]) -> dict[str, Any]:
+    return figures
 
 
 @pytest.fixture

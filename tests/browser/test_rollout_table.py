@@ -1,6 +1,5 @@
 """The table of rollouts in a browser: by keyboard alone, without scripts, on a phone, and for everybody."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,9 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def seeded(site: Site) -> dict[str, Any]:
-    words = [sys.executable, "tests/browser/seed_figures.py"]
-    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
+def seeded(site: Site, figures: dict[str, Any]) -> dict[str, Any]:
     subprocess.run(
         [sys.executable, "manage.py", "index_rollouts", "--again"],
         cwd=ROOT,
@@ -27,8 +24,7 @@ def seeded(site: Site) -> dict[str, Any]:
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    found: dict[str, Any] = json.loads(made.stdout)
-    return found
+    return figures
 
 
 @pytest.fixture
