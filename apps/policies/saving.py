@@ -85,7 +85,8 @@ def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
         "base_url": _problems_of_address(policy_model),
         "more_base_urls": _problems_of_more_addresses(policy_model),
         "api_version": _problems_of_version(policy_model),
-        "extra_headers": _credentials_in(policy_model.extra_headers),
+        # One that is refused for its name needs no second sentence.
+        "extra_headers": [] if "extra_headers" in found else _credentials_in(policy_model.extra_headers),
         "extra_body": _credentials_in(policy_model.extra_body),
         "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model's name."],
         "capture_tokens": _problems_of_capturing(policy_model),
