@@ -10,6 +10,7 @@ from django.conf import settings
 
 from apps.gym.storable import clean_line
 from apps.gym.taskfiles.limits import FileRefused
+from apps.policies.redacting import fresh_redactor
 from apps.tasks.models import Upload
 
 ERRORS_ON_ROW = 100
@@ -33,6 +34,7 @@ class Rejects:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._redactor = fresh_redactor()
         self._file: BinaryIO | None = None
         self._bytes = 0
         self.count = 0
@@ -50,7 +52,8 @@ class Rejects:
     def add(self, *, line: int, code: str, message: str, text: bytes, pointer: str = "") -> None:
         """Raises FileRefused where the refused rows are too many to keep."""
         self.count += 1
-        # Both may quote the row, which may hold what no database stores.
+        # Both may quote the row, which may hold credentials and what no database stores.
+        message, pointer = (self._redactor.redact_text(one)[0] for one in (message, pointer))
         message, pointer = clean_line(message, 2000), clean_line(pointer, 500)
         entry = {"line": line, "pointer": pointer, "code": code, "message": message}
         if len(self.first) < ERRORS_ON_ROW:

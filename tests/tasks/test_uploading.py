@@ -358,3 +358,20 @@ def test_tasks_without_what_the_configured_verifier_needs_are_loaded_and_said_so
     assert upload.message == f"No options in 1 of 3 tasks: {environment} cannot verify those."
     open_to_rows = create_dataset(slug="o", name="O", environment=make_environment(adapter="declared", builtin=""))
     assert load(open_to_rows, jsonl(make_row())).message.startswith("No verifier in 1 of 1 tasks")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"responses_create_params":{"input":"q","ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ":1}}',
+        b'{"ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ":1,"ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ":2}',
+    ],
+)
+def test_what_a_refusal_quotes_of_its_row_holds_no_credential(dataset, line):
+    upload = load(dataset, line)
+    kept = rejected_path(upload).read_text() + str(upload.errors) + upload.message
+    assert (upload.state, "AbCdEf0123456789" in kept, "[REDACTED:github_token]" in str(upload.errors)) == (
+        "rejected",
+        False,
+        True,
+    )
