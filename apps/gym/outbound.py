@@ -205,6 +205,8 @@ class OutboundPolicy:
 
     def refusal(self, host: str, port: int, found: Sequence[Address] = ()) -> OutboundRefused:
         """`found` are the addresses behind the host, where they are known."""
+        # Without brackets the port of an IPv6 address would be read as a part of it: another entry, of every port.
+        host = f"[{host}]" if ":" in host else host
         if any(_is_metadata(address) for address in found):
             return OutboundRefused(
                 f"{host}:{port} is a cloud metadata address, which hands out the credentials of this machine: refused."

@@ -135,6 +135,17 @@ def test_a_bad_allow_entry_is_an_error_that_names_the_setting(entry):
         OutboundPolicy([entry])
 
 
+@pytest.mark.parametrize("host", ["[::1]", "[fd00::5]", "10.1.2.3", "localhost"])
+def test_the_entry_that_a_refusal_names_opens_that_port_and_no_other(host):
+    with pytest.raises(OutboundRefused) as refused:
+        OutboundPolicy().check_url(f"http://{host}:8001/v1")
+    entry = str(refused.value).split(" add ")[1].split(" to ")[0]
+    assert entry == f"{host}:8001"
+    OutboundPolicy([entry]).check_url(f"http://{host}:8001/v1")
+    with pytest.raises(OutboundRefused):
+        OutboundPolicy([entry]).check_url(f"http://{host}:8002/v1")
+
+
 def test_a_refusal_names_the_setting_and_the_entry_to_add():
     with pytest.raises(OutboundRefused, match=r"add 10\.0\.0\.1:8000 to GYMWEB_OUTBOUND_ALLOW"):
         OutboundPolicy([]).check_url("http://10.0.0.1:8000/v1")
