@@ -113,7 +113,7 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
 
     def to_representation(self, instance: PolicyModel) -> dict[str, Any]:
         shown = super().to_representation(instance)
-        return shown | {name: show_extras(shown[name]) for name in ("extra_headers", "extra_body")}
+        return shown | {name: show_extras(shown[name]) for name in ("extra_headers", "extra_body") if name in shown}
 
 
 class TrySerializer(DeclaredFields, serializers.Serializer[Any]):

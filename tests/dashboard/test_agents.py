@@ -38,7 +38,7 @@ def test_an_agent_is_created_and_shown(pages: Client):
     [
         ("[{]", "This is not JSON: Expecting property name enclosed in double quotes (line 1, column 3)."),
         ('{"role": "user"}', "This must be a JSON list: […]."),
-        ("[NaN]", "NaN is no JSON number."),
+        ("[NaN]", "This holds a zero byte, half a surrogate pair"),
         ('["hello"]', "Item 1 is not an object."),
         ('[{"role": "user", "content": "a\\u0000b"}]', "This holds a zero byte, half a surrogate pair"),
         ('[{"role": "user", "content": "\\ud800"}]', "This holds a zero byte, half a surrogate pair"),
