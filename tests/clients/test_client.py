@@ -97,7 +97,10 @@ def test_what_the_server_refuses_says_where(gym: GymWeb) -> None:
 def test_what_is_no_file_and_no_answer_of_the_api_is_said_to_be_so(gym: GymWeb, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"missing\.jsonl"):
         gym.upload("any", tmp_path / "missing.jsonl")
+    gym.upload("lines", ROWS, environment="calculator")
     with pytest.raises(ApiError, match="200 unreadable"):
+        gym.request("GET", "datasets/lines/versions/1/rows/")
+    with pytest.raises(ValueError, match=r"\.\./\.\./healthz leads out of the API"):
         gym.request("GET", "../../healthz")
 
 

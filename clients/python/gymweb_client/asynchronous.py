@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -81,6 +81,8 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
 
     async def _send(self, method: str, path: str, *, again: bool, **given: Any) -> aiohttp.ClientResponse:
         """The answer, open; tried again where `again` says that it may be."""
+        if ".." in path.split("/"):
+            raise ValueError(f"{path} leads out of the API; give a path below /api/v1/.")
         if self._session is None:
             self._session = aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
         for pause in (*PAUSES, None):
@@ -132,11 +134,12 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         A dataset that is not there yet is made where its `environment` is named. `choices` are those of the API, such
         as `on_error="skip"` or `mode="upsert"`. Raises WorkFailed with the rejected lines in its row.
         """
-        path = Path(tasks) if isinstance(tasks, str | Path) else Path("rows.jsonl")
+        body: Any
         if isinstance(tasks, str | Path):
-            path.open("rb").close()  # What cannot be read fails as it does anywhere, not as a broken connection.
-        query = {**choices, "filename": path.name, "environment": environment or None}
-        body = _file_chunks(path) if isinstance(tasks, str | Path) else _lines(tasks)
+            name, body = Path(tasks).name, await asyncio.to_thread(Path(tasks).open, "rb")  # aiohttp closes it
+        else:
+            name, body = "rows.jsonl", _lines(tasks)
+        query = {**choices, "filename": name, "environment": environment or None}
         given = {"data": body, "params": _texts(query), "headers": {"Content-Type": "application/octet-stream"}}
         async with await self._send("POST", f"datasets/{dataset}/uploads/", again=False, **given) as answer:
             sent = await answer.json()
@@ -260,12 +263,10 @@ def _texts(query: Mapping[str, Any]) -> dict[str, str]:
 
 async def _read_problem(answer: aiohttp.ClientResponse) -> dict[str, Any]:
     text = await answer.text(errors="replace")
-    try:
-        problem = json.loads(text)
-    except ValueError:
-        problem = None
-    # Proxies answer in HTML.
-    return problem if isinstance(problem, dict) else {"type": "unreadable", "detail": text[:200]}
+    with suppress(ValueError):  # Proxies answer in HTML.
+        if isinstance(problem := json.loads(text), dict):
+            return problem
+    return {"type": "unreadable", "detail": text[:200]}
 
 
 async def _json_lines(answer: aiohttp.ClientResponse) -> AsyncIterator[Row]:
@@ -291,12 +292,6 @@ async def _lines(rows: Iterable[Mapping[str, Any]]) -> AsyncIterator[bytes]:
             yield bytes(block)
             block.clear()
     yield bytes(block)
-
-
-async def _file_chunks(path: Path) -> AsyncIterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := await asyncio.to_thread(file.read, CHUNK):
-            yield chunk
 
 
 def _sha256(path: Path) -> str:
