@@ -75,7 +75,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         again = method in {"GET", "PUT"} or bool(headers)
         given = {"json": body, "params": _texts(query), "headers": headers}
         async with await self._send(method, path, again=again, **given) as answer:
-            if answer.status != 204 and not answer.content_type.endswith("json"):
+            if answer.status != 204 and not answer.content_type.endswith(("/json", "+json")):
                 raise ApiError(answer.status, await _read_problem(answer))
             return await answer.json() if answer.status != 204 else None
 
