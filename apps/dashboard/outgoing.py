@@ -7,7 +7,7 @@ from django.conf import settings
 
 from apps.environments.models import OVER_HTTP, Environment
 from apps.gym import lookups
-from apps.gym.outbound import OutboundPolicy, OutboundRefused
+from apps.gym.addresses import OutboundPolicy, OutboundRefused
 from apps.policies.models import PolicyModel
 
 _MOST_CALLED = 200

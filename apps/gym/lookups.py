@@ -8,7 +8,7 @@ import queue
 import socket
 import threading
 
-from apps.gym.outbound import OutboundPolicy
+from apps.gym.addresses import OutboundPolicy
 
 LOOKUP_SECONDS = 2.0
 

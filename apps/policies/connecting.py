@@ -4,9 +4,10 @@ from typing import cast
 
 from django.conf import settings
 
+from apps.gym.addresses import OutboundPolicy
 from apps.gym.errors import PolicyError
 from apps.gym.observing import Observer, ignore
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.policy.chat_turns import Reasoning
 from apps.gym.policy.dialect import Dialect
 from apps.gym.policy.http import PATHS, HttpPolicy, is_strict

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from apps.accounts.auditing import describe, record
 from apps.gym import lookups
-from apps.gym.outbound import OutboundPolicy, OutboundRefused
+from apps.gym.addresses import OutboundPolicy, OutboundRefused
 from apps.gym.sampling import find_default_problems
 from apps.gym.slugs import find_slug_problem
 from apps.policies.disclosing import show_extras

@@ -7,9 +7,10 @@ from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
 from apps.environments.saving import EnvironmentChanged, save_environment
 from apps.gym import lookups
+from apps.gym.addresses import OutboundPolicy
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.policies.models import Health
 from apps.policies.saving import KeyRequired
 from tests.factories import make_environment, make_policy_model, make_user

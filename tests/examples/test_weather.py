@@ -5,7 +5,8 @@ import time
 import aiohttp
 import pytest
 
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.addresses import OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.resources.http import HttpResourceServer
 from tests.examples.processes import EXAMPLES, weather_server
 

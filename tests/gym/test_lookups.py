@@ -6,7 +6,7 @@ import time
 import pytest
 
 from apps.gym import lookups
-from apps.gym.outbound import OutboundPolicy, OutboundRefused
+from apps.gym.addresses import OutboundPolicy, OutboundRefused
 from tests.gym.test_outbound_table import PRIVATE
 
 LOOK_UP = lookups.look_up

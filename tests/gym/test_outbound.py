@@ -9,14 +9,8 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
-from apps.gym.outbound import (
-    Outbound,
-    OutboundFailed,
-    OutboundPolicy,
-    OutboundRedirectRefused,
-    OutboundRefused,
-    OutboundTimedOut,
-)
+from apps.gym.addresses import OutboundPolicy, OutboundRefused
+from apps.gym.outbound import Outbound, OutboundFailed, OutboundRedirectRefused, OutboundTimedOut
 
 LOCAL = OutboundPolicy(["127.0.0.1"])
 

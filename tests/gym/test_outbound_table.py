@@ -6,7 +6,8 @@ import socket
 import pytest
 from aiohttp import ClientConnectionError, TCPConnector
 
-from apps.gym.outbound import Outbound, OutboundFailed, OutboundPolicy, OutboundRefused
+from apps.gym.addresses import OutboundPolicy, OutboundRefused
+from apps.gym.outbound import Outbound, OutboundFailed
 from tests.gym.test_outbound import Names, call, hello, redirecting
 
 PRIVATE = {

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from apps.gym.addresses import OutboundPolicy
 from apps.gym.agent import Attempt, Harness
 from apps.gym.events import TraceUnion
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from tests.nemo_gym.rows import OWN

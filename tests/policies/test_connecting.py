@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from apps.gym.outbound import OutboundRefused
+from apps.gym.addresses import OutboundRefused
 from apps.gym.policy.http import HttpPolicy
 from apps.gym.policy.scripted import ScriptedPolicy
 from apps.policies.connecting import KeyMissing, RequestRefused, connect_policy, open_outbound

@@ -14,7 +14,8 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.addresses import OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.policy.dialect import PLAIN, Dialect
 from apps.gym.policy.http import HttpPolicy, Wire
 from apps.gym.policy.protocol import Ask, Reply

@@ -6,10 +6,11 @@ import re
 
 import pytest
 
+from apps.gym.addresses import OutboundPolicy
 from apps.gym.builtin.calculator import CALCULATOR_TOOL, Calculator
 from apps.gym.errors import PolicyError
 from apps.gym.items import function_calls, input_items, text_of
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.policy.chat import chat_request, chat_tool
 from apps.gym.policy.dialect import Dialect
 from apps.gym.policy.http import HttpPolicy

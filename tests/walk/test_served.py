@@ -14,8 +14,9 @@ from pathlib import Path
 import openai
 import pytest
 
+from apps.gym.addresses import OutboundPolicy
 from apps.gym.agent import Attempt, Harness
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer

@@ -8,9 +8,10 @@ from typing import Any, Literal
 import msgspec
 import orjson
 
+from apps.gym.addresses import OutboundRefused
 from apps.gym.errors import GymError
 from apps.gym.items import Tool, function_calls, message
-from apps.gym.outbound import OutboundFailed, OutboundRefused, OutboundReply
+from apps.gym.outbound import OutboundFailed, OutboundReply
 from apps.gym.policy.http import explain_refusal, hide_secrets
 from apps.gym.policy.protocol import Ask, Policy, Reply
 from apps.gym.policy.sending import Sender

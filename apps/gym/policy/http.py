@@ -9,16 +9,10 @@ import msgspec
 import orjson
 from yarl import URL
 
+from apps.gym.addresses import OutboundRefused
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.observing import Observer, Outcome, ignore
-from apps.gym.outbound import (
-    Outbound,
-    OutboundFailed,
-    OutboundRedirectRefused,
-    OutboundRefused,
-    OutboundReply,
-    OutboundTimedOut,
-)
+from apps.gym.outbound import Outbound, OutboundFailed, OutboundRedirectRefused, OutboundReply, OutboundTimedOut
 from apps.gym.policy.chat import chat_request
 from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.policy.chat_stream import EVENT_STREAM, join_chat_stream

@@ -9,7 +9,8 @@ from typing import Any
 import httpx2
 import openai
 
-from apps.gym.outbound import Outbound, OutboundFailed, OutboundRefused, OutboundReply
+from apps.gym.addresses import OutboundRefused
+from apps.gym.outbound import Outbound, OutboundFailed, OutboundReply
 from apps.gym.policy.sending import MAX_REPLY
 
 _UNSENT = frozenset({"host", "content-length", "connection", "accept-encoding"})

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import orjson
 
+from apps.gym.addresses import OutboundRefused
 from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.observing import Observer, Outcome, ignore
 from apps.gym.outbound import (
     Outbound,
     OutboundFailed,
     OutboundRedirectRefused,
-    OutboundRefused,
     OutboundReply,
     OutboundTimedOut,
     OutboundTooLarge,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from apps.gym.addresses import OutboundRefused
 from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.items import Tool, dump_json
-from apps.gym.outbound import Outbound, OutboundFailed, OutboundRefused, OutboundReply, OutboundTimedOut
+from apps.gym.outbound import Outbound, OutboundFailed, OutboundReply, OutboundTimedOut
 from apps.gym.resources.mcp_process import ProcessStreams
 from apps.gym.resources.protocol import ToolOutput
 

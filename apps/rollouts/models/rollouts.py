@@ -163,6 +163,9 @@ class Rollout(models.Model):
             models.Index(fields=["stop_reason", "id"], condition=UNUSUAL_STOP, name="rollout_stop"),
             models.Index(fields=["collection", "stop_reason", "id"], condition=UNUSUAL_STOP, name="rollout_stop_of"),
             models.Index(fields=["model_version", "id"], condition=~Q(model_version=""), name="rollout_version"),
+            models.Index(
+                fields=["collection", "model_version", "id"], condition=~Q(model_version=""), name="rollout_version_of"
+            ),
             # Orders of the table, and filters by these numbers; within a collection, too.
             models.Index(fields=["turns", "id"], condition=HAS_ENDED, name="rollout_by_turns"),
             models.Index(fields=["tool_calls", "id"], condition=HAS_ENDED, name="rollout_by_calls"),

@@ -7,8 +7,9 @@ import orjson
 import pytest
 from aiohttp import web
 
+from apps.gym.addresses import OutboundPolicy
 from apps.gym.errors import PolicyError, TimedOut
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.policy.dialect import Dialect
 from apps.gym.policy.http import HttpPolicy, is_strict
 from apps.gym.policy.protocol import Ask

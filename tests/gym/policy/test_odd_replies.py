@@ -6,9 +6,10 @@ import orjson
 import pytest
 from aiohttp import web
 
+from apps.gym.addresses import OutboundPolicy
 from apps.gym.errors import PolicyError
 from apps.gym.items import message
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.policy.http import HttpPolicy
 from apps.gym.policy.protocol import Ask
 from apps.gym.retrying import Pauses

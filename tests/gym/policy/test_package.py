@@ -6,9 +6,10 @@ import orjson
 import pytest
 from aiohttp import web
 
+from apps.gym.addresses import OutboundPolicy
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.items import message, text_of
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.policy.http import PATHS, HttpPolicy
 from apps.gym.policy.package import PackageSender, open_azure, open_openai
 from apps.gym.policy.protocol import Ask

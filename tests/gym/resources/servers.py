@@ -7,7 +7,8 @@ from typing import Any
 
 from aiohttp import web
 
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.addresses import OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.retrying import Pauses
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from apps.gym.addresses import OutboundPolicy
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.events import ToolResult
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command, usual_name
 from apps.gym.resources.protocol import ToolOutput
@@ -369,7 +370,8 @@ def test_a_process_ends_with_the_attempt_and_with_whoever_started_it(tmp_path):
 ORPHANING = """
 import asyncio, sys
 from pathlib import Path
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.addresses import OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command
 

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.addresses import OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.serving.ports import serve_port
 
 

@@ -5,10 +5,11 @@ import sys
 
 import pytest
 
+from apps.gym.addresses import OutboundPolicy
 from apps.gym.events import JudgeCall, ToolResult, Verification
 from apps.gym.items import item_type
 from apps.gym.judging.judge import Judge
-from apps.gym.outbound import Outbound, OutboundPolicy
+from apps.gym.outbound import Outbound
 from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.mcp import McpServer
