@@ -92,7 +92,8 @@ def make_collection(**fields: Any) -> Collection:
     """A collection row without rollouts: add them with make_rollout."""
     dataset = fields.pop("dataset", None) or make_dataset()
     version = dataset.latest_version()
-    given = {"name": f"Collection {next(_numbers)}", "state": Collection.State.RUNNING}
+    assert version is not None
+    given: dict[str, Any] = {"name": f"Collection {next(_numbers)}", "state": Collection.State.RUNNING}
     if fields.get("state") in {Collection.State.COMPLETED, Collection.State.CANCELLED}:
         given["finished_at"] = timezone.now()
     return Collection.objects.create(

@@ -1,0 +1,172 @@
+"""How soon a browser shows a long rollout, and what comes over the wire for it: a server and Chromium, both real.
+
+`python scripts/measure_reading.py [--steps 5000] [--loads 15]` makes rollouts of 1,000 steps and of so many in a
+database of its own, serves them, and opens them in a fresh page each time. One JSON object a line: milliseconds until
+the first content was painted and until the first card could be read, and compressed kilobytes. The exit status
+is 1 where a budget was missed.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from playwright.sync_api import Browser, Response, sync_playwright  # noqa: E402 - found by the line above
+
+from tests.gymweb.serving import serving  # noqa: E402
+
+CHROMIUM = Path("/usr/bin/chromium")
+PASSWORD = "correct horse battery"  # noqa: S105 - of somebody who exists as long as this measurement
+FIRST_CONTENT_MS = 1_000
+PAGE_KB = 150
+SCRIPTS_KB = 45
+OUTPUT = "a line of words that a tool wrote, and 12 numbers. " * 16
+TIMES = """() => ({
+  painted: performance.getEntriesByName("first-contentful-paint")[0]?.startTime,
+  read: performance.getEntriesByName("first-card")[0]?.startTime,
+})"""
+MARK_FIRST_CARD = """
+new MutationObserver((_, observer) => {
+  if (!document.querySelector("#rollout-trace article")) return;
+  observer.disconnect();
+  requestAnimationFrame(() => performance.mark("first-card"));
+}).observe(document, { childList: true, subtree: true });
+"""
+
+
+def seed(steps: int) -> dict[str, int]:
+    """A person who may read, and two rollouts; in this process, on the database that the environment names."""
+    import django
+
+    django.setup()
+    from apps.accounts.models import Role
+    from apps.gym.events import ModelCall, Prompt, ToolResult, TraceUnion
+    from apps.gym.items import message
+    from tests.factories import make_collection, make_rollout, make_user
+
+    user = make_user(Role.VIEWER, username="reader")
+    user.set_password(PASSWORD)
+    user.save()
+    collection = make_collection()
+
+    def made(count: int) -> int:
+        events: list[TraceUnion] = [Prompt(items=[message("user", "Count as far as you can.")])]
+        for number in range(count):
+            arguments = json.dumps({"n": number, "why": "because the one before was counted"})
+            called = {"type": "function_call", "call_id": f"c{number}", "name": "count", "arguments": arguments}
+            events.append(ModelCall(seen=1, items=[called], usage={"input_tokens": 400 + number, "output_tokens": 30}))
+            events.append(ToolResult(call_id=f"c{number}", name="count", output=f"{OUTPUT}{number}"))
+        return make_rollout(collection, trace=events, repeat=count).pk
+
+    return {"thousand": made(1_000), "long": made(steps)}
+
+
+def measure(
+    base: str, browser: Browser, rollouts: dict[str, int], *, steps: int, loads: int
+) -> Iterator[dict[str, Any]]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.goto(f"{base}/sign-in/")
+    page.fill("[name=username]", "reader")
+    page.fill("[name=password]", PASSWORD)
+    page.click("main button[type=submit]")
+    page.wait_for_url(lambda address: "/sign-in/" not in address)
+    state = context.storage_state()
+    context.close()
+    # With an empty cache, as somebody's first look.
+    context = browser.new_context(storage_state=state)
+    page = context.new_page()
+    scripts: dict[str, int] = {}
+    page.on("response", lambda answer: scripts.update(_weigh(answer)))
+    page.goto(f"{base}/rollouts/", wait_until="networkidle")
+    sent = sum(scripts.values()) / 1000
+    within = 0 < sent <= SCRIPTS_KB
+    yield {"reading": "scripts of the table of rollouts", "kb": round(sent, 1), "files": len(scripts), "within": within}
+    page.goto(f"{base}/rollouts/{rollouts['thousand']}/")
+    size = page.evaluate("performance.getEntriesByType('navigation')[0].transferSize") / 1000
+    yield {"reading": "page of 1,000 steps", "kb": round(size, 1), "within": 0 < size <= PAGE_KB}
+    context.close()
+    found = [_open(browser, state, f"{base}/rollouts/{rollouts['long']}/") for _ in range(loads + 1)][1:]
+    for what in ("painted", "read"):
+        times = sorted(one[what] for one in found)
+        p95 = times[round(0.95 * (len(times) - 1))]
+        load = round(os.getloadavg()[0], 1)
+        yield {
+            "reading": f"{steps:,} steps, first {'content painted' if what == 'painted' else 'card shown'}",
+            "p50_ms": round(statistics.median(times)),
+            "p95_ms": round(p95),
+            "loads": len(times),
+            "load": load,
+            "within": p95 <= FIRST_CONTENT_MS,
+        }
+
+
+def _weigh(answer: Response) -> dict[str, int]:
+    """A script with its size as `collectstatic` compresses it, which a server without it does not."""
+    if answer.request.resource_type != "script":
+        return {}
+    return {answer.url: len(gzip.compress(answer.body()))}
+
+
+def _open(browser: Browser, state: Any, address: str) -> dict[str, float]:
+    """In a context of its own, so that nothing is in the browser's cache."""
+    context = browser.new_context(storage_state=state, viewport={"width": 1440, "height": 900})
+    context.add_init_script(MARK_FIRST_CARD)
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_function("performance.getEntriesByName('first-card').length > 0")
+    page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
+    times: dict[str, float] = page.evaluate(TIMES)
+    context.close()
+    return times
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=5_000)
+    parser.add_argument("--loads", type=int, default=15)
+    parser.add_argument("--seed", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.seed:
+        print(json.dumps(seed(options.steps)))
+        return 0
+    if not CHROMIUM.exists():
+        print(json.dumps({"reading": "all", "skipped": f"no browser at {CHROMIUM}"}))
+        return 0
+    within = True
+    with tempfile.TemporaryDirectory() as folder:
+        var = Path(folder)
+        given = {
+            "DJANGO_SETTINGS_MODULE": "gymweb.settings",
+            "GYMWEB_VAR": str(var),
+            "GYMWEB_DATABASE_URL": f"sqlite:///{var}/gymweb.sqlite3",
+            "GYMWEB_REDIS_URL": "",
+        }
+        environment = {**os.environ, **given, "PYTHONPATH": str(ROOT)}
+        run = [sys.executable]
+        subprocess.run([*run, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=environment, check=True)
+        words = [*run, __file__, "--seed", "--steps", str(options.steps)]
+        made = subprocess.run(words, cwd=ROOT, env=environment, check=True, text=True, stdout=subprocess.PIPE)
+        with serving(var, "--no-worker", **given) as served, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+            base, rollouts = f"http://127.0.0.1:{served.port}", json.loads(made.stdout)
+            for line in measure(base, browser, rollouts, steps=options.steps, loads=options.loads):
+                print(json.dumps(line), flush=True)
+                within &= line["within"]
+            browser.close()
+    print(json.dumps({"reading": "all", "within": within}))
+    return 0 if within else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
