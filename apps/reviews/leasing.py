@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from apps.accounts.models import User
@@ -125,6 +125,19 @@ def take_slot(review: Review, *, beyond: bool) -> bool:
     return True
 
 
+def find_free(user: User, holding: QuerySet[Review]) -> QuerySet[QueueItem]:
+    """The items that this person could be given next, of all queues, when these reviews hold places."""
+    taken = holding.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
+    # A rollout that was deleted leaves an item with fewer than it had.
+    present = ItemRollout.objects.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
+    seen = Review.objects.filter(item=OuterRef("pk"), reviewer=user)
+    return (
+        QueueItem.objects.filter(~Exists(seen), is_adjudicated=False, done__lt=F("queue__overlap"))
+        .annotate(taken=Coalesce(Subquery(taken.values("number")), 0), present=Subquery(present.values("number")))
+        .filter(taken__lt=F("queue__overlap"), present=F("size"))
+    )
+
+
 def _holding(reviews: QuerySet[Review]) -> QuerySet[Review]:
     """Those that have a slot of their item."""
     return reviews.filter(status__in=[Review.Status.OPEN, Review.Status.SUBMITTED], slot__isnull=False)
@@ -159,17 +172,8 @@ def _take_up(queue: Queue, mine: QuerySet[Review]) -> Review | None:
 
 
 def _next(queue: Queue, user: User) -> Review | None:
-    taken = _holding(Review.objects.filter(item=OuterRef("pk"))).order_by().values("item").annotate(number=Count("pk"))
-    # A rollout that was deleted leaves an item with fewer than it had.
-    present = ItemRollout.objects.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
-    free = (
-        QueueItem.objects.filter(queue=queue, is_adjudicated=False, done__lt=queue.overlap)
-        .exclude(reviews__in=Review.objects.filter(queue=queue, reviewer=user))
-        .annotate(taken=Coalesce(Subquery(taken.values("number")), 0), present=Subquery(present.values("number")))
-        .filter(taken__lt=queue.overlap, present=F("size"))
-        .order_by(*_ORDERS[Queue.Order(queue.order)])
-    )
-    item = free.first()
+    free = find_free(user, _holding(Review.objects.all())).filter(queue=queue)
+    item = free.order_by(*_ORDERS[Queue.Order(queue.order)]).first()
     if item is None:
         return None
     rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))

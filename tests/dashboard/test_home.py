@@ -9,7 +9,8 @@ from apps.exports.models import Export
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, CollectionDeletion, Reverification, Rollout, Worker
 from apps.tasks.models import Upload
-from tests.dashboard.pages import queries_with_one_and_three
+from tests.dashboard.markup import faults
+from tests.dashboard.pages import queries_with_one_and_three, signed_in
 from tests.factories import (
     make_agent,
     make_breaker,
@@ -20,6 +21,7 @@ from tests.factories import (
     make_rollout,
     make_user,
 )
+from tests.reviews.queues import annotator, claim, make_queue
 
 
 def test_an_empty_place_shows_the_first_steps_with_curl(pages: Client):
@@ -191,3 +193,31 @@ def test_the_tray_of_a_page_takes_one_query(pages: Client):
     with CaptureQueriesContext(connection) as queries:
         pages.get("/agents/")
     assert len([each for each in queries if "UNION ALL" in each["sql"]]) == 1
+
+
+def test_what_waits_for_ones_judgement_stands_on_the_overview_and_one_press_leads_to_it(pages: Client, engineer):
+    queue = make_queue(name="Sums, by hand", pairs=3)
+    page = pages.get("/").text
+    assert [(each.left, each.is_begun) for each in pages.get("/").context["waiting"]] == [(3, False)]
+    assert (faults(page), f'action="/queues/{queue.pk}/work/"' in page) == ([], True)
+    assert pages.post(f"/queues/{queue.pk}/work/")["Location"] == f"/queues/{queue.pk}/work/"
+    assert [(each.left, each.is_begun) for each in pages.get("/").context["waiting"]] == [(3, True)]
+    assert "For you to review" not in signed_in("viewer").get("/").text
+
+
+def test_who_judges_blindly_sees_what_is_left_on_the_queues_page_and_no_overview(db: None):
+    open_one = {"shows_expected": True, "shows_reward": True, "shows_model": True}
+    ann, client = annotator(), Client()
+    client.force_login(ann)
+    make_queue(name="Told", **open_one)
+    assert "For you to review" in client.get("/").text
+    claim(make_queue(name="Blind", pairs=5), ann)
+    assert client.get("/")["Location"] == "/queues/"
+    rows = client.get("/queues/").context["rows"]
+    assert [(queue.name, waiting.left) for queue, waiting in rows] == [("Blind", 5), ("Told", 3)]
+
+
+def test_the_overview_takes_as_many_queries_for_three_queues_as_for_one(db: None):
+    make_collection(state="completed")
+    one, three = queries_with_one_and_three(lambda: "/", make_queue)
+    assert one == three

@@ -1,7 +1,7 @@
 """The overview: what goes on, what came out, what failed; for an empty place, the first steps."""
 
 from django.db.models import Sum
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from apps.accounts.permissions import Permission, allow
@@ -9,9 +9,11 @@ from apps.dashboard.answering import answer
 from apps.dashboard.disk import read_disk
 from apps.dashboard.first_steps import read_steps
 from apps.dashboard.overview import read_active, read_failures, read_latest
+from apps.dashboard.requests import PageRequest
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
 from apps.reviews.blinding import hidden_datasets
+from apps.reviews.waiting import read_waiting
 from apps.rollouts.models import Collection
 from apps.tasks.models import Dataset, DatasetVersion
 
@@ -24,7 +26,7 @@ def _task_count() -> int:
 
 
 @allow(GET=Permission.READ)
-def home(request: HttpRequest) -> HttpResponse:
+def home(request: PageRequest) -> HttpResponse:
     if hidden_datasets(request.user):
         # It tells rewards. Whoever has to judge blindly goes there.
         return redirect("dashboard:queue_list")
@@ -32,6 +34,7 @@ def home(request: HttpRequest) -> HttpResponse:
     is_new = not active and not latest
     context = {
         "active": active,
+        "waiting": read_waiting(request.user),
         "latest": latest,
         "failures": read_failures([*(each.collection for each in active), *(each.collection for each in latest)]),
         "disk": read_disk(),

@@ -38,6 +38,7 @@ from apps.reviews.leasing import CannotReview
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queueing import close_queue, create_queue, open_queue
 from apps.reviews.reviewing import criteria_of
+from apps.reviews.waiting import read_waiting
 from apps.rollouts.paging import page_by_id
 
 
@@ -49,7 +50,9 @@ def queue_list(request: PageRequest) -> HttpResponse:
         mine=Count("reviews", filter=submitted & Q(reviews__reviewer=request.user), distinct=True),
     )
     page = page_by_id(queues, request.GET.get("after", ""))
-    return answer(request, "queues/list.html", {"page": page}, part="queues")
+    waiting = {each.queue.pk: each for each in read_waiting(request.user, page.rows)}
+    rows = [(queue, waiting.get(queue.pk)) for queue in page.rows]
+    return answer(request, "queues/list.html", {"page": page, "rows": rows}, part="queues")
 
 
 @allow(GET=Permission.LEAD, POST=Permission.LEAD)

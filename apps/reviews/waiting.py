@@ -1,0 +1,81 @@
+"""How much waits for a reviewer, by queue, as `leasing` would give it to them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, user_may
+from apps.reviews.leasing import find_free
+from apps.reviews.models import Queue, Review
+from apps.rollouts.clock import server_now
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """`left` are the reviews that this person may still give here, with the item they hold and hidden repeats:
+    counted from the start, these cannot be told from the rest by watching the number."""
+
+    queue: Queue
+    left: int
+    is_begun: bool
+
+
+def read_waiting(user: User, queues: Iterable[Queue] | None = None) -> list[Waiting]:
+    """Of the open queues in which this person may review those that have something for them: what they hold first,
+    then what names them, then the oldest. Four queries, or none for who may not review."""
+    if not user_may(user, Permission.REVIEW):
+        return []
+    asked = Queue.objects.open().for_reviewer(user.pk)
+    if queues is not None:
+        asked = asked.filter(pk__in=[each.pk for each in queues])
+    found = list(asked.order_by("pk"))
+    ids = [each.pk for each in found]
+    holding = Review.objects.filter(slot__isnull=False).filter(
+        Q(status=Review.Status.SUBMITTED) | Q(status=Review.Status.OPEN, leased_until__gte=server_now())
+    )
+    free = find_free(user, holding).filter(queue__in=ids).order_by().values_list("queue")
+    left = Counter(dict(free.annotate(rows=Count("pk") + Count("pk", filter=Q(is_repeated=True)))))
+    mine = Review.objects.filter(queue__in=ids, reviewer=user, is_adjudication=False)
+    held, due = Counter[int](), Counter[int]()
+    first = Q(repeat_of__isnull=True)
+    counted = (
+        mine.order_by()
+        .values_list("queue")
+        .annotate(
+            held=Count("pk", filter=Q(status=Review.Status.OPEN)),
+            again=Count("pk", filter=first & Q(status=Review.Status.OPEN, item__is_repeated=True)),
+            due=Count("pk", filter=first & Q(status=Review.Status.SUBMITTED, item__is_repeated=True, repeats=None)),
+        )
+    )
+    for queue, open_now, again, repeats in counted:
+        held[queue], due[queue] = open_now, again + repeats
+    left += _lapsed(mine, holding)
+    waiting = [
+        Waiting(queue=each, left=left[each.pk] + held[each.pk] + due[each.pk], is_begun=held[each.pk] > 0)
+        for each in found
+    ]
+    return sorted(
+        (each for each in waiting if each.left),
+        key=lambda one: (not one.is_begun, not one.queue.named_reviewers, one.queue.pk),
+    )
+
+
+def _lapsed(mine: QuerySet[Review], holding: QuerySet[Review]) -> Counter[int]:
+    """What this person began and left lying, and nobody else has filled."""
+    taken = holding.filter(item=OuterRef("item")).order_by().values("item").annotate(number=Count("pk"))
+    rows = (
+        mine.filter(status=Review.Status.LAPSED, item__is_adjudicated=False)
+        .annotate(taken=Coalesce(Subquery(taken.values("number")), 0))
+        .filter(taken__lt=F("queue__overlap"))
+    )
+    return Counter(
+        dict(
+            rows.order_by()
+            .values_list("queue")
+            .annotate(rows=Count("pk") + Count("pk", filter=Q(item__is_repeated=True)))
+        )
+    )
