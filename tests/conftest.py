@@ -19,10 +19,11 @@ def no_name_is_known(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def no_rates():
-    """All tests of a process would count as one caller. Those of the rates set their own."""
+def settings_of_tests():
+    """All tests of a process would count as one caller: those of the rates set their own. And WhiteNoise looks at
+    every static file once for each test client, unless it is to look for one when that is asked for."""
     # Not by the fixture `settings`: tests of judges have parameters of that name.
-    with override_settings(API_RATE=0, API_ADDRESS_RATE=0):
+    with override_settings(API_RATE=0, API_ADDRESS_RATE=0, WHITENOISE_AUTOREFRESH=True):
         yield
 
 

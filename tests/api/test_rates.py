@@ -13,7 +13,7 @@ ME = "/api/v1/me/"
 
 
 @pytest.fixture(autouse=True)
-def _rates(settings, no_rates):
+def _rates(settings, settings_of_tests):
     settings.API_RATE, settings.API_ADDRESS_RATE = 5, 12
     CALLERS.forget()
     ADDRESSES.forget()

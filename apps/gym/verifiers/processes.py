@@ -212,8 +212,12 @@ class ProcessPool:
     def _start(self) -> Child:
         child = Child()
         with self._changed:
-            self._children.add(child)
-        return child
+            if not self._closed:
+                self._children.add(child)
+                return child
+        # It was being started when the pool closed, which did not know of it.
+        child.kill()
+        raise VerifierError("this process ends")
 
     def _forget(self, child: Child | None) -> None:
         if child is not None:

@@ -139,17 +139,19 @@ def test_environments_take_turns():
     assert [place for place, whose in enumerate(order) if whose == "few"][-1] < 10
 
 
-def test_what_waits_for_a_pool_that_closes_fails(pool):
-    async def main():
+@pytest.mark.parametrize("delay", [0.05, 1.5])
+def test_what_waits_for_a_pool_that_closes_fails(pool, delay):
+    async def main(delay):
         waiting = [
-            asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=30.0))
+            asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=120.0))
             for _ in range(3)
         ]
-        await asyncio.sleep(0.2)
+        # Soon after, processes are still being started; later one verifies.
+        await asyncio.sleep(delay)
         await asyncio.to_thread(pool.close)
-        return await asyncio.gather(*waiting, return_exceptions=True)
+        return await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=30)
 
-    assert [type(one) for one in asyncio.run(main())] == [VerifierError] * 3
+    assert [type(one) for one in asyncio.run(main(delay))] == [VerifierError] * 3
 
 
 def test_a_process_that_was_killed_is_replaced(pool):
