@@ -10,5 +10,6 @@ class GymWebConfig(AppConfig):
         from gymweb import checks
 
         register(checks.check_sqlite)
+        register(checks.check_folder)
         register(checks.check_postgres, Tags.database)
         register(checks.check_secret_key, SEVERAL_PROCESSES, deploy=True)

@@ -1,12 +1,15 @@
-"""System checks of what GymWeb stands on: its database, and the key that its processes share."""
+"""System checks of what GymWeb stands on: its database, its folder, and the key that its processes share."""
 
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.db import NotSupportedError, OperationalError, connection, connections
+
+from gymweb.folders import who_else_reads
 
 SQLITE = (3, 37)
 POSTGRES = 14
@@ -59,5 +62,19 @@ def check_secret_key(**kwargs: Any) -> list[CheckMessage]:
             "hold here, and they cannot read the API keys of policy models.",
             hint="Give all processes the same GYMWEB_SECRET_KEY.",
             id="gymweb.W001",
+        )
+    ]
+
+
+def check_folder(**kwargs: Any) -> list[CheckMessage]:
+    folder = Path(settings.VAR_DIR)
+    who = who_else_reads(folder)
+    if not who:
+        return []
+    return [
+        Warning(
+            f"{folder} is open to {who}: tasks, rollouts and uploads in it may be read.",
+            hint=f"chmod 0700 {folder}, or name another folder with GYMWEB_VAR.",
+            id="gymweb.W002",
         )
     ]

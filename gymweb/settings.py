@@ -11,6 +11,7 @@ import environ
 
 from gymweb.commands import read_commands
 from gymweb.databases import connect
+from gymweb.folders import PRIVATE_FOLDER, make_file_private, make_private
 from gymweb.reading import Environment, SettingRefused
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -20,7 +21,7 @@ env = Environment(environ.Env.ENVIRON)
 
 VAR_DIR = Path(env.text("GYMWEB_VAR", default=str(BASE_DIR / "var")))
 try:
-    VAR_DIR.mkdir(parents=True, exist_ok=True)
+    make_private(VAR_DIR, is_ours=not env.text("GYMWEB_VAR", default=""))
 except OSError as problem:
     raise SettingRefused(f"GYMWEB_VAR: {VAR_DIR} is no folder and cannot be made one: {problem.strerror}.") from None
 if not os.access(VAR_DIR, os.W_OK | os.X_OK):
@@ -128,6 +129,8 @@ DATABASES = {
         idle_seconds=WORKER_LEASE_SECONDS / 2,
     )
 }
+if DATABASES["default"]["ENGINE"].endswith("sqlite3") and Path(DATABASES["default"]["NAME"]).parent == VAR_DIR:
+    make_file_private(Path(DATABASES["default"]["NAME"]))
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.redis("GYMWEB_REDIS_URL")
@@ -240,9 +243,10 @@ UPLOAD_PART_BYTES = 8 * 1024**2
 DATA_UPLOAD_MAX_MEMORY_SIZE = 16 * 1024**2
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024**2
 FILE_UPLOAD_TEMP_DIR = str(VAR_DIR / "tmp")
-Path(FILE_UPLOAD_TEMP_DIR).mkdir(exist_ok=True)
 UPLOADS_DIR = VAR_DIR / "uploads"
 EXPORTS_DIR = VAR_DIR / "exports"
+for folder in (Path(FILE_UPLOAD_TEMP_DIR), UPLOADS_DIR, EXPORTS_DIR):
+    folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 # Outbound calls reach public addresses only, plus what the operator lists here: hosts, host:port, or networks.
 OUTBOUND_ALLOW = env.texts("GYMWEB_OUTBOUND_ALLOW")

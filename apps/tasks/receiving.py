@@ -153,7 +153,7 @@ def store_file(
 def check_room(coming: int) -> None:
     """Raise DiskNearlyFull where so many bytes more would fill the disk, on which the database may be too."""
     folder = Path(settings.UPLOADS_DIR)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if shutil.disk_usage(folder).free - coming < settings.MIN_FREE_BYTES:
         raise DiskNearlyFull("The server's disk is nearly full (GYMWEB_MIN_FREE_BYTES).")
 
@@ -165,8 +165,8 @@ def parts_file(upload: Upload) -> Path:
 def open_parts(upload: Upload) -> IO[bytes]:
     """The file of the parts, locked until it is closed."""
     path = parts_file(upload)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
     file = path.open("r+b")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file

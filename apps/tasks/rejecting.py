@@ -59,7 +59,8 @@ class Rejects:
         if len(self.first) < ERRORS_ON_ROW:
             self.first.append(entry)
         if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.touch(mode=0o600)
             self._file = self._path.open("wb")
         cut = text[:KEPT_TEXT_BYTES].decode(errors="replace")
         self._bytes += self._file.write(orjson.dumps({**entry, "text": cut}, option=orjson.OPT_APPEND_NEWLINE))

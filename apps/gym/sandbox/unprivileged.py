@@ -40,9 +40,10 @@ class UnprivilegedProcess:
                 "--",
                 *command,
             ]
-        with tempfile.TemporaryDirectory(prefix="gymweb-code-") as folder:
-            # Nobody is somebody else where root starts it.
-            os.chmod(folder, 0o777 if os.geteuid() == 0 else 0o700)  # noqa: PTH101
+        # Nobody is somebody else where root starts it, and does not reach folders that are closed to others.
+        open_to_all = os.geteuid() == 0
+        with tempfile.TemporaryDirectory(prefix="gymweb-code-", dir="/tmp" if open_to_all else None) as folder:  # noqa: S108
+            os.chmod(folder, 0o777 if open_to_all else 0o700)  # noqa: PTH101
             env = {"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder, "PATH": "/usr/bin:/bin"}
             try:
                 return run_bounded(command, stdin=given + stdin, limits=limits, env=env, cwd=folder)

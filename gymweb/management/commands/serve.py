@@ -15,6 +15,7 @@ from django.db import connection
 from django.utils.module_loading import import_string
 
 from apps.rollouts.management.options import read_seats
+from gymweb.folders import PRIVATE_MASK
 
 if TYPE_CHECKING:
     from gymweb.serving import Server
@@ -55,6 +56,7 @@ class Command(BaseCommand):
             started=self._started,
             drain=self._drain,
         )
+        os.umask(PRIVATE_MASK)
         try:
             server.run()
         except PortTaken as problem:

@@ -1,6 +1,7 @@
 """One more worker process."""
 
 import asyncio
+import os
 import signal
 from argparse import ArgumentParser
 from typing import Any
@@ -42,6 +43,8 @@ class Command(BaseCommand):
             tags = [Tags.database, WORKER_STARTS, SEVERAL_PROCESSES]
             self.check(tags=tags, databases=["default"], include_deployment_checks=True)
             connection.close()  # The worker's threads have their own.
+        # What it writes is for its own user, as with `serve`.
+        os.umask(0o077)
         uvloop.run(work_until_stopped(options["seats"], options["group"], chores=not options["no_chores"]))
 
 
