@@ -14,6 +14,8 @@ from apps.gym.sandbox.reading import run_bounded
 from apps.gym.sandbox.syscalls import build_filter
 
 _NOBODY = "65534"
+_SMALLEST = "4096"
+"""Bytes of a file system in memory that holds nothing."""
 _NEEDED = "apt-get install bubblewrap on Debian and Ubuntu"
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 """All that bubblewrap itself gets: nothing of this process."""
@@ -84,8 +86,9 @@ def _wrapping(python: str) -> list[str]:
         elif Path(root).is_dir():
             command += ["--ro-bind", root, root]
     for packages in _find_packages(_folders(python)):
-        # What is installed beside Python is nobody's business.
-        command += ["--tmpfs", packages]
+        # What is installed beside Python is nobody's business. A tmpfs is writable, and as large as half the machine's
+        # memory, unless it is told otherwise; the root's own read-only mount does not reach it.
+        command += ["--size", _SMALLEST, "--tmpfs", packages, "--remount-ro", packages]
     return [*command, "--dev-bind", "/dev/null", "/dev/null"]
 
 

@@ -141,6 +141,20 @@ except OSError as problem:
     assert attempt(program)[1] == "FileNotFoundError\n" * 5 + "OSError\n"
 
 
+def test_no_folder_but_tmp_can_be_written_to():
+    program = """
+import os
+for folder, _, _ in os.walk("/"):
+    path = os.path.join(folder, "written")
+    try:
+        open(path, "w").close()
+        print(folder)
+    except OSError:
+        pass
+"""
+    assert attempt(program)[1] == "/tmp\n"
+
+
 def test_nothing_can_be_written_but_a_little_in_tmp():
     program = """
 import os
