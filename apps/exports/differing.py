@@ -15,8 +15,8 @@ class NothingToCompare(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSetChanges:
-    """From `one` to `other`. `turned` pairs are of the same two rollouts the other way round; they are counted neither
-    as added nor as removed."""
+    """From `one` to `other`. `turned` pairs are of the same two rollouts the other way round, at the same turn; they
+    are counted neither as added nor as removed. The same two at another turn are another pair."""
 
     one: PairSet
     other: PairSet
@@ -53,8 +53,10 @@ def compare_pair_sets(pair_set: PairSet, *, since: int | None = None) -> PairSet
 def _also_in(
     pairs: QuerySet[PreferencePair], other: PairSet, *, chosen: str, rejected: str
 ) -> QuerySet[PreferencePair]:
-    sides = Q(chosen=OuterRef(chosen), rejected=OuterRef(rejected))
-    return pairs.filter(Exists(PreferencePair.objects.filter(sides, pair_set=other)))
+    sides = Q(chosen=OuterRef(chosen), rejected=OuterRef(rejected), pair_set=other)
+    at_turn = PreferencePair.objects.filter(sides, turn=OuterRef("turn"))
+    whole = PreferencePair.objects.filter(sides, turn__isnull=True)
+    return pairs.filter(Q(Exists(at_turn)) | Q(Exists(whole), turn__isnull=True))
 
 
 def _told(pair_set: PairSet) -> dict[str, Any]:

@@ -109,14 +109,19 @@ class _Maker:
                 self._add(msgspec.structs.replace(found, source="verdict", **people))
             # Whatever came of it, rewards do not turn it round.
             self._taken.setdefault(_ids(verdict.one, verdict.other), "paired")
+        # Nor between two others that did the same; only now, since people may have preferred another of such twins.
+        for verdict in verdicts:
+            if verdict.winner is not None:
+                self._block(verdict, "paired")
         for verdict in verdicts:
             if verdict.winner is None:
-                self._forbid(known[verdict.one], known[verdict.other], verdict)
+                self._block(verdict, verdict.refusal)
 
-    def _forbid(self, one: Attempt, other: Attempt, verdict: Verdict) -> None:
-        self._taken.setdefault(_ids(one.id, other.id), verdict.refusal)
-        if (key := self._deeds(one.id, other.id)) is not None:
-            self._taken.setdefault(key, verdict.refusal)
+    def _block(self, verdict: Verdict, reason: Outcome) -> None:
+        """The two, and any other two that did what these did."""
+        self._taken.setdefault(_ids(verdict.one, verdict.other), reason)
+        if (key := self._deeds(verdict.one, verdict.other)) is not None:
+            self._taken.setdefault(key, reason)
 
     def _make_by_rewards(self, group: list[Attempt], judged: int) -> None:
         best: int | None = None
@@ -205,8 +210,11 @@ class _Maker:
         return self._taken.get(key) if key is not None else None
 
     def _deeds(self, one: int, other: int) -> Key | None:
-        """What the two did, at the level of the rule: another two that did so would be the same pair once more."""
+        """What the two did, at the level of the rule: another two that did so would be the same pair once more.
+        None where they cannot be compared."""
         mine, theirs = self._courses[one], self._courses[other]
+        if mine.prompt != theirs.prompt:
+            return None
         if self._rule.level == "step":
             parting = find_parting(mine, theirs)
             if not isinstance(parting, Parting):

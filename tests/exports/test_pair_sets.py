@@ -234,6 +234,17 @@ def test_made_again_it_is_a_new_version_that_tells_what_changed():
         PairSet.objects.create(name="sums", version=2, collection=collection)
 
 
+def test_the_same_two_rollouts_at_another_turn_are_another_pair():
+    collection = make_groups([(1.0, "4"), (0.0, "5")])
+    for rule in (Rule(), Rule(level="step"), Rule(level="step", margin=0.2)):
+        made = build_pairs(collection=collection, name="sums", rule=rule)
+    assert list(made.pairs.values_list("turn", flat=True)) != [None]
+    at_the_same = compare_pair_sets(made)
+    since_whole = compare_pair_sets(made, since=1)
+    assert (at_the_same.kept, at_the_same.added, at_the_same.removed) == (1, 0, 0)
+    assert (since_whole.kept, since_whole.added, since_whole.removed) == (0, 1, 1)
+
+
 def test_what_was_decided_holds_for_the_same_pairs_of_the_next_version_unless_it_is_forgotten():
     collection = make_groups([(1.0, "4"), (0.0, "5")], [(1.0, "4"), (0.0, "5")])
     first, user = build_pairs(collection=collection, name="sums"), make_user()

@@ -69,8 +69,11 @@ class Reference:
             loser = {verdict.one: verdict.other, verdict.other: verdict.one}[verdict.winner]
             self.attempt(self.usable[verdict.winner], self.usable[loser], "verdict")
             self.blocked.append(({verdict.one, verdict.other}, ""))
-        for verdict in self.verdicts:
-            if verdict.winner is None:
+        # What people preferred stands between any two that did the same; what they preferred none of, too.
+        for verdict in sorted(self.verdicts, key=lambda one: one.winner is None):
+            if verdict.winner is not None:
+                self.blocked.append((self.deeds(verdict.one, verdict.other), ""))
+            else:
                 reason = f"judged_{verdict.without}"
                 self.blocked.append(({verdict.one, verdict.other}, reason))
                 self.blocked.append((self.deeds(verdict.one, verdict.other), reason))
@@ -161,6 +164,8 @@ class Reference:
 
     def deeds(self, one: int, other: int) -> Any:
         mine, theirs = self.courses[one], self.courses[other]
+        if mine.prompt != theirs.prompt:
+            return None
         if self.rule.level == "trajectory":
             sides = [
                 getattr(course, self.rule.same[:-1] if self.rule.same != "actions" else "actions")

@@ -238,6 +238,29 @@ def test_a_human_verdict_beats_the_reward():
     ]
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("mode", ["best_worst", "all"])
+def test_rewards_do_not_turn_a_verdict_round_between_two_others_that_did_the_same(mode, level):
+    """People preferred 2 to 1, which is too long for the rule; 3 did what 1 did, in fewer words."""
+    ways = {
+        1: make_course("p", "A", thoughts="hm", lengths="9"),
+        2: make_course("p", "B", lengths="1"),
+        3: make_course("p", "A", lengths="1"),
+    }
+    rule = Rule(mode=mode, level=level, max_length_ratio=2.0)
+    made = pair_group(group(1.0, 0.0, 1.0), ways, rule, [Verdict(one=1, other=2, winner=2)])
+    assert (made.pairs, made.outcome) == ([], "lengths_differ")
+    twice = [Verdict(one=1, other=2, winner=2, strength=2), Verdict(one=2, other=3, winner=2)]
+    assert sides(pair_group(group(1.0, 0.0, 1.0), ways, rule, twice).pairs) == [(2, 3)]
+
+
+def test_a_verdict_between_attempts_after_other_prompts_says_nothing_of_two_that_share_one():
+    ways = {1: make_course("p", "A"), 2: make_course("q", "B"), 3: make_course("p", "B"), 4: make_course("p", "A")}
+    for one, other in ((1, 2), (2, 1)):
+        verdict = Verdict(one=one, other=other, without="both_bad")
+        assert sides(pair_group(group(1.0, 0.0, 0.0, 1.0), ways, Rule(), [verdict]).pairs) == [(1, 3)]
+
+
 @pytest.mark.parametrize("found", ["equal", "both_bad", "split"])
 def test_two_of_whom_people_preferred_none_are_no_pair(found):
     forbidden = Verdict(one=1, other=2, without=found)
