@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.gymweb.serving import ROOT
+from tests.migrated import lay_out
 
 SCHEMA = ROOT / "docs" / "openapi.yaml"
 SEED = os.environ.get("FUZZ_SEED", "20261121")
@@ -55,7 +56,7 @@ def site(tmp_path: Path) -> Iterator[tuple[str, dict[str, str], Path]]:
         "PYTHONUNBUFFERED": "1",
     }
     python = [sys.executable]
-    subprocess.run([*python, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=given, check=True)
+    lay_out(tmp_path / "gymweb.sqlite3")
     filled = subprocess.run(
         [*python, "-m", "tests.fuzz.rows"], cwd=ROOT, env=given, check=True, text=True, stdout=subprocess.PIPE
     )

@@ -1,23 +1,20 @@
 """`manage.py serve` with its worker: one process, one loop, and an orderly end for both."""
 
-import os
 import socket
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 
 import pytest
 
-from tests.gymweb.serving import ROOT, read_response, serving, start, wait_until
+from tests.gymweb.serving import read_response, serving, start, wait_until
+from tests.migrated import lay_out
 
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "gymweb.settings", "GYMWEB_DATABASE_URL": "", "GYMWEB_REDIS_URL": ""}
 
 
 @pytest.fixture
 def var(tmp_path):
-    environment = {**os.environ, **settings_of(tmp_path), "GYMWEB_VAR": str(tmp_path)}
-    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=environment, check=True)
+    lay_out(tmp_path / "gymweb.sqlite3")
     return tmp_path
 
 

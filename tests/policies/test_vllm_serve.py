@@ -15,6 +15,7 @@ from django.core.exceptions import ValidationError
 from apps.policies.models import PolicyModel
 from apps.policies.registering import NotOurs, register_local_model
 from apps.policies.supervising import ServerBroken, find_flavour, free_port, server_command
+from tests.migrated import lay_out
 
 ROOT = Path(__file__).resolve().parents[2]
 STAND_IN = Path(__file__).parent / "model_server.py"
@@ -38,7 +39,7 @@ def installation(tmp_path_factory):
         "GYMWEB_OUTBOUND_ALLOW": "127.0.0.1",
         "PYTHONPATH": str(folder / "packages"),
     }
-    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=environment, check=True)
+    lay_out(folder / "gymweb.sqlite3")
     return folder, environment
 
 

@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from apps.rollouts.checks import SEVERAL_PROCESSES, WORKER_STARTS
 from apps.rollouts.models import Worker
+from tests.migrated import lay_out
 
 ROOT = Path(__file__).resolve().parents[2]
 REDIS = {"default": {"BACKEND": "gymweb.layers.PubSubLayer", "CONFIG": {"hosts": ["redis://127.0.0.1:1/0"]}}}
@@ -116,7 +117,7 @@ def test_processes_do_not_start_with_settings_that_cannot_be_right(tmp_path):
 def test_no_worker_starts_beside_one_of_another_host_on_sqlite(tmp_path, started):
     path = tmp_path / "rows.sqlite3"
     given = {"GYMWEB_VAR": str(tmp_path), "GYMWEB_DATABASE_URL": f"sqlite:///{path}"}
-    assert command("migrate", "--verbosity", "0", **given)[0] == 0
+    lay_out(path)
     now, soon = timezone.now().replace(tzinfo=None), timezone.now().replace(tzinfo=None) + timedelta(seconds=60)
     with closing(sqlite3.connect(path)) as rows, rows:
         rows.execute(

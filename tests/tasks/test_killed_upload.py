@@ -9,6 +9,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from tests.migrated import lay_out
+
 ROOT = Path(__file__).resolve().parents[2]
 LINE = b'{"responses_create_params": {"input": "What is 2 + 2?"}, "expected_answer": "4"}\n'
 COUNT = "SELECT (SELECT count(*) FROM tasks_task), (SELECT count(*) FROM tasks_datasetversion WHERE state = 'ready')"
@@ -31,7 +33,7 @@ def test_a_killed_upload_leaves_nothing_behind(tmp_path):
         done = subprocess.run([*manage, *arguments], cwd=ROOT, env=environment, capture_output=True, check=True)
         return done.stdout.decode().strip()
 
-    run("migrate", "--verbosity", "0")
+    lay_out(tmp_path / "gymweb.sqlite3")
     upload = [*manage, "upload_tasks", "-", "--dataset", "sums", "--environment", "exact_match"]
     with subprocess.Popen(upload, cwd=ROOT, env=environment, stdin=subprocess.PIPE) as process:
         assert process.stdin
