@@ -18,13 +18,13 @@ _OURS = re.compile(
 
 
 def make_private(folder: Path, *, is_ours: bool) -> None:
-    """Make the folder, and its parents as the umask says. What GymWeb made earlier is closed where it is open: a folder
-    that is there as far as it `is_ours` or holds nothing else. Raises OSError."""
+    """Make the folder, and its parents as the umask says. What is open of it is closed: a folder that is there where it
+    `is_ours` or holds nothing else, and what GymWeb made in it. Raises OSError."""
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     inside = list(folder.iterdir()) if os.access(folder, os.R_OK | os.X_OK) else []
     ours = [path for path in inside if _OURS.fullmatch(path.name)]
-    # One with others' things in it, or with nothing yet, was made by somebody who may want it open.
-    if is_ours or (ours and len(ours) == len(inside)):
+    # Others' things in it may be meant to be read.
+    if is_ours or len(ours) == len(inside):
         _close(folder)
     for path in ours:
         _close(path)

@@ -1,5 +1,6 @@
 """Every error of the API is one shape: RFC 9457 `application/problem+json`."""
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -30,6 +31,7 @@ from apps.exports.pairing import CannotCancel, PairingRefused, PairSetInUse
 from apps.gym.gymconfig.problems import ConfigRefused
 from apps.gym.mappings.columns import MappingRefused
 from apps.gym.tokens import TokensUnreadable
+from apps.policies.redacting import current_redactor
 from apps.policies.saving import PolicyModelChanged
 from apps.reviews.answers import AnswerRefused
 from apps.reviews.commenting import CommentRefused
@@ -103,9 +105,10 @@ def answer_problem(error: Exception, context: Mapping[str, Any]) -> Response | N
     if getattr(error, "wait", None):
         headers["Retry-After"] = str(int(error.wait) + 1)  # type: ignore[attr-defined]
     request = context.get("request")
-    body = problem_body(
-        problem.status_code, problem.kind, str(problem.detail), request.path if request else "", **problem.members
-    )
+    # Messages quote what was sent, which may hold credentials: logs and stored answers keep them. Without a look at
+    # the database, which may be why this is a problem.
+    said, _ = current_redactor().redact_value({"detail": str(problem.detail), **copy.deepcopy(problem.members)})
+    body = problem_body(problem.status_code, problem.kind, instance=request.path if request else "", **said)
     return Response(body, status=problem.status_code, headers=headers, content_type=PROBLEM_TYPE)
 
 

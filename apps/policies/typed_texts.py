@@ -33,6 +33,16 @@ def clean_typed_value(value: Value) -> Value:
     return cast(Value, clean)
 
 
+def clean_typed_texts(value: Any) -> Any:
+    """A JSON value without credentials in its texts and the names of its members, in a copy. What a member is called
+    says nothing of its value here: a column or a field may be called a token."""
+    if isinstance(value, dict):
+        return {clean_typed(name): clean_typed_texts(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean_typed_texts(one) for one in value]
+    return clean_typed(value) if isinstance(value, str) else value
+
+
 def _tell(found: Mapping[str, int]) -> None:
     request = CURRENT.get()
     if found and request is not None:

@@ -27,6 +27,7 @@ from apps.gym.taskfile import RowRefused, parse_line
 from apps.gym.taskfiles.limits import FileRefused
 from apps.gym.taskfiles.lines import LineReader
 from apps.gym.taskfiles.streams import Counted, unpack
+from apps.policies.redacting import fresh_redactor
 from apps.rollouts.indexing import MAX_REPEAT, LineIndex
 from apps.tasks.loading import upload_limits
 from apps.tasks.models import Dataset, DatasetVersion
@@ -255,13 +256,19 @@ class StoredFiles:
                         self._refuse(file.name, number, RowRefused(line.code, line.message))
             except FileRefused as refusal:
                 # Of a packed file that breaks off nobody knows what is missing: its good lines are no whole run.
-                broken = BadLine(file.name, number + 1, refusal.code, refusal.message)
+                broken = _bad_line(file.name, number + 1, refusal.code, refusal.message)
                 raise ImportRefused(f"Nothing was stored. {broken}", [broken]) from None
 
     def _refuse(self, file: str, number: int, refusal: RowRefused) -> None:
         self.refused += 1
         if len(self.errors) < MAX_ERRORS:
-            self.errors.append(BadLine(file, number, refusal.code, refusal.message))
+            self.errors.append(_bad_line(file, number, refusal.code, refusal.message))
+
+
+def _bad_line(file: str, line: int, code: str, message: str) -> BadLine:
+    """Both texts may quote what a stranger wrote, which may hold credentials."""
+    redactor = fresh_redactor()
+    return BadLine(redactor.redact_text(file)[0], line, code, redactor.redact_text(message)[0])
 
 
 def _index(row: dict[str, Any], name: str, most: int) -> int | None:

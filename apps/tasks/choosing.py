@@ -6,6 +6,7 @@ from typing import Any
 
 from apps.gym.mappings.columns import MappingRefused, read_mapping, write_mapping
 from apps.gym.storable import clean_line, find_unstorable
+from apps.policies.typed_texts import clean_typed_texts
 from apps.tasks.models import ColumnMapping, Upload
 from apps.tasks.splitting import find_ratio_problem
 
@@ -99,6 +100,6 @@ def _mapping(given: dict[str, Any] | str | None) -> dict[str, Any] | None:
             raise ChoiceRefused("mapping", f"There is no saved mapping {given}. Known: {known}.")
         given = saved.mapping
     try:
-        return write_mapping(read_mapping(given))
+        return dict(clean_typed_texts(write_mapping(read_mapping(given))))
     except MappingRefused as error:
         raise ChoiceRefused("mapping" + error.pointer.rstrip("/"), error.message) from None

@@ -7,9 +7,11 @@ from typing import Any
 from apps.gym.items import dump_json
 from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
 from apps.gym.mappings.shapes import find_shape
+from apps.gym.redaction.redacting import Redactor
 from apps.gym.taskfile import ParsedTask, RowRefused, check_task, parse_line, read_row
 from apps.gym.taskfiles.limits import BadRow, FileRefused
 from apps.gym.taskfiles.reading import open_rows
+from apps.policies.redacting import fresh_redactor
 from apps.tasks.loading import parsed_sample, upload_limits
 from apps.tasks.models import Upload
 from apps.tasks.receiving import parts_file
@@ -56,7 +58,7 @@ def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> 
 
     Raises MappingRefused.
     """
-    preview = Preview()
+    preview, redactor = Preview(), fresh_redactor()
     try:
         with parts_file(upload).open("rb") as stream:
             lines = _read(stream, upload, preview)
@@ -68,8 +70,9 @@ def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> 
     given = mapping or upload.mapping
     chosen = read_mapping(given) if given else found
     preview.mapping = write_mapping(chosen) if chosen else None
-    preview.columns = [vars(column) for column in find_columns(sample)]
-    preview.rows = [_preview_row(number, row, chosen) for number, row in lines]
+    preview.rows = [_preview_row(number, row, chosen, redactor) for number, row in lines]
+    # In place: nobody looks at them after this.
+    preview.columns = [vars(column) for column in find_columns(redactor.redact_value(sample)[0])]
     return preview
 
 
@@ -85,17 +88,21 @@ def _read(stream: Any, upload: Upload, preview: Preview) -> list[tuple[int, byte
             if size > PREVIEWED_BYTES:
                 break
     except FileRefused as refused:
-        preview.problem = refused.message
+        preview.problem = fresh_redactor().redact_text(refused.message)[0]
     return lines
 
 
-def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None) -> PreviewRow:
-    if isinstance(line, BadRow):
-        return PreviewRow(number, error=_error(number, line.code, line.message))
+def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, redactor: Redactor) -> PreviewRow:
+    """As it would be stored: without credentials."""
     try:
+        if isinstance(line, BadRow):
+            raise RowRefused(line.code, line.message)
         task = _parse(line, mapping)
+        text, found = redactor.redact_json(task.row_json)
+        task = parse_line(text.encode()) if found else task
     except RowRefused as error:
-        return PreviewRow(number, error=_error(number, error.code, error.message, error.pointer))
+        message, pointer = (redactor.redact_text(one)[0] for one in (error.message, error.pointer))
+        return PreviewRow(number, error={"line": number, "pointer": pointer, "code": error.code, "message": message})
     return PreviewRow(
         number, row=task.row, external_id=task.external_id, prompt=task.prompt_excerpt, split=task.split,
         tags=list(task.tags),
@@ -107,10 +114,6 @@ def _parse(line: bytes, mapping: Mapping | None) -> ParsedTask:
         return parse_line(line)
     row = apply_mapping(mapping, read_row(line)[1])
     return check_task(dump_json(row), row)
-
-
-def _error(line: int, code: str, message: str, pointer: str = "") -> dict[str, Any]:
-    return {"line": line, "pointer": pointer, "code": code, "message": message}
 
 
 def find_columns(rows: list[dict[str, Any]]) -> list[Column]:

@@ -52,10 +52,7 @@ class Rejects:
     def add(self, *, line: int, code: str, message: str, text: bytes, pointer: str = "") -> None:
         """Raises FileRefused where the refused rows are too many to keep."""
         self.count += 1
-        # Both may quote the row, which may hold credentials and what no database stores.
-        message, pointer = (self._redactor.redact_text(one)[0] for one in (message, pointer))
-        message, pointer = clean_line(message, 2000), clean_line(pointer, 500)
-        entry = {"line": line, "pointer": pointer, "code": code, "message": message}
+        entry = self._entry(line, pointer, code, message)
         if len(self.first) < ERRORS_ON_ROW:
             self.first.append(entry)
         if self._file is None:
@@ -68,6 +65,17 @@ class Rejects:
         if self._bytes > MAX_REJECTS_BYTES or is_full:
             message = f"{self.count:,} rows were refused, more than can be listed: the rest was not looked at"
             raise FileRefused("too_many_bad_rows", message, line=line, limit="refused rows")
+
+    def put_first(self, *, line: int, code: str, message: str) -> str:
+        """Why the file could not be read to its end, before what was wrong with its rows; as it is kept."""
+        entry = self._entry(line, "", code, message)
+        self.first = [entry, *self.first][:ERRORS_ON_ROW]
+        return str(entry["message"])
+
+    def _entry(self, line: int, pointer: str, code: str, message: str) -> dict[str, object]:
+        # Both may quote the file, which may hold credentials and what no database stores.
+        message, pointer = (self._redactor.redact_text(one)[0] for one in (message, pointer))
+        return {"line": line, "pointer": clean_line(pointer, 500), "code": code, "message": clean_line(message, 2000)}
 
 
 def _free_bytes(path: Path) -> int:

@@ -1,20 +1,18 @@
 """Save a column mapping under a name, for the next file of the same columns."""
 
-from typing import Any
-
 from django.db import transaction
 
 from apps.accounts.auditing import describe, record
 from apps.accounts.models import User
 from apps.gym.mappings.columns import read_mapping, write_mapping
-from apps.policies.typed_texts import clean_typed
+from apps.policies.typed_texts import clean_typed_texts
 from apps.tasks.models import ColumnMapping
 
 
 def save_mapping(mapping: ColumnMapping, *, user: User | None = None) -> ColumnMapping:
     """A new one, or a changed one. Raises MappingRefused, and ValidationError for a name or slug that cannot be."""
     is_new = mapping.pk is None
-    mapping.mapping = _clean(write_mapping(read_mapping(mapping.mapping)))
+    mapping.mapping = clean_typed_texts(write_mapping(read_mapping(mapping.mapping)))
     if is_new:
         mapping.created_by = user
     mapping.full_clean(exclude=["created_by"])
@@ -24,15 +22,6 @@ def save_mapping(mapping: ColumnMapping, *, user: User | None = None) -> ColumnM
         action = "column_mapping.create" if is_new else "column_mapping.change"
         record(user=user, action=action, target=mapping, before=describe(stored), after=describe(mapping))
     return mapping
-
-
-def _clean(part: Any) -> Any:
-    """Without credentials in its texts. What a member is called says nothing of it here: it is filled from a column."""
-    if isinstance(part, dict):
-        return {name: _clean(one) for name, one in part.items()}
-    if isinstance(part, list | tuple):
-        return [_clean(one) for one in part]
-    return clean_typed(part) if isinstance(part, str) else part
 
 
 def delete_mapping(*, mapping: ColumnMapping, user: User | None = None) -> None:

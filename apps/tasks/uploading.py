@@ -258,10 +258,8 @@ def _reason(upload: Upload, loader: Loader) -> str:
 
 def _refuse(upload: Upload, version: DatasetVersion | None, rejects: Rejects, refused: FileRefused) -> None:
     """The file could not be read to its end."""
-    entry = {"line": refused.line, "pointer": "", "code": refused.code, "message": refused.message}
-    rejects.first.insert(0, entry)
-    del rejects.first[100:]
-    reason = f"{refused.message[:1].upper()}{refused.message[1:].rstrip('.')}. Nothing was stored."
+    message = rejects.put_first(line=refused.line, code=refused.code, message=refused.message)
+    reason = f"{message[:1].upper()}{message[1:].rstrip('.')}. Nothing was stored."
     _reject(upload, version, rejects, reason, over_limit=refused.limit)
 
 

@@ -1,12 +1,15 @@
 """Redaction by the API: patterns that come and go, a text to try, flags of a whole collection."""
 
+import json
+
 import pytest
 
 from apps.accounts.models import AuditEntry, Role
 from apps.policies.models import RedactionPattern
 from apps.policies.redacting import forget_redactor
 from apps.rollouts.models import Rollout
-from tests.factories import make_collection, make_rollout, make_user
+from apps.tasks.models import ColumnMapping
+from tests.factories import make_agent, make_collection, make_dataset, make_rollout, make_user
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/redaction-patterns/"
@@ -86,3 +89,31 @@ def test_the_flags_of_a_collection_are_resolved_together(engineer):
     viewer = type(engineer)()
     viewer.force_login(make_user(Role.VIEWER))
     assert viewer.post(url).status_code == 403
+
+
+TOKEN = "ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ"
+MARK = "[REDACTED:github_token]"
+
+
+def test_a_refusal_does_not_repeat_a_credential(engineer):
+    dataset = make_dataset()
+    refused = post(engineer, URL, kind=TOKEN, text="corp.")
+    assert (refused.status_code, refused.json()["errors"]) == (
+        400,
+        [{"pointer": "/kind", "code": "invalid_choice", "message": f'"{MARK}" is not a valid choice.'}],
+    )
+    unknown = post(engineer, URL, kind="name", text="badge", **{TOKEN: 1})
+    assert (TOKEN in unknown.content.decode(), unknown.json()["errors"][0]["pointer"]) == (False, f"/{MARK}")
+    lines = json.dumps({"response": 1, TOKEN: 1}).replace(": 1}", f": 1, {json.dumps(TOKEN)}: 2}}").encode()
+    address = f"/api/v1/collections/import/?dataset={dataset.slug}&agent={make_agent().slug}"
+    imported = engineer.post(address, lines, content_type="application/x-ndjson")
+    message = f"the name '{MARK}' stands twice in one object"
+    assert (imported.status_code, imported.json()["errors"][0]["message"]) == (400, message)
+    assert TOKEN not in imported.content.decode()
+
+
+def test_a_saved_mapping_keeps_no_credential_in_the_names_of_its_fields(engineer):
+    mapping = {"input": "question", "fields": {TOKEN: "badge", "token": "token"}}
+    made = post(engineer, "/api/v1/column-mappings/", slug="qa", name="Q and A", mapping=mapping)
+    assert made.json()["mapping"]["fields"] == {MARK: "badge", "token": "token"}
+    assert ColumnMapping.objects.get().mapping == made.json()["mapping"]

@@ -90,7 +90,7 @@ def test_a_folder_with_others_things_in_it_stays_as_open_as_it_is_and_gymwebs_ow
     assert [mode(var), mode(var / "letters")] == ["0o700", "0o755"]
 
 
-def test_an_empty_folder_and_a_mode_that_somebody_chose_stay(tmp_path):
+def test_an_empty_folder_is_closed_and_a_mode_that_somebody_chose_stays(tmp_path):
     empty, chosen = tmp_path / "empty", tmp_path / "chosen"
     empty.mkdir()
     (chosen / "uploads").mkdir(parents=True)
@@ -98,7 +98,7 @@ def test_an_empty_folder_and_a_mode_that_somebody_chose_stay(tmp_path):
     (chosen / "uploads").chmod(0o2750)
     for folder in (empty, chosen):
         make_private(folder, is_ours=False)
-    assert [mode(empty), mode(chosen), mode(chosen / "uploads")] == ["0o755", "0o750", "0o2750"]
+    assert [mode(empty), mode(chosen), mode(chosen / "uploads")] == ["0o700", "0o750", "0o2750"]
 
 
 def test_a_link_is_not_followed_to_what_it_names(tmp_path):

@@ -1,6 +1,7 @@
 """Received files wait for a worker, which loads each once, whatever happens to it on the way."""
 
 import io
+import json
 import os
 import time
 from datetime import timedelta
@@ -89,6 +90,31 @@ def test_a_draft_is_previewed_checked_and_committed(dataset, uploads_dir):
     assert [path.suffix for path in uploads_dir.iterdir()] == [".jsonl"]
     with pytest.raises(NotWaiting, match="was not kept"):
         queue_upload(upload=upload, choices=Choices())
+
+
+def test_a_preview_shows_no_credential_and_what_it_shows_is_what_is_stored(dataset):
+    token = "ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ"
+    rows = [
+        {"question": f"Is {token} a key?", "answer": "yes", "api_key": "zq81-ppwl-7742"},
+        {token: 1},
+    ]
+    content = b"\n".join(json.dumps(row).encode() for row in rows)
+    upload = store(dataset, content, draft=True)
+    mapping = {"user": "{question}", "expected_answer": "answer", "fields": {token: token}}
+    preview = preview_upload(upload=upload, mapping=mapping)
+    assert [secret in repr(preview.rows) + repr(preview.columns) for secret in (token, "zq81-ppwl-7742")] == [False] * 2
+    marked = "Is [REDACTED:github_token] a key?"
+    assert (preview.rows[0].prompt, preview.columns[0]["example"]) == (marked, marked)
+    assert [column["path"] for column in preview.columns] == [
+        "question",
+        "answer",
+        "api_key",
+        "[REDACTED:github_token]",
+    ]
+    choices = Choices(mapping=mapping, on_error="skip")
+    upload = load_now(upload=queue_upload(upload=upload, choices=choices))
+    assert upload.version.tasks.get().row == preview.rows[0].row
+    assert upload.mapping["fields"] == {"[REDACTED:github_token]": "[REDACTED:github_token]"}
 
 
 def test_a_draft_can_be_forgotten_but_not_what_is_loaded(dataset, uploads_dir):

@@ -375,3 +375,12 @@ def test_what_a_refusal_quotes_of_its_row_holds_no_credential(dataset, line):
         False,
         True,
     )
+
+
+def test_what_the_refusal_of_a_whole_file_quotes_of_it_holds_no_credential(dataset):
+    token = "ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ"
+    content = f"question,{token},{token}\nq,1,2\n".encode()
+    upload = upload_file(dataset=dataset, stream=io.BytesIO(content), filename="rows.csv")
+    told = "two columns are called [REDACTED:github_token]"
+    assert upload.errors == [{"line": 1, "pointer": "", "code": "bad_header", "message": told}]
+    assert upload.message == f"{told.capitalize().replace('redacted', 'REDACTED')}. Nothing was stored."

@@ -31,7 +31,7 @@ class ImportForm(forms.Form):
         allow_empty_file=True,
         help_text="JSONL of one collection run, with what stands beside it: failures, task rows or materialised "
         "inputs, metadata.json",
-        widget=SeveralFiles(attrs={"accept": ".jsonl,.ndjson,.json,.txt"}),
+        widget=SeveralFiles(attrs={"accept": ".jsonl,.ndjson,.json,.txt,.gz,.zst"}),
     )
     dataset = forms.ModelChoiceField(
         Dataset.objects.none(),
