@@ -60,7 +60,12 @@ _SETTINGS = [
 ]
 
 
+_OF_WHO_LEADS = ("seed", "repeat_share")
+
+
 class QueueSerializer(serializers.ModelSerializer[Queue]):
+    """How items were drawn is told to who leads queues: to others it is null."""
+
     rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
     criteria = serializers.ListField(
         source="rubric.criteria", child=serializers.DictField(), read_only=True, default=None, allow_null=True
@@ -70,6 +75,14 @@ class QueueSerializer(serializers.ModelSerializer[Queue]):
     class Meta:
         model = Queue
         fields = ["id", *_SETTINGS, "rubric", "criteria", "named_reviewers", "item_count", "is_open", "created_at"]
+        extra_kwargs = {name: {"allow_null": True} for name in _OF_WHO_LEADS}
+
+    def to_representation(self, queue: Queue) -> dict[str, Any]:
+        shown = super().to_representation(queue)
+        view = self.context.get("view")
+        if view is None or not view.may(Permission.LEAD):
+            shown.update(dict.fromkeys(_OF_WHO_LEADS))
+        return shown
 
 
 class QueuePlanSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
@@ -260,7 +273,7 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         queue = Queue(**wanted)
         items = _fill(queue, sources, per_task=per_task, size=size)
         made = create_queue(queue=queue, items=items, reviewers=reviewers, user=self.person)
-        return Response(QueueSerializer(made).data, status=HTTPStatus.CREATED)
+        return self._answer(made, HTTPStatus.CREATED)
 
     @extend_schema(request=QueueChangeSerializer, responses=QueueSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
@@ -270,7 +283,7 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         changes = dict(body.validated_data)
         reviewers = changes.pop("reviewers", None)
         queue = change_queue(queue=self.get_object(), changes=changes, reviewers=reviewers, user=self.person)
-        return Response(QueueSerializer(queue).data)
+        return self._answer(queue)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
@@ -282,12 +295,12 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @action(detail=True, methods=["post"])
     def close(self, request: Request, pk: str) -> Response:
         """Give out no more items. What was hidden from its reviewers is not any more."""
-        return Response(QueueSerializer(close_queue(queue=self.get_object(), user=self.person)).data)
+        return self._answer(close_queue(queue=self.get_object(), user=self.person))
 
     @extend_schema(request=None, responses=QueueSerializer)
     @action(detail=True, methods=["post"])
     def open(self, request: Request, pk: str) -> Response:
-        return Response(QueueSerializer(open_queue(queue=self.get_object(), user=self.person)).data)
+        return self._answer(open_queue(queue=self.get_object(), user=self.person))
 
     @extend_schema(request=None, responses={200: ReviewSerializer, 204: None})
     @action(detail=True, methods=["post"])
@@ -335,6 +348,9 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         etag = f'"{queue.pk}-{name}-{queue.reviews.submitted().count()}-{latest}"'.replace(" ", "")
         filename = f"queue-{queue.pk}.{name}"
         return stream_rows(request, _one_by_one(write(queue)), etag=etag, filename=filename, content_type=content_type)
+
+    def _answer(self, queue: Queue, status: int = HTTPStatus.OK) -> Response:
+        return Response(QueueSerializer(queue, context=self.get_serializer_context()).data, status=status)
 
 
 class QueueItemViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):

@@ -177,7 +177,7 @@ def _next(queue: Queue, user: User) -> Review | None:
     if item is None:
         return None
     rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
-    shown = arrange(queue=queue, item=item, rollouts=rollouts, reviewer_id=user.pk)
+    shown = arrange(queue=queue, rollouts=rollouts, reviewer_id=user.pk)
     review = Review(queue=queue, item=item, reviewer=user, rubric_id=queue.rubric_id, arrangement=shown)
     review.rollout_id = shown[0] if queue.kind == Queue.Kind.RUBRIC else None
     review.is_swapped = queue.kind == Queue.Kind.PAIRWISE and shown != rollouts

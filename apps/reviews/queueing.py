@@ -12,6 +12,7 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.reviews.filling import Item, QueueRefused
 from apps.reviews.models import Flag, ItemRollout, Queue, QueueItem, QueueReviewer
+from apps.reviews.showing import choose_repeats, shuffle
 from apps.rollouts.models import Rollout
 
 ROWS = 2_000
@@ -22,7 +23,8 @@ def create_queue(*, queue: Queue, items: Sequence[Item], reviewers: Iterable[Use
     """Save it with its items, for the reviewers that are named, or any annotator where none is. Raises ValidationError
     by field, and QueueRefused.
 
-    What is proposed for the first reviewer is decided here, by the queue's seed: the random order, and the repeats.
+    The random order is drawn by the queue's seed; which items come twice, and in which order an item keeps its
+    rollouts, by nothing that anybody can know.
     """
     if queue.kind == Queue.Kind.RUBRIC and queue.rubric is None:
         raise QueueRefused("A rubric queue needs a rubric.", "rubric")
@@ -36,7 +38,7 @@ def create_queue(*, queue: Queue, items: Sequence[Item], reviewers: Iterable[Use
     drawn = random.Random(queue.seed)
     places = list(range(len(items)))
     drawn.shuffle(places)
-    repeats = set(drawn.sample(range(len(items)), round(queue.repeat_share * len(items))))
+    repeats = choose_repeats(len(items), queue.repeat_share)
     with transaction.atomic():
         queue.save()
         QueueReviewer.objects.bulk_create(QueueReviewer(queue=queue, user=each) for each in named)
@@ -58,7 +60,7 @@ def create_queue(*, queue: Queue, items: Sequence[Item], reviewers: Iterable[Use
             (
                 ItemRollout(item=row, rollout_id=one, place=place)
                 for row, (_, rollouts) in zip(rows, items, strict=True)
-                for place, one in enumerate(rollouts)
+                for place, one in enumerate(shuffle(rollouts))
             ),
             batch_size=ROWS,
         )

@@ -184,3 +184,20 @@ def test_comments_quote_answer_and_are_settled(reviewer):
 def test_annotators_review_and_do_not_lead():
     held = ROLE_PERMISSIONS[Role.ANNOTATOR]
     assert (Permission.REVIEW in held, Permission.LEAD in held) == (True, False)
+
+
+def test_how_items_were_drawn_and_which_rollout_is_behind_one_is_told_to_who_leads(engineer, reviewer):
+    queue = make_queue(size=1, repeat_share=0.5)
+    drawn = [queue.seed, 0.5]
+    for client, told in ((engineer, drawn), (reviewer, [None] * 2)):
+        for body in (
+            client.get(f"/api/v1/queues/{queue.pk}/").json(),
+            client.get("/api/v1/queues/").json()["results"][0],
+        ):
+            assert [body[name] for name in ("seed", "repeat_share")] == told
+    held = Review.objects.get(pk=send(reviewer, f"queues/{queue.pk}/claim/").json()["id"])
+    path = f"/api/v1/reviews/?rollout={held.rollout_id}"
+    assert [len(client.get(path).json()["results"]) for client in (engineer, reviewer)] == [1, 0]
+    scores = {"right": True, "clear": 3, "why": "so"}
+    scored = send(reviewer, "reviews/", {"rollout": held.rollout_id, "rubric": queue.rubric.slug, "scores": scores})
+    assert [each["id"] for each in reviewer.get(path).json()["results"]] == [scored.json()["id"]]

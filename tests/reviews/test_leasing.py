@@ -3,6 +3,7 @@
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from django.db import connection
@@ -13,6 +14,7 @@ from apps.reviews.filling import fill_from_sets
 from apps.reviews.leasing import CannotReview, LeaseLost, claim_item, renew_lease, skip_item
 from apps.reviews.models import Queue, Review
 from apps.reviews.queueing import close_queue
+from apps.reviews.showing import MOST_APART
 from tests.factories import make_user
 from tests.reviews.queues import annotator, claim, judge, make_queue, say
 
@@ -107,18 +109,39 @@ def test_an_item_that_lost_a_rollout_is_given_to_nobody():
 @pytest.mark.django_db
 def test_sides_are_balanced_for_each_reviewer_and_recorded():
     queue, people = make_queue(pairs=30, overlap=4), [annotator() for _ in range(4)]
-    first_sides = set()
+    alike = []
     for person in people:
         reviews = [judge(queue, person) for _ in range(30)]
         swapped = [review.is_swapped for review in reviews]
-        assert (sum(swapped), len(swapped)) == (15, 30)
+        for number in range(31):
+            assert abs(2 * sum(swapped[:number]) - number) <= MOST_APART
         for review in reviews:
             kept = list(review.item.entries.order_by("place").values_list("rollout_id", flat=True))
             assert review.arrangement == (kept[::-1] if review.is_swapped else kept)
-        # Not simply one side after the other.
-        first_sides.add(tuple(swapped[::2]))
-    assert len(first_sides) == 4
-    assert all(0 < sum(sides) < 15 for sides in first_sides)
+        alike += [one == other for one, other in pairwise(swapped)]
+    # The side of one item does not tell that of the next.
+    assert 0.2 < sum(alike) / len(alike) < 0.8
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("size", [2, 4])
+def test_no_order_that_anybody_knows_tells_the_sides_or_the_repeats(size):
+    """Neither the queue's seed, nor which rollout was named first when the queue was made, as that of a proposed pair
+    which is the better one."""
+    firsts, repeats, shown = [], set(), set()
+    for _ in range(2):
+        queue, ann = make_queue(pairs=24, size=size, seed=11, repeat_share=0.5), annotator()
+        items = list(queue.items.order_by("pk"))
+        repeats.add(tuple(item.is_repeated for item in items))
+        better = [min(item.entries.values_list("rollout_id", flat=True)) for item in items]
+        kept = [item.entries.order_by("place").first().rollout_id for item in items]
+        assert better != kept
+        reviews = [judge(queue, ann, **({} if size == 2 else {"ranks": [1, 2, 3, 4]})) for _ in range(24)]
+        first = {review.item_id: min(review.arrangement) == review.arrangement[0] for review in reviews}
+        firsts.append(sum(first.values()))
+        shown.add(tuple(first.get(item.pk) for item in items))
+    assert len(repeats) == len(shown) == 2
+    assert max(firsts) < len(first)
 
 
 @pytest.mark.django_db

@@ -50,7 +50,7 @@ class Queue(models.Model):
         help_text="How many people judge each item",
     )
     order = models.CharField(max_length=16, choices=Order.choices, default=Order.RANDOM)
-    seed = models.BigIntegerField(default=0, help_text="Of the order, the sides and the choice of repeats")
+    seed = models.BigIntegerField(default=0, help_text="Of the order and of which rollouts are paired")
     lease_minutes = models.PositiveSmallIntegerField(
         default=15,
         validators=[MinValueValidator(1), MaxValueValidator(MAX_LEASE_MINUTES)],
