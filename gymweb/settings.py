@@ -281,6 +281,8 @@ STREAMS = env.whole("GYMWEB_STREAMS", default=32, least=1, most=10_000)
 STREAM_ROLLOUTS = env.whole("GYMWEB_STREAM_ROLLOUTS", default=10_000, least=1, most=30_000)
 STREAM_SECONDS = env.whole("GYMWEB_STREAM_SECONDS", default=14_400, least=1, most=7 * 86_400)
 SEARCH_WORDS = env.whole("GYMWEB_SEARCH_WORDS", default=40_000, least=100, most=1_000_000)
+# What one filter of rollouts may ask of the database while somebody waits for it; 0 is no limit.
+FILTER_SECONDS = env.number("GYMWEB_FILTER_SECONDS", default=10.0, least=0, most=3_600)
 BREAKER_FAILURES = env.whole("GYMWEB_BREAKER_FAILURES", default=10, least=1, most=10**9)
 # Long work of the rooms, done in threads of any worker: each name is a function that does one piece and says whether
 # it found any. Named here, since the engine must not import the rooms above it.

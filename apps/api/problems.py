@@ -43,6 +43,7 @@ from apps.reviews.reviewing import AlreadySubmitted
 from apps.reviews.saving import RubricInUse
 from apps.rollouts.contrasting import CannotContrast
 from apps.rollouts.controlling import CannotSteer
+from apps.rollouts.filtering.bounding import FilterTooSlow
 from apps.rollouts.matching import ImportRefused
 from apps.rollouts.planning import NothingToCollect, PlanConflict
 from apps.rollouts.removing import RemovalRefused
@@ -168,6 +169,12 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     CasesNotRun: lambda error: Problem(HTTPStatus.CONFLICT, "cases-not-run", str(error)),
     PlanConflict: lambda error: Problem(HTTPStatus.CONFLICT, "idempotency-key-used", str(error)),
     CannotContrast: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-contrast", str(error)),
+    FilterTooSlow: lambda error: Problem(
+        HTTPStatus.BAD_REQUEST,
+        "filter-too-slow",
+        str(error),
+        errors=[{"pointer": "?q", "code": "too-slow", "message": str(error)}],
+    ),
     CannotSteer: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-steer", str(error)),
     ImportRefused: lambda error: Problem(
         HTTPStatus.BAD_REQUEST,

@@ -17,13 +17,16 @@ from apps.accounts.permissions import Permission
 from apps.api.collection_deletions import CollectionDeletionSerializer, answer_deletion
 from apps.api.filters import FlagFilter, IdFilter
 from apps.api.operations import whole
+from apps.api.pagination import KeysetPagination
 from apps.api.problems import QueryProblem
 from apps.api.segments import RolloutTokensSerializer, read_tokens
 from apps.api.viewsets import TableViewSet
 from apps.gym.items import dump_json
 from apps.rollouts.filtering.applying import filter_rollouts
+from apps.rollouts.filtering.bounding import bound_time
 from apps.rollouts.filtering.grammar import FilterRefused, Term, Text
 from apps.rollouts.filtering.parsing import MAX_LENGTH, parse_filter
+from apps.rollouts.filtering.searching import MANY, count_unindexed
 from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.removing import queue_rollout_deletion
 from apps.rollouts.resolving import resolve_flag
@@ -153,6 +156,33 @@ class AttemptSerializer(serializers.Serializer[Any]):
     message = serializers.CharField(allow_blank=True)
 
 
+class RolloutPagination(KeysetPagination):
+    """Says of a search how many rollouts no text finds yet."""
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
+        parsed = parse_filter(request.query_params.get("q", ""))
+        self.unindexed = count_unindexed() if parsed.asks_for("text") else None
+        with bound_time(parsed, always=True):
+            return super().paginate_queryset(queryset, request, view)
+
+    def get_paginated_response(self, data: Any) -> Response:
+        response = super().get_paginated_response(data)
+        response.data["unindexed"] = self.unindexed
+        return response
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        described = super().get_paginated_response_schema(schema)
+        described["required"].append("unindexed")
+        described["properties"]["unindexed"] = {"type": "integer", "nullable": True, "description": _UNINDEXED}
+        return described
+
+
+_UNINDEXED = (
+    "Where `q` looks for a text: how many rollouts have ended that no text finds yet, since nobody has read them. "
+    f"Nobody counts beyond {MANY:,}: one more stands for any number. Else null."
+)
+
+
 class RolloutViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = Rollout.objects.all()
     serializer_class = RolloutSerializer
@@ -170,6 +200,7 @@ class RolloutViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     problems = {"tokens": {409}}
     query_parameters = {"trace": frozenset({"attempt", "after"}), "tokens": frozenset({"attempt"})}
     orders = ORDERS
+    pagination_class = RolloutPagination
 
     def expect(self, request: Request, sort: Sort) -> tuple[bool, bool]:
         """Whether the filters leave rows with a value, and rows without one."""

@@ -5,8 +5,11 @@ from typing import NamedTuple
 from django.http import QueryDict
 
 from apps.dashboard.rolloutlists.listing import RolloutList
+from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
 from apps.rollouts.models import Rollout, RolloutQuerySet
 
+PATIENCE = 2.0
+"""Seconds: who opens a trace waits no longer to learn what stands beside it."""
 UNFILTERED = "sort="
 """What stands for the list of all rollouts."""
 _LONGEST = 8_000
@@ -18,7 +21,7 @@ class Neighbours(NamedTuple):
 
 
 def find_neighbours(listed: str, rollout: Rollout) -> Neighbours | None:
-    """None where what is given means no list."""
+    """None where what is given means no list; neither of them where it takes too long to find out."""
     if not listed or len(listed) > _LONGEST:
         return None
     there = RolloutList.read(QueryDict(listed))
@@ -26,8 +29,13 @@ def find_neighbours(listed: str, rollout: Rollout) -> Neighbours | None:
         return None
     rows = there.narrow(Rollout.objects.only("id", "reward", "finished_at"))
     cursor = there.cursor(rollout)
-    page = there.cut(rows, cursor, size=1)
-    return Neighbours(previous=_before(there, rows, rollout, cursor), next=page.rows[0].pk if page.rows else None)
+    try:
+        with bound_time(there.parsed, seconds=PATIENCE):
+            page = there.cut(rows, cursor, size=1)
+            previous = _before(there, rows, rollout, cursor)
+    except FilterTooSlow:
+        return Neighbours(previous=None, next=None)
+    return Neighbours(previous=previous, next=page.rows[0].pk if page.rows else None)
 
 
 def _before(there: RolloutList, rows: RolloutQuerySet, rollout: Rollout, cursor: str) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from apps.gym.verdicts import FEWEST, MOST
 from apps.reviews.models import Queue
 from apps.rollouts.filtering.applying import apply_filter
+from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
 from apps.rollouts.filtering.grammar import FilterRefused
 from apps.rollouts.filtering.parsing import parse_filter
 from apps.rollouts.models import Rollout
@@ -72,7 +73,11 @@ def fill_from_filter(text: str, *, kind: str, per_task: int = 1, size: int = 4, 
             "Give a filter, like reward:<0.5 model:qwen*: an empty one would choose everything.", "filter"
         )
     passing = apply_filter(Rollout.objects.filter(status=Rollout.Status.COMPLETED), parsed)
-    ids = list(passing.order_by("-pk").values_list("pk", flat=True)[:MAX_PASSING])
+    try:
+        with bound_time(parsed):
+            ids = list(passing.order_by("-pk").values_list("pk", flat=True)[:MAX_PASSING])
+    except FilterTooSlow as slow:
+        raise QueueRefused(str(slow), "filter") from None
     return fill_from_rollouts(ids, kind=kind, per_task=per_task, size=size, seed=seed)
 
 

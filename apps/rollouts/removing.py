@@ -16,7 +16,8 @@ from apps.gym.errors import ErrorKind
 from apps.rollouts.announcing import announce_collection
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.filtering.applying import apply_filter
-from apps.rollouts.filtering.grammar import FilterRefused
+from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
+from apps.rollouts.filtering.grammar import Filter, FilterRefused
 from apps.rollouts.filtering.parsing import parse_filter
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, RolloutQuerySet, UnindexedRollout
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references
@@ -53,7 +54,14 @@ def queue_rollout_deletion(
     Raises RemovalRefused, CannotSteer where the collection goes on, StillInUse where pairs or files were made of it,
     and AlreadyBeingDeleted.
     """
-    number = chosen_rollouts(collection, chosen).count()
+    rollouts = chosen_rollouts(collection, chosen)
+    try:
+        with bound_time(Filter(), always=_WORDS in chosen):
+            number = rollouts.count()
+    except FilterTooSlow:
+        raise RemovalRefused(
+            "Counting what passes this filter took too long, so nothing is deleted: choose fewer, or otherwise.", _WORDS
+        ) from None
     if not number:
         raise RemovalRefused("No rollout of this collection that has ended is chosen by that.")
     refuse_made_of(collection)

@@ -17,10 +17,12 @@ from apps.dashboard.rolloutlists.columns import (
     known_columns,
 )
 from apps.dashboard.rolloutlists.listing import NEWEST, OLDEST, RolloutList
+from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
 from apps.rollouts.filtering.grammar import Term, Text
 from apps.rollouts.filtering.keys import KEYS
 from apps.rollouts.filtering.searching import MANY, count_unindexed
-from apps.rollouts.models import Collection, RolloutQuerySet
+from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
+from apps.rollouts.paging import Page
 
 UNSEEN = ("task__row_json", "collection__snapshot", "components", "collection__prompt_template")
 """What a row of the table does not show, and may be long."""
@@ -52,9 +54,17 @@ def show_table(
     shown = tuple(name for name in shown if not (collection and name == "collection"))
     searches = there.parsed.asks_for("text")
     waiting = count_unindexed() if searches else 0
+    page: Page[Rollout] = Page(rows=[], after="", is_first=True)
+    too_slow = ""
+    try:
+        with bound_time(there.parsed):
+            page = there.page(rollouts.defer(*UNSEEN))
+    except FilterTooSlow as slow:
+        too_slow = str(slow)
     return {
         "there": there,
-        "page": there.page(rollouts.defer(*UNSEEN)),
+        "page": page,
+        "too_slow": too_slow,
         "list_query": there.address(*of) if there.is_understood else "",
         "here_query": there.address(),
         "here_query_newest": there.address(sort=NEWEST),

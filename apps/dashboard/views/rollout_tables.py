@@ -23,6 +23,7 @@ from apps.dashboard.rolloutlists.showing import show_table
 from apps.dashboard.traces.reading import open_trace
 from apps.dashboard.views.traces import attempt_context, find_rollout
 from apps.policies.typed_texts import clean_typed
+from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
 from apps.rollouts.models import Collection, Rollout
 
 
@@ -45,7 +46,13 @@ def rollout_facets(request: PageRequest) -> HttpResponse:
         collection = get_object_or_404(Collection.objects.present(), pk=int(number))
         rollouts = rollouts.of_collection(collection.pk)
         back = reverse("dashboard:collection_detail", args=[collection.pk])
-    context = {"counted": read_facets(there, rollouts), "there": there, "back": back, "of": number}
+    counted, too_slow = None, ""
+    try:
+        with bound_time(there.parsed):
+            counted = read_facets(there, rollouts)
+    except FilterTooSlow as slow:
+        too_slow = str(slow)
+    context = {"counted": counted, "too_slow": too_slow, "there": there, "back": back, "of": number}
     name = "rollouts/_facets.html" if wants_fragment(request) else "rollouts/facets.html"
     return render(request, name, context)
 
