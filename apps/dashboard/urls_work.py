@@ -50,6 +50,7 @@ urlpatterns: list[URLPattern] = [
     path("rollouts/views/", rollout_tables.rollout_view_save, name="rollout_view_save"),
     path("rollouts/views/<int:pk>/delete/", rollout_tables.rollout_view_delete, name="rollout_view_delete"),
     path("rollouts/selected/queue/", selecting.selected_queue, name="selected_queue"),
+    path("rollouts/selected/export/", selecting.selected_export, name="selected_export"),
     path("rollouts/selected/compare/", selecting.selected_compare, name="selected_compare"),
     path("rollouts/selected/verify-again/", selecting.selected_verify_again, name="selected_verify_again"),
     path("rollouts/selected/resolve-flags/", selecting.selected_resolve_flags, name="selected_resolve_flags"),

@@ -7,6 +7,8 @@ from typing import Any, Literal, get_type_hints
 import msgspec
 
 from apps.gym.exporters.protocol import Format, Makes
+from apps.rollouts.filtering.grammar import FilterRefused as NotUnderstood
+from apps.rollouts.filtering.parsing import parse_filter
 
 
 class FilterRefused(Exception):
@@ -16,6 +18,10 @@ class FilterRefused(Exception):
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """What is None or false does not filter."""
 
+    q: str = ""
+    """Only rollouts that pass this filter, as it is typed above their table; of pairs both, of tasks those with one."""
+    rollouts: list[int] = []
+    """Only these, likewise."""
     min_reward: float | None = None
     """Of a pair, of the chosen one."""
     include_flagged: bool = False
@@ -56,12 +62,16 @@ _APPLY: dict[Makes, frozenset[str]] = {
     "demonstrations": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
     "labels": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
     "scored": frozenset(get_type_hints(Filters)) - _OF_PAIRS,
-    "preferences": frozenset({"min_reward", "include_flagged", "per_task", "max_rows", "splits", *_OF_PAIRS}),
+    "preferences": frozenset(
+        {"q", "rollouts", "min_reward", "include_flagged", "per_task", "max_rows", "splits", *_OF_PAIRS}
+    ),
     "tasks": frozenset(get_type_hints(Filters)) - _OF_ATTEMPTS - _OF_PAIRS - {"per_task"},
 }
 _SHARES = {"min_solve_rate", "max_solve_rate"}
 _COUNTS = {"per_task", "max_rows"}
 MAX_COUNT = 1_000_000_000
+MAX_NAMED = 10_000
+"""Rollouts that are named one by one."""
 
 
 def filters_of(format: Format) -> frozenset[str]:
@@ -81,6 +91,7 @@ def resolve_filters(format: Format, given: Mapping[str, Any]) -> Filters:
         what, _, where = str(error).partition(" - at `$.")
         raise FilterRefused(f"{where.rstrip('`')}: {what}.") from None
     _check_numbers(filters)
+    _check_selection(filters)
     return filters
 
 
@@ -88,7 +99,18 @@ def kept_filters(filters: Filters) -> dict[str, Any]:
     """As an export keeps them: those that filter."""
     # By identity: zero is a reward, and equals False.
     given = msgspec.to_builtins(filters).items()
-    return {name: value for name, value in given if value is not None and value is not False and value != []}
+    return {name: value for name, value in given if value not in (None, "", []) and value is not False}
+
+
+def _check_selection(filters: Filters) -> None:
+    try:
+        parse_filter(filters.q)
+    except NotUnderstood as refusal:
+        raise FilterRefused(f"q: at character {refusal.start + 1}: {refusal}") from None
+    if len(filters.rollouts) > MAX_NAMED:
+        raise FilterRefused(f"rollouts are at most {MAX_NAMED:,} numbers: select more by a filter, in q.")
+    if not all(0 < one < 2**63 for one in filters.rollouts):
+        raise FilterRefused("rollouts are numbers of rollouts.")
 
 
 def _check_numbers(filters: Filters) -> None:

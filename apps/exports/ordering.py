@@ -8,12 +8,15 @@ from django.db.models import Exists, OuterRef
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
-from apps.exports.filtering import FilterRefused, kept_filters, resolve_filters
+from apps.exports.filtering import FilterRefused, Filters, kept_filters, resolve_filters
 from apps.exports.models import Export, PairSet, PreferencePair
+from apps.exports.narrowing import narrow_rollouts
 from apps.exports.splitting import MAX_SHARE
 from apps.gym.exporters.protocol import Format, OptionRefused, resolve_options
 from apps.gym.exporters.registry import FormatUnknown, find_format
-from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
+from apps.rollouts.filtering.parsing import parse_filter
+from apps.rollouts.models import Collection, Rollout, UnindexedRollout
 
 
 class ExportRefused(Exception):
@@ -82,8 +85,9 @@ def prepare_export(
     except OptionRefused as refusal:
         raise ExportRefused(str(refusal), "options") from None
     _check_pair_set(found, collection, pair_set)
+    _check_selection(applied, [collection.pk, *(pair_set.further.values_list("pk", flat=True) if pair_set else ())])
     if not applied.include_flagged and found.makes != "tasks":
-        _check_flags(collection, pair_set)
+        _check_flags(collection, pair_set, applied)
     if not 0.0 <= validation_share <= MAX_SHARE:
         raise ExportRefused(f"The share for validation is between 0 and {MAX_SHARE}.", "validation_share")
     return Export(
@@ -139,7 +143,22 @@ def _is_of(pair_set: PairSet, collection: Collection) -> bool:
     return pair_set.collection_id == collection.pk or pair_set.further.filter(pk=collection.pk).exists()
 
 
-def _check_flags(collection: Collection, pair_set: PairSet | None) -> None:
+def _check_selection(filters: Filters, collections: list[int]) -> None:
+    """Raise ExportRefused where it names rollouts of elsewhere, or words that nobody has indexed yet."""
+    there = Rollout.objects.filter(collection__in=collections)
+    named = set(filters.rollouts)
+    if missing := named - set(there.filter(pk__in=named).values_list("pk", flat=True)):
+        raise ExportRefused(
+            f"{len(missing):,} of the {len(named):,} rollouts, such as #{min(missing)}, are not of this collection: an "
+            "export is of one.",
+            "filters",
+        )
+    searches = parse_filter(filters.q).asks_for("text")
+    if searches and UnindexedRollout.objects.filter(rollout__collection__in=collections).exists():
+        raise ExportRefused("Texts of this collection are still being indexed: wait, or choose otherwise.", "filters")
+
+
+def _check_flags(collection: Collection, pair_set: PairSet | None, filters: Filters) -> None:
     flagged = Rollout.objects.filter(collection=collection, flagged=True)
     if pair_set is not None:
         flagged = Rollout.objects.filter(flagged=True)
@@ -147,7 +166,12 @@ def _check_flags(collection: Collection, pair_set: PairSet | None) -> None:
         flagged = flagged.filter(
             Exists(pairs.filter(chosen=OuterRef("pk"))) | Exists(pairs.filter(rejected=OuterRef("pk")))
         )
-    if number := flagged.count():
+    try:
+        with bound_time(parse_filter(filters.q)):
+            number = narrow_rollouts(flagged, filters).count()
+    except FilterTooSlow as slow:
+        raise ExportRefused(str(slow), "filters") from None
+    if number:
         had = "rollout had" if number == 1 else "rollouts had"
         raise ExportRefused(
             f"{number:,} {had} credentials in the trace, and nobody has looked since. Look, and resolve the flags, or "

@@ -10,6 +10,7 @@ from django.db.models import Q
 
 from apps.exports.filtering import Filters
 from apps.exports.models import Export, PreferencePair
+from apps.exports.narrowing import find_unselected
 from apps.exports.selecting import Candidate, Chosen, choose_rollouts
 from apps.exports.splitting import split_of
 from apps.exports.traces import read_traces
@@ -131,7 +132,11 @@ class RowReader:
             self.on_chunk()
             numbers = {one.pk: one.attempt for pair in pairs for one in (pair.chosen, pair.rejected)}
             traces = dict(read_traces(numbers))
+            unselected = find_unselected(Rollout.objects.filter(pk__in=numbers), numbers, self._filters)
             for pair in pairs:
+                if pair.chosen_id in unselected or pair.rejected_id in unselected:
+                    self.dropped["not_selected"] += 1
+                    continue
                 if reason := self._pair_refusal(pair, traces, per_task):
                     self.dropped[reason] += 1
                     continue

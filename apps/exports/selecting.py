@@ -7,6 +7,7 @@ from itertools import groupby, starmap
 from typing import NamedTuple
 
 from apps.exports.filtering import Filters
+from apps.exports.narrowing import find_unselected
 from apps.exports.traces import read_traces
 from apps.gym.exporters.protocol import Group, Makes
 from apps.gym.fingerprints import completion_fingerprint
@@ -54,17 +55,23 @@ def choose_rollouts(
     """
     for groups in _groups(collection):
         tasks = Task.objects.in_bulk([task_id for task_id, _ in groups])
+        unselected = _unselected(collection, groups, filters)
         chunk: list[Chosen] = []
         for task_id, rollouts in groups:
             size = 1 if makes == "tasks" else len(rollouts)
             considered(size)
             group = _figures(rollouts)
+            selected = [one for one in rollouts if one.id not in unselected]
+            if makes == "tasks" and not selected:
+                dropped["not_selected"] += 1
+                continue
             if reason := _task_refusal(tasks[task_id], group, filters):
                 dropped[reason] += size
                 continue
             chosen = Chosen(task=tasks[task_id], group=group)
             if makes != "tasks":
-                chosen.rollouts = _choose(rollouts, filters, dropped)
+                dropped["not_selected"] += len(rollouts) - len(selected)
+                chosen.rollouts = _choose(selected, filters, dropped)
             chunk.append(chosen)
         yield chunk
 
@@ -86,6 +93,11 @@ def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Candidate]]
         light = starmap(Candidate, rows.order_by("task_id", "repeat").values_list(*Candidate._fields))
         yield [(task_id, list(group)) for task_id, group in groupby(light, key=lambda row: row.task_id)]
         last = tasks[-1]
+
+
+def _unselected(collection: Collection, groups: list[tuple[int, list[Candidate]]], filters: Filters) -> frozenset[int]:
+    rows = Rollout.objects.filter(collection=collection, task_id__gte=groups[0][0], task_id__lte=groups[-1][0])
+    return find_unselected(rows, (one.id for _, rollouts in groups for one in rollouts), filters)
 
 
 def _figures(rollouts: Iterable[Candidate]) -> Group | None:

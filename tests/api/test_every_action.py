@@ -15,6 +15,7 @@ OF_PEOPLE_ONLY = {
     "rollout_columns": "how a table looks to one",
     "selected_compare": "where to look next",
     "settings_outbound": "asks what an address would be told, and changes nothing",
+    "selected_export": "fills in a form",
     "selected_queue": "fills in a form",
     "sign_in": "sessions",
     "sign_in_link": "sessions",

@@ -7,6 +7,7 @@ from django.utils import timezone
 from apps.accounts.models import Role, SavedView
 from apps.dashboard.neighbours import find_neighbours
 from apps.dashboard.rolloutlists import facets
+from apps.exports.models import Export
 from apps.rollouts.models import CollectionDeletion, Reverification, Rollout
 from apps.rollouts.sorting import SORTS
 from apps.rollouts.word_indexing import index_next_rollouts, mark_unindexed
@@ -313,3 +314,34 @@ def test_a_viewer_marks_to_compare_and_nothing_else():
     assert "Compare</button>" in page
     assert "Verify again" not in page
     assert client.post(reverse("dashboard:selected_delete"), {"r": rollout.pk}).status_code == 403
+
+
+def test_what_is_marked_and_what_passes_leads_to_an_export_filled_in(settings, tmp_path):
+    settings.EXPORTS_DIR = tmp_path
+    collection, client = make_collection(state="completed"), signed_in()
+    rollouts = [make_rollout(collection, reward=reward) for reward in (0.9, 0.8, 0.1)]
+    marked = client.post(reverse("dashboard:selected_export"), {"r": [row.pk for row in rollouts[:2]], "next": LIST})
+    formats = client.get(marked["Location"])
+    assert "&amp;rollouts=" in formats.text
+    form = client.get(f"{marked['Location']}&format=trl_sft").context["form"]
+    assert [form[name].value() for name in ("collection", "rollouts", "q")] == [
+        str(collection.pk),
+        f"{rollouts[0].pk} {rollouts[1].pk}",
+        "",
+    ]
+    page = read(client.get(LIST, {"q": f"collection:{collection.pk} reward:>0.5"}).text)
+    links = [each.attributes.get("href", "") for each in page.all("a")]
+    [link] = [each for each in links if each.startswith("/exports/new/")]
+    form = client.get(f"{link}&format=trl_sft").context["form"]
+    assert (form["collection"].value(), form["q"].value()) == (
+        str(collection.pk),
+        f"collection:{collection.pk} reward:>0.5",
+    )
+    given = {"format": "trl_sft", "collection": collection.pk, "q": "reward:>0.5"}
+    numbers = f"#{rollouts[0].pk}, {rollouts[2].pk}"
+    ordered = client.post("/exports/new/", {**given, "rollouts": numbers})
+    assert ordered["Location"].startswith("/exports/")
+    assert Export.objects.get().filters == {"q": "reward:>0.5", "rollouts": [rollouts[0].pk, rollouts[2].pk]}
+    assert "is no number of a rollout" in client.post("/exports/new/", {**given, "rollouts": "all"}).text
+    several = [rollouts[0].pk, make_rollout(make_collection()).pk]
+    assert client.post(reverse("dashboard:selected_export"), {"r": several, "next": LIST})["Location"] == LIST

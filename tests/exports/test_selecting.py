@@ -6,6 +6,7 @@ from apps.exports.exporting import write_export
 from apps.exports.folders import rows_path
 from apps.exports.ordering import ExportRefused, queue_export
 from apps.exports.pairing import build_pairs
+from apps.rollouts.word_indexing import mark_unindexed
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace
 from tests.gym.traces import decode_lines
 
@@ -150,3 +151,49 @@ def test_of_pairs_the_largest_margins_of_a_task_stay():
 def test_what_cannot_be_is_refused_before_anything_is_written(collection, order, why):
     with pytest.raises(ExportRefused, match=why):
         queue_export(**{"format": "trl_sft", "collection": collection, **order})
+
+
+def test_a_filter_of_the_table_and_numbers_select_and_stand_in_the_manifest(collection):
+    written = export(collection, filters={"q": " reward:0.5..0.9,1 -tool:search "}, options={})
+    assert places(written) == [(0, 1.0), (0, 1.0), (1, 1.0), (1, 0.8), (1, 1.0)]
+    assert written.manifest["counts"]["dropped"] == {"not_selected": 4}
+    assert written.manifest["filters"]["q"] == " reward:0.5..0.9,1 -tool:search "
+    marked = [row["rollout_id"] for row in rows_of(written)][1:4]
+    written = export(collection, filters={"q": "reward:1", "rollouts": marked}, options={})
+    assert [row["rollout_id"] for row in rows_of(written)] == [marked[0], marked[1]]
+    # What is said of a group is said of all attempts at its task.
+    assert {row["group_size"] for row in rows_of(written) if row["task_index"] == 1} == {4}
+    assert written.manifest["filters"]["rollouts"] == marked
+
+
+def test_tasks_are_selected_by_one_of_their_attempts_and_pairs_by_both(collection):
+    written = export(collection, "trl_grpo", filters={"q": "reward:0.8"})
+    assert (written.rows, written.manifest["counts"]["dropped"]) == (1, {"not_selected": 3})
+    pair_set = build_pairs(collection=collection)
+    both = pair_set.pairs.get()
+    for numbers, rows in (([both.chosen_id], 0), ([both.chosen_id, both.rejected_id], 1)):
+        written = export(collection, "trl_dpo", pair_set=pair_set, filters={"rollouts": numbers})
+        assert (written.rows, written.manifest["counts"]["dropped"].get("not_selected", 0)) == (rows, 1 - rows)
+
+
+def test_a_selection_that_cannot_be_is_refused_before_a_byte_is_written(collection):
+    elsewhere = make_rollout(make_collection())
+    for filters, says in (
+        ({"q": "rewrd:1"}, "q: at character 1"),
+        ({"rollouts": [elsewhere.pk]}, f"1 of the 1 rollouts, such as #{elsewhere.pk}, are not of this collection"),
+        ({"rollouts": [0]}, "rollouts are numbers of rollouts"),
+        ({"rollouts": ["1"]}, r"rollouts\[0\]: Expected `int`, got `str`"),
+    ):
+        with pytest.raises(ExportRefused, match=says):
+            queue_export(format="trl_sft", collection=collection, filters=filters)
+    mark_unindexed([collection.rollouts.first().pk])
+    with pytest.raises(ExportRefused, match="still being indexed"):
+        queue_export(format="trl_sft", collection=collection, filters={"q": "text:four"})
+
+
+def test_only_flags_of_what_is_selected_refuse_an_export(collection):
+    first, second = collection.rollouts.filter(reward=1.0).order_by("pk")[:2]
+    collection.rollouts.filter(pk=first.pk).update(flagged=True)
+    with pytest.raises(ExportRefused, match="1 rollout had credentials"):
+        queue_export(format="trl_sft", collection=collection, filters={"q": "reward:1"})
+    assert queue_export(format="trl_sft", collection=collection, filters={"rollouts": [second.pk]}).pk

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from django import forms
 
 from apps.exports.models import PreferencePair
+from apps.rollouts.filtering.parsing import MAX_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,19 @@ def filter_fields() -> dict[str, forms.Field]:
         return forms.BooleanField(required=False, label=label, help_text=text)
 
     return {
+        "q": forms.CharField(
+            required=False,
+            max_length=MAX_LENGTH,
+            label="Rollouts that pass a filter",
+            help_text="As above their table: reward:>0.5 -flag:truncated. Of pairs both, of tasks one attempt",
+            widget=forms.TextInput(attrs={"class": "code", "spellcheck": "false"}),
+        ),
+        "rollouts": forms.CharField(
+            required=False,
+            label="These rollouts alone",
+            help_text="Their numbers, separated by spaces; empty takes all",
+            widget=forms.Textarea(attrs={"rows": 2}),
+        ),
         "min_reward": number("Least reward", "Of a pair, of the chosen one; empty takes any"),
         "per_task": count("Best of each task", "At most so many; empty takes all"),
         "max_rows": count("Rows at most", "Empty takes all"),

@@ -91,8 +91,15 @@ class ExportForm(forms.Form):
         defaults = resolve_filters(self.format, {})
         for name, field in filter_fields().items():
             if name in filters_of(self.format):
-                field.initial = getattr(defaults, name) if name not in {"splits", "sources"} else ""
+                is_list = name in {"splits", "sources", "rollouts"}
+                field.initial = "" if is_list else getattr(defaults, name)
                 self.fields[name] = field
+
+    def clean_rollouts(self) -> str:
+        given: str = self.cleaned_data["rollouts"]
+        if wrong := [word for word in _words(given) if not (word.isascii() and word.isdigit() and len(word) < 19)]:
+            raise forms.ValidationError(f"“{wrong[0][:40]}” is no number of a rollout.")
+        return given
 
     @cached_property
     def chosen(self) -> Collection | None:
@@ -122,6 +129,7 @@ class ExportForm(forms.Form):
         """What queue_export takes. An empty filter is none at all, also where the format would have one by default."""
         given = self.cleaned_data
         filters = {name: given[name] for name in self.fields if name in filters_of(self.format)}
+        filters["rollouts"] = [int(word) for word in _words(given.get("rollouts", ""))]
         if "splits" in filters:
             filters["splits"] = filters["splits"].replace(",", " ").split()
         options = {name: given[name] for name in self.format.choices if given.get(name) not in (None, "")}
@@ -139,3 +147,7 @@ class ExportForm(forms.Form):
             "validation_share": given["validation_share"] or 0.0,
             "split_seed": given["split_seed"] or 0,
         }
+
+
+def _words(text: str) -> list[str]:
+    return text.replace(",", " ").replace("#", " ").split()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from django.db.models import Sum
 from django.http import QueryDict
@@ -70,6 +71,7 @@ def show_table(
         "here_query_newest": there.address(sort=NEWEST),
         "here_query_oldest": there.address(sort=OLDEST),
         "of": collection.pk if collection else "",
+        "export_query": _export(there, collection),
         "columns": COLUMNS,
         "shown": shown,
         "headings": [_heading(there, column) for column in COLUMNS if column.name in shown],
@@ -80,6 +82,18 @@ def show_table(
         "waiting": f"{MANY:,}+" if waiting > MANY else waiting,
         "total": _total(there, collection),
     }
+
+
+def _export(there: RolloutList, collection: Collection | None) -> str:
+    """The address of a new export of what passes: of the page's collection, or of the one that the filter names."""
+    if not there.parsed.terms:
+        return ""
+    named = [term.values for term in there.parsed.terms if term.key == "collection" and not term.negated]
+    of = collection.pk if collection else None
+    match named:
+        case [(Text(text),)] if of is None and text.isascii() and text.isdigit():
+            of = int(text)
+    return urlencode({"q": str(there.parsed), **({"collection": of} if of else {})})
 
 
 def _heading(there: RolloutList, column: Column) -> Heading:

@@ -23,7 +23,7 @@ from apps.gym.exporters.registry import FORMATS
 from apps.rollouts.paging import page_by_id
 
 POLL_ENDED = 286  # htmx: swap, and stop polling
-FIELDS_OF_ADDRESS = ("collection", "pair_set")
+FIELDS_OF_ADDRESS = ("collection", "pair_set", "q", "rollouts")
 KINDS: dict[Makes, str] = {
     "demonstrations": "Demonstrations, for supervised fine-tuning",
     "preferences": "Preference pairs, for DPO and reward models",

@@ -1,4 +1,4 @@
-"""What is done with the rollouts that are marked in a table: compared, verified again, looked at, deleted."""
+"""What is done with the rollouts that are marked in a table: compared, exported, verified again, looked at, deleted."""
 
 from collections import Counter
 from urllib.parse import urlencode
@@ -33,6 +33,16 @@ def selected_queue(request: PageRequest) -> HttpResponse:
     """The form of a new queue, with them in it."""
     chosen = " ".join(str(pk) for pk in _marked(request))
     return redirect(f"{reverse('dashboard:queue_create')}?{urlencode({'rollouts': chosen})}")
+
+
+@allow(POST=Permission.EXPORT)
+def selected_export(request: PageRequest) -> HttpResponse:
+    """The formats of a new export, with them in its form."""
+    collection = _their_collection(request)
+    if collection is None:
+        return go_back(request)
+    chosen = {"collection": collection.pk, "rollouts": " ".join(str(pk) for pk in _marked(request))}
+    return redirect(f"{reverse('dashboard:export_create')}?{urlencode(chosen)}")
 
 
 @allow(POST=Permission.COLLECT)
