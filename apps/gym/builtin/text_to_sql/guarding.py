@@ -4,8 +4,10 @@ SQLite runs inside the process, so everything is bounded by SQLite itself: what 
 a count of its steps, which is the same on every machine, and how much by the lengths of values and rows.
 """
 
+import re
 import sqlite3
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 Value = None | int | float | str
@@ -31,13 +33,17 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 _USUAL = (
-    "abs avg cast ceil ceiling coalesce concat count cume_dist date datetime dense_rank first_value floor glob "
+    "abs avg cast ceil ceiling coalesce concat count cume_dist date datetime dense_rank first_value floor format glob "
     "group_concat ifnull iif instr julianday lag last_value lead length like lower ltrim max min mod nth_value ntile "
-    "nullif percent_rank rank replace round row_number rtrim sign strftime string_agg substr substring sum time total "
-    "trim typeof upper"
+    "nullif percent_rank printf rank replace round row_number rtrim sign strftime string_agg substr substring sum time "
+    "total trim typeof upper"
 )
 _FUNCTIONS = frozenset(_USUAL.split())
-"""Nothing random, nothing that makes text of any length, nothing that loads or tells about the process."""
+"""Nothing random, nothing that makes bytes of any length, nothing that loads or tells about the process."""
+_OF_TIME = ("date", "datetime", "julianday", "strftime", "time")
+_NOT_PURE = frozenset({"now", "subsec", "subsecond", "localtime", "utc"})
+"""What asks the clock or the place of this machine: the same query would not always give the same rows."""
+_EXPLAINS = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*explain\b", re.IGNORECASE | re.DOTALL)
 _MAY = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 
 
@@ -57,10 +63,12 @@ def run_query(database: bytes, query: str, *, most_rows: int) -> Table:
     """Raises QueryRefused. `database` is a serialised one; nothing is kept of it."""
     if len(query) > LONGEST_QUERY:
         raise QueryRefused(f"the query has {len(query):,} characters; at most {LONGEST_QUERY:,} are read")
-    connection = sqlite3.connect(":memory:")
+    if _EXPLAINS.match(query):
+        raise QueryRefused("how a query is run is not told, for it depends on the machine: give one SELECT")
+    connection, clockless = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
     try:
         connection.deserialize(database)
-        watch = _guard(connection)
+        watch = _guard(connection, clockless)
         try:
             cursor = connection.execute(query)
             if cursor.description is None:
@@ -72,6 +80,7 @@ def run_query(database: bytes, query: str, *, most_rows: int) -> Table:
         return Table(columns, [tuple(map(_plain, row)) for row in rows[:most_rows]], len(rows) > most_rows)
     finally:
         connection.close()
+        clockless.close()
 
 
 class _Watch:
@@ -91,15 +100,33 @@ class _Watch:
         return bool(self.told)
 
 
-def _guard(connection: sqlite3.Connection) -> _Watch:
+def _guard(connection: sqlite3.Connection, clockless: sqlite3.Connection) -> _Watch:
     connection.execute("PRAGMA query_only = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     for limit, value in _LIMITS.items():
         connection.setlimit(limit, value)
     watch = _Watch()
+    for name in _OF_TIME:
+        connection.create_function(name, -1, _without_clock(name, clockless, watch), deterministic=True)
     connection.set_progress_handler(watch.look, _STEPS_PER_LOOK)
     connection.set_authorizer(_authorize)
     return watch
+
+
+def _without_clock(name: str, clockless: sqlite3.Connection, watch: _Watch) -> Callable[..., Value]:
+    """SQLite's own function, which another connection runs, for times that are given."""
+
+    def run(*given: Value) -> Value:
+        words = {value.lower() for value in given if isinstance(value, str)}
+        if len(given) < 1 + (name == "strftime") or words & _NOT_PURE:
+            watch.told = (
+                f"{name} may not ask for the time or the place of the machine: give it a day that the rows hold"
+            )
+            raise ValueError(watch.told)
+        found: Value = clockless.execute(f"SELECT {name}({', '.join('?' * len(given))})", given).fetchone()[0]
+        return found
+
+    return run
 
 
 def _authorize(action: int, first: str | None, second: str | None, _: str | None, __: str | None) -> int:
@@ -111,7 +138,7 @@ def _authorize(action: int, first: str | None, second: str | None, _: str | None
 def _tell(problem: Exception) -> str:
     told = str(problem).encode(errors="replace").decode()
     if "not authorized" in told or "prohibited" in told:
-        return f"{told}: only reading with SELECT is allowed, with the usual functions"
+        return f"{told}: only reading with SELECT is allowed, with the functions {', '.join(sorted(_FUNCTIONS))}"
     return told[:500] or type(problem).__name__
 
 

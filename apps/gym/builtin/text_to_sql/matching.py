@@ -11,9 +11,9 @@ from apps.gym.items import TaskRow, item_type, text_of
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.answers import excerpt
 
-HIDDEN = (10_007, 20_011)
-"""Added to the seed of the database that the tools show: a reply that writes down the rows it has seen, or that is
-right by chance, is found out on these."""
+HIDDEN = (10_001, 10_002, 10_003, 10_004, 10_005, 10_006)
+"""Seeds of databases that no tool shows: a reply that writes down the rows it has seen, or that is right by chance, is
+found out on these."""
 _MOST_ROWS = 2_000
 # Possessive, so that a long run of spaces costs no more than its length.
 _FENCE = re.compile(r"```[ \t]*+(?:sql|sqlite)?[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
@@ -25,7 +25,7 @@ def match_queries(row: TaskRow, response: dict[str, Any], name: str, seed: int) 
     if query is None:
         return _reward(0.0, 0.0, 0.0, "there is no query in the reply", query)
     matches = []
-    for number in (seed, *(seed + hidden for hidden in HIDDEN)):
+    for number in (seed, *HIDDEN):
         database = build_database(name, number)
         try:
             wanted = run_query(database, str(row.get("sql")), most_rows=_MOST_ROWS)

@@ -1,12 +1,15 @@
-"""Text-to-SQL tasks by seed: a question, its query, and a database on which both mean something."""
+"""Text-to-SQL tasks by seed: a question, its query, and databases that tell it from the queries close to it."""
 
 import random
+import sqlite3
+from collections.abc import Iterator
 
 from apps.gym.builtin.generating import Difficulty, ask
 from apps.gym.builtin.text_to_sql.databases.protocol import Database, Question
 from apps.gym.builtin.text_to_sql.databases.registry import DATABASES, build_database
-from apps.gym.builtin.text_to_sql.guarding import run_query
+from apps.gym.builtin.text_to_sql.guarding import Table
 from apps.gym.builtin.text_to_sql.matching import HIDDEN, same_rows
+from apps.gym.builtin.text_to_sql.mutating import list_mutants
 from apps.gym.items import TaskRow
 
 _LEVEL: dict[Difficulty, int] = {"easy": 1, "medium": 2, "hard": 3}
@@ -20,7 +23,7 @@ def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
         database = DATABASES[name]
         question = dice.choice(database.questions[level])(dice)
         seed = random.Random(question.text).randrange(SEEDS)
-        if _means_something(name, seed, question):
+        if next(find_doubts(name, seed, question), None) is None:
             return {
                 "responses_create_params": ask(_prompt(database, question, level)),
                 "database": name,
@@ -30,13 +33,38 @@ def make_task(dice: random.Random, difficulty: Difficulty) -> TaskRow:
             }
 
 
-def _means_something(name: str, seed: int, question: Question) -> bool:
-    """It gives rows here, and other rows on the hidden databases: who wrote the rows down would be found out."""
-    shown, *hidden = (
-        run_query(build_database(name, seed + more), question.sql, most_rows=2_000) for more in (0, *HIDDEN)
-    )
-    some = bool(shown.rows) and any(value not in (None, 0) for value in shown.rows[0])
-    return some and not any(same_rows(shown, other, ordered=question.ordered) for other in hidden)
+def find_doubts(name: str, seed: int, question: Question) -> Iterator[str]:
+    """Why the question means too little: who writes down the rows that the tools show would be right elsewhere, or a
+    wrong query gives the right rows on every database."""
+    connections = [_open(name, number) for number in (seed, *HIDDEN)]
+    try:
+        right = [_run(connection, question.sql) for connection in connections]
+        shown, *hidden = right
+        if not shown.rows or all(value in (None, 0) for value in shown.rows[0]):
+            yield "no rows"
+        if sum(same_rows(shown, other, ordered=question.ordered) for other in hidden) * 2 > len(hidden):
+            yield "the rows shown"
+        for mutant in list_mutants(question.sql):
+            if all(
+                same_rows(wanted, _run(connection, mutant), ordered=question.ordered)
+                for connection, wanted in zip(connections, right, strict=True)
+            ):
+                yield mutant
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def _open(name: str, number: int) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(build_database(name, number))
+    return connection
+
+
+def _run(connection: sqlite3.Connection, query: str) -> Table:
+    """Without a guard: the queries are our own."""
+    cursor = connection.execute(query)
+    return Table([], cursor.fetchall(), cut=False)
 
 
 def _prompt(database: Database, question: Question, level: int) -> str:

@@ -8,6 +8,7 @@ from apps.gym.builtin.wordlists import CITIES, FIRST_NAMES, LAST_NAMES
 _FIELDS = ("cardiology", "dermatology", "neurology", "orthopaedics", "paediatrics")
 _FINDINGS = ("allergy", "fracture", "infection", "migraine", "sprain", "nothing")
 _CITIES = CITIES[11:16]
+_VISITS = 190
 
 SCHEMA = """
 CREATE TABLE doctors (id INTEGER PRIMARY KEY, name TEXT, field TEXT, hired INTEGER);
@@ -19,6 +20,14 @@ CREATE TABLE visits (id INTEGER PRIMARY KEY, doctor_id INTEGER REFERENCES doctor
 
 def _fill(dice: random.Random) -> dict[str, Rows]:
     names = people(dice, FIRST_NAMES, LAST_NAMES, 52)
+    visits: list[tuple[int, int, str, str, int]] = []
+    while len(visits) < _VISITS:
+        patient, when = dice.randint(1, 35), day(dice, 2022, 2025)
+        # Some see several doctors on one day.
+        visits += [
+            (dice.randint(1, 13), patient, when, dice.choice(_FINDINGS), dice.randint(2, 20) * 10)
+            for _ in range(dice.choice((1, 1, 1, 2, 3)))
+        ]
     return {
         "doctors": [
             (at + 1, name, dice.choice(_FIELDS), dice.randint(1998, 2022)) for at, name in enumerate(names[:14])
@@ -26,17 +35,7 @@ def _fill(dice: random.Random) -> dict[str, Rows]:
         "patients": [
             (at + 1, name, dice.randint(1935, 2018), dice.choice(_CITIES)) for at, name in enumerate(names[14:])
         ],
-        "visits": [
-            (
-                at + 1,
-                dice.randint(1, 13),
-                dice.randint(1, 35),
-                day(dice, 2022, 2025),
-                dice.choice(_FINDINGS),
-                dice.randint(4, 40) * 5,
-            )
-            for at in range(190)
-        ],
+        "visits": [(at + 1, *visit) for at, visit in enumerate(visits)],
     }
 
 
@@ -51,7 +50,7 @@ def _patients_of(dice: random.Random) -> Question:
 
 
 def _findings_in(dice: random.Random) -> Question:
-    finding, year, fee = dice.choice(_FINDINGS), dice.randint(2022, 2025), dice.randint(5, 30) * 5
+    finding, year, fee = dice.choice(_FINDINGS), dice.randint(2022, 2025), dice.randint(3, 16) * 10
     return Question(
         f"How many visits of {year} with the finding {finding} cost more than {fee}?",
         f"SELECT COUNT(*) FROM visits WHERE finding = '{finding}' AND day LIKE '{year}-%' AND fee > {fee}",

@@ -1,10 +1,12 @@
 """What a database of this environment is."""
 
 import random
+from calendar import monthrange
 from collections.abc import Callable
 from typing import NamedTuple
 
 Rows = list[tuple[object, ...]]
+_ENDS = (3, 6, 9, 12)
 
 
 class Question(NamedTuple):
@@ -28,7 +30,22 @@ class Database(NamedTuple):
 
 
 def day(dice: random.Random, first: int, last: int) -> str:
-    return f"{dice.randint(first, last)}-{dice.randint(1, 12):02}-{dice.randint(1, 28):02}"
+    """Mostly of these years, now and then of the year before or after. Half of them begin or end a quarter, since a
+    question's stretch does so too: whoever leaves out its first or its last day should have other rows."""
+    year = dice.choice((first - 1, last + 1)) if dice.random() < 0.1 else dice.randint(first, last)
+    if dice.random() < 0.5:
+        month, begins = dice.choice(((1, True), (4, True), (7, True), (10, True), *((end, False) for end in _ENDS)))
+        return first_day(year, month) if begins else last_day(year, month)
+    month = dice.randint(1, 12)
+    return f"{year}-{month:02}-{dice.randint(1, monthrange(year, month)[1]):02}"
+
+
+def first_day(year: int, month: int) -> str:
+    return f"{year}-{month:02}-01"
+
+
+def last_day(year: int, month: int) -> str:
+    return f"{year}-{month:02}-{monthrange(year, month)[1]}"
 
 
 def people(dice: random.Random, firsts: list[str], lasts: list[str], count: int) -> list[str]:
@@ -36,11 +53,11 @@ def people(dice: random.Random, firsts: list[str], lasts: list[str], count: int)
     return dice.sample([f"{first} {last}" for first in firsts for last in lasts], count)
 
 
-def months(dice: random.Random, first: int, last: int, column: str) -> tuple[str, str]:
-    """Some months of one year, in words and as a condition."""
-    year, begin = dice.randint(first, last), dice.randint(1, 7)
-    end = begin + dice.randint(3, 5)
+def months(dice: random.Random, first: int, last: int, column: str, *, least: int = 1) -> tuple[str, str]:
+    """So many quarters of one year or more, in words and as a condition."""
+    year, end = dice.randint(first, last), dice.choice(_ENDS[least - 1 :])
+    begin = dice.randrange(1, end - 3 * (least - 1), 3)
     return (
         f"from month {begin} to month {end} of {year}",
-        f"{column} BETWEEN '{year}-{begin:02}-01' AND '{year}-{end:02}-31'",
+        f"{column} BETWEEN '{first_day(year, begin)}' AND '{last_day(year, end)}'",
     )
