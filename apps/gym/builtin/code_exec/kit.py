@@ -1,6 +1,7 @@
 """Exercises in Python: steps over a list of numbers, drawn by seed, with examples to see and tests to pass unseen."""
 
 import inspect
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -9,11 +10,13 @@ from apps.gym.builtin.generating import Call, Case, Difficulty, Kit, Move, Seen,
 from apps.gym.items import TaskRow, dump_json
 
 _STEPS = {"easy": 1, "medium": 3, "hard": 5}
-_TESTS = 10
+_TESTS = 12
 _EXAMPLES = 2
 _LEAST_ANSWERS = 5
 """So many different answers there are among the tests at least: no constant is right often."""
 _LARGEST_NUMBER = 7
+_RANGES = ((-40, 60), (-9, 12), (-2, 4))
+"""What the numbers of a list are from: wide, and narrow, where the same number comes more often and lies on an edge."""
 
 Step = list[Any]
 """A function's name, and its number."""
@@ -26,7 +29,7 @@ def make_task(dice: Random, difficulty: Difficulty) -> TaskRow:
         last = dice.choice(steps.RETURNED).__name__
         # The tests are those of the exercise, not of the dice: the same steps are the same task.
         tests = _make_tests(Random(dump_json([chosen, last])), chosen, last)
-        if _is_telling(tests):
+        if _is_telling(tests) and next(find_doubts(chosen, last, tests[_EXAMPLES:]), None) is None:
             return {
                 "responses_create_params": ask(_prompt(chosen, last, tests[:_EXAMPLES])),
                 "entry_point": "solve",
@@ -40,8 +43,9 @@ def _make_tests(dice: Random, chosen: list[Step], last: str) -> list[dict[str, A
     known: list[list[int]] = []
     while len(tests) < _EXAMPLES + _TESTS:
         # The first two are seen; the empty list is among those that are not.
-        size = 0 if len(tests) == _EXAMPLES else dice.randint(6, 14)
-        values = [dice.randint(-40, 60) for _ in range(size)]
+        size = 0 if len(tests) == _EXAMPLES else dice.randint(6, 16)
+        least, most = _RANGES[len(tests) % len(_RANGES)] if len(tests) >= _EXAMPLES else _RANGES[len(tests)]
+        values = [dice.randint(least, most) for _ in range(size)]
         if values not in known:
             known.append(values)
             tests.append({"args": [values], "expected": _answer(values, chosen, last)})
@@ -60,6 +64,21 @@ def _is_telling(tests: list[dict[str, Any]]) -> bool:
     given = [dump_json(test["args"][0]) for test in tests[_EXAMPLES:]]
     most = max(answers.count(answer) for answer in answers)
     return len(set(answers)) >= _LEAST_ANSWERS and most <= _TESTS // 2 and answers != given
+
+
+def find_doubts(chosen: list[Step], last: str, tests: list[dict[str, Any]]) -> Iterator[tuple[list[Step], str]]:
+    """The wrong exercises closest to this one that pass its hidden tests: a step left out, which is one that does
+    nothing, a number one higher or lower, or another thing returned."""
+    wrong: list[tuple[list[Step], str]] = []
+    for at, (name, number) in enumerate(chosen):
+        # Digits have no base 1.
+        numbers = [near for near in (number - 1, number + 1) if near > 1 or name != "digit_sums"]
+        others: list[list[Step]] = [[], *([[name, near]] for near in numbers)]
+        wrong += [([*chosen[:at], *other, *chosen[at + 1 :]], last) for other in others]
+    wrong += [(chosen, other.__name__) for other in steps.RETURNED if other.__name__ != last]
+    for one in wrong:
+        if all(_answer(test["args"][0], *one) == test["expected"] for test in tests):
+            yield one
 
 
 def _prompt(chosen: list[Step], last: str, examples: list[dict[str, Any]]) -> str:

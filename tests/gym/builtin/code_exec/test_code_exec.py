@@ -6,7 +6,7 @@ import pytest
 from apps.gym.builtin.code_exec import kit, steps
 from apps.gym.builtin.code_exec.environment import CodeExec
 from apps.gym.builtin.code_exec.testing import HiddenTest, HiddenTests, find_code, read_tests, run_tests
-from apps.gym.builtin.generating import generate_tasks
+from apps.gym.builtin.generating import DIFFICULTIES, generate_tasks
 from apps.gym.builtin.protocol import ToolRefused
 from apps.gym.errors import EnvironmentFault, VerifierError
 from apps.gym.resources.inprocess import InProcessServer
@@ -180,3 +180,31 @@ def test_every_step_is_drawn_and_tests_are_those_of_the_steps():
     same = [row for row in rows if json.dumps(row["steps"]) in by_steps]
     assert len(same) > 10
     assert [row for row in same if by_steps[json.dumps(row["steps"])] != row["hidden_tests"]] == []
+
+
+@pytest.mark.parametrize("difficulty", DIFFICULTIES)
+def test_every_step_of_an_exercise_and_every_number_makes_a_difference_to_its_hidden_tests(difficulty):
+    for row in generate_tasks(kit.KIT, count=60, seed=11, difficulty=difficulty):
+        *chosen, last = row["steps"]
+
+        def passes(changed, row=row, last=last):
+            return all(solve(changed, last, test["args"][0]) == test["expected"] for test in row["hidden_tests"])
+
+        assert passes(chosen)
+        for at, (name, number) in enumerate(chosen):
+            before, after = chosen[:at], chosen[at + 1 :]
+            assert not passes([*before, *after])
+            assert not passes([*before, [name, number + 1], *after])
+            assert name == "digit_sums" or not passes([*before, [name, number - 1], *after])
+
+
+def test_a_step_that_does_nothing_is_found():
+    tests = [{"args": [[at, 3, 1, -at]], "expected": max(at, 3) - min(-at, 1)} for at in range(12)]
+    found = list(kit.find_doubts([["rotate", 3]], "spread", tests))
+    assert found == [([], "spread"), ([["rotate", 2]], "spread"), ([["rotate", 4]], "spread")]
+
+
+def solve(chosen, last, values):
+    for name, number in chosen:
+        values = getattr(steps, name)(values, number)
+    return getattr(steps, last)(values)
