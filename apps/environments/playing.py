@@ -5,6 +5,7 @@ same in every environment that is deterministic.
 """
 
 import asyncio
+import logging
 import time
 from typing import Any
 
@@ -18,13 +19,15 @@ from apps.environments.models import Environment
 from apps.environments.saving import asks_for_judge
 from apps.gym.agent import Attempt, Harness
 from apps.gym.builtin.generating import Move, Seen, generate_tasks
-from apps.gym.errors import GymError, TimedOut
+from apps.gym.errors import EnvironmentFault, GymError, TimedOut
 from apps.gym.events import ErrorRaised, TraceUnion, Verification
 from apps.gym.items import TaskRow, dump_json
 from apps.gym.taskfile import RowRefused, check_task
 from apps.gym.trials.playing import PlayedPolicy
 from apps.gym.written.registry import find_kit
 from apps.policies.connecting import open_outbound
+
+logger = logging.getLogger(__name__)
 
 PLAY_SECONDS = 60.0
 """Of the whole: somebody waits for it."""
@@ -76,7 +79,10 @@ def play_session(
 def suggest_row(environment: Environment) -> TaskRow:
     """A task to begin with where no dataset has one: the first easy one of its kit; else nothing."""
     kit = find_kit(environment.builtin)
-    return next(generate_tasks(kit, count=1, difficulty="easy")) if kit else {}
+    try:
+        return next(generate_tasks(kit, count=1, difficulty="easy")) if kit else {}
+    except EnvironmentFault:
+        return {}
 
 
 def _check(environment: Environment, row: object, moves: object, *, verify: bool) -> tuple[TaskRow, list[Move]]:
@@ -145,6 +151,10 @@ async def _play(environment: Environment, row: TaskRow, moves: list[Move], seed:
         events.append(_failure(TimedOut(f"It was not done within {PLAY_SECONDS:g} s."), began))
     except GymError as error:
         events.append(_failure(error, began))
+    except Exception as bug:
+        # As in a worker: what ends one attempt is shown as its end.
+        logger.exception("an attempt at %s that was played by hand broke", environment.slug)
+        events.append(_failure(EnvironmentFault(f"{type(bug).__name__}: {bug}"), began))
     finally:
         await outbound.close()
     return Played(events=events, seconds=time.perf_counter() - began)

@@ -8,10 +8,10 @@ from asgiref.sync import async_to_sync
 from apps.accounts.auditing import record
 from apps.environments.connecting import connect_environment
 from apps.environments.models import Adapter, Environment
-from apps.gym.builtin.generating import Case, Kit
+from apps.gym.builtin.generating import Case
 from apps.gym.errors import EnvironmentFault
-from apps.gym.trials.checking import CaseResult, check_cases, list_cases
-from apps.gym.written.registry import find_kit
+from apps.gym.trials.checking import CaseResult, check_each, list_cases
+from apps.gym.written.registry import WRITTEN, find_kit
 from apps.policies.connecting import open_outbound
 
 PROVE_SECONDS = 120.0
@@ -22,36 +22,48 @@ class CasesNotRun(Exception):
 
 
 def find_cases(environment: Environment) -> list[Case]:
-    """Empty for an environment that has none: a server's own are its own affair."""
-    kit = _find_kit(environment)
-    return list_cases(kit) if kit else []
+    """Empty for an environment that has none, a server's own are its own affair, and where they cannot be made."""
+    try:
+        return _find(environment)[0]
+    except EnvironmentFault:
+        return []
 
 
 def prove_environment(*, environment: Environment, user: object) -> list[CaseResult]:
     """Every case of the environment's own verifier, run now. Raises CasesNotRun."""
-    kit = _find_kit(environment)
-    if kit is None:
+    try:
+        cases, max_steps = _find(environment)
+    except EnvironmentFault as fault:
+        raise CasesNotRun(str(fault)) from None
+    if not cases:
         raise CasesNotRun(
-            f"{environment.slug} has no cases: only environments that run in process and make tasks have."
+            f"{environment.slug} has no cases: only environments that run in process have them, where they make tasks "
+            "or give cases of their own."
         )
-    results = async_to_sync(_prove)(environment, kit)
+    results = async_to_sync(_prove)(environment, cases, max_steps)
     failed = sum(not result.passed for result in results)
     record(user=user, action="environment.prove", target=environment.slug, cases=len(results), failed=failed)
     return results
 
 
-def _find_kit(environment: Environment) -> Kit | None:
-    return find_kit(environment.builtin) if environment.adapter == Adapter.BUILTIN else None
+def _find(environment: Environment) -> tuple[list[Case], int]:
+    """With the replies that the longest may take. Raises EnvironmentFault."""
+    if environment.adapter != Adapter.BUILTIN:
+        return [], 0
+    if kit := find_kit(environment.builtin):
+        return list_cases(kit), kit.max_steps
+    written = WRITTEN.get(environment.builtin)
+    return (written.own_cases(), written.max_steps) if written else ([], 0)
 
 
-async def _prove(environment: Environment, kit: Kit) -> list[CaseResult]:
+async def _prove(environment: Environment, cases: list[Case], max_steps: int) -> list[CaseResult]:
     own = copy(environment)
     # What is configured in its place has rewards of its own.
     own.verifier, own.verifies = {}, True
     outbound = open_outbound()
     try:
         async with asyncio.timeout(PROVE_SECONDS):
-            return await check_cases(connect_environment(own, outbound), kit)
+            return await check_each(connect_environment(own, outbound), cases, max_steps=max_steps)
     except TimeoutError:
         raise CasesNotRun(f"The cases were not done within {PROVE_SECONDS:g} s.") from None
     except EnvironmentFault as fault:

@@ -68,7 +68,7 @@ def test_what_could_not_be_loaded_is_a_warning(tmp_path):
         (warning,) = check_written_environments()
         assert (warning.id, warning.msg) == (
             "environments.W001",
-            f"An environment could not be loaded: {tmp_path}/fog.py: ZeroDivisionError: division by zero.",
+            f"An environment could not be loaded: {tmp_path}/fog.py: line 1: ZeroDivisionError: division by zero.",
         )
     finally:
         load_environments([])

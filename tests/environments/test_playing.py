@@ -5,8 +5,11 @@ from apps.accounts.models import AuditEntry
 from apps.environments.playing import play_session, suggest_row
 from apps.environments.proving import CasesNotRun, find_cases, prove_environment
 from apps.gym.builtin.calculator import Calculator
+from apps.gym.builtin.generating import Case, say
 from apps.gym.events import event_kind
 from apps.gym.rewards import Reward
+from apps.gym.written import Environment as Written
+from apps.gym.written.registry import WRITTEN
 from tests.factories import make_environment, make_policy_model, make_user
 
 pytestmark = pytest.mark.django_db
@@ -128,4 +131,49 @@ def test_an_environment_without_cases_says_so():
     environment = make_environment(slug="d", adapter="declared", builtin="")
     assert find_cases(environment) == []
     with pytest.raises(CasesNotRun, match="d has no cases"):
+        prove_environment(environment=environment, user=None)
+
+
+class Leaving(Written):
+    """Leaves where it should verify."""
+
+    async def respond(self, items):
+        return "go on" if self.row.get("talks") else None
+
+    async def verify(self, attempt):
+        raise SystemExit(3)
+
+    @staticmethod
+    def cases():
+        row = {"responses_create_params": {"input": "?"}}
+        return [Case(name="own", kind="zero reward", row=row, play=say("x"), reward=0.0)]
+
+
+def test_what_a_written_environment_raises_is_part_of_what_is_played(monkeypatch):
+    monkeypatch.setitem(WRITTEN, "leaving", Leaving)
+    environment = make_environment(slug="leaving", builtin="leaving")
+    left = play([{"text": "x"}], environment=environment, verify=True).failure
+    assert (left.kind, left.message) == ("verifier_error", "leaving: verify: SystemExit: 3")
+    talked = play([{"text": "x"}], environment=environment, row={"talks": True}, verify=True).failure
+    assert (talked.kind, talked.message) == (
+        "environment_error",
+        "leaving: respond: TypeError: it gives a list of items or None, not str",
+    )
+    # It makes no tasks, and has a case of its own all the same.
+    (result,) = prove_environment(environment=environment, user=None)
+    assert (result.case.name, result.problem) == ("own", "verifier_error: leaving: verify: SystemExit: 3")
+
+
+def test_a_kit_that_breaks_leaves_the_page_and_is_told_when_its_cases_are_run(monkeypatch):
+    class Halting(Leaving):
+        @staticmethod
+        def make_task(dice, difficulty):
+            raise SystemExit("no tasks")
+
+        solve = staticmethod(say("x"))
+
+    monkeypatch.setitem(WRITTEN, "halting", Halting)
+    environment = make_environment(slug="halting", builtin="halting")
+    assert (find_cases(environment), suggest_row(environment)) == ([], {})
+    with pytest.raises(CasesNotRun, match="halting: make_task: SystemExit: no tasks"):
         prove_environment(environment=environment, user=None)

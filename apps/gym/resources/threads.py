@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-async def run_in_thread(work: Callable[[], Result], *, seconds: float) -> Result:
-    """The result of `work`, or TimeoutError after so many seconds.
+async def run_in_thread(work: Callable[[], Result], *, seconds: float | None = None) -> Result:
+    """The result of `work`, or what it raised; TimeoutError after so many seconds.
 
     A thread cannot be stopped: one that runs on is left behind as a daemon, which does not hold up the process's end.
     """
@@ -25,9 +25,13 @@ async def run_in_thread(work: Callable[[], Result], *, seconds: float) -> Result
             done.set_exception(error)
 
     def run() -> None:
-        result, error = None, None
+        result: Any = None
+        error: BaseException | None = None
         try:
             result = work()
+        except StopIteration as problem:
+            # No future takes one.
+            error = RuntimeError(f"StopIteration: {problem}")
         except BaseException as problem:
             error = problem
         if not loop.is_closed():

@@ -1,25 +1,26 @@
 """Environments that the operator wrote as a resource server: async methods on the loop, others in threads."""
 
-import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Awaitable
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from apps.gym.builtin.protocol import ToolRefused, unknown_tool
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut, VerifierError
+from apps.gym.itemchecks import find_item_problem
 from apps.gym.items import Item, TaskRow, Tool, dump_json
+from apps.gym.resources.performing import OutOfTime, perform
 from apps.gym.resources.protocol import Probe, ReverifyMode, ToolOutput
-from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
 from apps.gym.written.attempts import Attempted
 from apps.gym.written.environment import Environment
+from apps.gym.written.guarding import tell
 from apps.gym.written.tools import write_output
 
 logger = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
 MAX_OUTPUT = 4 * 1024**2
 
 
@@ -41,7 +42,7 @@ class WrittenSession:
             text = await self._call(name, arguments, seconds)
         except ToolRefused as refusal:
             return ToolOutput(text=dump_json({"error": str(refusal)}), error=refusal.error)
-        except TimeoutError:
+        except (OutOfTime, TimeoutError):
             told = f"the tool gave no result within {seconds:g} s"
             return ToolOutput(text=dump_json({"error": told}), error="timeout")
         except GymError:
@@ -49,7 +50,7 @@ class WrittenSession:
         except Exception as bug:
             # As with a server that answers 500: the model reads it, and the attempt goes on.
             logger.exception("%s: its tool %s broke", self._server.name, name)
-            return ToolOutput(text=dump_json({"error": f"{type(bug).__name__}: {bug}"}), error="tool_error")
+            return ToolOutput(text=dump_json({"error": tell(bug)}), error="tool_error")
         if len(text) > MAX_OUTPUT:
             return ToolOutput(text=dump_json({"error": f"the tool gave {len(text):,} characters"}), error="too_large")
         return ToolOutput(text=text)
@@ -58,43 +59,31 @@ class WrittenSession:
         written = self._environment.written_tools.get(name)
         if written is None:
             raise unknown_tool(name, self._environment.tools)
-        method = partial(getattr(self._environment, written.method), **written.read(arguments))
-        if not written.is_async:
-            return write_output(await run_in_thread(method, seconds=seconds))
-        async with asyncio.timeout(seconds):
-            return write_output(await method())
+        call = partial(getattr(self._environment, written.method), **written.read(arguments))
+        return write_output(await perform(call, seconds=seconds))
 
     async def respond(self, items: list[Item]) -> list[Item] | None:
-        return await self._server.within(self._environment.respond(items), self._server.call_timeout, "its turn")
+        with self._server.faults("respond", EnvironmentFault, self._server.call_timeout):
+            given = await perform(self._environment.respond, items, seconds=self._server.call_timeout)
+            return given if given is None else _read_turn(given)
 
     async def verify(self, response: dict[str, Any]) -> Reward:
         if not self._server.verifies:
             return Reward(value=None, explanation="this environment leaves the judgement to people")
-        verifying = self._environment.verify(Attempted(response))
-        try:
-            given = await self._server.within(verifying, self._server.verify_timeout, "verification")
-            if isinstance(given, Reward):
-                return given
-            if not isinstance(given, int | float):
-                raise TypeError(f"verify gives a number or a Reward, not {type(given).__name__}")
-            return Reward(value=float(given))
-        except GymError:
-            raise
-        except Exception as bug:
-            logger.exception("%s: its verifier broke", self._server.name)
-            raise VerifierError(f"{self._server.name}: {type(bug).__name__}: {bug}").lasting() from bug
+        seconds = self._server.verify_timeout
+        with self._server.faults("verify", VerifierError, seconds):
+            return _read_reward(await perform(self._environment.verify, Attempted(response), seconds=seconds))
 
     async def close(self) -> None:
         try:
-            async with asyncio.timeout(self._server.call_timeout):
-                await self._environment.close()
+            await perform(self._environment.close, seconds=self._server.call_timeout)
         except Exception:
             # The attempt is over, and its reward stands.
             logger.exception("%s: it could not be closed", self._server.name)
 
 
 class WrittenServer:
-    """Serves one such class. Timeouts are seconds."""
+    """Serves one such class; raises EnvironmentFault for one that cannot be used. Timeouts are seconds."""
 
     def __init__(
         self,
@@ -105,6 +94,8 @@ class WrittenServer:
         call_timeout: float = 60.0,
         verify_timeout: float = 120.0,
     ) -> None:
+        if written.problem:
+            raise EnvironmentFault(f"{name}: {written.problem}").lasting()
         self.name = name
         self.verifies = verifies
         self.call_timeout = call_timeout
@@ -117,27 +108,31 @@ class WrittenServer:
         return self._written.respond is not Environment.respond
 
     async def seed_session(self, row: TaskRow, *, seed: int) -> WrittenSession:
-        try:
+        with self.faults("seed", EnvironmentFault, self.call_timeout):
+            return WrittenSession(await self._seed(row, seed), self)
+
+    async def _seed(self, row: TaskRow, seed: int) -> Environment:
+        async def make() -> Environment:
             environment = self._written()
             environment.row = row
-            await self.within(environment.seed(row, seed), self.call_timeout, "seeding")
+            return environment
+
+        environment: Environment = await perform(make, seconds=self.call_timeout)
+        await perform(environment.seed, row, seed, seconds=self.call_timeout)
+        return environment
+
+    @contextlib.contextmanager
+    def faults(self, method: str, kind: type[GymError], seconds: float) -> Iterator[None]:
+        """What the method raises as a fault that says which method it was. A GymError is what the code says itself."""
+        try:
+            yield
+        except OutOfTime:
+            raise TimedOut(f"{self.name}: {method} took longer than {seconds:g} s") from None
         except GymError:
             raise
         except Exception as bug:
-            logger.exception("%s: it could not be seeded", self.name)
-            raise EnvironmentFault(f"{self.name}: seed: {type(bug).__name__}: {bug}").lasting() from bug
-        return WrittenSession(environment, self)
-
-    async def within(self, work: Awaitable[Result], seconds: float, what: str) -> Result:
-        """Raises TimedOut. What the work itself says of a time-out is its own."""
-        limit = asyncio.timeout(seconds)
-        try:
-            async with limit:
-                return await work
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise TimedOut(f"{self.name}: {what} took longer than {seconds:g} s") from None
+            logger.exception("%s: its %s broke", self.name, method)
+            raise kind(f"{self.name}: {method}: {tell(bug)}").lasting() from bug
 
     async def reverify_mode(self) -> ReverifyMode:
         return "unsupported" if self._written.verify_needs_state else "stateless"
@@ -149,3 +144,36 @@ class WrittenServer:
         return Probe(
             healthy=True, message=f"written here, in {where}", latency=time.perf_counter() - started, tools=tools
         )
+
+
+def _read_reward(given: object) -> Reward:
+    if isinstance(given, int | float):
+        return Reward(value=float(given))
+    if not isinstance(given, Reward):
+        raise TypeError(f"it gives a number or a Reward, not {type(given).__name__}")
+    fields: list[tuple[str, object, type | tuple[type, ...]]] = [
+        ("value", given.value, (int, float)),
+        ("components", given.components, dict),
+        ("explanation", given.explanation, str),
+        ("details", given.details, dict),
+        *((f"component {name}", value, (int, float)) for name, value in given.components.items()),
+        *((f"name {name} of a component", name, str) for name in given.components),
+    ]
+    for name, value, kind in fields:
+        if not isinstance(value, kind):
+            raise TypeError(f"the {name} of its Reward is {type(value).__name__}")
+    dump_json(given.details)
+    return given
+
+
+def _read_turn(given: object) -> list[Item]:
+    """What `respond` says, as items that can be sent and stored."""
+    if not isinstance(given, list):
+        raise TypeError(f"it gives a list of items or None, not {type(given).__name__}")
+    for at, item in enumerate(given):
+        if not isinstance(item, dict):
+            raise TypeError(f"it gives items, each an object: the one at {at} is {type(item).__name__}")
+        if problem := find_item_problem(item):
+            raise ValueError(f"its item {at}{problem[1]} {problem[2]}")
+    dump_json(given)
+    return given

@@ -8,6 +8,7 @@ from apps.gym.builtin.generating import Call, Case, Kit, Move, generate_tasks, s
 from apps.gym.errors import GymError
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.trials.playing import echo_prompt, play_attempt, reward_of, stay_silent
+from apps.gym.written.guarding import tell
 
 FULL = 1.0
 _TOLERANCE = 1e-9
@@ -44,7 +45,11 @@ def list_cases(kit: Kit) -> list[Case]:
 
 async def check_cases(server: ResourceServer, kit: Kit) -> list[CaseResult]:
     """Every case, run against this server: in process, or over HTTP."""
-    return [await _check(server, case, kit.max_steps) for case in list_cases(kit)]
+    return await check_each(server, list_cases(kit), max_steps=kit.max_steps)
+
+
+async def check_each(server: ResourceServer, cases: list[Case], *, max_steps: int) -> list[CaseResult]:
+    return [await _check(server, case, max_steps) for case in cases]
 
 
 async def _check(server: ResourceServer, case: Case, max_steps: int) -> CaseResult:
@@ -59,6 +64,9 @@ async def _check(server: ResourceServer, case: Case, max_steps: int) -> CaseResu
             rewards.append(reward_of(events))
     except GymError as error:
         problem = f"{error.kind}: {error}"
+    except (Exception, SystemExit, KeyboardInterrupt) as bug:
+        # The player of a case is its environment's own code.
+        problem = tell(bug)
     return CaseResult(
         case=case,
         rewards=rewards,

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.metadata import entry_points
@@ -16,6 +17,7 @@ from typing import Any
 
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.written.environment import Environment
+from apps.gym.written.guarding import tell
 from apps.gym.written.registry import PROBLEMS, WRITTEN
 
 logger = logging.getLogger(__name__)
@@ -99,6 +101,8 @@ def _keep(found: Iterable[type], where: str) -> None:
     for one in found:
         if not issubclass(one, Environment):
             _refuse(where, TypeError(f"{one.__name__} is no Environment"))
+        elif one.problem:
+            _refuse(where, TypeError(f"{one.__name__}, {one.problem}"))
         elif one.name in BUILTINS:
             _refuse(where, ValueError(f"an environment named {one.name} is built in: give it another name"))
         elif WRITTEN.setdefault(one.name, one) is not one:
@@ -106,6 +110,16 @@ def _keep(found: Iterable[type], where: str) -> None:
 
 
 def _refuse(where: str, problem: BaseException) -> None:
-    told = f"{where}: {type(problem).__name__}: {problem}"
+    told = f"{where}: {_find_line(where, problem)}{tell(problem)}"
     logger.error("an environment could not be loaded: %s", told)
     PROBLEMS.append(told)
+
+
+def _find_line(where: str, problem: BaseException) -> str:
+    """Where in what was brought it happened; nothing where that was not reached."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    reached = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
+    if not reached:
+        return ""
+    last = reached[-1]
+    return f"line {last.lineno}: " if last.filename == where else f"{last.filename}, line {last.lineno}: "

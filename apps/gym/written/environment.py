@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from apps.gym.builtin.generating import Case, Difficulty, Kit, Move, Seen
-from apps.gym.items import Item, TaskRow, Tool
+from apps.gym.items import Item, TaskRow, Tool, dump_json
 from apps.gym.rewards import Reward
 from apps.gym.written.attempts import Attempted
+from apps.gym.written.guarding import guard
 from apps.gym.written.tools import WrittenTool, describe_tool
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -42,11 +43,13 @@ class Environment:
     asks_judge: ClassVar[bool] = False
     max_steps: ClassVar[int] = 30
     written_tools: ClassVar[dict[str, WrittenTool]] = {}
+    problem: ClassVar[str] = ""
+    """Why the class cannot be used, with the line of its file; or nothing."""
 
     row: TaskRow
 
     def __init_subclass__(cls, **given: Any) -> None:
-        """Raises TypeError for a tool that no model could be told of."""
+        """A tool that no model could be told of is no error yet: a file may hold other classes, which are well."""
         super().__init_subclass__(**given)
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
@@ -56,7 +59,13 @@ class Environment:
         found = [getattr(cls, name) for name in dir(cls) if hasattr(getattr(cls, name), _MARK)]
         # In the order of the file, which is that of their lines.
         found.sort(key=lambda method: method.__code__.co_firstlineno)
-        cls.written_tools = {method.__name__: describe_tool(method) for method in found}
+        cls.written_tools, problems = {}, []
+        for method in found:
+            try:
+                cls.written_tools[method.__name__] = describe_tool(method)
+            except TypeError as problem:
+                problems.append(f"line {method.__code__.co_firstlineno}: {problem}")
+        cls.problem = "; ".join(problems)
         cls.tools = [written.tool for written in cls.written_tools.values()]
 
     async def seed(self, row: TaskRow, seed: int) -> None:
@@ -88,7 +97,25 @@ class Environment:
 
     @classmethod
     def kit(cls) -> Kit | None:
-        """None where the class makes no tasks, or nobody solves them."""
+        """None where the class makes no tasks, or nobody solves them. What its functions raise is an EnvironmentFault
+        that names them."""
         if cls.make_task is Environment.make_task or cls.solve is Environment.solve:
             return None
-        return Kit(make_task=cls.make_task, solve=cls.solve, cases=cls.cases, max_steps=cls.max_steps)
+        return Kit(
+            make_task=guard(cls._make_row, f"{cls.name}: make_task", dict),
+            solve=guard(cls.solve, f"{cls.name}: solve", Move),
+            cases=cls.own_cases,
+            max_steps=cls.max_steps,
+        )
+
+    @classmethod
+    def _make_row(cls, dice: random.Random, difficulty: Difficulty) -> TaskRow:
+        row = cls.make_task(dice, difficulty)
+        if isinstance(row, dict):
+            dump_json(row["responses_create_params"])
+        return row
+
+    @classmethod
+    def own_cases(cls) -> list[Case]:
+        """Raises EnvironmentFault where `cases` gives none."""
+        return guard(cls.cases, f"{cls.name}: cases", list)()

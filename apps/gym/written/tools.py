@@ -14,6 +14,10 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARAMETER = re.compile(r"^[ \t]*(\w+)(?:[ \t]*\([^)]*\))?:[ \t]+(\S.*)$")
 _HEADING = re.compile(r"^(Args|Arguments|Parameters|Returns|Raises):$")
 _DEEPEST = 10
+_OF_THE_PROTOCOL = {"seed", "respond", "verify", "close", "make_task", "solve", "cases", "kit", "own_cases", "row"} | {
+    *("reset", "step", "seed_session", "aggregate_metrics", "reverify_mode")
+}
+"""What an environment has already, and routes by which one is served: no model may call them."""
 
 
 class WrittenTool(msgspec.Struct, frozen=True):
@@ -22,7 +26,6 @@ class WrittenTool(msgspec.Struct, frozen=True):
     tool: Tool
     arguments: type[msgspec.Struct]
     method: str
-    is_async: bool
 
     def read(self, given: dict[str, Any]) -> dict[str, Any]:
         """Values of the types that the method names. Raises ToolRefused."""
@@ -36,6 +39,8 @@ class WrittenTool(msgspec.Struct, frozen=True):
 def describe_tool(method: Callable[..., Any]) -> WrittenTool:
     """Raises TypeError with what the method lacks."""
     name = method.__name__
+    if name in _OF_THE_PROTOCOL:
+        raise TypeError(f"the tool {name}: GymWeb, or the protocol of its servers, has a {name} of its own: rename it")
     if not _NAME.fullmatch(name):
         raise TypeError(f"the tool {name}: a name has letters, digits, - and _, 64 at most")
     arguments = _arguments(method)
@@ -54,13 +59,16 @@ def describe_tool(method: Callable[..., Any]) -> WrittenTool:
         },
         arguments=arguments,
         method=name,
-        is_async=inspect.iscoroutinefunction(method),
     )
 
 
 def _arguments(method: Callable[..., Any]) -> type[msgspec.Struct]:
     name = method.__name__
-    hints = get_type_hints(method, include_extras=True)
+    try:
+        hints = get_type_hints(method, include_extras=True)
+    except Exception as problem:
+        # Types that are texts are read only now, and such a text may be anything.
+        raise TypeError(f"the tool {name}: its types cannot be read: {type(problem).__name__}: {problem}") from None
     fields: list[Any] = []
     for parameter in list(inspect.signature(method).parameters.values())[1:]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -77,7 +85,7 @@ def _arguments(method: Callable[..., Any]) -> type[msgspec.Struct]:
 
 def _schema(arguments: type[msgspec.Struct], told: dict[str, str], name: str) -> dict[str, Any]:
     try:
-        (schema,), parts = msgspec.json.schema_components([arguments], ref_template="{name}")
+        (schema,), parts = msgspec.json.schema_components([arguments], ref_template="{name}", schema_hook=_refuse_type)
     except TypeError as problem:
         raise TypeError(f"the tool {name}: {problem}") from None
     whole = _inline(schema, parts, name)
@@ -91,6 +99,11 @@ def _schema(arguments: type[msgspec.Struct], told: dict[str, str], name: str) ->
         "required": whole.get("required", []),
         "additionalProperties": False,
     }
+
+
+def _refuse_type(kind: type) -> dict[str, Any]:
+    takes = "str, int, float, bool, list[…], dict[str, …], Literal[…] or a dataclass"
+    raise TypeError(f"{kind.__name__} has no form in JSON: take {takes}")
 
 
 def _inline(schema: Any, parts: dict[str, Any], name: str, depth: int = 0) -> Any:

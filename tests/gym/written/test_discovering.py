@@ -1,3 +1,4 @@
+import json
 import sys
 from textwrap import dedent
 
@@ -61,15 +62,16 @@ def test_a_file_and_a_module_are_found_too(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("import no_such_module", "line 1: ModuleNotFoundError: No module named 'no_such_module'"),
         ("def broken(:", "SyntaxError: "),
-        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("x = 1\nraise SystemExit(3)", "line 2: SystemExit: 3"),
+        ("import json\njson.loads('{')", f"{json.decoder.__file__}, line "),
         ("x = 1", "ValueError: no class in it is an Environment"),
         (FILE.format(name="Calculator"), "ValueError: an environment named calculator is built in"),
         (
             FILE.format(name="Tall")
             + "\n    from apps.gym.written import tool\n    @tool\n    async def go(self, x): 'Go.'",
-            "TypeError: the tool go: give x a type, such as x: str",
+            "TypeError: Tall, line 7: the tool go: give x a type, such as x: str",
         ),
     ],
 )
@@ -81,6 +83,15 @@ def test_what_cannot_be_loaded_is_said_and_keeps_nothing_else_from_working(tmp_p
     (told,) = PROBLEMS
     assert told.startswith(f"{tmp_path}/aaa_broken.py: {problem}")
     assert "an environment could not be loaded" in caplog.text
+
+
+def test_a_class_that_cannot_be_used_hides_no_other_of_its_file(tmp_path):
+    tool = "\n    from apps.gym.written import tool\n    @tool\n    async def seed(self): 'Go.'"
+    write(tmp_path, "several.py", FILE.format(name="Straight") + FILE.format(name="Bent") + tool)
+    load_environments([str(tmp_path)])
+    assert sorted(WRITTEN) == ["straight"]
+    (told,) = PROBLEMS
+    assert told.startswith(f"{tmp_path}/several.py: TypeError: Bent, line 11: the tool seed: GymWeb, ")
 
 
 def test_places_that_are_none_are_said(tmp_path):

@@ -135,10 +135,10 @@ def verify(text, **row):
 def test_verify_gives_a_number_or_a_reward_and_anything_else_is_a_fault():
     assert verify("3").value == 0.0
     assert verify("explain") == Reward(value=0.5, components={"count": 0.0})
-    with pytest.raises(VerifierError, match="counter: LookupError: no") as broken:
+    with pytest.raises(VerifierError, match="counter: verify: LookupError: no") as broken:
         verify("break")
     assert not broken.value.passing
-    with pytest.raises(VerifierError, match="verify gives a number or a Reward, not NoneType"):
+    with pytest.raises(VerifierError, match="counter: verify: TypeError: it gives a number or a Reward, not NoneType"):
         verify("none")
 
 
@@ -152,10 +152,10 @@ def test_what_takes_too_long_is_timed_out(monkeypatch):
         await asyncio.sleep(30)
 
     monkeypatch.setattr(Counter, "verify", forever)
-    with pytest.raises(TimedOut, match=r"counter: verification took longer than 0\.3 s"):
+    with pytest.raises(TimedOut, match=r"counter: verify took longer than 0\.3 s"):
         verify("3")
     monkeypatch.setattr(Counter, "seed", forever)
-    with pytest.raises(TimedOut, match=r"counter: seeding took longer than 0\.3 s"):
+    with pytest.raises(TimedOut, match=r"counter: seed took longer than 0\.3 s"):
         verify("3")
 
 

@@ -144,12 +144,26 @@ def test_a_tool_that_no_model_could_be_told_of_is_refused_with_what_it_lacks():
     async def strange(self, word: object | complex):
         """Do."""
 
+    async def imaginary(self, word: list[complex]):
+        """Do."""
+
+    async def unknown(self, word: "Undefined"):  # noqa: F821 - what is tried
+        """Do."""
+
+    async def verify(self, word: str):
+        """Do."""
+
     assert refuse(untyped) == "the tool untyped: give word a type, such as word: str"
     assert refuse(undescribed) == (
         "the tool undescribed: say in its docstring what it does: that is all a model knows of it"
     )
     assert refuse(many) == "the tool many: give each argument a name of its own, instead of *words: str"
     assert refuse(strange).startswith("the tool strange: ")
+    assert refuse(imaginary).startswith("the tool imaginary: complex has no form in JSON: take str, int, ")
+    assert refuse(unknown) == "the tool unknown: its types cannot be read: NameError: name 'Undefined' is not defined"
+    assert refuse(verify) == (
+        "the tool verify: GymWeb, or the protocol of its servers, has a verify of its own: rename it"
+    )
 
 
 def test_a_type_that_holds_itself_is_refused():

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.environments.models import Adapter, Environment
 from apps.environments.saving import save_environment
 from apps.gym.builtin.generating import DIFFICULTIES, Kit, TooFewTasks, generate_tasks
+from apps.gym.errors import EnvironmentFault
 from apps.gym.items import TaskRow, Tool
 from apps.gym.written.registry import find_environment, find_kit, list_kits
 from apps.tasks.choosing import Choices
@@ -46,6 +47,8 @@ class Command(BaseCommand):
             lines = list(_encode(rows, _tools_of(name) if options["tools"] else []))
         except TooFewTasks as problem:
             raise CommandError(f"{environment}: {problem}") from None
+        except EnvironmentFault as fault:
+            raise CommandError(str(fault)) from fault.__cause__
         if dataset is None:
             self._write(lines, out or "-")
             return
