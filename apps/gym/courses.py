@@ -12,7 +12,7 @@ import msgspec
 
 from apps.gym.events import ModelCall, Prompt, TraceUnion
 from apps.gym.fingerprints import completion_fingerprint, prompt_fingerprint
-from apps.gym.items import Item, item_type
+from apps.gym.items import BETWEEN_TEXTS, Item, is_by_model, item_type
 from apps.gym.messages import Dropped, flat_text
 
 NoParting = Literal["same_actions", "states_differ"]
@@ -98,17 +98,17 @@ def _turn(items: list[Item], numbers: dict[str, int]) -> Step:
     for item in items:
         kind = item_type(item)
         if kind == "reasoning":
-            written += len(_text(item.get("content")) or _text(item.get("summary")))
+            written += len(_text(item.get("content"), by_model=True) or _text(item.get("summary"), by_model=True))
         elif kind == "function_call":
             arguments = item.get("arguments")
             calls.append([_number(item, numbers), item.get("name"), meaning_of(arguments)])
             written += len(arguments) if isinstance(arguments, str) else 0
         elif kind == "message":
-            texts.append(_text(item.get("content")))
+            texts.append(_text(item.get("content"), by_model=is_by_model(item)))
             written += len(texts[-1])
         else:
             texts.append(_json(item))
-    return Step(True, _digest(["\n".join(filter(None, texts)), calls]), written)
+    return Step(True, _digest([BETWEEN_TEXTS.join(filter(None, texts)), calls]), written)
 
 
 def _answer(item: Item, numbers: dict[str, int]) -> list[Any]:
@@ -125,10 +125,10 @@ def _number(item: Item, numbers: dict[str, int]) -> int:
     return numbers.setdefault(str(item.get("call_id")), len(numbers))
 
 
-def _text(content: object) -> str:
+def _text(content: object, *, by_model: bool = False) -> str:
     """As chat messages have it; what is no text is compared as it stands."""
     try:
-        return flat_text(content)
+        return flat_text(content, by_model=by_model)
     except Dropped:
         return _json(content)
 

@@ -1,5 +1,6 @@
 """Conversation items: the OpenAI Responses shapes, kept as plain JSON objects so that no unknown field is lost."""
 
+from collections.abc import Iterable
 from typing import Any, Literal, TypedDict
 
 import orjson
@@ -12,6 +13,10 @@ Tool = dict[str, Any]
 
 TaskRow = dict[str, Any]
 """A task row: `{"responses_create_params": {...}, ...verifier fields}` (NeMo Gym row format)."""
+
+
+BETWEEN_TEXTS = "\n\n"
+"""Between the texts of one turn that are items of their own: chat has one message a turn, which keeps them apart so."""
 
 
 class TokenUsage(TypedDict, total=False):
@@ -43,6 +48,18 @@ def function_calls(items: list[Item]) -> list[Item]:
     return [item for item in items if item.get("type") == "function_call"]
 
 
+def is_by_model(item: Item) -> bool:
+    """Whether a model wrote the item: its thoughts, its text, its calls."""
+    kind = item_type(item)
+    return kind in {"reasoning", "function_call"} or (kind == "message" and item.get("role") == "assistant")
+
+
+def join_parts(texts: Iterable[str], *, by_model: bool) -> str:
+    """The parts of one text. A model goes on where its last part ended, so nothing stands between; parts of others
+    are lines of their own, as vLLM writes them into a prompt. Empty ones add nothing."""
+    return ("" if by_model else "\n").join(filter(None, texts))
+
+
 def text_of(item: Item) -> str:
     """The readable text of a message or reasoning item; parts without text add nothing."""
     content = item.get("content")
@@ -52,7 +69,7 @@ def text_of(item: Item) -> str:
     if not parts and item.get("type") == "reasoning":
         parts = item.get("summary") or []
     texts = (part.get("text") or part.get("refusal") or "" for part in parts if isinstance(part, dict))
-    return "\n".join(text for text in texts if text)
+    return join_parts(texts, by_model=is_by_model(item))
 
 
 def assistant_text(items: list[Item]) -> str:

@@ -9,10 +9,11 @@ one, since many templates accept a single one and only in front.
 """
 
 import json
+import math
 from typing import Any, Literal
 
 from apps.gym.events import ModelCall, Prompt, SessionOpened, TraceUnion
-from apps.gym.items import Item, TaskRow, Tool, item_type
+from apps.gym.items import BETWEEN_TEXTS, Item, TaskRow, Tool, is_by_model, item_type, join_parts
 from apps.gym.loadable import is_loaded_exactly
 
 Message = dict[str, Any]
@@ -30,7 +31,6 @@ _REFUSED_PARTS = {
     "file": "file_content",
     "input_audio": "audio_content",
 }
-_BY_THE_MODEL = {"reasoning", "function_call"}
 
 
 class Dropped(Exception):
@@ -97,22 +97,31 @@ def _nested_tool(tool: Tool) -> dict[str, Any]:
     }
 
 
+_VALUE_KEYWORDS = {"const", "default", "enum", "examples", "example"}
+"""They hold values, of which null is one, and which are no schemas."""
+_NAMED_SCHEMAS = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+"""They hold schemas by names, which are no keywords."""
+
+
 def _without_nulls(schema: Any) -> Any:
-    """A JSON schema without its null-valued keywords: they say nothing, and Arrow types a column of nulls as null."""
-    if isinstance(schema, dict):
-        return {key: _without_nulls(value) for key, value in schema.items() if value is not None}
+    """A JSON schema without the keywords that are null and say nothing by it: Arrow types a column of nulls as null."""
     if isinstance(schema, list):
         return [_without_nulls(value) for value in schema]
-    return schema
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _VALUE_KEYWORDS:
+            kept[key] = value
+        elif key in _NAMED_SCHEMAS and isinstance(value, dict):
+            kept[key] = {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+        elif value is not None:
+            kept[key] = _without_nulls(value)
+    return kept
 
 
 def _prompt_items(events: list[TraceUnion]) -> list[Item]:
     return next((event.items for event in events if isinstance(event, Prompt)), [])
-
-
-def _by_the_model(item: Item) -> bool:
-    kind = item_type(item)
-    return kind in _BY_THE_MODEL or (kind == "message" and item.get("role") == "assistant")
 
 
 def _item_messages(items: list[Item], names: dict[str, str], arguments: ArgumentsAs) -> list[Message]:
@@ -120,7 +129,7 @@ def _item_messages(items: list[Item], names: dict[str, str], arguments: Argument
     messages: list[Message] = []
     turn: list[Item] = []
     for item in items:
-        if _by_the_model(item):
+        if is_by_model(item):
             turn.append(item)
             continue
         if turn:
@@ -165,15 +174,16 @@ def _assistant_message(items: list[Item], names: dict[str, str], arguments: Argu
             function = {"name": name, "arguments": _arguments(item.get("arguments"), arguments)}
             calls.append({"id": call_id, "type": "function", "function": function})
         elif kind == "reasoning":
-            thoughts.append(flat_text(item.get("content")) or flat_text(item.get("summary")))
-        elif _by_the_model(item):
-            texts.append(flat_text(item.get("content")))
+            told = flat_text(item.get("content"), by_model=True) or flat_text(item.get("summary"), by_model=True)
+            thoughts.append(told)
+        elif is_by_model(item):
+            texts.append(flat_text(item.get("content"), by_model=True))
         else:
             raise Dropped("unknown_item")
-    content = "\n".join(filter(None, texts))
+    content = BETWEEN_TEXTS.join(filter(None, texts))
     if not content.strip() and not calls:
         raise Dropped("empty_turn")
-    reasoning = "\n".join(filter(None, thoughts))
+    reasoning = BETWEEN_TEXTS.join(filter(None, thoughts))
     return {
         "role": "assistant",
         "content": content,
@@ -197,7 +207,7 @@ def _arguments(given: object, wanted: ArgumentsAs) -> dict[str, Any] | str:
     if isinstance(given, str):
         try:
             # Not orjson: it reads integers of more than 64 bits as floats, which are other arguments.
-            floats = _exact_float if wanted == "exact_object" else None
+            floats = _exact_float if wanted == "exact_object" else _finite_float
             parsed = json.loads(given, parse_constant=_refuse_constant, parse_float=floats) if given.strip() else {}
         except (ValueError, RecursionError):
             raise Dropped("malformed_arguments") from None
@@ -208,8 +218,16 @@ def _arguments(given: object, wanted: ArgumentsAs) -> dict[str, Any] | str:
     return given if isinstance(given, str) and given.strip() else json.dumps(parsed, ensure_ascii=False)
 
 
-def _exact_float(text: str) -> float:
+def _finite_float(text: str) -> float:
+    """1e400 is JSON, but would be read as infinity and written as null, or as no JSON at all."""
     number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is larger than any number that can be written")
+    return number
+
+
+def _exact_float(text: str) -> float:
+    number = _finite_float(text)
     if not is_loaded_exactly(number):
         raise Dropped("inexact_numbers")
     return number
@@ -219,15 +237,15 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def flat_text(content: object) -> str:
-    """Content parts as one text. Raises Dropped for parts that are not text, naming what they are."""
+def flat_text(content: object, *, by_model: bool = False) -> str:
+    """Content parts as one text, see `join_parts`. Raises Dropped for parts that are not text, naming what they are."""
     if content is None:
         return ""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
         raise Dropped("unknown_content")
-    return "\n".join(filter(None, (_part_text(part) for part in content)))
+    return join_parts(map(_part_text, content), by_model=by_model)
 
 
 def _part_text(part: object) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from apps.gym.events import EnvironmentTurn, SessionOpened, ToolResult
-from apps.gym.items import message
+from apps.gym.items import message, text_of
 from apps.gym.messages import (
     Dropped,
     completion_messages,
@@ -12,6 +12,7 @@ from apps.gym.messages import (
     offered_tools,
     prompt_messages,
 )
+from apps.gym.policy.chat_turns import chat_messages
 from tests.gym.traces import WEATHER_TOOL, call, row, said, thought, trace, turn, weather_trace
 
 
@@ -84,7 +85,10 @@ def test_the_environment_may_answer_calls_itself():
     assert completion_messages(events)[1] == expected
 
 
-@pytest.mark.parametrize("arguments", ["{oops", '["Paris"]', '"Paris"', "null", '{"x": NaN}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "arguments",
+    ["{oops", '["Paris"]', '"Paris"', "null", '{"x": NaN}', '{"x": [1e400]}', '{"x": -1e400}', "[" * 100_000],
+)
 def test_arguments_that_are_no_object_drop_the_row(arguments):
     with pytest.raises(Dropped) as why:
         completion_messages(trace(turn(call(arguments)), turn(said("22"))))
@@ -166,9 +170,29 @@ def test_a_trace_without_a_reply_is_dropped():
     assert why.value.reason == "no_assistant_turn"
 
 
-def test_content_parts_become_one_text_and_a_refusal_is_what_was_said():
+def test_parts_of_others_become_lines_and_a_refusal_is_what_was_said():
     parts = [{"type": "output_text", "text": "a"}, "b", {"type": "refusal", "refusal": "No."}]
     assert flat_text(parts) == "a\nb\nNo."
+
+
+@pytest.mark.parametrize("kind", ["content", "summary"])
+def test_a_text_or_thought_in_several_parts_is_what_the_model_wrote_byte_for_byte(kind):
+    thinking = {"type": "reasoning", kind: [{"type": "summary_text", "text": text} for text in ("Six ", "", "sevens.")]}
+    saying = said("")
+    saying["content"] = [{"type": "output_text", "text": text} for text in ("The answer is ", "42", "\n")]
+    (written,) = completion_messages(trace(turn(thinking, saying)))
+    (shown,) = chat_messages([thinking, saying])
+    assert (
+        written == shown == {"role": "assistant", "content": "The answer is 42\n", "reasoning_content": "Six sevens."}
+    )
+    assert (text_of(thinking), text_of(saying)) == ("Six sevens.", "The answer is 42\n")
+
+
+def test_texts_of_a_turn_that_are_items_of_their_own_are_written_as_the_model_is_shown_them():
+    items = [thought("One."), said("Let me look."), thought("Two."), said("It is 22 °C.")]
+    (written,) = completion_messages(trace(turn(*items)))
+    assert written["content"] == "Let me look.\n\nIt is 22 °C."
+    assert [written] == chat_messages(items)
 
 
 def test_a_reasoning_summary_stands_in_for_hidden_reasoning():
@@ -193,6 +217,38 @@ def test_tools_are_nested_without_nulls():
             "function": {"name": "ping", "description": "", "parameters": {"type": "object", "properties": {}}},
         },
     ]
+
+
+def test_a_null_that_a_schema_means_stays_also_in_a_parameter_that_is_called_as_a_keyword():
+    parameters = {
+        "type": "object",
+        "description": None,
+        "properties": {
+            "unit": {"const": None, "title": None},
+            "top": {"enum": [None, 1], "default": None, "examples": [{"x": None}]},
+            "default": {"type": "string", "format": None},
+        },
+        "required": None,
+    }
+    [tool] = nested_tools([{"type": "function", "name": "ping", "parameters": parameters}])
+    assert tool["function"]["parameters"] == {
+        "type": "object",
+        "properties": {
+            "unit": {"const": None},
+            "top": {"enum": [None, 1], "default": None, "examples": [{"x": None}]},
+            "default": {"type": "string"},
+        },
+    }
+
+
+@pytest.mark.parametrize("wanted", ["object", "exact_object", "text"])
+def test_a_number_that_no_float_holds_drops_the_row_unless_any_text_is_wanted(wanted):
+    events = trace(turn(call('{"x": 1e400}')))
+    with pytest.raises(Dropped) as why:
+        completion_messages(events, arguments=wanted)
+    assert why.value.reason == "malformed_arguments"
+    (kept,) = completion_messages(events, arguments="any_text")
+    assert kept["tool_calls"][0]["function"]["arguments"] == '{"x": 1e400}'
 
 
 def test_nested_tools_stay_as_they_are():

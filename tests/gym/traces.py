@@ -14,7 +14,7 @@ WEATHER_TOOL: Tool = {
     "name": "get_weather",
     "description": "Current weather",
     "strict": True,
-    "parameters": {"type": "object", "properties": {"city": {"type": "string", "default": None}}},
+    "parameters": {"type": "object", "properties": {"city": {"type": "string", "title": None}}},
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from apps.gym.errors import PolicyError
-from apps.gym.items import Item, dump_json, item_type, text_of
+from apps.gym.items import BETWEEN_TEXTS, Item, dump_json, is_by_model, item_type, join_parts, text_of
 
 Message = dict[str, Any]
 
@@ -37,7 +37,7 @@ def chat_messages(
     turn: list[Item] = []
     for item in items:
         kind = item_type(item)
-        if kind in ("reasoning", "function_call") or (kind == "message" and item.get("role") == "assistant"):
+        if is_by_model(item):
             turn.append(item)
             continue
         if turn:
@@ -74,7 +74,7 @@ def _assistant_message(turn: list[Item], reasoning: Reasoning) -> Message:
             contents.append(item.get("content"))
     content = _assistant_content(contents)
     message: Message = {"role": "assistant", "content": content if content or not calls else None}
-    thought = "\n\n".join(filter(None, thoughts))
+    thought = BETWEEN_TEXTS.join(filter(None, thoughts))
     if thought and reasoning == "field":
         message["reasoning_content"] = thought
     elif thought and reasoning == "text":
@@ -102,9 +102,9 @@ def _assistant_content(contents: list[Any]) -> Any:
         own = _chat_content(content)
         own = [{"type": "text", "text": own}] if isinstance(own, str) else own
         parts += own
-        texts.append("".join(part.get("text", "") for part in own if isinstance(part, dict)))
+        texts.append(join_parts((part.get("text", "") for part in own if isinstance(part, dict)), by_model=True))
     if all(isinstance(part, dict) and part.get("type") == "text" for part in parts):
-        return "\n\n".join(text for text in texts if text)
+        return BETWEEN_TEXTS.join(text for text in texts if text)
     return parts
 
 
@@ -213,7 +213,7 @@ def _told_thought(given: Any) -> str:
     if isinstance(given, str):
         return given
     if isinstance(given, list):
-        return "\n".join(filter(None, map(_told_thought, given)))
+        return join_parts(map(_told_thought, given), by_model=True)
     if isinstance(given, dict):
         return next(filter(None, (_told_thought(given.get(key)) for key in _THOUGHT_KEYS)), "")
     return ""

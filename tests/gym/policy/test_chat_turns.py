@@ -63,12 +63,8 @@ def as_chat_can_say_it(items: list[Item]) -> list[Item]:
     turn: list[Item] = []
 
     def end_turn() -> None:
-        # Several parts of one thought stand on lines of their own, several thoughts in paragraphs.
-        thoughts = [
-            "\n".join(filter(None, (part["text"] for part in item["summary"])))
-            for item in turn
-            if item["type"] == "reasoning"
-        ]
+        # Nothing stands between the parts of one thought; several thoughts are paragraphs.
+        thoughts = ["".join(part["text"] for part in item["summary"]) for item in turn if item["type"] == "reasoning"]
         messages = [item["content"] for item in turn if item["type"] == "message"]
         parts = [part.get("text", "") or part.get("refusal", "") for content in messages for part in content]
         if not any(part["type"] == "refusal" for content in messages for part in content):
