@@ -1,23 +1,30 @@
 """What a trainer should know of the written rows before it loads them: whose weights sampled them, how tokens join."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
+
+Rows = list[dict[str, Any]]
+Told = tuple[set[str], dict[str, int]]
+"""The versions that answered in an attempt, and how its tokens join: `segments`, `captured` of `calls`."""
 
 
 class Census:
-    """Counts rows as they are written, by what they say of themselves under `gymweb`."""
+    """Counts rows as they are written, by what those of the format say of themselves. Others are not looked at: the
+    fields of a task may have any name."""
 
-    def __init__(self) -> None:
+    def __init__(self, format: str) -> None:
         self.versions: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
+        self._read = _READERS.get(format)
 
-    def count(self, rows: list[dict[str, Any]]) -> None:
+    def count(self, rows: Rows) -> None:
         """The rows of one attempt, pair or task."""
-        own = rows[0].get("gymweb", {})
-        if "model_version" in own:
-            self.versions[own["model_version"]] += 1
-        if "tokens" in own:
-            found = own["tokens"]
+        if self._read is None:
+            return
+        versions, found = self._read(rows)
+        self.versions.update(versions - {""})
+        if found:
             self.tokens["rows"] += 1
             self.tokens["one_segment" if found["segments"] == 1 else "more_segments"] += 1
             self.tokens["every_call_captured"] += found["captured"] == found["calls"]
@@ -29,3 +36,18 @@ class Census:
             **({"model_versions": dict(sorted(self.versions.items()))} if self.versions else {}),
             **({"tokens": counts} if self.tokens else {}),
         }
+
+
+def _of_rollout(rows: Rows) -> Told:
+    own = rows[0]["gymweb"]
+    return {*own.get("model_versions", ()), own.get("model_version", "")}, own.get("tokens", {})
+
+
+def _of_segments(rows: Rows) -> Told:
+    first = rows[0]
+    versions = {one["version"] for row in rows for one in row["sampled"]} or {first["model_version"]}
+    found = {"segments": first["segments"], "captured": first["captured_calls"], "calls": first["calls"]}
+    return versions, found if first["segments"] else {}
+
+
+_READERS: dict[str, Callable[[Rows], Told]] = {"nemo_gym_rollouts": _of_rollout, "scored_rollouts": _of_segments}

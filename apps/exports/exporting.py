@@ -117,7 +117,7 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
 def _write_rows(export: Export, attempt: int, folder: ExportFolder) -> None:
     sign = _SignOfLife(export, attempt)
     reader = RowReader(export, on_chunk=lambda: sign(reader.considered, folder.rows))
-    census = Census()
+    census = Census(export.format)
     for split, rows in reader.rows():
         try:
             folder.write(split, rows)

@@ -19,7 +19,7 @@ def make_manifest(
 
     An attempt may become several rows, so `counts.written` may be more than `counts.written_from`.
 
-    `census` adds what the rows say of themselves: `model_versions` counts the versions that they began with, `tokens`
+    `census` adds what the rows say of themselves: `model_versions` counts attempts by the versions in them, `tokens`
     those with captured tokens, of which NeMo RL loads `one_segment` as they are.
 
     `longest_row_bytes` helps to set a trainer's `max_length`, whose default cuts long rows.

@@ -52,8 +52,14 @@ def item_messages(items: list[Item], *, arguments: ArgumentsAs = "object") -> li
     return _join_opening_system(_item_messages(items, names, arguments))
 
 
-def completion_messages(events: list[TraceUnion], *, arguments: ArgumentsAs = "object") -> list[Message]:
-    """Everything after the prompt, up to the model's last turn: what follows it teaches nothing. Raises Dropped."""
+def completion_messages(
+    events: list[TraceUnion], *, arguments: ArgumentsAs = "object", silent_turns: bool = False
+) -> list[Message]:
+    """Everything after the prompt, up to the model's last turn: what follows it teaches nothing. Raises Dropped.
+
+    A turn that only thinks is no example to follow, and drops the row as one without any turn does; `silent_turns`
+    keeps both, where what went wrong is to be seen as well.
+    """
     calls = (item for item in _prompt_items(events) if item_type(item) == "function_call")
     names = {_text_field(item, "call_id"): _text_field(item, "name") for item in calls}
     messages: list[Message] = []
@@ -62,12 +68,12 @@ def completion_messages(events: list[TraceUnion], *, arguments: ArgumentsAs = "o
             continue
         if isinstance(event, ModelCall):
             if event.items:
-                messages.append(_assistant_message(event.items, names, arguments))
+                messages.append(_assistant_message(event.items, names, arguments, silent_turns=silent_turns))
         else:
             messages.extend(_item_messages(event.new_items(), names, arguments))
     while messages and messages[-1]["role"] != "assistant":
         messages.pop()
-    if not messages:
+    if not messages and not silent_turns:
         raise Dropped("no_assistant_turn")
     return messages
 
@@ -161,7 +167,9 @@ def _other_message(item: Item, names: dict[str, str]) -> Message:
     return {"role": role, "content": flat_text(item.get("content"))}
 
 
-def _assistant_message(items: list[Item], names: dict[str, str], arguments: ArgumentsAs) -> Message:
+def _assistant_message(
+    items: list[Item], names: dict[str, str], arguments: ArgumentsAs, *, silent_turns: bool = False
+) -> Message:
     """`content` is "" where the turn says nothing, for templates that crash on null; absent keys are left out."""
     texts: list[str] = []
     thoughts: list[str] = []
@@ -181,7 +189,7 @@ def _assistant_message(items: list[Item], names: dict[str, str], arguments: Argu
         else:
             raise Dropped("unknown_item")
     content = BETWEEN_TEXTS.join(filter(None, texts))
-    if not content.strip() and not calls:
+    if not content.strip() and not calls and not silent_turns:
         raise Dropped("empty_turn")
     reasoning = BETWEEN_TEXTS.join(filter(None, thoughts))
     return {

@@ -62,6 +62,14 @@ class Segment(NamedTuple):
     logprobs: "array[float]"
 
 
+class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the tokens that a call sampled stand in its segment: from `start` up to and without `end`."""
+
+    call: int
+    start: int
+    end: int
+
+
 def stored_tokens(events: Iterable[TraceUnion]) -> list[bytes | None]:
     """One entry a model call: its packed tokens, None where none were captured."""
     return [event.tokens for event in events if isinstance(event, ModelCall)]
@@ -117,6 +125,23 @@ def join_calls(stored: Sequence[bytes | None]) -> list[Segment]:
         segment.logprobs.extend(fields["generation_log_probs"])
         before = capture.ids
     return segments
+
+
+def find_sampled(segment: Segment, stored: Sequence[bytes | None]) -> list[Sampled]:
+    """By call of the segment, in order: its prompt is all that stands before what it sampled."""
+    found: list[Sampled] = []
+    for call in segment.calls:
+        packed = stored[call - 1]
+        assert packed is not None
+        shape = read_shape(packed)
+        found.append(Sampled(call=call, start=shape.prompt, end=shape.total))
+    return found
+
+
+def count_spoken(events: Iterable[TraceUnion]) -> tuple[int, int]:
+    """How many calls said something, and of how many of these the tokens were captured."""
+    spoken = [event.tokens is not None for event in events if isinstance(event, ModelCall) and event.items]
+    return len(spoken), sum(spoken)
 
 
 def _break(call: int, shape: TokenShape, after: int, before: TokenShape) -> Break:

@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -387,6 +388,28 @@ def test_the_manifest_of_scored_rollouts_counts_versions_and_how_tokens_join():
     assert [row["gymweb"].get("tokens", {}).get("segments") for row in rows] == [1, 2, 1, None]
     assert export.manifest["model_versions"] == {"step-1": 2, "step-2": 1}
     assert export.manifest["tokens"] == {"rows": 3, "one_segment": 2, "more_segments": 1, "every_call_captured": 2}
+
+
+@pytest.mark.parametrize("format", ["nemo_gym_rollouts", "scored_rollouts"])
+def test_the_manifest_counts_an_attempt_for_every_version_that_answered_in_it(format):
+    made = make_collection(dataset=make_dataset([{**make_row("a"), "segments": 3, "sampled": "x", "calls": []}]))
+    versions = iter(["step-1", "step-2"])
+    trace = [
+        msgspec.structs.replace(event, version=next(versions)) if isinstance(event, ModelCall) else event
+        for event in with_tokens(make_trace(), ([1, 2], [3]), ([1, 2, 3, 4], [5]))
+    ]
+    make_rollout(made, model_version="step-1", trace=trace)
+    make_rollout(made, model_version="step-1")
+    export = write_export(export=queue_export(format=format, collection=made, encoding="jsonl"))
+    assert export.manifest["model_versions"] == {"step-1": 2, "step-2": 1}
+    assert export.manifest["tokens"] == {"rows": 1, "one_segment": 1, "more_segments": 0, "every_call_captured": 1}
+
+
+def test_a_field_of_a_task_may_be_called_as_what_the_manifest_counts():
+    made = make_collection(dataset=make_dataset([{**make_row("a"), "segments": 3, "gymweb": "mine"}]))
+    make_rollout(made)
+    export = write_export(export=queue_export(format="nemo_rl_tasks", collection=made))
+    assert (export.state, export.rows) == ("ready", 1)
 
 
 def test_a_manifest_says_nothing_of_versions_and_tokens_that_there_are_not(collection):

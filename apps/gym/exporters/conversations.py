@@ -27,7 +27,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[dict[str, Any]]
 
 
-def read_conversation(attempt: Attempt, options: Options) -> Conversation:
+def read_conversation(attempt: Attempt, options: Options, *, silent_turns: bool = False) -> Conversation:
     """The attempt as it went, before reasoning and tools are put where the trainer wants them. Raises Dropped."""
     arguments: ArgumentsAs = "object" if options.numbers == "any" else "exact_object"
     if options.arguments == "text":
@@ -37,7 +37,7 @@ def read_conversation(attempt: Attempt, options: Options) -> Conversation:
         raise Dropped("inexact_numbers")
     return Conversation(
         prompt=prompt_messages(attempt.events, arguments=arguments),
-        completion=completion_messages(attempt.events, arguments=arguments),
+        completion=completion_messages(attempt.events, arguments=arguments, silent_turns=silent_turns),
         tools=tools,
     )
 
@@ -60,8 +60,8 @@ def worded(conversation: Conversation, options: Options) -> Conversation:
     )
 
 
-def attempt_conversation(attempt: Attempt, options: Options) -> Conversation:
-    return worded(read_conversation(attempt, options), options)
+def attempt_conversation(attempt: Attempt, options: Options, *, silent_turns: bool = False) -> Conversation:
+    return worded(read_conversation(attempt, options, silent_turns=silent_turns), options)
 
 
 def thought_text(reasoning: str) -> str:

@@ -94,7 +94,8 @@ def input_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 
 def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """The attempt's one row."""
+    """The attempt's one row. `gymweb.model_version` is what it began with, `model_versions` all where it changed."""
+    versions = {event.version: None for event in attempt.events if isinstance(event, ModelCall) and event.version}
     yield rollout_row(
         attempt.events,
         attempt.task,
@@ -104,7 +105,11 @@ def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
         agent=attempt.agent,
         task_index=attempt.task_index,
         repeat=attempt.repeat,
-        origin={**attempt.columns, **({"model_version": attempt.model_version} if attempt.model_version else {})},
+        origin={
+            **attempt.columns,
+            **({"model_version": attempt.model_version} if attempt.model_version else {}),
+            **({"model_versions": list(versions)} if len(versions) > 1 else {}),
+        },
     )
 
 

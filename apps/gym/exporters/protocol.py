@@ -148,6 +148,8 @@ def resolve_options(format: Format, given: Mapping[str, Any]) -> Options:
             has = ", ".join(format.choices) or "none"
             raise OptionRefused(name, f"{format.title} has no option {name}; it has: {has}.")
         resolved[name] = _number(name, value) if name in NUMBERS else _choice(format, name, value)
+    if "malformed" not in given and resolved.get("arguments") != "text" and "malformed" in resolved:
+        resolved["malformed"] = "dropped"
     if resolved.get("malformed") == "text" and resolved.get("arguments") != "text":
         raise OptionRefused(
             "malformed", "Arguments that are no object can only be kept as text: set arguments to text as well."

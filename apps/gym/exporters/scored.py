@@ -3,15 +3,22 @@
 No trainer takes scored rollouts offline today; this is for trainers of one's own, and for analysis. Advantages are
 (reward − mean) / (std + 1e-4) of the group, as GRPO has it, and reward − mean, as Dr. GRPO has it; `std` is that of the
 population. A group whose rewards differ by less than 1e-8 has zero variance: its attempts teach nothing.
+
+A group is all attempts at a task that have a reward, whatever rows of it are written. So that none of them is missing
+because it went wrong, arguments are the text that the model wrote, malformed ones too, and a turn that said nothing
+stays.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import msgspec
+
+from apps.gym.events import ModelCall
 from apps.gym.exporters.columns import ATTEMPT_FEATURES, as_text, attempt_columns
 from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Group, Options, Row
 from apps.gym.messages import Dropped
-from apps.gym.segments import Segment, join_calls, stored_tokens
+from apps.gym.segments import Segment, count_spoken, find_sampled, join_calls, stored_tokens
 from apps.gym.tokens import TokensUnreadable
 
 EPSILON = 1e-4
@@ -35,14 +42,18 @@ _TOKENS: dict[str, Feature] = {
     "input_ids": "int32[]",
     "loss_mask": "int32[]",
     "logprobs": "float32[]",
+    "sampled": "json[]",
+    "calls": "int64",
+    "captured_calls": "int64",
 }
 
 
 def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     """One row a segment of captured tokens; one row with empty lists where none were captured."""
-    whole = attempt_conversation(attempt, options)
+    whole = attempt_conversation(attempt, options, silent_turns=True)
+    stored = stored_tokens(attempt.events)
     try:
-        segments = join_calls(stored_tokens(attempt.events))
+        segments = join_calls(stored)
     except TokensUnreadable:
         raise Dropped("tokens_unreadable") from None
     common = {
@@ -51,13 +62,30 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
         "tools": as_text(whole.tools),
         "components": {name: float(value) for name, value in attempt.components.items()},
         "stop_reason": attempt.stop_reason,
-        "model_version": attempt.model_version,
         "repeat": attempt.repeat,
         **group_figures(attempt.reward, attempt.group or _alone(attempt.reward)),
         **attempt_columns(attempt),
+        **dict(zip(("calls", "captured_calls"), count_spoken(attempt.events), strict=True)),
     }
+    versions = [event.version for event in attempt.events if isinstance(event, ModelCall)]
     for number, segment in enumerate(segments or [None]):
-        yield {**common, "segment": number, "segments": len(segments), **_tokens(segment)}
+        sampled = [
+            {"version": versions[one.call - 1], **msgspec.to_builtins(one)}
+            for one in (find_sampled(segment, stored) if segment else ())
+        ]
+        yield {
+            **common,
+            "model_version": _joined_versions([one["version"] for one in sampled] or versions) or attempt.model_version,
+            "segment": number,
+            "segments": len(segments),
+            **_tokens(segment),
+            "sampled": sampled,
+        }
+
+
+def _joined_versions(versions: Iterable[str]) -> str:
+    """Each once, in the order in which they answered."""
+    return ", ".join(dict.fromkeys(filter(None, versions)))
 
 
 def group_figures(reward: float, group: Group) -> Row:
@@ -104,13 +132,14 @@ FORMATS = [
         },
         choices={
             "reasoning": ("field", "inline", "dropped"),
-            "arguments": ("object", "text"),
-            "malformed": ("dropped", "text"),
+            "arguments": ("text", "object"),
+            "malformed": ("text", "dropped"),
             "numbers": ("any", "exact"),
             "tools": ("text",),
         },
         encodings=("parquet", "jsonl", "jsonl.gz"),
         note="Parquet keeps a token and its logprob in about 7 bytes, JSON in 18. loss_mask is 1 where the model "
-        "sampled the token, logprobs are 0 elsewhere. advantage is that of the whole group, whatever is left out here.",
+        "sampled the token, logprobs are 0 elsewhere; sampled says which call and version sampled which tokens. The "
+        "group's figures and advantages are those of all attempts with a reward, whatever is left out here.",
     ),
 ]

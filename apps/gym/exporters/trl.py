@@ -19,7 +19,7 @@ from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row, TaskPrompt
 from apps.gym.exporters.questions import TASK_FEATURES, ground_truth, question_messages, task_columns
 from apps.gym.messages import Dropped
-from apps.gym.segments import join_calls, stored_tokens
+from apps.gym.segments import count_spoken, join_calls, stored_tokens
 from apps.gym.tokens import TokensUnreadable
 
 CHAT = {
@@ -67,13 +67,19 @@ def turn_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 
 def token_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
-    """One row a segment: the ids that the model saw and sampled, trained where it sampled them."""
+    """One row a segment: the ids that the model saw and sampled, trained where it sampled them.
+
+    All or nothing: where tokens of some turns are missing, the rows would show half of what was done, as good as all.
+    """
     try:
         segments = join_calls(stored_tokens(attempt.events))
     except TokensUnreadable:
         raise Dropped("tokens_unreadable") from None
     if not segments:
         raise Dropped("tokens_not_captured")
+    spoken, captured = count_spoken(attempt.events)
+    if captured < spoken:
+        raise Dropped("tokens_partly_captured")
     for number, segment in enumerate(segments):
         ids = segment.input_ids.tolist()
         labels = [one if kept else IGNORED for one, kept in zip(ids, segment.mask, strict=True)]

@@ -4,17 +4,19 @@ import json
 from itertools import product
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from apps.gym.events import ModelCall
 from apps.gym.exporters.protocol import NUMBERS, Format, OptionRefused, Options, resolve_options
 from apps.gym.exporters.registry import FORMATS, FormatUnknown, find_format
 from apps.gym.messages import Dropped, completion_messages, prompt_messages
 from tests.gym.exporters.attempts import attempt, paris, preference, task
 from tests.gym.exporters.generated import as_json, attempts
 from tests.gym.exporters.validators import CHECKS, FORBIDDEN_COLUMNS, fits_feature
-from tests.gym.traces import call, nulls, said, trace, turn, with_tokens
+from tests.gym.traces import call, nulls, said, thought, trace, turn, with_tokens
 
 COLUMNS = {"rollout_id": 7, "collection_id": 2, "dataset": "weather@v1", "task_id": 3, "task_index": 0}
 PAIR_COLUMNS = {
@@ -223,3 +225,70 @@ def test_a_break_in_the_tokens_begins_another_row():
 def test_without_captured_tokens_there_are_no_token_rows():
     with pytest.raises(Dropped, match="tokens_not_captured"):
         list(FORMATS["trl_sft_tokens"].rows(attempt(), Options()))
+
+
+@pytest.mark.parametrize("captured", [(([1, 2], [3, 4]), None), (None, ([1, 2, 3, 4], [5]))])
+def test_half_of_the_tokens_of_an_attempt_are_no_demonstration_and_counted_where_all_is_kept(captured):
+    events = with_tokens(paris(), *captured)
+    with pytest.raises(Dropped, match="tokens_partly_captured"):
+        list(FORMATS["trl_sft_tokens"].rows(attempt(events), Options()))
+    [row] = scored(events)
+    assert (row["calls"], row["captured_calls"]) == (2, 1)
+
+
+def test_a_reply_that_said_nothing_has_no_tokens_to_miss():
+    events = with_tokens(trace(turn(), turn(said("22"))), None, ([1, 2], [3]))
+    [row] = FORMATS["trl_sft_tokens"].rows(attempt(events), Options())
+    assert row["input_ids"] == [1, 2, 3]
+
+
+def scored(events, **given):
+    format = FORMATS["scored_rollouts"]
+    return list(format.rows(attempt(events, model_version="v1"), resolve_options(format, given)))
+
+
+def versioned(events, *versions):
+    given = iter(versions)
+    return [
+        msgspec.structs.replace(event, version=next(given)) if isinstance(event, ModelCall) else event
+        for event in events
+    ]
+
+
+def test_each_scored_row_tells_whose_weights_sampled_which_of_its_tokens():
+    ways = {"one": ([1, 2, 3, 4, 5, 6], [7]), "two": ([1, 2, 9], [7])}
+    told = {
+        name: [
+            (row["model_version"], [(one["call"], one["version"], one["start"], one["end"]) for one in row["sampled"]])
+            for row in scored(versioned(with_tokens(paris(), ([1, 2, 3], [4, 5]), then), "v1", "v2"))
+        ]
+        for name, then in ways.items()
+    }
+    assert told == {
+        "one": [("v1, v2", [(1, "v1", 3, 5), (2, "v2", 6, 7)])],
+        "two": [("v1", [(1, "v1", 3, 5)]), ("v2", [(2, "v2", 3, 4)])],
+    }
+
+
+def test_a_scored_row_without_tokens_tells_every_version_and_one_without_any_that_of_its_rollout():
+    assert [row["model_version"] for row in scored(versioned(paris(), "v1", "v2"))] == ["v1, v2"]
+    assert [row["model_version"] for row in scored(paris())] == ["v1"]
+
+
+@pytest.mark.parametrize(
+    ("events", "completion"),
+    [
+        (trace(turn(call("{oops"))), [{"role": "assistant", "content": "", "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": "{oops"}}
+        ]}]),
+        (trace(turn(thought("Hm, 2"))), [{"role": "assistant", "content": "", "reasoning_content": "Hm, 2"}]),
+        (trace(turn()), []),
+    ],
+)  # fmt: skip
+def test_what_went_wrong_is_scored_as_well(events, completion):
+    assert [row["completion"] for row in scored(events)] == [completion]
+
+
+def test_scored_arguments_as_objects_leave_malformed_ones_out():
+    with pytest.raises(Dropped, match="malformed_arguments"):
+        scored(trace(turn(call("{oops"))), arguments="object")

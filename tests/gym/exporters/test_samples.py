@@ -113,7 +113,7 @@ def test_prompts_for_rl():
 
 def test_the_scored_archive_has_every_column_of_the_sample():
     theirs_ = sample("rl.scored.jsonl")[0]
-    [made] = rows("scored_rollouts", attempt(paris()))
+    [made] = rows("scored_rollouts", attempt(paris()), arguments="object")
     assert set(theirs_) - {"metadata"} <= set(made) | {"task_id", "rollout_id"}
     assert made["prompt"] == theirs_["prompt"]
     assert made["completion"] == theirs_["completion"]
