@@ -66,6 +66,9 @@ class ImportedSerializer(serializers.Serializer[Any]):
     collection = CollectionSerializer(read_only=True)
     refused = serializers.IntegerField(help_text="Lines that were left out.")
     superseded = serializers.IntegerField(help_text="Failures of attempts that were made again, which were left out.")
+    renumbered = serializers.IntegerField(
+        help_text="Rollouts whose number of the task another line has too: counted as further ones."
+    )
     errors = BadLineSerializer(many=True, read_only=True, help_text="The first of them.")  # type: ignore[assignment]
 
 
@@ -102,6 +105,6 @@ class ImportActions(TableViewSet):
                 files=[File(name, stream) for name, stream in files], **asked.validated_data, user=self.person
             )
         answer = {"collection": imported.collection, "refused": imported.refused}
-        answer |= {"superseded": imported.superseded, "errors": imported.errors}
+        answer |= {"superseded": imported.superseded, "renumbered": imported.renumbered, "errors": imported.errors}
         status = HTTPStatus.CREATED if imported.created else HTTPStatus.OK
         return Response(ImportedSerializer(answer).data, status=status)

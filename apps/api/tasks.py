@@ -3,6 +3,7 @@
 from typing import Any
 
 import django_filters
+from django.db.models import F
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -14,7 +15,9 @@ from apps.accounts.permissions import Permission
 from apps.api.declared import DeclaredFields
 from apps.api.filters import FlagFilter, SlugFilter
 from apps.api.pagination import MAX_KEY
+from apps.api.problems import QueryProblem
 from apps.api.viewsets import TableViewSet
+from apps.rollouts.sorting import Sort
 from apps.tasks.marking import MAX_TASKS, mark_tasks
 from apps.tasks.matching import key_of
 from apps.tasks.models import DatasetVersion, Task, TaskQuerySet
@@ -93,6 +96,7 @@ class TaskViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = Task.objects.ready().select_related("dataset", "version")
     filterset_class = TaskFilter
     ordering = "id"
+    orders = {"index": Sort(F("index"), "index")}
     lookup_value_regex = "[0-9]+"
     permissions = {
         "list": Permission.READ_TASKS,
@@ -104,6 +108,14 @@ class TaskViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     def get_queryset(self) -> Any:
         # Rows can be megabytes each: a list never carries them.
         return super().get_queryset().defer("row_json") if self.action == "list" else super().get_queryset()
+
+    def expect(self, request: Request, sort: Sort) -> tuple[bool, bool]:
+        """Every task has a place in its version, in whose order an index has the tasks of one version alone."""
+        missing = [name for name in ("dataset", "version") if not request.query_params.get(name)]
+        if missing:
+            message = f"By index the tasks of one version are ordered: also give {' and '.join(missing)}."
+            raise QueryProblem([{"pointer": "?ordering", "code": "invalid", "message": message}])
+        return True, False
 
     def get_serializer_class(self) -> type[TaskSerializer]:
         return TaskSerializer if self.action == "list" else TaskWithRowSerializer

@@ -51,13 +51,15 @@ IMPORTED_URL = "http://imported.invalid/v1"
 @dataclass(frozen=True, slots=True)
 class Imported:
     """`created` is False where these files were imported before: the collection is that of then. `superseded` are
-    failures of rollouts that were attempted again."""
+    failures of rollouts that were attempted again, `renumbered` rollouts that have another number than their line says,
+    since another file has that one of the same task: as where a file is given twice under two names."""
 
     collection: Collection
     created: bool
     errors: list[BadLine] = field(default_factory=list)
     refused: int = 0
     superseded: int = 0
+    renumbered: int = 0
 
 
 def import_rollouts(
@@ -104,7 +106,12 @@ def import_rollouts(
     collection.refresh_from_db()
     announce_collection(collection.pk)
     return Imported(
-        collection, created=True, errors=reading.errors, refused=reading.refused, superseded=reading.superseded
+        collection,
+        created=True,
+        errors=reading.errors,
+        refused=reading.refused,
+        superseded=reading.superseded,
+        renumbered=reading.renumbered,
     )
 
 

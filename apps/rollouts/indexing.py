@@ -35,6 +35,8 @@ class LineIndex:
         self._database.execute("BEGIN")
         self.lengths: set[int] = set()
         """How many texts the prompts have."""
+        self.renumbered = 0
+        """Lines whose own number another rollout of the task had."""
         self._tasks = 0
 
     def close(self) -> None:
@@ -103,6 +105,7 @@ class LineIndex:
                 return False
             if failed:
                 return False
+            self.renumbered += 1
         free = self._one("SELECT rollouts FROM task WHERE number = ?", task) or 0
         while self._one("SELECT 1 FROM rollout WHERE task = ? AND repeat = ?", task, free):
             free += 1

@@ -95,6 +95,10 @@ class StoredFiles:
     def repeats(self) -> int:
         return self._index.largest_group()
 
+    @property
+    def renumbered(self) -> int:
+        return self._index.renumbered
+
     # -- first pass: tasks
 
     def read_tasks(self, files: Sequence[File]) -> None:

@@ -43,6 +43,13 @@ def test_several_files_are_a_form(engineer, address):
     assert Collection.objects.get().snapshot["imported"]["files"] == ["rollouts.jsonl", "inputs.jsonl"]
 
 
+def test_rollouts_that_two_files_have_are_told(engineer, address):
+    row = stored_row(_ng_task_index=0, _ng_rollout_index=0)
+    files = [SimpleUploadedFile(name, lines(row)) for name in ("a.jsonl", "b.jsonl")]
+    made = engineer.post(address, {"file": files})
+    assert (made.status_code, made.json()["renumbered"], made.json()["collection"]["total"]) == (201, 1, 2)
+
+
 def test_bad_lines_are_told_by_their_places(engineer, address):
     refused = engineer.post(address, lines(stored_row(), b"{oops"), content_type="application/x-ndjson")
     assert (refused.status_code, refused.json()["type"]) == (400, "urn:gymweb:problem:import-refused")

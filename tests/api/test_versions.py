@@ -191,6 +191,44 @@ def test_versions_tell_what_they_changed_and_are_made_of(engineer, viewer):
     assert viewer.get(f"{DATASET}versions/1/metrics/?shape=x").status_code == 400
 
 
+def test_the_tasks_of_a_version_are_listed_in_the_order_of_its_file_also_after_an_upsert(engineer, viewer):
+    load(engineer, *[row(n) for n in range(5)])
+    load(engineer, row(3, "9"), row(7), row(1, "9"), query="&mode=upsert")
+    address = f"/api/v1/tasks/?dataset={DATASET.split('/')[-2]}&version=2"
+
+    def read(ordering: str) -> list[str]:
+        ids: list[str] = []
+        page = {"next": f"{address}&limit=2&ordering={ordering}"}
+        while page["next"]:
+            page = viewer.get(page["next"]).json()
+            ids += [task["external_id"] for task in page["results"]]
+        return ids
+
+    assert read("index") == ["0", "1", "2", "3", "4", "7"]
+    assert read("-index") == ["7", "4", "3", "2", "1", "0"]
+    assert sorted(read("id")) == sorted(read("index")) != read("id")
+    for missing in ("&version=2", f"&dataset={DATASET.split('/')[-2]}", ""):
+        refused = viewer.get(f"/api/v1/tasks/?ordering=index{missing}")
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "?ordering")
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL plans by how many rows there are")
+@pytest.mark.parametrize("ordering", ["id", "index", "-index"])
+def test_a_page_of_a_versions_tasks_is_a_range_of_an_index(engineer, viewer, ordering):
+    load(engineer, *[row(n) for n in range(50)])
+    load(engineer, *[row(n, "9") for n in range(0, 50, 5)], query="&mode=upsert")
+    with CaptureQueriesContext(connection) as queries:
+        address = f"/api/v1/tasks/?dataset={DATASET.split('/')[-2]}&version=2&limit=5&ordering={ordering}"
+        assert len(viewer.get(address).json()["results"]) == 5
+    page = next(one["sql"] for one in queries if "LIMIT 6" in one["sql"] and "ORDER BY" in one["sql"])
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {page}")
+        plan = " ".join(str(line) for line in cursor.fetchall())
+    # SQLite calls the index of a constraint by a name of its own.
+    assert ("task_page" if ordering == "id" else "sqlite_autoindex_tasks_task_1") in plan, plan
+    assert "TEMP B-TREE" not in plan
+
+
 def test_all_rows_of_a_version_are_streamed(engineer):
     load(engineer, *[row(n) for n in range(3)])
     client = AsyncClient()

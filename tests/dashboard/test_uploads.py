@@ -238,6 +238,14 @@ def test_bad_lines_are_a_table_with_numbers_and_can_be_had_as_a_file(pages: Clie
     download = pages.get(f"/uploads/{upload.pk}/rejected/")
     assert download.status_code == 200
     assert download["Content-Disposition"].startswith("attachment")
+    beyond = pages.get(f"/uploads/{upload.pk}/rejected/", headers={"Range": "bytes=9999999-"})
+    size = int(download["Content-Length"])
+    assert (beyond.status_code, beyond["Content-Range"], beyond["Content-Type"]) == (
+        416,
+        f"bytes */{size}",
+        "text/plain; charset=utf-8",
+    )
+    assert beyond.content.decode() == f"The file has {size:,} bytes, and none where the range begins."
 
 
 def test_what_bad_rows_had_rejected_can_be_loaded_without_them(pages: Client, empty: Dataset):

@@ -13,19 +13,23 @@ QUEUED = {"status": "queued", "reward": None, "stop_reason": "", "attempt": 0, "
 
 
 def fill() -> dict[str, Any]:
+    from apps.accounts.arranging import save_view
     from apps.accounts.keys import create_api_key
     from apps.exports.exporting import write_export
     from apps.exports.models import PairSet
     from apps.exports.ordering import queue_export
-    from apps.exports.pairing import build_pairs
+    from apps.exports.pairing import build_pairs, queue_pair_set
     from apps.rollouts.models import Collection
     from apps.rollouts.reverifying import finish_reverification, queue_reverification
     from apps.tasks.choosing import Choices
     from apps.tasks.receiving import start_parts, store_file
     from apps.tasks.uploading import upload_file
-    from tests.api.rows import MAKERS
-    from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_user
+    from tests.api.rows import MAKERS, make_pair
+    from tests.factories import make_agent, make_collection, make_dataset, make_rollout, make_row, make_user
+    from tests.reviews.queues import claim, judge, make_queue, make_rubric
+    from tests.rollouts.stored import stored_row
 
+    user = make_user("admin")
     made: dict[str, list[Any]] = {noun: [maker() for _ in range(6)] for noun, maker in MAKERS.items()}
 
     lines = b"\n".join(json.dumps(make_row(f"What is {n} + 1?", str(n + 1))).encode() for n in range(6))
@@ -49,7 +53,7 @@ def fill() -> dict[str, Any]:
             made["rollouts"].append(make_rollout(collection, **fields))
         if given != state.COMPLETED:
             continue
-        pair_set: PairSet = build_pairs(collection=collection)
+        pair_set: PairSet = build_pairs(collection=collection, name="Changing")
         made["pair-sets"].append(pair_set)
         made["pairs"] += pair_set.pairs.all()
         for form in ("trl_sft", "nemo_gym_rollouts"):
@@ -64,21 +68,44 @@ def fill() -> dict[str, Any]:
     def collections(**fields: Any) -> list[Any]:
         return [make_collection(**fields) for _ in range(8)]
 
+    def ended() -> list[Any]:
+        finished = [make_collection(state=state.COMPLETED, total=1, completed=1) for _ in range(6)]
+        return [make_rollout(one).collection for one in finished]
+
+    def queues() -> list[Any]:
+        return [make_queue(pairs=1) for _ in range(5)]
+
+    def views(name: str) -> list[Any]:
+        return [save_view(user=user, table="rollouts", name=f"{name} {number}") for number in range(6)]
+
+    full = [one for one in made["collections"] if one.completed]
     paused = {"state": state.PAUSED, "pause_reason": Collection.PauseReason.ASKED}
     # Operations that use up their rows, or that most rows have nothing for, have rows of their own.
     lands = {
         "DELETE collections/{id}/": collections(state=state.CANCELLED),
         "DELETE datasets/{slug}/": [make_dataset() for _ in range(16)],
         "DELETE datasets/{slug}/versions/{number}/": [make_dataset() for _ in range(16)],
+        "DELETE rollouts/{id}/": [collection.rollouts.get() for collection in ended()],
+        "DELETE saved-views/{id}/": views("Going"),
         "DELETE uploads/{id}/": [
             start_parts(dataset=dataset, filename="rows.jsonl") for dataset in made["datasets"] for _ in range(3)
         ],
-        "GET collections/{id}/contrast/": [one for one in made["collections"] if one.completed],
+        "GET collections/{id}/contrast/": full,
+        "GET pair-sets/{id}/changes/": [build_pairs(collection=full[0], name="Changing")],
         "GET uploads/{id}/rejected/": [upload for upload in made["uploads"] if upload.rejected],
         "PATCH collections/{id}/": collections(state=state.RUNNING),
+        "PATCH saved-views/{id}/": views("Staying"),
         "POST collections/{id}/cancel/": collections(state=state.RUNNING),
+        "POST collections/{id}/delete_rollouts/": ended(),
         "POST collections/{id}/pause/": collections(state=state.RUNNING),
         "POST collections/{id}/resume/": collections(**paused),
+        "POST pair-sets/{id}/ask/": [make_pair().pair_set for _ in range(2)],
+        "POST pair-sets/{id}/cancel/": [queue_pair_set(collection=full[1]) for _ in range(6)],
+        "POST queue-items/{id}/adjudicate/": [judge(queue, user).item for queue in queues()],
+        "POST queues/{id}/undo/": [judge(queue, user).queue for queue in queues()],
+        "POST reviews/{id}/renew/": [claim(queue, user) for queue in queues()],
+        "POST reviews/{id}/skip/": [claim(queue, user) for queue in queues()],
+        "POST reviews/{id}/submit/": [claim(queue, user) for queue in queues()],
         "POST uploads/{id}/check/": uploads("draft")[::2],
         "POST uploads/{id}/commit/": uploads("draft")[1::2],
         "POST uploads/{id}/finish/": uploads("receiving")[::2],
@@ -86,8 +113,26 @@ def fill() -> dict[str, Any]:
     }
     made |= lands
     known = {noun: [getattr(row, "slug", row.pk) for row in rows] for noun, rows in made.items()}
-    _, key = create_api_key(user=make_user("admin"), name="fuzz", scopes=["admin"])
-    return {"key": key, "known": known}
+    _, key = create_api_key(user=user, name="fuzz", scopes=["admin"])
+
+    # What a schema cannot say: which values go together.
+    first, rubric = full[0], make_rubric()
+    scores = {"right": True, "clear": 3, "why": "because"}
+    known["names GET exports/{id}/files/{name}/"] = [
+        {"id": export.pk, "name": file["name"]}
+        for export in made["exports"]
+        for file in export.manifest.get("files", [])
+    ]
+    bodies: dict[str, Any] = {
+        "POST collections/import/": json.dumps(stored_row()) + "\n",
+        "POST collections/{id}/delete_rollouts/": {"status": "completed"},
+        "POST queue-items/{id}/adjudicate/": {"token": "adjudicated", "choice": "b"},
+        "POST queues/": {"name": "Queue", "kind": "rubric", "rubric": rubric.slug, "collection": first.pk},
+        "POST reviews/": {"rollout": first.rollouts.first().pk, "rubric": rubric.slug, "scores": scores},
+        "POST reviews/{id}/submit/": {"token": "submitted", "choice": "a"},
+    }
+    known["query POST collections/import/"] = [{"dataset": make_dataset(rows=[]).slug, "agent": make_agent().slug}]
+    return {"key": key, "known": known | {f"body {name}": [body] for name, body in bodies.items()}}
 
 
 if __name__ == "__main__":

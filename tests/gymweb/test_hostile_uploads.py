@@ -5,7 +5,7 @@ import json
 import pytest
 
 from scripts.measure_uploads import ALLOWED_GROWTH_MB, GOOD, Api, hostile_files, prepare, send_hostile
-from tests.gymweb.serving import serving
+from tests.gymweb.serving import read_response, serving
 
 EXPECTED = {
     "gzip bomb": (413, "unpacks_too_large", "GYMWEB_MAX_UNPACK_RATIO"),
@@ -32,22 +32,50 @@ EXPECTED = {
 }
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A server, and the key of somebody who may upload."""
+    var = tmp_path_factory.mktemp("var")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("GYMWEB_VAR", str(var))
+        monkeypatch.setenv("GYMWEB_DATABASE_URL", f"sqlite:///{var}/gymweb.sqlite3")
+        monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "gymweb.settings")
+        key = prepare(var)
+        with serving(var, "--no-worker", DJANGO_SETTINGS_MODULE="gymweb.settings") as served:
+            yield served, key
+
+
 @pytest.mark.slow
-def test_hostile_files_are_refused_by_name_and_cost_no_memory(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("GYMWEB_VAR", str(tmp_path))
-    monkeypatch.setenv("GYMWEB_DATABASE_URL", f"sqlite:///{tmp_path}/gymweb.sqlite3")
-    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "gymweb.settings")
-    key = prepare(tmp_path)
+def test_who_sends_slowly_holds_up_nobody_elses_upload_into_the_dataset(site):
+    served, key = site
+    api = Api(served, key)
+    head = (
+        "POST /api/v1/datasets/running/uploads/?wait=true HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {key}\r\nContent-Type: application/x-ndjson\r\nContent-Length: {2 * len(GOOD)}\r\n\r\n"
+    )
+    with served.connect() as slow:
+        slow.sendall(head.encode() + GOOD)
+        for _ in range(2):
+            assert api.call("POST", "datasets/running/uploads/?wait=true", GOOD, "application/x-ndjson")[0] == 201
+        slow.sendall(GOOD)
+        status, _, body = read_response(slow)
+    assert (status, json.loads(body)["accepted"]) == (201, 2 * GOOD.count(b"\n"))
+    _, versions = api.call("GET", "datasets/running/versions/")
+    assert [one["number"] for one in versions["results"]] == [4, 3, 2, 1]
+
+
+@pytest.mark.slow
+def test_hostile_files_are_refused_by_name_and_cost_no_memory(site, capsys):
+    served, key = site
     seen, grown = {}, {}
-    with serving(tmp_path, "--no-worker", DJANGO_SETTINGS_MODULE="gymweb.settings") as served:
-        api = Api(served, key)
-        assert api.call("POST", "datasets/measured/uploads/?wait=true", GOOD, "application/x-ndjson")[0] == 201
-        # A tenth of the sizes that `make transfers` sends: what a line costs does not depend on its length.
-        for name, body in hostile_files(0.1):
-            answer = send_hostile(api, served, name, body)
-            seen[name] = (answer["status"], answer["code"], answer["limit"])
-            grown[name] = answer["growth_mb"]
-        _, after = api.call("GET", "datasets/measured/")
+    api = Api(served, key)
+    assert api.call("POST", "datasets/measured/uploads/?wait=true", GOOD, "application/x-ndjson")[0] == 201
+    # A tenth of the sizes that `make transfers` sends: what a line costs does not depend on its length.
+    for name, body in hostile_files(0.1):
+        answer = send_hostile(api, served, name, body)
+        seen[name] = (answer["status"], answer["code"], answer["limit"])
+        grown[name] = answer["growth_mb"]
+    _, after = api.call("GET", "datasets/measured/")
     with capsys.disabled():
         print(json.dumps({"measured": "upload.hostile", "growth_mb": grown}))
     assert seen == EXPECTED

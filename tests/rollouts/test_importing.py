@@ -226,6 +226,18 @@ def test_the_same_rollout_of_the_same_task_twice_in_a_file_is_refused():
     assert ([rollout.reward for rollout in rollouts_of(imported)], imported.refused) == ([1.0, 1.0], 1)
 
 
+def test_rollouts_of_one_number_in_two_files_are_further_ones_and_told():
+    at = {"_ng_task_index": 3, "_ng_rollout_index": 1}
+    failure = {**stored_row(**at), "_ng_failure_class": "timeout"}
+    del failure["response"], failure["reward"]
+    files = [as_file(stored_row(**at), name="a.jsonl"), as_file(stored_row(**at), failure, name="b.jsonl")]
+    imported = import_these(*files)
+    assert (imported.collection.total, imported.renumbered, imported.superseded) == (2, 1, 1)
+    assert [rollout.repeat for rollout in rollouts_of(imported)] == [1, 2]
+    alone = import_these(as_file(stored_row(**at), stored_row(**{**at, "_ng_rollout_index": 2})))
+    assert alone.renumbered == 0
+
+
 def test_one_line_nested_too_deep_is_left_out_and_the_others_stay():
     deep = orjson.dumps(stored_row("b", note="HERE")).replace(b'"HERE"', b"[" * 300 + b"]" * 300)
     imported = import_these(as_file(stored_row(), deep), on_error="skip")

@@ -9,11 +9,11 @@ from django.shortcuts import get_object_or_404, redirect, render
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, wants_fragment
+from apps.dashboard.downloads import send_file
 from apps.dashboard.forms.exports import ExportForm
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.traces.bodies import pretty
 from apps.exports.deleting import StillBeingWritten, delete_export
-from apps.exports.downloading import stream_file
 from apps.exports.folders import MANIFEST, names_in, rows_path
 from apps.exports.models import Export
 from apps.exports.ordering import ExportRefused, prepare_export, queue_export
@@ -147,7 +147,7 @@ def _send(request: PageRequest, export: Export, path: Path, *, name: str) -> Htt
     digests = {one["name"]: one["sha256"] for one in export.files}
     digest = digests.get(path.name, export.sha256 if Path(export.path) == path else "")
     kind = "application/x-ndjson" if name.endswith(".jsonl") else "application/octet-stream"
-    return stream_file(request, path, filename=name, content_type=kind, sha256=digest)
+    return send_file(request, path, filename=name, content_type=kind, sha256=digest)
 
 
 def _named(export: Export, name: str) -> str:

@@ -29,6 +29,10 @@ def collection_import(request: PageRequest) -> HttpResponse:
             if imported.superseded:
                 were = "failure was" if imported.superseded == 1 else "failures were"
                 messages.info(request, f"{imported.superseded:,} {were} left out: those rollouts were attempted again.")
+            if imported.renumbered:
+                have = "rollout has" if imported.renumbered == 1 else "rollouts have"
+                told = "a number that another line of the same task has too: counted as further ones"
+                messages.warning(request, f"{imported.renumbered:,} {have} {told}. Are two of the files the same?")
             if imported.refused:
                 left = ", ".join(f"line {error.line}: {error.message}" for error in imported.errors[:3])
                 were = "line was" if imported.refused == 1 else "lines were"

@@ -12,8 +12,8 @@ from django.utils.text import slugify
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
+from apps.dashboard.downloads import send_file
 from apps.dashboard.forms.uploads import CommitForm, MappingForm, UploadForm, mapping_initial
-from apps.exports.downloading import stream_file
 from apps.gym.mappings.columns import MappingRefused
 from apps.gym.mappings.shapes import SHAPES
 from apps.gym.storable import clean_line
@@ -157,9 +157,7 @@ def upload_rejected(request: HttpRequest, pk: int) -> HttpResponseBase:
     path = rejected_path(upload)
     if path is None:
         raise Http404("No line of this upload was refused.")
-    return stream_file(
-        request, path, filename=f"upload-{upload.pk}-rejected.jsonl", content_type="application/x-ndjson"
-    )
+    return send_file(request, path, filename=f"upload-{upload.pk}-rejected.jsonl", content_type="application/x-ndjson")
 
 
 def _upload(pk: int) -> Upload:

@@ -73,12 +73,15 @@ class Command(BaseCommand):
                 "mean_reward": collection.mean_reward,
                 "refused": imported.refused,
                 "superseded": imported.superseded,
+                "renumbered": imported.renumbered,
             }
             self.stdout.write(json.dumps(report))
             return
         refused = f", {imported.refused:,} lines refused" if imported.refused else ""
         if imported.superseded:
             refused += f", {imported.superseded:,} failures of attempts that were made again left out"
+        if imported.renumbered:
+            refused += f", {imported.renumbered:,} of a number that another line has too counted as further ones"
         mean = "none" if collection.mean_reward is None else f"{collection.mean_reward:.4g}"
         what = f"{collection.total:,} rollouts of {collection.version}, mean reward {mean}{refused}"
         earlier = "" if imported.created else " (imported before)"

@@ -1,0 +1,23 @@
+"""Files that people download from pages."""
+
+from http import HTTPStatus
+from pathlib import Path
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+
+from apps.exports.downloading import stream_file
+
+
+def send_file(
+    request: HttpRequest, path: Path, *, filename: str, content_type: str, sha256: str = ""
+) -> HttpResponseBase:
+    """As `stream_file`, with words for whoever asks for bytes that the file does not have."""
+    answer = stream_file(request, path, filename=filename, content_type=content_type, sha256=sha256)
+    if answer.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+        return answer
+    size = answer["Content-Range"].rpartition("/")[2]
+    told = f"The file has {int(size):,} bytes, and none where the range begins."
+    refusal = HttpResponse(told, status=answer.status_code, content_type="text/plain; charset=utf-8")
+    for name in ("Content-Range", "Accept-Ranges", "ETag", "Last-Modified", "Cache-Control", "X-Content-Type-Options"):
+        refusal[name] = answer[name]
+    return refusal
