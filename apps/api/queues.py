@@ -145,6 +145,7 @@ class ProgressSerializer(serializers.Serializer[Any]):
     reviews = serializers.IntegerField()
     wanted = serializers.IntegerField()
     share = serializers.FloatField()
+    lost = serializers.IntegerField(help_text="Unfinished ones that lost a rollout: in no other number here.")
 
 
 class KappaSerializer(serializers.Serializer[Any]):

@@ -21,6 +21,7 @@ from apps.gym.agreement import (
     percent_agreement,
 )
 from apps.gym.rubrics import score_level
+from apps.reviews.hiding import is_whole
 from apps.reviews.models import PairVerdict, Queue, QueueItem, Review
 from apps.rollouts.models import Rollout
 
@@ -73,7 +74,8 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the items, and of the reviews that are wanted: `overlap` for each item that nobody adjudicated."""
+    """Of the items, and of the reviews that are wanted: `overlap` for each item that nobody adjudicated. Those that
+    lost a rollout are given to nobody: what is unfinished of them is `lost`, and in no other number."""
 
     items: int
     finished: int
@@ -82,6 +84,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     adjudicated: int
     reviews: int
     wanted: int
+    lost: int
 
     @property
     def share(self) -> float:
@@ -90,8 +93,11 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_progress(queue: Queue) -> Progress:
     """One query."""
-    rows = QueueItem.objects.filter(queue=queue).values_list("done", "doubt", "is_adjudicated")
-    items = list(rows)
+    rows = QueueItem.objects.filter(queue=queue).annotate(whole=is_whole("pk"))
+    every = list(rows.values_list("done", "doubt", "is_adjudicated", "whole"))
+    items = [
+        (done, doubt, settled) for done, doubt, settled, whole in every if whole or done >= queue.overlap or settled
+    ]
     return Progress(
         items=len(items),
         finished=sum(done >= queue.overlap or settled for done, _, settled in items),
@@ -100,6 +106,7 @@ def read_progress(queue: Queue) -> Progress:
         adjudicated=sum(settled for _, _, settled in items),
         reviews=sum(done for done, _, _ in items),
         wanted=sum(done if settled else max(done, queue.overlap) for done, _, settled in items),
+        lost=len(every) - len(items),
     )
 
 

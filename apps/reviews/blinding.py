@@ -7,13 +7,8 @@ a route that is new cannot leak.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from django.db.models import Exists, F, OuterRef, Q
-from django.utils import timezone
-
-from apps.accounts.models import User
-from apps.accounts.permissions import Permission, user_may
-from apps.reviews.models import Queue, QueueItem, Review
-from apps.reviews.reviewing import LATE_FOR, UNDO_FOR
+from apps.accounts.permissions import Permission
+from apps.reviews.hiding import find_unsaid
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Dataset, Task
 
@@ -44,27 +39,10 @@ _CLOSED_ROUTES = ("api:collection-contrast", "dashboard:collection_deletion")
 def hidden_datasets(user: object) -> frozenset[int]:
     """Those whose rollouts, figures and tasks are kept from this person: one query for annotators, none for others.
 
-    A dataset is hidden while this person has something to submit in an open queue that hides something, and while what
-    they submitted can be taken back. Who leads queues sees everything.
+    A dataset is hidden while `hiding` finds an item of it about which this person has not said everything.
     """
-    if not isinstance(user, User) or user_may(user, Permission.LEAD) or not user_may(user, Permission.REVIEW):
-        return frozenset()
-    queues = Queue.objects.open().blind().for_reviewer(user.pk).values("pk")
-    now = timezone.now()
-    mine = Review.objects.filter(reviewer=user, item=OuterRef("pk"), is_adjudication=False)
-    first = mine.filter(repeat_of__isnull=True)
-    ended = first.filter(status__in=[Review.Status.SUBMITTED, Review.Status.SKIPPED])
-    undoable = Q(status=Review.Status.SUBMITTED, submitted_at__gt=now - UNDO_FOR)
-    late = Q(status=Review.Status.LAPSED, leased_until__gt=now - LATE_FOR)
-    waiting = Q(done__lt=F("overlap_wanted"), is_adjudicated=False) & ~Exists(ended)
-    twice = Q(is_repeated=True) & Exists(ended.filter(status=Review.Status.SUBMITTED))
-    items = QueueItem.objects.filter(queue__in=queues).annotate(overlap_wanted=F("queue__overlap"))
-    unsaid = items.filter(
-        waiting
-        | Exists(mine.filter(Q(status=Review.Status.OPEN) | undoable | late))
-        | twice & ~Exists(mine.filter(repeat_of__isnull=False))
-    )
-    return frozenset(unsaid.order_by().values_list("task__dataset_id", flat=True).distinct())
+    found = [items.values_list("task__dataset_id", flat=True).distinct() for items in find_unsaid(user)]
+    return frozenset(found[0].union(*found[1:])) if found else frozenset()
 
 
 def find_refusal(user: object, permission: Permission, route: str, arguments: Mapping[str, Any]) -> str:

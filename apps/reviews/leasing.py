@@ -12,7 +12,8 @@ from django.db.models.functions import Coalesce
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
-from apps.reviews.models import ItemRollout, Queue, QueueItem, Review
+from apps.reviews.hiding import end_broken, is_whole
+from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.showing import arrange, arrange_again
 from apps.rollouts.clock import server_now
 
@@ -20,6 +21,7 @@ REPEAT_AFTER = 10
 """A hidden repeat comes after so many other reviews, or when nothing else is left."""
 
 MAX_DRAFT = 100_000
+KEPT = "What you wrote is kept as a draft."
 _ORDERS = {
     Queue.Order.RANDOM: ("shuffle",),
     Queue.Order.DISAGREEMENT: ("-doubt", "shuffle"),
@@ -42,7 +44,8 @@ def claim_item(*, queue: Queue, user: User) -> Review | None:
         locked = lock_queue(queue)
         refuse_stranger(locked, user)
         mine = Review.objects.filter(queue=locked, reviewer=user, is_adjudication=False)
-        held = mine.filter(status=Review.Status.OPEN).order_by("-leased_until").first()
+        end_broken(mine)
+        held = find_held(locked, user)
         if held is not None:
             return _hold(locked, held)
         _let_lapse(locked)
@@ -55,9 +58,16 @@ def claim_item(*, queue: Queue, user: User) -> Review | None:
         )
 
 
+def find_held(queue: Queue, user: User) -> Review | None:
+    """The review that this person has open in the queue, unless its item has lost a rollout."""
+    mine = Review.objects.filter(queue=queue, reviewer=user, is_adjudication=False, status=Review.Status.OPEN)
+    whole = mine.filter(is_whole("item")).select_related("queue__rubric", "item__task")
+    return whole.order_by("-leased_until").first()
+
+
 def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = None) -> Review:
-    """Keep the item for as long again, and the draft. Raises LeaseLost where somebody else has it (the draft is kept
-    all the same), and CannotReview."""
+    """Keep the item for as long again, and the draft. Raises LeaseLost where somebody else has it, and CannotReview:
+    the draft is kept all the same."""
     assert review.queue is not None
     with transaction.atomic():
         queue = lock_queue(review.queue)
@@ -67,9 +77,11 @@ def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = No
         if draft is not None:
             locked.draft = draft
             locked.save(update_fields=["draft"])
-        is_kept = locked.is_open or take_slot(locked, beyond=False)
-        if is_kept and queue.is_open:
+        refusal = find_objection(queue, user)
+        if not refusal and (locked.is_open or take_slot(locked, beyond=False)):
             return _hold(queue, locked)
+    if refusal:
+        raise CannotReview(f"{refusal} {KEPT}")
     raise LeaseLost("Your time with this item ran out and somebody else has it. You may still submit what you wrote.")
 
 
@@ -103,11 +115,16 @@ def own_review(review: Review, user: User) -> Review:
 
 def refuse_stranger(queue: Queue, user: User) -> None:
     """Raise CannotReview where the queue is closed or for others."""
+    if refusal := find_objection(queue, user):
+        raise CannotReview(refusal)
+
+
+def find_objection(queue: Queue, user: User) -> str:
+    """Why this person may not review here now; empty where they may."""
     if not queue.is_open:
-        raise CannotReview(f"The {queue} is closed.")
+        return f"The {queue} is closed."
     is_named = not queue.named_reviewers or queue.reviewers.filter(user=user).exists()
-    if not is_named or not user_may(user, Permission.REVIEW):
-        raise CannotReview("This queue is for other reviewers.")
+    return "" if is_named and user_may(user, Permission.REVIEW) else "This queue is for other reviewers."
 
 
 def take_slot(review: Review, *, beyond: bool) -> bool:
@@ -128,13 +145,11 @@ def take_slot(review: Review, *, beyond: bool) -> bool:
 def find_free(user: User, holding: QuerySet[Review]) -> QuerySet[QueueItem]:
     """The items that this person could be given next, of all queues, when these reviews hold places."""
     taken = holding.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
-    # A rollout that was deleted leaves an item with fewer than it had.
-    present = ItemRollout.objects.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
     seen = Review.objects.filter(item=OuterRef("pk"), reviewer=user)
     return (
-        QueueItem.objects.filter(~Exists(seen), is_adjudicated=False, done__lt=F("queue__overlap"))
-        .annotate(taken=Coalesce(Subquery(taken.values("number")), 0), present=Subquery(present.values("number")))
-        .filter(taken__lt=F("queue__overlap"), present=F("size"))
+        QueueItem.objects.filter(~Exists(seen), is_whole("pk"), is_adjudicated=False, done__lt=F("queue__overlap"))
+        .annotate(taken=Coalesce(Subquery(taken.values("number")), 0))
+        .filter(taken__lt=F("queue__overlap"))
     )
 
 
@@ -188,7 +203,8 @@ def _next(queue: Queue, user: User) -> Review | None:
 def _repeat(queue: Queue, mine: QuerySet[Review], user: User, *, least: int = 0) -> Review | None:
     """The first review of this person whose item comes twice and that has at least so many after it."""
     told = mine.filter(status=Review.Status.SUBMITTED, repeat_of__isnull=True)
-    due = told.filter(item__is_repeated=True, repeats__isnull=True).order_by("submitted_at", "pk").first()
+    waiting = told.filter(is_whole("item"), item__is_repeated=True, repeats__isnull=True)
+    due = waiting.order_by("submitted_at", "pk").first()
     if due is None or told.filter(Q(submitted_at__gt=due.submitted_at)).count() < least:
         return None
     shown = arrange_again(due)

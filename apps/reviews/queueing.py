@@ -11,6 +11,7 @@ from apps.accounts.auditing import describe, record
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.reviews.filling import Item, QueueRefused
+from apps.reviews.hiding import end_unkept
 from apps.reviews.models import Flag, ItemRollout, Queue, QueueItem, QueueReviewer
 from apps.reviews.showing import choose_repeats, shuffle
 from apps.rollouts.models import Rollout
@@ -86,6 +87,7 @@ def change_queue(
     named = None if reviewers is None else _checked(reviewers)
     with transaction.atomic():
         locked = Queue.objects.select_for_update().get(pk=queue.pk)
+        end_unkept(locked)
         before = describe(locked)
         for name, value in changes.items():
             setattr(locked, name, value)
@@ -103,7 +105,8 @@ def change_queue(
 
 
 def close_queue(*, queue: Queue, user: User) -> Queue:
-    """Nobody is given an item any more, and nothing of it is kept from reviewers any more. It can be opened again."""
+    """Nobody is given an item any more, and nothing of it is kept any more from who holds none of it; from who does
+    for a day, since it can be opened again."""
     return _turn(queue, user, is_open=False)
 
 
@@ -124,6 +127,7 @@ def _turn(queue: Queue, user: User, *, is_open: bool) -> Queue:
     with transaction.atomic():
         locked = Queue.objects.select_for_update().get(pk=queue.pk)
         if locked.is_open != is_open:
+            end_unkept(locked)
             locked.closed_at = None if is_open else timezone.now()
             locked.save(update_fields=["closed_at"])
             record(user=user, action="queue.open" if is_open else "queue.close", target=f"queue {locked.pk}")

@@ -10,17 +10,13 @@ from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
+from apps.gym.verdicts import Verdict
 from apps.reviews.answers import Answer, store_verdicts, take_answer
-from apps.reviews.leasing import CannotReview, lock_queue, own_review, refuse_stranger, take_slot
+from apps.reviews.hiding import BROKEN, LATE_FOR, UNDO_FOR, end_unkept
+from apps.reviews.leasing import KEPT, CannotReview, find_objection, lock_queue, own_review, refuse_stranger, take_slot
 from apps.reviews.models import Queue, QueueItem, Review, Rubric
 from apps.rollouts.clock import server_now
 from apps.rollouts.models import Rollout
-
-UNDO_FOR = timedelta(minutes=10)
-"""As long one's last submission can be taken back, and what was hidden stays hidden: else one could look between."""
-
-LATE_FOR = timedelta(hours=24)
-"""As long what comes after the lease is taken though the item has enough reviews; as long it stays hidden, too."""
 
 
 class AlreadySubmitted(CannotReview):
@@ -29,7 +25,8 @@ class AlreadySubmitted(CannotReview):
 
 def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> Review:
     """Store what the reviewer says. The same token again changes nothing, so what was sent twice counts once; what
-    comes late, after the lease, counts too. Raises AnswerRefused, AlreadySubmitted and CannotReview."""
+    comes late, after the lease, counts too. Raises AnswerRefused, AlreadySubmitted and CannotReview, after which the
+    answer is the draft."""
     if not token or len(token) > 64:
         raise CannotReview("A submission needs a token of at most 64 characters, a new one for each.")
     assert review.queue is not None
@@ -41,24 +38,31 @@ def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> 
             return locked
         if locked.status == Review.Status.SUBMITTED:
             raise AlreadySubmitted("This review was submitted already. Undo it to change it.")
-        if locked.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
-            raise CannotReview(f"This review is {locked.status}.")
-        _refuse_too_late(queue, locked)
         verdicts = take_answer(locked, queue.kind, answer, criteria_of(queue))
-        if locked.slot is None:
-            take_slot(locked, beyond=True)
-        _finish(locked, token)
-        store_verdicts(locked, verdicts)
-        recount(locked)
-        record(
-            user=user,
-            action="review.submit",
-            target=f"review {locked.pk}",
-            queue=queue.pk,
-            item=locked.item_id,
-            **_told(locked),
-        )
+        if refusal := find_objection(queue, user) or _find_end(locked):
+            # Said outside of the transaction, which keeps what was written.
+            Review.objects.filter(pk=locked.pk).update(draft={**_told(locked), "note": locked.note})
+        else:
+            _take(queue, locked, token, verdicts, user)
+    if refusal:
+        raise CannotReview(f"{refusal} {KEPT}")
     return locked
+
+
+def _take(queue: Queue, review: Review, token: str, verdicts: list[Verdict], user: User) -> None:
+    if review.slot is None:
+        take_slot(review, beyond=True)
+    _finish(review, token)
+    store_verdicts(review, verdicts)
+    recount(review)
+    record(
+        user=user,
+        action="review.submit",
+        target=f"review {review.pk}",
+        queue=queue.pk,
+        item=review.item_id,
+        **_told(review),
+    )
 
 
 def undo_review(*, queue: Queue, user: User) -> Review:
@@ -77,8 +81,12 @@ def undo_review(*, queue: Queue, user: User) -> Review:
         assert last.item is not None
         if last.item.is_adjudicated:
             raise CannotReview("Your last review has been adjudicated: it stays.")
-        if last.repeats.exists():
+        if last.repeats.submitted().exists():
             raise CannotReview("Your last review can be undone no more.")
+        if is_broken(last):
+            raise CannotReview(BROKEN)
+        # What others may give in its place now may have been seen by who left it lying.
+        end_unkept(locked_queue)
         said = _told(last)
         last.draft = {**said, "note": last.note}
         last.status, last.submitted_at, last.seconds = Review.Status.OPEN, None, None
@@ -121,13 +129,24 @@ def score_rollout(
     return review
 
 
-def _refuse_too_late(queue: Queue, review: Review) -> None:
-    """What was hidden may have been seen by now. What was written is kept as a draft."""
-    if not queue.is_open:
-        raise CannotReview(f"The {queue} has been closed meanwhile.")
+def _find_end(review: Review) -> str:
+    """Why it cannot be taken any more: there is nothing to judge, or what was hidden may have been seen by now."""
+    if review.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
+        return " ".join(filter(None, [f"This review is {review.status}.", review.skip_reason]))
+    if is_broken(review):
+        return BROKEN
     is_old = review.leased_until is not None and review.leased_until < timezone.now() - LATE_FOR
-    if review.status == Review.Status.LAPSED and is_old and not take_slot(review, beyond=False):
-        raise CannotReview("Others have judged this item since your time with it ran out, more than a day ago.")
+    if review.status != Review.Status.LAPSED or not is_old:
+        return ""
+    assert review.item is not None
+    if review.item.is_adjudicated or not take_slot(review, beyond=False):
+        return "Others have judged this item since your time with it ran out, more than a day ago."
+    return ""
+
+
+def is_broken(review: Review) -> bool:
+    assert review.item is not None
+    return review.item.entries.count() < review.item.size
 
 
 def criteria_of(queue: Queue) -> list[dict[str, Any]]:

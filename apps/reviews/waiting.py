@@ -9,6 +9,7 @@ from django.db.models.functions import Coalesce
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
+from apps.reviews.hiding import is_whole
 from apps.reviews.leasing import find_free
 from apps.reviews.models import Queue, Review
 from apps.rollouts.clock import server_now
@@ -39,7 +40,7 @@ def read_waiting(user: User, queues: Iterable[Queue] | None = None) -> list[Wait
     )
     free = find_free(user, holding).filter(queue__in=ids).order_by().values_list("queue")
     left = Counter(dict(free.annotate(rows=Count("pk") + Count("pk", filter=Q(is_repeated=True)))))
-    mine = Review.objects.filter(queue__in=ids, reviewer=user, is_adjudication=False)
+    mine = Review.objects.filter(is_whole("item"), queue__in=ids, reviewer=user, is_adjudication=False)
     held, due = Counter[int](), Counter[int]()
     first = Q(repeat_of__isnull=True)
     counted = (

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from apps.gym.events import JudgeCall, ModelCall, TraceUnion, Verification
+from apps.reviews.hiding import find_hidden
 from apps.reviews.models import Queue, Review
 from apps.rollouts.models import Rollout, TraceEvent
 
@@ -40,8 +41,7 @@ def read_shown(review: Review, *, whole: bool = False) -> Shown:
     """What the holder of this review sees. `whole` keeps nothing back: for who leads the queue."""
     queue = review.queue
     assert queue is not None
-    shows_reward, shows_model = whole or queue.shows_reward, whole or queue.shows_model
-    shows_expected = whole or queue.shows_expected
+    shows_expected, shows_reward, shows_model = (True, True, True) if whole else _may_show(review, queue)
     rollouts = find_rollouts(review.arrangement)
     sides = []
     for label, rollout in zip(LABELS, rollouts, strict=False):
@@ -62,6 +62,13 @@ def read_shown(review: Review, *, whole: bool = False) -> Shown:
     return Shown(sides=sides, expected=expected if shows_expected else None)
 
 
+def _may_show(review: Review, queue: Queue) -> tuple[bool, bool, bool]:
+    """Expected answer, reward and model: what the queue shows, and no other one hides from the same person."""
+    shows = {"expected": queue.shows_expected, "reward": queue.shows_reward, "model": queue.shows_model}
+    hidden = find_hidden(review) if any(shows.values()) else frozenset()
+    return tuple(shown and name not in hidden for name, shown in shows.items())  # type: ignore[return-value]
+
+
 def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
     """In the order of the ids: two queries at most."""
     rows = Rollout.objects.filter(pk__in=ids).select_related("task", "collection__policy_model")
@@ -70,9 +77,12 @@ def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
 
 
 def reveal(review: Review) -> list[dict[str, Any]]:
-    """What was behind the sides of a submitted review, where its queue tells that; else nothing."""
+    """What was behind the sides of a submitted review, where its queue tells that and no other hides it."""
     queue: Queue | None = review.queue
     if queue is None or not queue.reveals or review.status != Review.Status.SUBMITTED:
+        return []
+    hidden = find_hidden(review)
+    if hidden & {"reward", "model"}:
         return []
     return [
         {"label": label, "rollout": each.pk, "reward": each.reward, "model": _name_model(each)}

@@ -25,7 +25,7 @@ from apps.reviews.flagging import raise_flag
 from apps.reviews.leasing import claim_item, skip_item
 from apps.reviews.models import Queue, Review
 from apps.reviews.overriding import override_reward
-from apps.reviews.queueing import close_queue, create_queue
+from apps.reviews.queueing import change_queue, close_queue, create_queue, open_queue
 from apps.rollouts.models import Collection
 from gymweb.asgi import application
 from tests.access.routes import Route, _resolve, _walk, every_socket
@@ -237,6 +237,107 @@ def test_what_was_skipped_or_closed_or_is_for_others_is_hidden_no_more(house, cl
     assert len(hidden_datasets(ben)) == 1
     close_queue(queue=house.queue, user=house.lead)
     assert hidden_datasets(ben) == frozenset()
+
+
+@pytest.mark.parametrize("way", ["closed", "taken off"])
+def test_what_was_begun_stays_hidden_while_it_may_be_submitted_again_and_is_not_taken_meanwhile(house, client, way):
+    """Else whoever is taken off a queue, or knows that it is closed, could look and then submit."""
+    ann = annotator()
+    client.force_login(ann)
+    path, queue = f"/api/v1/rollouts/{ONE}/", house.queue
+
+    def turn(begin: bool) -> None:
+        if way == "taken off":
+            change_queue(queue=queue, changes={}, reviewers=[annotator()] if begin else [ann], user=house.lead)
+        else:
+            (close_queue if begin else open_queue)(queue=queue, user=house.lead)
+
+    review = claim_item(queue=queue, user=ann)
+    turn(begin=True)
+    assert client.get(path).status_code == 403
+    refused = client.post(
+        f"/api/v1/reviews/{review.pk}/submit/", {"token": "t", "choice": "a", "note": "long"}, "application/json"
+    )
+    assert (refused.status_code, refused.json()["type"][-13:]) == (409, "cannot-review")
+    assert refused.json()["detail"].endswith("What you wrote is kept as a draft.")
+    renewed = client.post(
+        f"/api/v1/reviews/{review.pk}/renew/", {"draft": {"note": "longer"}}, content_type="application/json"
+    )
+    assert (renewed.status_code, renewed.json()["type"][-13:]) == (409, "cannot-review")
+    review.refresh_from_db()
+    assert (review.status, review.draft) == ("open", {"note": "longer"})
+    turn(begin=False)
+    assert client.get(path).status_code == 403
+    # Again, and now for longer than anybody's answer is waited for.
+    turn(begin=True)
+    Review.objects.update(leased_until=timezone.now() - timedelta(hours=25))
+    assert client.get(path).status_code == 200
+    turn(begin=False)
+    refused = client.post(f"/api/v1/reviews/{review.pk}/submit/", {"token": "t", "choice": "a"}, "application/json")
+    assert (refused.status_code, "hidden no more" in refused.json()["detail"]) == (409, True)
+    assert claim_item(queue=queue, user=ann) is None
+
+
+def test_what_can_be_taken_back_stays_hidden_when_the_queue_is_closed(house):
+    ann = annotator()
+    say(claim_item(queue=house.queue, user=ann))
+    close_queue(queue=house.queue, user=house.lead)
+    assert len(hidden_datasets(ann)) == 1
+    Review.objects.update(submitted_at=timezone.now() - timedelta(minutes=11))
+    assert hidden_datasets(ann) == frozenset()
+
+
+def test_what_somebody_left_lying_and_others_finished_comes_back_with_nothing(house):
+    """Their dataset was open to them since."""
+    ann = annotator()
+    left = claim_item(queue=house.queue, user=ann)
+    Review.objects.update(leased_until=timezone.now() - timedelta(hours=25))
+    say(claim_item(queue=house.queue, user=annotator()))
+    assert hidden_datasets(ann) == frozenset()
+    change_queue(queue=house.queue, changes={"overlap": 3}, user=house.lead)
+    left.refresh_from_db()
+    assert (left.status, claim_item(queue=house.queue, user=ann)) == ("skipped", None)
+
+
+def test_a_queue_that_shows_more_tells_nothing_of_what_another_hides(house, client):
+    shows = dict.fromkeys(["shows_expected", "shows_reward", "shows_model", "reveals"], True)
+    other = Queue(name="Open", kind="rubric", rubric=make_rubric(), **shows)
+    other = create_queue(
+        queue=other, items=fill_from_sets([[house.first.pk]], kind="rubric"), reviewers=[], user=house.lead
+    )
+    ann = annotator()
+    client.force_login(ann)
+    scores = {"token": "t", "scores": {"right": True, "clear": 3, "why": "so"}}
+
+    def secrets() -> bool:
+        body = client.post(f"/api/v1/queues/{other.pk}/claim/").content.decode()
+        page = client.get(f"/queues/{other.pk}/work/").content.decode()
+        assert "What is it?" in body
+        return SECRETS.search(body + page) is not None
+
+    # Before the other one has been claimed, while it is open, and while it can be taken back.
+    assert not secrets()
+    blind = claim_item(queue=house.queue, user=ann)
+    assert not secrets()
+    say(blind)
+    assert not secrets()
+    told = client.get("/api/v1/reviews/?status=open").json()["results"]
+    number = next(each["id"] for each in told if each["queue"] == other.pk)
+    Review.objects.filter(pk=blind.pk).update(submitted_at=timezone.now() - timedelta(minutes=11))
+    assert secrets()
+    Review.objects.filter(pk=blind.pk).update(submitted_at=timezone.now())
+    submitted = client.post(f"/api/v1/reviews/{number}/submit/", scores, content_type="application/json")
+    assert (submitted.status_code, submitted.json()["revealed"]) == (200, [])
+    Review.objects.filter(pk=blind.pk).update(submitted_at=timezone.now() - timedelta(minutes=11))
+    assert client.get(f"/api/v1/reviews/{number}/").json()["revealed"][0]["reward"] == float(REWARD)
+
+
+def test_what_lost_a_rollout_hides_nothing(house):
+    ann, ben = annotator(), annotator()
+    claim_item(queue=house.queue, user=ann)
+    assert len(hidden_datasets(ben)) == 1
+    house.second.delete()
+    assert (hidden_datasets(ann), hidden_datasets(ben)) == (frozenset(), frozenset())
 
 
 def test_other_datasets_stay_open_and_tell_nothing_of_the_hidden_one(house, client):

@@ -10,8 +10,9 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.accounts.models import Role
+from apps.reviews.agreeing import read_progress
 from apps.reviews.filling import fill_from_sets
-from apps.reviews.leasing import CannotReview, LeaseLost, claim_item, renew_lease, skip_item
+from apps.reviews.leasing import CannotReview, LeaseLost, claim_item, find_held, renew_lease, skip_item
 from apps.reviews.models import Queue, Review
 from apps.reviews.queueing import close_queue
 from apps.reviews.showing import MOST_APART
@@ -104,6 +105,25 @@ def test_an_item_that_lost_a_rollout_is_given_to_nobody():
     queue = make_queue(pairs=1)
     queue.items.get().entries.first().rollout.delete()
     assert claim_item(queue=queue, user=annotator()) is None
+
+
+@pytest.mark.django_db
+def test_an_item_that_loses_a_rollout_while_somebody_has_it_ends_with_a_word_and_the_next_one_comes():
+    queue, ann = make_queue(pairs=3, overlap=2), annotator()
+    other = judge(queue, annotator())
+    held = claim(queue, ann)
+    held.item.entries.first().rollout.delete()
+    with pytest.raises(CannotReview, match=r"has been deleted\. What you wrote is kept"):
+        say(held, "b", note="so")
+    held.refresh_from_db()
+    assert (held.status, held.draft) == ("open", {"choice": "b", "note": "so"})
+    assert find_held(queue, ann) is None
+    assert claim(queue, ann).item_id != held.item_id
+    held.refresh_from_db()
+    assert (held.status, held.skip_reason, held.slot) == ("skipped", "A rollout of this item has been deleted.", None)
+    found = read_progress(queue)
+    done = int(other.item_id != held.item_id)
+    assert (found.items, found.lost, found.wanted, found.reviews) == (2, 1, 4, done)
 
 
 @pytest.mark.django_db

@@ -14,7 +14,7 @@ from apps.dashboard.judged import count_mine, read_fields, read_judged
 from apps.dashboard.requests import PageRequest
 from apps.gym.items import input_items
 from apps.reviews.answers import Answer, AnswerRefused
-from apps.reviews.leasing import CannotReview, claim_item, skip_item
+from apps.reviews.leasing import CannotReview, claim_item, find_held, skip_item
 from apps.reviews.models import Queue, Review
 from apps.reviews.reviewing import criteria_of, submit_review, undo_review
 from apps.reviews.withholding import reveal
@@ -34,12 +34,7 @@ def queue_work(request: PageRequest, pk: int) -> HttpResponse:
     queue = get_object_or_404(queues_for(request.user), pk=pk)
     if request.method == "POST":
         return _go_on(request, queue, begun=True)
-    held = (
-        Review.objects.filter(queue=queue, reviewer=request.user, status=Review.Status.OPEN, is_adjudication=False)
-        .select_related("queue__rubric", "item__task")
-        .order_by("-leased_until")
-        .first()
-    )
+    held = find_held(queue, request.user)
     if held is None:
         return render(request, "queues/idle.html", _idle(request, queue))
     return _work(request, queue, held, {})

@@ -1,0 +1,96 @@
+"""What is hidden from a reviewer, item by item: of all that they may still submit, and of all that waits for them.
+
+This is the one rule; the doors (`blinding`), what an item shows (`withholding`) and what ends (`end_unkept`) ask it.
+"""
+
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, user_may
+from apps.reviews.models import ItemRollout, Queue, QueueItem, Review
+
+UNDO_FOR = timedelta(minutes=10)
+"""As long one's last submission can be taken back, and what was hidden stays hidden: else one could look between."""
+
+LATE_FOR = timedelta(hours=24)
+"""As long what comes after the lease is taken though the item has enough reviews; as long it stays hidden, too, also
+when the queue is closed or somebody is taken off it: it may be opened again, and they may be named again."""
+
+ENDED = (
+    "What it hid was hidden no more: it had lain for more than a day, and others finished it or the queue was closed."
+)
+BROKEN = "A rollout of this item has been deleted."
+_BEGUN = [Review.Status.OPEN, Review.Status.LAPSED]
+
+
+def find_unsaid(user: object) -> list[QuerySet[QueueItem]]:
+    """The items of blind queues about which this person has not said everything: those that wait for them, and those
+    that they were given and may still submit, whatever became of the queue. Nothing of who leads queues, who sees
+    everything, and of who reviews nothing."""
+    if not isinstance(user, User) or user_may(user, Permission.LEAD) or not user_may(user, Permission.REVIEW):
+        return []
+    items = QueueItem.objects.filter(is_whole("pk"), queue__in=Queue.objects.blind().values("pk")).order_by()
+    mine = Review.objects.filter(reviewer=user, is_adjudication=False)
+    theirs = Queue.objects.open().for_reviewer(user.pk).values("pk")
+    first = mine.filter(item=OuterRef("pk"), repeat_of__isnull=True)
+    said = first.filter(status=Review.Status.SUBMITTED)
+    ended = first.filter(status__in=[Review.Status.SUBMITTED, Review.Status.SKIPPED])
+    waiting = Q(done__lt=F("queue__overlap"), is_adjudicated=False) & ~Exists(ended)
+    again = mine.filter(item=OuterRef("pk"), repeat_of__isnull=False)
+    twice = Q(is_repeated=True) & Exists(said) & ~Exists(again)
+    held = Exists(mine.filter(item=OuterRef("pk"), status=Review.Status.OPEN))
+    kept = mine.filter(_kept(timezone.now()), item__isnull=False).values("item")
+    return [items.filter(waiting | twice | held, queue__in=theirs), items.filter(pk__in=kept)]
+
+
+def find_hidden(review: Review) -> frozenset[str]:
+    """What other items of the same task hide from the reviewer of this one: of expected, reward and model. This one
+    may not tell them what those ask them to judge without."""
+    if review.item is None:
+        return frozenset()
+    shown = ("queue__shows_expected", "queue__shows_reward", "queue__shows_model")
+    rows: set[tuple[bool, ...]] = set()
+    for items in find_unsaid(review.reviewer):
+        others = items.filter(task=review.item.task_id).exclude(queue=review.queue_id)
+        rows.update(others.values_list(*shown).distinct())
+    return frozenset(
+        name for place, name in enumerate(("expected", "reward", "model")) if any(not r[place] for r in rows)
+    )
+
+
+def end_unkept(queue: Queue) -> None:
+    """End what was begun in a blind queue and hides nothing any more, before the queue changes so that it could be
+    submitted again: its reviewer may have looked meanwhile. Its draft stays. Called with the queue as it was."""
+    begun = Review.objects.filter(queue=queue, status__in=_BEGUN, is_adjudication=False)
+    begun = begun.exclude(_kept(timezone.now()))
+    if queue.is_open:
+        named = Q(reviewer__in=queue.reviewers.values("user")) if queue.named_reviewers else Q(reviewer__isnull=False)
+        wanted = Q(item__done__lt=queue.overlap, item__is_adjudicated=False)
+        begun = begun.exclude(named & (Q(status=Review.Status.OPEN) | wanted))
+    if queue.is_blind:
+        _end(begun, ENDED)
+
+
+def end_broken(reviews: QuerySet[Review]) -> None:
+    """End those of them that were begun and whose item has lost a rollout: there is nothing left to judge."""
+    _end(reviews.filter(~is_whole("item"), status__in=_BEGUN), BROKEN)
+
+
+def is_whole(item: str) -> Exists:
+    """Whether the item that this field of the outer query names has all the rollouts that it was made of."""
+    present = ItemRollout.objects.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
+    whole = QueueItem.objects.annotate(present=Subquery(present.values("number"))).filter(present=F("size"))
+    return Exists(whole.filter(pk=OuterRef(item)))
+
+
+def _kept(now: datetime) -> Q:
+    """Of one's own reviews those that may be submitted or taken back, though perhaps not at once."""
+    undoable = Q(status=Review.Status.SUBMITTED, submitted_at__gt=now - UNDO_FOR)
+    return Q(status__in=_BEGUN, leased_until__gt=now - LATE_FOR) | undoable
+
+
+def _end(reviews: QuerySet[Review], why: str) -> None:
+    reviews.update(status=Review.Status.SKIPPED, slot=None, skip_reason=why)
