@@ -22,7 +22,8 @@ from apps.gym.builtin.generating import Move, Seen, generate_tasks
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut
 from apps.gym.events import ErrorRaised, TraceUnion, Verification
 from apps.gym.items import TaskRow, dump_json
-from apps.gym.taskfile import RowRefused, check_task
+from apps.gym.rows import RowRefused
+from apps.gym.taskfile import check_task
 from apps.gym.trials.playing import PlayedPolicy
 from apps.gym.written.registry import find_kit
 from apps.policies.connecting import open_outbound

@@ -19,9 +19,11 @@ from apps.gym.events import (
     Verification,
 )
 from apps.gym.items import Item, TaskRow, dump_json, function_calls, input_items, item_type, text_of
+from apps.gym.params import PARAMS
 from apps.gym.resources.scoring import keep_small
 from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
-from apps.gym.taskfile import PARAMS, RowRefused, parse_line, read_row
+from apps.gym.rows import RowRefused, read_row
+from apps.gym.taskfile import parse_line
 from apps.gym.turning import CUTS, read_turns, why_cut
 
 LineKind = Literal["task", "rollout", "failure"]

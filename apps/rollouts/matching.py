@@ -23,7 +23,8 @@ from apps.gym.rolloutfile import (
     read_object,
 )
 from apps.gym.rolloutshapes.reading import RolloutFormat, StoredLine, read_line
-from apps.gym.taskfile import RowRefused, parse_line
+from apps.gym.rows import RowRefused
+from apps.gym.taskfile import parse_line
 from apps.gym.taskfiles.limits import FileRefused
 from apps.gym.taskfiles.lines import LineReader
 from apps.gym.taskfiles.streams import Counted, unpack

@@ -10,7 +10,8 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts.models import User
 from apps.environments.models import Environment
-from apps.gym.taskfile import RowRefused, parse_line
+from apps.gym.rows import RowRefused
+from apps.gym.taskfile import parse_line
 from apps.tasks.choosing import Choices
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.turns import ANSWER_SECONDS

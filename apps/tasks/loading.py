@@ -17,7 +17,8 @@ from apps.gym.dataset_metrics import DatasetMetrics
 from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.resources.verified import ROW_FIELD
-from apps.gym.taskfile import ParsedTask, RowRefused, parse_changed, parse_line, read_marks, read_row
+from apps.gym.rows import RowRefused, read_row
+from apps.gym.taskfile import ParsedTask, parse_changed, parse_line, read_marks
 from apps.gym.taskfiles.limits import BadRow, Limits, Readable
 from apps.gym.taskfiles.reading import OpenFile, open_rows
 from apps.gym.verifiers.registry import read_verifier

@@ -8,7 +8,8 @@ from apps.gym.items import dump_json
 from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.redaction.redacting import Redactor
-from apps.gym.taskfile import ParsedTask, RowRefused, check_task, parse_line, read_row
+from apps.gym.rows import RowRefused, read_row
+from apps.gym.taskfile import ParsedTask, check_task, parse_line
 from apps.gym.taskfiles.limits import BadRow, FileRefused
 from apps.gym.taskfiles.reading import open_rows
 from apps.policies.redacting import fresh_redactor

@@ -7,7 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from apps.gym.taskfile import RowRefused, parse_line
+from apps.gym.rows import RowRefused
+from apps.gym.taskfile import parse_line
 from apps.gym.taskfiles.limits import BadRow
 from apps.gym.taskfiles.lines import LineReader
 

@@ -6,8 +6,9 @@ import msgspec
 
 from apps.gym.mappings.paths import MISSING, look_up, pointer_of
 from apps.gym.mappings.templates import GapEmpty, TemplateRefused, fill_template, template_paths
+from apps.gym.params import PARAMS
 from apps.gym.policy.chat_turns import chat_items
-from apps.gym.taskfile import PARAMS, RowRefused
+from apps.gym.rows import RowRefused
 
 MAX_MAPPED_FIELDS = 100
 _TEXT_LIMIT = 20_000

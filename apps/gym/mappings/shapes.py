@@ -3,7 +3,7 @@
 from typing import Any
 
 from apps.gym.mappings.columns import Mapping
-from apps.gym.taskfile import PARAMS
+from apps.gym.params import PARAMS
 
 PROMPT_NAMES = ("prompt", "question", "problem", "instruction", "query", "input", "task")
 ANSWER_NAMES = (

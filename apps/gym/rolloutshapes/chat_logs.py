@@ -3,8 +3,9 @@
 from typing import Any
 
 from apps.gym.items import TaskRow, TokenUsage
+from apps.gym.params import PARAMS
 from apps.gym.rolloutshapes.conversations import Message, prompt_items, read_messages, read_tools, spoken_items
-from apps.gym.taskfile import PARAMS, RowRefused
+from apps.gym.rows import RowRefused
 
 _SAMPLING = {
     "temperature": "temperature",

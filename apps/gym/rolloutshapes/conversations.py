@@ -7,7 +7,7 @@ import orjson
 
 from apps.gym.items import Item, Tool, dump_json
 from apps.gym.policy.chat_turns import assistant_items, chat_items
-from apps.gym.taskfile import RowRefused
+from apps.gym.rows import RowRefused
 from apps.gym.turning import TURN_ENDS
 
 Message = dict[str, Any]

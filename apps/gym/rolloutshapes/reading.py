@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from apps.gym.items import TaskRow
+from apps.gym.params import PARAMS
 from apps.gym.rolloutfile import LineKind, line_kind, own_task, read_object
 from apps.gym.rolloutshapes.chat_logs import read_chat_log
 from apps.gym.rolloutshapes.verifiers_episodes import is_episode, read_episode
 from apps.gym.rolloutshapes.verifiers_results import is_metadata, read_result
-from apps.gym.taskfile import PARAMS, RowRefused
+from apps.gym.rows import RowRefused
 
 RolloutFormat = Literal["auto", "nemo_gym", "verifiers", "openai_chat"]
 FORMATS: dict[RolloutFormat, str] = {

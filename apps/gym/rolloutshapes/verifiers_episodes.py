@@ -5,12 +5,13 @@ from typing import Any
 
 from apps.gym.agent import StopReason
 from apps.gym.items import Item, TaskRow
+from apps.gym.params import PARAMS
 from apps.gym.rewards import MAX_REWARD
 from apps.gym.rolloutfile import FAILURE_CLASS
 from apps.gym.rolloutshapes.chat_logs import FINISHED
 from apps.gym.rolloutshapes.conversations import prompt_items, read_messages, read_tools, spoken_items
 from apps.gym.rolloutshapes.verifiers_results import class_of, is_number
-from apps.gym.taskfile import PARAMS, RowRefused
+from apps.gym.rows import RowRefused
 from apps.gym.turning import TOKEN_FIELDS, TURN_ENDS
 
 _STOPS: dict[str, StopReason] = {

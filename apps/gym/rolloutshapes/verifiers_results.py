@@ -6,11 +6,12 @@ import orjson
 
 from apps.gym.agent import StopReason
 from apps.gym.items import TaskRow
+from apps.gym.params import PARAMS
 from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
 from apps.gym.rolloutfile import FAILURE_CLASS
 from apps.gym.rolloutshapes.chat_logs import read_usage
 from apps.gym.rolloutshapes.conversations import prompt_items, read_messages, read_tools, spoken_items
-from apps.gym.taskfile import PARAMS, RowRefused
+from apps.gym.rows import RowRefused
 
 _NAMES = (
     "example_id id prompt completion answer task info reward metrics error error_chain long_error_chain timing "

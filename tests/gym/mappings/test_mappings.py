@@ -6,7 +6,8 @@ from apps.gym.mappings.columns import Mapping, MappingRefused, apply_mapping, re
 from apps.gym.mappings.paths import MISSING, look_up
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.mappings.templates import GapEmpty, TemplateRefused, fill_template
-from apps.gym.taskfile import RowRefused, check_task, parse_changed
+from apps.gym.rows import RowRefused
+from apps.gym.taskfile import check_task, parse_changed
 
 
 def made(rows: list[dict[str, object]]) -> tuple[str, dict[str, object]]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from apps.gym.rolloutfile import check_task, read_attempt
 from apps.gym.rolloutshapes.reading import read_line
-from apps.gym.taskfile import RowRefused
+from apps.gym.rows import RowRefused
 
 TEXTS = ["", "x", "text", "user", "assistant", "tool", "image_url", "[1]", "{}", '{"name": "f"}', "\x00", "length"]
 LEAVES = st.none() | st.booleans() | st.integers(-3, 10**20) | st.floats(-2, 2) | st.sampled_from(TEXTS)
