@@ -1,10 +1,12 @@
-"""Find the JSON that a reply gives: the whole of it, the last fenced block, or the last object or list in it."""
+"""Find the JSON that a reply gives: the whole of it, its last fenced block, or the last object or list in it."""
 
 import json
 import re
 from typing import Any
 
-_FENCE = re.compile(r"```[a-zA-Z0-9_-]{0,20}[ \t\r]*+\n(.*?)```", re.DOTALL)
+from apps.gym.fences import read_blocks
+
+_NAMES = frozenset({"json", "jsonc", "json5"})
 _MAX_STARTS = 2_000
 _MAX_IN_VAIN = 1_000_000
 """Characters read of what turned out to be no JSON: every bracket may begin another attempt that reads to the end."""
@@ -13,7 +15,10 @@ _MAX_IN_VAIN = 1_000_000
 def find_json(text: str, default: Any = None) -> Any:
     """The parsed value, or the default without one. NaN and Infinity are no JSON."""
     stripped = text.strip()
-    for candidate in (stripped, *reversed(_FENCE.findall(stripped))):
+    blocks = read_blocks(stripped)
+    # The newest first, those that say that they are JSON before the others.
+    blocks.sort(key=lambda block: block.language in _NAMES)
+    for candidate in (stripped, *(block.content for block in reversed(blocks))):
         try:
             return json.loads(candidate, parse_constant=_refuse)
         except (ValueError, RecursionError):

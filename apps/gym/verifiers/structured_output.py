@@ -23,11 +23,11 @@ _MOST = 10
 class StructuredOutput(Verifier, frozen=True, kw_only=True, tag="json_schema"):
     """1.0 when the JSON that was given fits the schema, else 0.0.
 
-    The JSON is the whole reply, its last fenced block, or the last object or list in it; with `strict` only the whole
-    reply. From a tool call: there must be exactly one call, of the named tool if one is named, and its arguments (or
-    the one argument that is named) are looked at. `closed` makes every property of the schema required and allows no
-    others, as NeMo Gym's structured_outputs does. A schema's patterns may take for ever, so this runs in a process that
-    is stopped at the time limit.
+    The JSON is the whole reply, its last fenced block (those that say `json` come before others), or the last object or
+    list in it; with `strict` only the whole reply. From a tool call: there must be exactly one call, of the named tool
+    if one is named, and its arguments (or the one argument that is named) are looked at. `closed` makes every property
+    of the schema required and allows no others, as NeMo Gym's structured_outputs does. A schema's patterns may take for
+    ever, so this runs in a process that is stopped at the time limit.
 
     Range: 0.0 or 1.0. Components: `json` (1.0 when there is JSON at all) and `schema`.
     """

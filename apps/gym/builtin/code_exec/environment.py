@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from apps.gym.builtin.code_exec.testing import MAX_CODE, find_code, read_tests, run_tests
 from apps.gym.builtin.protocol import ToolRefused, unknown_tool
 from apps.gym.errors import EnvironmentFault, VerifierError
-from apps.gym.items import Item, TaskRow, Tool, assistant_text, dump_json
+from apps.gym.items import Item, TaskRow, Tool, dump_json
 from apps.gym.rewards import Reward
 from apps.gym.sandbox.choosing import the_sandbox
 from apps.gym.sandbox.protocol import Limits, SandboxMissing
@@ -75,7 +75,7 @@ class CodeExec:
 
     def verify(self, response: dict[str, Any]) -> Reward:
         tests = read_tests(self.row)
-        code = find_code(assistant_text(response["output"]))
+        code = find_code(response["output"])
         if not code or len(code) > MAX_CODE:
             told = f"more than {MAX_CODE:,} characters of code" if code else "no block of Python in the messages"
             return Reward(value=0.0, components={"tests": 0.0}, explanation=f"{told[0].upper()}{told[1:]}.")

@@ -6,20 +6,18 @@ whole process can only say which values its function gives.
 
 import json
 import math
-import re
 from typing import Annotated, Any
 
 import msgspec
 
 from apps.gym.errors import VerifierError
-from apps.gym.items import TaskRow
+from apps.gym.fences import find_block
+from apps.gym.items import Item, TaskRow, item_type, text_of
 from apps.gym.sandbox.choosing import the_sandbox
 from apps.gym.sandbox.protocol import Limits, Outcome
 
 MAX_CODE = 100_000
-_BLOCK = re.compile(
-    r"^[ \t]*```[ \t]*(?:(?:python3?|py)[ \t]*)?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.IGNORECASE
-)
+_PYTHON = frozenset({"python", "python3", "py", "py3"})
 _OUTPUT = 1024**2
 _WAITS = 3.0
 """How many times its processor time a program may take on the clock: others want the processor too."""
@@ -97,10 +95,10 @@ def read_tests(row: TaskRow) -> HiddenTests:
     return tests
 
 
-def find_code(text: str) -> str:
-    """The last block of Python in a text, or nothing."""
-    blocks = _BLOCK.findall(text)
-    return blocks[-1] if blocks else ""
+def find_code(items: list[Item]) -> str:
+    """The last block of Python in the assistant's messages, else the last that names no language; or nothing."""
+    said = (text_of(item) for item in items if item_type(item) == "message" and item.get("role") == "assistant")
+    return find_block(said, _PYTHON) or ""
 
 
 def run_tests(code: str, tests: HiddenTests) -> Tally:

@@ -7,6 +7,7 @@ from typing import Any
 from apps.gym.builtin.text_to_sql.databases.registry import build_database
 from apps.gym.builtin.text_to_sql.guarding import QueryRefused, Table, Value, run_query
 from apps.gym.errors import VerifierError
+from apps.gym.fences import find_block
 from apps.gym.items import TaskRow, item_type, text_of
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.answers import excerpt
@@ -15,8 +16,7 @@ HIDDEN = (10_001, 10_002, 10_003, 10_004, 10_005, 10_006)
 """Seeds of databases that no tool shows: a reply that writes down the rows it has seen, or that is right by chance, is
 found out on these."""
 _MOST_ROWS = 2_000
-# Possessive, so that a long run of spaces costs no more than its length.
-_FENCE = re.compile(r"```[ \t]*+(?:sql|sqlite)?[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_SQL = frozenset({"sql", "sqlite", "sqlite3"})
 
 
 def match_queries(row: TaskRow, response: dict[str, Any], name: str, seed: int) -> Reward:
@@ -43,13 +43,14 @@ def match_queries(row: TaskRow, response: dict[str, Any], name: str, seed: int) 
 
 
 def find_query(response: dict[str, Any]) -> str | None:
-    """What the last message's last fence holds; the whole message where it is nothing but a query."""
+    """What the last message's last block of SQL holds, else its last that names no language; the whole message where it
+    is nothing but a query."""
     for item in reversed(response.get("output") or []):
         if item_type(item) == "message" and item.get("role") == "assistant":
             text = text_of(item).strip()
-            fences = _FENCE.findall(text)
-            if fences:
-                return str(fences[-1]).strip()
+            block = find_block([text], _SQL)
+            if block is not None:
+                return block.strip()
             return text if re.match(r"(?:select|with)\b", text, re.IGNORECASE) else None
     return None
 

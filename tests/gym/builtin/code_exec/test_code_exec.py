@@ -78,17 +78,16 @@ def test_all_hidden_tests_must_pass_and_their_part_is_a_component():
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        (RIGHT, "def add(a, b):\n    return a + b\n"),
-        ("```py\na\n```\ntext\n```\nb\n```", "b\n"),
-        ("~~~python\na\n~~~", ""),
+        (RIGHT, "def add(a, b):\n    return a + b"),
+        ("```py\na\n```\ntext\n```\nb\n```", "a"),
+        ("```text\nplan\n```\n" + RIGHT, "def add(a, b):\n    return a + b"),
         ("```js\nlet a\n```", ""),
-        ("```python\nnever closed", ""),
-        ("  ```Python3  \n  a\n  ```", "  a\n"),
+        ("  ```Python3  \n  a\n  ```", "a"),
         ("```" + " " * 100_000 + "x", ""),
     ],
 )
 def test_the_last_block_of_python_counts(text, code):
-    assert find_code(text) == code
+    assert find_code(response(text)["output"]) == code
 
 
 @pytest.mark.parametrize(
