@@ -11,6 +11,7 @@ from django.db.models import Q
 from apps.exports.filtering import Filters
 from apps.exports.models import Export, PreferencePair
 from apps.exports.narrowing import find_unselected
+from apps.exports.prompting import planned_harness, row_as_asked
 from apps.exports.selecting import Candidate, Chosen, choose_rollouts
 from apps.exports.splitting import split_of
 from apps.exports.traces import read_traces
@@ -18,6 +19,8 @@ from apps.gym.events import TraceUnion
 from apps.gym.exporters.protocol import Attempt, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
 from apps.gym.fingerprints import completion_fingerprint
+from apps.gym.items import TaskRow
+from apps.gym.mappings.templates import GapEmpty
 from apps.gym.messages import Dropped
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
@@ -50,6 +53,7 @@ class RowReader:
         collection = export.collection
         self._dataset = f"{collection.dataset.slug}@v{collection.version.number}"
         self._agent = collection.agent.slug
+        self._harness = planned_harness(collection)
 
     def rows(self) -> Iterator[SplitRows]:
         """Until all are there, or `max_rows` are."""
@@ -115,6 +119,7 @@ class RowReader:
                 task = chosen.task
                 prompt = TaskPrompt(
                     task=task.row,
+                    asked=self._asked(task),
                     agent=self._agent,
                     dataset=collection.dataset.slug,
                     environment=collection.environment.slug,
@@ -124,6 +129,12 @@ class RowReader:
                     group=chosen.group,
                 )
                 yield from self._of(task, prompt)
+
+    def _asked(self, task: Task) -> TaskRow | None:
+        try:
+            return row_as_asked(task.row, self._harness)
+        except GapEmpty:
+            return None
 
     def _preferences(self) -> Iterator[SplitRows]:
         per_task: Counter[int] = Counter()

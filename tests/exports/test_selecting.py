@@ -6,8 +6,10 @@ from apps.exports.exporting import write_export
 from apps.exports.folders import rows_path
 from apps.exports.ordering import ExportRefused, queue_export
 from apps.exports.pairing import build_pairs
+from apps.gym.items import message
+from apps.gym.messages import item_messages
 from apps.rollouts.word_indexing import mark_unindexed
-from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace
+from tests.factories import make_agent, make_collection, make_dataset, make_rollout, make_row, make_trace
 from tests.gym.traces import decode_lines
 
 pytestmark = pytest.mark.django_db
@@ -197,3 +199,47 @@ def test_only_flags_of_what_is_selected_refuse_an_export(collection):
     with pytest.raises(ExportRefused, match="1 rollout had credentials"):
         queue_export(format="trl_sft", collection=collection, filters={"q": "reward:1"})
     assert queue_export(format="trl_sft", collection=collection, filters={"rollouts": [second.pk]}).pk
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "opened"),
+    [
+        ("trl_grpo", {}, True),
+        ("openrlhf_rl", {}, True),
+        ("verl_rl", {}, True),
+        ("nemo_rl_tasks", {"opening": "attempts"}, True),
+        ("nemo_rl_tasks", {}, False),
+        ("trl_grpo", {"opening": "task"}, False),
+    ],
+)
+def test_prompts_for_rl_are_those_that_solve_rates_were_got_with_or_the_tasks_own(format, options, opened):
+    agent = make_agent(system_prompt="Be brief.", examples=[message("user", "1 + 1?"), message("assistant", "2")])
+    made = make_collection(
+        agent=agent, dataset=make_dataset([{**make_row("a"), "hint": "Count."}, make_row("b")]),
+        prompt_template={"user": "{hint} {prompt}"},
+    )  # fmt: skip
+    for task in made.version.tasks.all():
+        make_rollout(made, task=task)
+    written = export(made, format, options=options)
+    [first, *others] = rows_of(written)
+    place = {"verl_rl": "prompt", "trl_grpo": "prompt", "openrlhf_rl": "input"}.get(format)
+    asked = first[place] if place else item_messages(first["responses_create_params"]["input"])
+    own = made.version.tasks.get(index=0).row["responses_create_params"]["input"]
+    question = own if isinstance(own, str) else own[-1]["content"]
+    if opened:
+        assert asked == [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "1 + 1?"},
+            {"role": "assistant", "content": "2"},
+            {"role": "user", "content": f"Count. {question}"},
+        ]
+        assert (others, written.manifest["counts"]["dropped"]) == ([], {"prompt_template_gap": 1})
+    else:
+        assert asked == [{"role": "user", "content": question}]
+        assert len(others) == 1
+
+
+def test_the_prompt_is_that_of_the_plan_whatever_became_of_the_agent_since():
+    made = make_collection(snapshot={"agent": {"slug": "a", "system_prompt": "Then.", "examples": []}})
+    make_rollout(made)
+    assert rows_of(export(made, "trl_grpo"))[0]["prompt"][0] == {"role": "system", "content": "Then."}

@@ -55,6 +55,14 @@ OPTIONS = {
     "prompt": OptionText(
         "Prompt", {"explicit": "In a column of its own", "implicit": "In front of chosen and rejected"}
     ),
+    "opening": OptionText(
+        "What prompts begin with",
+        {
+            "attempts": "As the attempts had it: the agent's system prompt and examples, the prompt template",
+            "task": "The task's own prompt alone",
+        },
+        "Rewards and solve rates are those of the attempts",
+    ),
     "good_from": OptionText("Good from a reward of", help="Attempts below it are called bad"),
 }
 

@@ -17,6 +17,7 @@ from apps.gym.exporters.columns import (
 from apps.gym.exporters.contrasts import pair_conversations
 from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row, TaskPrompt
+from apps.gym.exporters.questions import opened_row
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
@@ -42,9 +43,10 @@ def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
 
 def task_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
     """The row as NeMo Gym has it. Its nulls are left out, since NeMo Gym refuses them for tools and tool_choice."""
-    params = {key: value for key, value in task.task["responses_create_params"].items() if value is not None}
+    row = opened_row(task, options)
+    params = {key: value for key, value in row["responses_create_params"].items() if value is not None}
     yield {
-        **task.task,
+        **row,
         "responses_create_params": params,
         "agent_ref": {"type": "responses_api_agents", "name": task.agent},
     }
@@ -105,8 +107,10 @@ FORMATS = [
         makes="tasks",
         rows=task_rows,
         features=lambda _: {},
+        choices={"opening": ("task", "attempts")},
         encodings=("jsonl", "jsonl.gz"),
         note="dataset_name: NemoGymDataset with processor: nemo_gym_data_processor; lines are kept as they are. "
-        "ng_collect_rollouts takes the same file.",
+        "ng_collect_rollouts takes the same file. The tasks' own prompts, since an agent that GymWeb serves puts its "
+        "system prompt and examples before them; for other agents set opening to attempts.",
     ),
 ]

@@ -10,7 +10,7 @@ from apps.gym.exporters.columns import ATTEMPT_FEATURES, PAIR_FEATURES, attempt_
 from apps.gym.exporters.contrasts import pair_conversations
 from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row, TaskPrompt
-from apps.gym.exporters.questions import TASK_FEATURES, ground_truth, question_messages, task_columns
+from apps.gym.exporters.questions import OPENINGS, TASK_FEATURES, ground_truth, question_messages, task_columns
 
 _CHOICES = {
     "reasoning": ("field", "inline", "dropped"),
@@ -44,7 +44,7 @@ def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
 
 def rl_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
     yield {
-        "input": question_messages(task.task),
+        "input": question_messages(task, options),
         "label": ground_truth(task.task),
         "datasource": task.environment,
         **task_columns(task),
@@ -94,6 +94,7 @@ FORMATS = [
         makes="tasks",
         rows=rl_rows,
         features=lambda _: {"input": "json[]", "label": "string", "datasource": "string", **TASK_FEATURES},
+        choices={"opening": OPENINGS},
         encodings=("jsonl",),
         note="--data.input_key input --data.label_key label. OpenRLHF samples its own completions.",
     ),

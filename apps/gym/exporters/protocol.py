@@ -67,9 +67,13 @@ class Preference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A task to be attempted by a trainer's own policy; `group` is what attempts at it got so far."""
+    """A task to be attempted by a trainer's own policy; `group` is what attempts at it got so far.
+
+    `asked` is the row with the whole prompt of these attempts as its input; None where they could not be asked.
+    """
 
     task: TaskRow
+    asked: TaskRow | None
     agent: str
     dataset: str
     environment: str
@@ -96,6 +100,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Of pairs: everything that was done, or the first action that differs after the same state."""
     prompt: Literal["explicit", "implicit"] = "explicit"
     """Of pairs: a column of its own, or in front of chosen and rejected."""
+    opening: Literal["attempts", "task"] = "task"
+    """Of tasks: the prompt as their attempts had it, with the system prompt and examples of the agent profile and the
+    prompt template of the collection, by which rewards and solve rates were got; or the task's own alone."""
     good_from: float = 0.5
     """Of labels: the least reward of an attempt that is called good."""
 

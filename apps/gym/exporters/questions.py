@@ -3,12 +3,14 @@
 import json
 from typing import Any
 
-from apps.gym.exporters.protocol import Feature, Row, TaskPrompt
+from apps.gym.exporters.protocol import Feature, Options, Row, TaskPrompt
 from apps.gym.items import TaskRow, input_items, message
 from apps.gym.messages import Dropped, Message, item_messages
 
 ANSWER_FIELDS = ("expected_answer", "ground_truth", "answer", "reference_answer", "label")
 _NOT_FOR_THE_VERIFIER = {"responses_create_params", "agent_ref", "external_id", "split", "tags"}
+
+OPENINGS = ("attempts", "task")
 
 TASK_FEATURES: dict[str, Feature] = {
     "dataset": "string",
@@ -20,8 +22,18 @@ TASK_FEATURES: dict[str, Feature] = {
 }
 
 
-def question_messages(row: TaskRow) -> list[Message]:
-    """The task's own prompt, its instructions as the system message. Raises Dropped."""
+def opened_row(task: TaskPrompt, options: Options) -> TaskRow:
+    """The row with the prompt that is wanted. Raises Dropped."""
+    if options.opening == "task":
+        return task.task
+    if task.asked is None:
+        raise Dropped("prompt_template_gap")
+    return task.asked
+
+
+def question_messages(task: TaskPrompt, options: Options) -> list[Message]:
+    """The prompt, instructions as the system message. Raises Dropped."""
+    row = opened_row(task, options)
     instructions = row["responses_create_params"].get("instructions")
     opening = [message("system", instructions)] if isinstance(instructions, str) and instructions else []
     asked = item_messages([*opening, *input_items(row)])

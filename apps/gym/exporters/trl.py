@@ -17,7 +17,7 @@ from apps.gym.exporters.columns import (
 from apps.gym.exporters.contrasts import pair_conversations
 from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row, TaskPrompt
-from apps.gym.exporters.questions import TASK_FEATURES, ground_truth, question_messages, task_columns
+from apps.gym.exporters.questions import OPENINGS, TASK_FEATURES, ground_truth, question_messages, task_columns
 from apps.gym.messages import Dropped
 from apps.gym.segments import count_spoken, join_calls, stored_tokens
 from apps.gym.tokens import TokensUnreadable
@@ -107,7 +107,7 @@ def kto_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 def grpo_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
     yield {
-        "prompt": question_messages(task.task),
+        "prompt": question_messages(task, options),
         "environment": task.environment,
         "ground_truth": ground_truth(task.task),
         **task_columns(task),
@@ -232,6 +232,7 @@ FORMATS = [
             "ground_truth": "string",
             **TASK_FEATURES,
         },
+        choices={"opening": OPENINGS},
         note="GRPOTrainer samples its own completions. Every column but the prompt reaches its reward functions; tools "
         "are Python functions that are given to the trainer, not a column.",
     ),

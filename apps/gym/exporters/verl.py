@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from apps.gym.exporters.columns import ATTEMPT_FEATURES, as_text, attempt_columns
 from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row, TaskPrompt
-from apps.gym.exporters.questions import ground_truth, question_messages, task_columns
+from apps.gym.exporters.questions import OPENINGS, ground_truth, question_messages, task_columns
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
@@ -28,7 +28,7 @@ def rl_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
     yield {
         "data_source": task.dataset,
         **({"agent_name": "tool_agent"} if has_tools else {"agent_name": "single_turn_agent"}),
-        "prompt": question_messages(task.task),
+        "prompt": question_messages(task, options),
         "ability": task.environment,
         "reward_model": {"style": "rule", "ground_truth": ground_truth(task.task)},
         "extra_info": {
@@ -78,6 +78,7 @@ FORMATS = [
             "reward_model": "json",
             "extra_info": "json",
         },
+        choices={"opening": OPENINGS},
         encodings=("jsonl",),
         note="verl samples its own completions and scores them by data_source and ground_truth, which is text always.",
     ),

@@ -138,7 +138,8 @@ def test_a_format_that_does_not_exist_names_those_that_do():
         ("trl_sft", {"malformed": "text"}, "set arguments to text as well"),
         ("trl_kto", {"good_from": float("nan")}, "good_from is a finite number."),
         ("trl_kto", {"good_from": True}, "good_from is a finite number."),
-        ("trl_grpo", {"tools": "column"}, "has no option tools; it has: none."),
+        ("trl_grpo", {"tools": "column"}, "has no option tools; it has: opening."),
+        ("nemo_gym_inputs", {"tools": "column"}, "has no option tools; it has: none."),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_by_name(slug, given, message):
