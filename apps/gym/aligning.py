@@ -11,8 +11,9 @@ import orjson
 from apps.gym.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, TraceUnion, Verification
 from apps.gym.items import Item, item_type, text_of
 
-SAME, ALIKE = 3, 1
-"""What it is worth to align two steps that say the same, and two of one kind that differ. Others stand apart."""
+SAME, ALIKE = 3_000_001, 1_000_000
+"""What it is worth to align two steps that say the same, and two of one kind that differ: as three to one, and of
+alignments that are worth as much, the one with more that is the same. Others stand apart."""
 
 
 class Step(NamedTuple):

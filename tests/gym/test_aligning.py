@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apps.gym.aligning import Step, align, count_common, is_common, steps_of
@@ -57,6 +57,7 @@ def test_what_all_begin_with_is_common(beginning, attempts):
     assert all(is_common(row) for row in rows[: len(beginning)])
 
 
+@example([call("a"), call("b"), call("b")], [call("c"), call("c"), call("a")])
 @given(st.lists(STEPS, max_size=10), st.lists(STEPS, max_size=10))
 def test_two_are_aligned_as_well_one_way_as_the_other(one, other):
     def same(rows):
