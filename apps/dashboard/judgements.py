@@ -1,9 +1,9 @@
-"""What people said of one rollout, and the forms to say more: four queries."""
+"""What people said of one rollout, and the forms to say more: five queries."""
 
 from dataclasses import dataclass
 
 from apps.dashboard.forms.reviews import FlagForm, OverrideForm
-from apps.reviews.models import Flag, Review, Rubric
+from apps.reviews.models import Flag, Review, RewardOverride, Rubric
 from apps.reviews.overriding import StandingOverride, read_overrides
 from apps.rollouts.models import Rollout
 
@@ -13,6 +13,8 @@ MOST_RUBRICS = 10
 @dataclass(frozen=True, slots=True)
 class Judgement:
     standing: StandingOverride | None
+    replaced: list[RewardOverride]
+    """Rewards that stood before, the last one first."""
     flags: list[Flag]
     scores: list[Review]
     rubrics: list[Rubric]
@@ -22,9 +24,11 @@ class Judgement:
 
 def read_judgement(rollout: Rollout) -> Judgement:
     flags = Flag.objects.filter(rollout=rollout, withdrawn_at__isnull=True).select_related("author")
+    ended = RewardOverride.objects.filter(rollout=rollout, ended_at__isnull=False).order_by("-ended_at", "-pk")
     scores = Review.objects.filter(rollout=rollout).submitted().exclude(scores={}).select_related("reviewer")
     return Judgement(
         standing=read_overrides([rollout.pk]).get(rollout.pk),
+        replaced=list(ended.select_related("author", "ended_by")),
         flags=list(flags),
         scores=list(scores.filter(repeat_of__isnull=True)),
         rubrics=list(Rubric.objects.order_by("-pk")[:MOST_RUBRICS]),

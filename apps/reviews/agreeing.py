@@ -166,13 +166,16 @@ def _verdicts(queue: Queue) -> Any:
 def _questions(queue: Queue) -> Iterable[tuple[str, list[Unit], tuple[str, list[Unit]] | None]]:
     """Name, units with what was said, and the units on a scale with its level where there is one."""
     if queue.kind != Queue.Kind.RUBRIC:
-        rows = _verdicts(queue).values_list("low_id", "high_id", "outcome", "strength", "review__reviewer__username")
+        # Two rankings may share two rollouts: what somebody said in each is an opinion of its own.
+        rows = _verdicts(queue).values_list(
+            "review__item", "low_id", "high_id", "outcome", "strength", "review__reviewer__username"
+        )
         said: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
         placed: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
-        for low, high, outcome, strength, person in rows:
-            said[low, high][person or ""] = outcome
+        for *unit, outcome, strength, person in rows:
+            said[tuple(unit)][person or ""] = outcome
             if (outcome, strength) in _ON_A_SCALE:
-                placed[low, high][person or ""] = _ON_A_SCALE[outcome, strength]
+                placed[tuple(unit)][person or ""] = _ON_A_SCALE[outcome, strength]
         yield "verdict", list(said.values()), ("ordinal", list(placed.values()))
     if queue.rubric is None:
         return

@@ -87,7 +87,11 @@ def fill_from_sets(sets: Iterable[Sequence[int]], *, kind: str) -> list[Item]:
     fewest, most = {"rubric": (1, 1), "pairwise": (2, 2)}.get(kind, (FEWEST, MOST))
     tasks = dict(_completed({one for each in wanted for one in each}))
     items: list[Item] = []
-    for each in dict.fromkeys(wanted):
+    # The same rollouts in another order are the same item: people would judge it twice, and count once.
+    same: dict[object, tuple[int, ...]] = {}
+    for each in wanted:
+        same.setdefault(frozenset(each) if len(set(each)) == len(each) else each, each)
+    for each in same.values():
         if not fewest <= len(each) <= most or len(set(each)) < len(each):
             count = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             raise QueueRefused(f"An item of a {kind} queue has {count} different rollouts: not {list(each)}.", "items")

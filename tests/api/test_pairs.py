@@ -83,6 +83,16 @@ def test_people_are_asked_about_the_pairs_of_the_smallest_margin_first(engineer,
     assert (asked.status_code, queue["kind"], queue["overlap"], queue["item_count"]) == (201, "pairwise", 2, 1)
     items = engineer.get(f"/api/v1/queue-items/?queue={queue['id']}").json()["results"]
     assert {*items[0]["rollouts"]} == {close["chosen"], close["rejected"]}
+    # Asked again while that queue is open, people are asked about others, and about none twice.
+    rest = post(engineer, f"pair-sets/{made['id']}/ask/", {"limit": 1_000}).json()
+    others = engineer.get(f"/api/v1/queue-items/?queue={rest['id']}&limit=200").json()["results"]
+    assert len(others) == made["pair_count"] - 1 > 0
+    assert {close["chosen"], close["rejected"]} not in [set(item["rollouts"]) for item in others]
+    assert post(engineer, f"pair-sets/{made['id']}/ask/", {}).status_code == 400
+    post(engineer, f"queues/{queue['id']}/close/", {})
+    again = post(engineer, f"pair-sets/{made['id']}/ask/", {})
+    assert (again.status_code, again.json()["item_count"]) == (201, 1)
     assert post(viewer, f"pair-sets/{made['id']}/ask/", {}).status_code == 403
+    post(engineer, f"queues/{rest['id']}/close/", {})
     PreferencePair.objects.update(status="accepted")
     assert post(engineer, f"pair-sets/{made['id']}/ask/", {}).status_code == 400

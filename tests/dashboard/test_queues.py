@@ -150,9 +150,16 @@ def test_flags_scores_and_another_reward_stand_beside_the_trace(pages):
     for text in ("hallucinated", "No such tool.", "It guessed.", "0.25", "right True"):
         assert text in html
     assert faults(html) == []
+    assert "earlier reward" not in html
+    pages.post(f"{path}override/", {"reward": "0.5", "reason": "Half right."})
     pages.post(f"/flags/{Flag.objects.get().pk}/withdraw/")
-    pages.post(f"/reward-overrides/{RewardOverride.objects.get().pk}/withdraw/")
-    assert (Flag.objects.get().withdrawn_at is None, RewardOverride.objects.get().ended_how) == (False, "withdrawn")
+    pages.post(f"/reward-overrides/{RewardOverride.objects.first().pk}/withdraw/")
+    assert (Flag.objects.get().withdrawn_at is None, RewardOverride.objects.first().ended_how) == (False, "withdrawn")
+    html = pages.get(path).content.decode()
+    told = re.findall(r"<li>(.*?)</li>", html.split('id="replaced-rewards"')[1].split("</details>")[0])
+    assert [("Half right." in one, "It guessed." in one) for one in told] == [(True, False), (False, True)]
+    assert [re.findall("withdrawn|replaced", one) for one in told] == [["withdrawn"], ["replaced"]]
+    assert faults(html) == []
 
 
 def test_a_thread_is_settled_and_opened_again(pages):

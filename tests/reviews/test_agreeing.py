@@ -3,6 +3,9 @@
 import pytest
 
 from apps.reviews.agreeing import read_against_rewards, read_agreement, read_disputed, read_progress, read_reviewers
+from apps.reviews.filling import fill_from_sets
+from apps.reviews.models import Queue
+from apps.reviews.queueing import create_queue
 from apps.rollouts.models import Rollout
 from tests.reviews.queues import annotator, claim, judge, make_queue, say
 
@@ -82,3 +85,19 @@ def test_figures_cost_the_same_however_much_was_reviewed(django_assert_num_queri
                 reading(queue)
         with django_assert_num_queries(2):
             read_reviewers(queue)
+
+
+def test_two_rankings_that_share_two_rollouts_are_opinions_of_their_own():
+    queue, people = make_queue(pairs=1, size=3, overlap=2), [annotator(username=name) for name in ("ann", "ben")]
+    task, ids = queue.items.get().task_id, list(queue.items.get().entries.values_list("rollout_id", flat=True))
+    items = fill_from_sets([ids[:2], ids, ids[1::-1]], kind="ranking")
+    assert items == [(task, tuple(ids[:2])), (task, tuple(ids))]
+    both = create_queue(queue=Queue(name="Both", kind="ranking", overlap=2), items=items, user=None)
+    for person, best in zip(people, ([0, 0], [0, 1]), strict=True):
+        for _ in items:
+            review = claim(both, person)
+            favourite = ids[best[len(review.arrangement) == 3]]
+            say(review, ranks=[1 if one == favourite else 2 for one in review.arrangement])
+    (verdict,) = read_agreement(both)
+    # They agree on the two alone; of the three they agree on no pair.
+    assert (verdict.units, verdict.percent) == (4, 0.25)
