@@ -26,7 +26,7 @@ async def finish_collection(
 ) -> Collection:
     """Return when the collection has ended or is paused, calling `progress` as it goes.
 
-    `held` is told, with every look, which breakers hold it back. Runs a worker unless live ones may run it: `left` is
+    `held` is told, with every look, which breakers hold it back. Runs a worker unless live ones can run it: `left` is
     told of those, and again when they or what troubles them are others.
     """
     group = await sync_to_async(_group_of)(collection)
@@ -60,11 +60,13 @@ async def finish_collection(
 
 
 def _find_runners(collection: Collection) -> list[Worker]:
-    """The live workers that may run it."""
+    """The live workers that may run it, but for those that cannot, as they are set up: this process may be able to."""
     live = live_workers()
     this = Collection.objects.filter(pk=collection.pk)
     mine = {group for group in {group for _, group in live} if this.filter(usable_by(group)).exists()}
-    return list(Worker.objects.filter(pk__in=[pk for pk, group in live if group in mine]).order_by("pk"))
+    found = Worker.objects.filter(pk__in=[pk for pk, group in live if group in mine])
+    # Not excluded by the query: of a key that is missing JSON gives NULL, which neither is nor is not.
+    return [worker for worker in found.order_by("pk") if str(collection.pk) not in worker.refuses]
 
 
 def _group_of(collection: Collection) -> str:

@@ -54,7 +54,8 @@ def test_a_built_in_that_is_gone_is_unhealthy():
     checked = probe_environment(environment=make_environment(builtin="chess"))
     assert (checked.health, checked.health_message) == (
         Health.UNHEALTHY,
-        "there is no built-in environment named 'chess'",
+        "there is no built-in environment named 'chess', and this process has loaded none of that name: it reads "
+        "GYMWEB_ENVIRONMENTS as it starts",
     )
 
 

@@ -1,16 +1,18 @@
 """A worker that is set up wrongly fails nothing: it says what it cannot run, and others run it."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
+from django.utils import timezone
 
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.holding import find_holds
 from apps.rollouts.models import Rollout, Worker
 from apps.rollouts.worker import RolloutWorker
-from tests.factories import make_policy_model
+from tests.factories import make_policy_model, make_worker
 from tests.rollouts.work import plan
 
 pytestmark = pytest.mark.usefixtures("migrated")
@@ -65,3 +67,15 @@ def test_what_it_can_run_goes_on(settings):
     fine = async_to_sync(finish_collection)(plan(), progress=lambda _: None)
     held.refresh_from_db()
     assert (fine.completed, held.failed, held.state) == (8, 0, "running")
+
+
+def test_a_collection_that_the_live_workers_cannot_run_is_run_here():
+    collection = plan()
+    server = make_worker(
+        lease_expires_at=timezone.now() + timedelta(hours=1), refuses={str(collection.pk): "there is no environment"}
+    )
+    told = []
+    ended = async_to_sync(finish_collection)(collection, progress=lambda _: None, left=told.append)
+    assert (ended.completed, told) == (8, [])
+    server.refresh_from_db()
+    assert server.state == Worker.State.ACTIVE

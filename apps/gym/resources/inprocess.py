@@ -139,7 +139,10 @@ class InProcessServer:
     ) -> None:
         builtin = BUILTINS.get(builtin_name)
         if builtin is None:
-            raise EnvironmentFault(f"there is no built-in environment named {builtin_name!r}").lasting()
+            raise EnvironmentFault(
+                f"there is no built-in environment named {builtin_name!r}, and this process has loaded none of that "
+                "name: it reads GYMWEB_ENVIRONMENTS as it starts"
+            ).lasting()
         self.name = name
         self.verifies = verifies
         self.call_timeout = call_timeout
