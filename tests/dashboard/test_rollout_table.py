@@ -101,6 +101,24 @@ def test_every_key_finds_what_it_says(q, wanted):
     assert shown(client, q=q) == [{"a": a.pk, "b": b.pk}[name] for name in wanted]
 
 
+def test_a_version_of_the_policy_model_is_found_within_collections():
+    one, two = make_collection(), make_collection()
+    # As they come: the weights change while a collection goes on, and two collections go on at once.
+    made = [make_rollout(whose, trace=[], model_version=said) for whose in (one, two) for said in ("a", "b", "", "a")]
+    client = signed_in(Role.VIEWER)
+    both = f"collection:{one.pk},{two.pk}"
+    for q, wanted in {
+        f"collection:{one.pk} version:a": [3, 0],
+        f"collection:{two.pk} version:b": [5],
+        f"{both} version:a": [7, 4, 3, 0],
+        f"{both} version:a,b": [7, 5, 4, 3, 1, 0],
+        f"{both} -version:a": [6, 5, 2, 1],
+        f"{both} version:a version:b": [],
+        f"{both} version:c": [],
+    }.items():
+        assert shown(client, q=q) == [made[place].pk for place in wanted], q
+
+
 def test_what_is_not_understood_is_marked_in_the_line_and_shows_nothing():
     make_rollout(make_collection())
     page = signed_in(Role.VIEWER).get(LIST, {"q": "status:failed rewrd:1"})

@@ -37,8 +37,11 @@ class RolloutQuerySet(models.QuerySet["Rollout"]):
         """What this worker runs now. The status lets the database use the index of leases."""
         return self.filter(status=Rollout.Status.RUNNING, lease=worker_id)
 
-    def of_collections(self, collections: QuerySet[Collection]) -> "RolloutQuerySet":
-        """Those of these collections, for a page in the order of ids."""
+    def of_collections(self, collections: QuerySet[Collection], *, version: str = "") -> "RolloutQuerySet":
+        """Those of these collections, for a page in the order of ids; where only those of one version of the policy
+        model are wanted, between the first and the last of them."""
+        if version:
+            return span(self, "collection_id", collections, model_version=version).filter(model_version=version)
         return span(self, "collection_id", collections)
 
     def of_collection(self, collection_id: int) -> "RolloutQuerySet":
