@@ -46,6 +46,12 @@ def test_a_queue_is_made_of_a_collection_or_of_numbers(pages):
     assert (refused.status_code, "is no number of a rollout" in refused.content.decode()) == (422, True)
 
 
+def test_a_choice_that_may_be_empty_says_so_in_words(pages):
+    page = pages.get("/queues/new/").text
+    told = [page.count(f">{label}</option>") for label in ("---------", "None", "Choose one")]
+    assert told == [0, 2, 1]
+
+
 def test_an_annotator_works_through_a_queue_with_forms_alone(desk, ann):
     queue = make_queue(pairs=2)
     work = f"/queues/{queue.pk}/work/"

@@ -1,5 +1,7 @@
 """The table of rollouts: a line that filters, counts, columns and views of one's own, rows that are marked."""
 
+import re
+
 import pytest
 from django.urls import reverse
 from django.utils import timezone
@@ -8,6 +10,8 @@ from apps.accounts.models import Role, SavedView
 from apps.dashboard.neighbours import find_neighbours
 from apps.dashboard.rolloutlists import facets
 from apps.exports.models import Export
+from apps.gym.events import ModelCall, Prompt
+from apps.gym.items import message
 from apps.rollouts.models import CollectionDeletion, Reverification, Rollout
 from apps.rollouts.sorting import SORTS
 from apps.rollouts.word_indexing import index_next_rollouts, mark_unindexed
@@ -303,6 +307,23 @@ def test_a_glance_shows_the_beginning_of_the_trace_and_the_way_to_all_of_it():
     assert 'id="peek-e0"' in part.text
     assert "credentials" in part.text
     assert client.get(address)["Location"] == f"/rollouts/{rollout.pk}/"
+
+
+def test_a_glance_at_a_long_trace_brings_the_rest_part_by_part():
+    call = ModelCall(seen=1, items=[message("assistant", "On we go.")])
+    rollout = make_rollout(make_collection(), trace=[Prompt(items=[message("user", "Go.")]), *[call] * 120])
+    client, address = signed_in(Role.VIEWER), reverse("dashboard:rollout_peek", args=[rollout.pk])
+    shown, parts, query = [], 0, {}
+    while query is not None:
+        part = client.get(address, query, headers={"HX-Request": "true"}).text
+        ids = [each.attributes.get("id", "") for each in read(part).all("article")]
+        shown += [int(each.removeprefix("peek-e")) for each in ids]
+        more = re.search(r"from=(\d+)", part)
+        query, parts = ({"from": more[1]} if more else None), parts + 1
+        if more:
+            assert f'href="/rollouts/{rollout.pk}/?step={more[1]}#e{more[1]}"' in part
+    assert (shown, parts) == (list(range(121)), 2)
+    assert client.get(address, {"from": "999"}, headers={"HX-Request": "true"}).status_code == 404
 
 
 def test_what_is_marked_is_compared_verified_again_and_deleted():

@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from django import template
+from django.db.models.fields import BLANK_CHOICE_DASH
+from django.forms import BoundField, ChoiceField, ModelChoiceField
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -242,6 +244,20 @@ def icon(name: str) -> SafeString:
         '<path d="{}"/></svg>',
         ICONS[name],
     )
+
+
+@register.filter
+def worded(field: BoundField) -> BoundField:
+    """The field as it is shown: where nothing can be chosen it says so, instead of Django's dashes."""
+    [(_, dashes)] = BLANK_CHOICE_DASH
+    word = "Choose one" if field.field.required else "None"
+    if isinstance(field.field, ModelChoiceField):
+        if field.field.empty_label == dashes:
+            field.field.empty_label = word
+    elif isinstance(field.field, ChoiceField):
+        widget = field.field.widget
+        widget.choices = [(value, word if label == dashes else label) for value, label in widget.choices]
+    return field
 
 
 @register.filter

@@ -92,6 +92,11 @@ def open_chunk(rollout: Rollout, attempt: int, first: int) -> Chunk | None:
     return Chunk(span, shorten(read_cards(rollout, attempt, span))) if span else None
 
 
+def find_next(rollout: Rollout, attempt: int, chunk: Chunk) -> int | None:
+    """The first event after this chunk."""
+    return events_of(rollout, attempt).filter(seq__gt=chunk.span.last).values_list("seq", flat=True).first()
+
+
 def open_outline(rollout: Rollout, attempt: int, first: int) -> OutlinePage | None:
     """The page of the outline that holds this event."""
     span = span_of(pages_of(read_spans(rollout, attempt)), first)

@@ -20,8 +20,8 @@ from apps.dashboard.rolloutlists.columns import DENSITIES, TABLE, known_columns
 from apps.dashboard.rolloutlists.facets import read_facets
 from apps.dashboard.rolloutlists.listing import RolloutList
 from apps.dashboard.rolloutlists.showing import show_table
-from apps.dashboard.traces.reading import open_trace
-from apps.dashboard.views.traces import attempt_context, find_rollout
+from apps.dashboard.traces.reading import find_next, open_chunk, open_trace
+from apps.dashboard.views.traces import attempt_context, find_rollout, read_place
 from apps.policies.typed_texts import clean_typed
 from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
 from apps.rollouts.models import Collection, Rollout
@@ -61,12 +61,21 @@ def rollout_facets(request: PageRequest) -> HttpResponse:
 @gzip_page
 @vary_on_headers("HX-Request")
 def rollout_peek(request: PageRequest, pk: int) -> HttpResponse:
-    """The beginning of a trace beside the table; by itself the page of the rollout."""
+    """The beginning of a trace beside the table, or its part that holds event `from`; by itself the page of the
+    rollout."""
     if not wants_fragment(request):
         return redirect("dashboard:rollout_detail", pk=pk)
     rollout = find_rollout(pk)
+    context = {**attempt_context(request, rollout, rollout.attempt), "may_comment": False}
+    first = read_place(request, "from")
+    if first is not None:
+        chunk = open_chunk(rollout, rollout.attempt, first)
+        if chunk is None:
+            raise Http404("the attempt has no such event")
+        later = find_next(rollout, rollout.attempt, chunk)
+        return render(request, "rollouts/_peek_more.html", {**context, "chunk": chunk, "next": later})
     opened = open_trace(rollout, rollout.attempt)
-    context = {**attempt_context(request, rollout, rollout.attempt), "may_comment": False, "opened": opened}
+    context |= {"opened": opened, "next": opened.chunks[1].span.first if opened.is_large else None}
     return render(request, "rollouts/_peek.html", {**context, "list_query": request.GET.get("list", "")})
 
 
