@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +41,9 @@ class Picture(NamedTuple):
     width: int = WIDE
 
 
-def pictures(collection: int, later: int, rollout: int, group: list[int], pair: int) -> Iterator[Picture]:
+def pictures(
+    *, collection: int, later: int, rollout: int, group: list[int], pair: int, pair_set: int, queue: int
+) -> Iterator[Picture]:
     yield Picture("overview", "/")
     yield Picture("palette", "/", ("Control+k",), "arith", shown="#palette-options [role=option]")
     yield Picture("keys", f"/rollouts/{rollout}/", ("?",), shown="dialog.keys")
@@ -56,7 +59,13 @@ def pictures(collection: int, later: int, rollout: int, group: list[int], pair: 
     yield Picture("step", f"/rollouts/{rollout}/steps/2/", shown="#request-title")
     yield Picture("side-by-side", f"/rollouts/compare/?r={','.join(map(str, group))}")
     yield Picture("collections-compared", f"/collections/compare/?a={collection}&b={later}")
-    yield Picture("rollouts", "/rollouts/")
+    yield Picture("rollouts", "/rollouts/?q=reward%3A%3C1", shown="#facets details")
+    yield Picture("glance", "/rollouts/?q=reward%3A%3C1", ("j", "Space"), shown="#peek .event")
+    yield Picture("queues", "/queues/")
+    yield Picture("review", f"/queues/{queue}/work/", shown="#review-form")
+    yield Picture("queue", f"/queues/{queue}/")
+    yield Picture("pair-sets", "/pair-sets/")
+    yield Picture("pair-set", f"/pair-sets/{pair_set}/")
     yield Picture("pairs", f"/pairs/{pair}/")
     yield Picture("export", "/exports/new/")
     yield Picture("environments", "/environments/")
@@ -96,15 +105,23 @@ def main() -> int:
 
 
 def fill() -> None:
-    """The demo, and a second collection of the same tasks, so that there is something to compare. Prints the rows."""
+    """The demo, a second collection of the same tasks, so that there is something to compare, and a queue that somebody
+    works in. Prints the rows."""
     import django
     from asgiref.sync import async_to_sync
 
     django.setup()
     from django.core.management import call_command
+    from django.utils import timezone
 
     from apps.accounts.signing_in import create_sign_in_link
-    from apps.exports.models import PreferencePair
+    from apps.exports.models import PairSet, PreferencePair
+    from apps.reviews.answers import Answer
+    from apps.reviews.filling import fill_from_collection
+    from apps.reviews.leasing import claim_item
+    from apps.reviews.models import Queue, Review
+    from apps.reviews.queueing import create_queue
+    from apps.reviews.reviewing import submit_review
     from apps.rollouts.collecting import finish_collection
     from apps.rollouts.models import Collection, Rollout
     from apps.rollouts.planning import plan_collection
@@ -127,6 +144,20 @@ def fill() -> None:
         user=person,
     )
     async_to_sync(finish_collection)(two, progress=lambda _: None)
+    asked = Queue(name="Which answer is better?", kind=Queue.Kind.PAIRWISE, overlap=1, seed=7, repeat_share=0.1)
+    asked.instructions = "Judge the attempt, not its length: is it right, and did it call only what it needed?"
+    queue = create_queue(queue=asked, items=fill_from_collection(two.pk, kind=asked.kind)[:20], user=person)
+    for number, choice in enumerate(["a", "b_much", "equal", "a_much", "b", "both_bad"]):
+        review = claim_item(queue=queue, user=person)
+        assert review is not None
+        answer = Answer(choice=choice, reasons=["correctness"], confidence=3)
+        told = submit_review(review=review, user=person, token=f"{number}", answer=answer)
+        # As long as a person takes: their pace stands on the queue's page.
+        ended = timezone.now() - timedelta(seconds=50 * (6 - number))
+        Review.objects.filter(pk=told.pk).update(
+            started_at=ended - timedelta(seconds=41), submitted_at=ended, seconds=41.0
+        )
+    claim_item(queue=queue, user=person)
     # A rollout that called tools, one of them in vain: most of what a trace can show.
     shown = Rollout.objects.filter(collection=one, reward=1.0, tool_calls__gte=2).order_by("pk")[0]
     worse = Rollout.objects.filter(collection=one, task=shown.task, reward=0.0).order_by("pk")[:1]
@@ -136,6 +167,8 @@ def fill() -> None:
         "rollout": shown.pk,
         "group": [shown.pk, *worse.values_list("pk", flat=True)],
         "pair": PreferencePair.objects.order_by("pk")[0].pk,
+        "pair_set": PairSet.objects.order_by("pk")[0].pk,
+        "queue": queue.pk,
         "link": f"/sign-in/{create_sign_in_link(user=person)}/",
     }
     print(json.dumps(rows))

@@ -48,7 +48,7 @@ WIDER = """() => [document.documentElement.scrollWidth, [...document.querySelect
 # At 200 %: what a box cuts off without saying so, and what stays in sight and leaves no room for the rest.
 CUT = """() => [...document.querySelectorAll("body *")].filter((each) => {
     const style = getComputedStyle(each);
-    if (!each.clientWidth || each.closest(".visually-hidden, svg, canvas, dialog:not([open])")) return false;
+    if (each.clientWidth < 2 || each.closest(".visually-hidden, svg, canvas, dialog:not([open])")) return false;
     const cuts = ["hidden", "clip"].includes(style.overflowX) && style.textOverflow !== "ellipsis"
         && each.scrollWidth > each.clientWidth + 1;
     return cuts || (["fixed", "sticky"].includes(style.position) && each.offsetHeight > innerHeight / 2
