@@ -50,12 +50,22 @@ def _body(format: Format, manifest: Mapping[str, Any]) -> str:
             f"Of {counts['considered']:,} looked at, {counts['written_from']:,} were written"
             + (", the others left out:" if dropped else "."),
             *(["", dropped] if dropped else []),
+            *(["", _rewards(manifest["rewards"])] if "rewards" in manifest else []),
             "",
             f"Filters: `{manifest['filters'] or 'none'}`. Options: `{manifest['options'] or 'none'}`. Splits are by "
-            "task: no task stands in two files. Credentials were taken out before anything was stored, as far as they "
-            "were recognised.",
+            "prompt: what shows a model the same stands in one file. Credentials were taken out before anything was "
+            "stored, as far as they were recognised.",
             "",
             f"Written by GymWeb {manifest['gymweb_version']} on {manifest['created_at']}; `manifest.json` has it all.",
             "",
         ]
+    )
+
+
+def _rewards(said: Mapping[str, Any]) -> str:
+    if said["from"] == "verifier":
+        return "Rewards are the verifier's, whatever people set."
+    return (
+        f"Rewards are those that people set where they did ({said['set_by_people']:,} of those behind these rows), "
+        "else the verifier's."
     )

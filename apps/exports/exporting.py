@@ -116,7 +116,7 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
 
 def _write_rows(export: Export, attempt: int, folder: ExportFolder) -> None:
     sign = _SignOfLife(export, attempt)
-    reader = RowReader(export, on_chunk=lambda: sign(reader.considered, folder.rows))
+    reader = RowReader(export, on_step=lambda: sign(reader.considered, folder.rows))
     census = Census(export.format)
     for split, rows in reader.rows():
         try:
@@ -145,7 +145,7 @@ def _write_rows(export: Export, attempt: int, folder: ExportFolder) -> None:
 
 
 class _SignOfLife:
-    """Called for every chunk: ends the writing where its process leaves; every few seconds says that the writer lives
+    """Called for every attempt: ends the writing where its process leaves; every few seconds says that the writer lives
     and how far it is, and learns whether it owns the row."""
 
     def __init__(self, export: Export, attempt: int) -> None:

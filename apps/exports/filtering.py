@@ -33,6 +33,9 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     per_task: int | None = None
     """The best so many of each task: by reward, then the shortest; of pairs, those of the largest margin."""
     max_rows: int | None = None
+    reward_from: Literal["override", "verifier"] = "override"
+    """Whose reward counts, for what is taken and in the rows: where people set one, theirs; or always the verifier's.
+    A pair has those that counted when it was made: its set's own rule says whose."""
     min_solve_rate: float | None = None
     max_solve_rate: float | None = None
     """Of a task's attempts with a reward, the share that solved it."""
@@ -95,11 +98,11 @@ def resolve_filters(format: Format, given: Mapping[str, Any]) -> Filters:
     return filters
 
 
-def kept_filters(filters: Filters) -> dict[str, Any]:
-    """As an export keeps them: those that filter."""
+def kept_filters(format: Format, filters: Filters) -> dict[str, Any]:
+    """As an export keeps them: those that the format has, and that filter."""
+    given = {name: value for name, value in msgspec.structs.asdict(filters).items() if name in filters_of(format)}
     # By identity: zero is a reward, and equals False.
-    given = msgspec.to_builtins(filters).items()
-    return {name: value for name, value in given if value not in (None, "", []) and value is not False}
+    return {name: value for name, value in given.items() if value not in (None, "", []) and value is not False}
 
 
 def _check_selection(filters: Filters) -> None:

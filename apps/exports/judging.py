@@ -8,7 +8,9 @@ import msgspec
 from apps.exports.bucketing import Bucket
 from apps.gym.pairs import Verdict
 from apps.reviews.deciding import StandingVerdict, read_verdicts
+from apps.reviews.models import RewardOverride
 from apps.reviews.overriding import read_overrides
+from apps.rollouts.models import Collection
 
 
 class Judged:
@@ -40,6 +42,11 @@ def override_rewards(buckets: Iterable[Bucket]) -> None:
             else one
             for one in bucket.attempts
         ]
+
+
+def has_overrides(collection: Collection) -> bool:
+    """Whether people set a reward of one of its rollouts that counts now."""
+    return RewardOverride.objects.filter(rollout__collection=collection, ended_at__isnull=True).exists()
 
 
 def _verdict(standing: StandingVerdict) -> Verdict:

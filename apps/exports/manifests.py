@@ -22,6 +22,9 @@ def make_manifest(
     `census` adds what the rows say of themselves: `model_versions` counts attempts by the versions in them, `tokens`
     those with captured tokens, of which NeMo RL loads `one_segment` as they are.
 
+    `rewards` says whose count in it; of those in what was written, `set_by_people` are not the verifier's. Pairs have
+    their set's own rule.
+
     `longest_row_bytes` helps to set a trainer's `max_length`, whose default cuts long rows.
     """
     pairs = {"pair_set": _pair_set(export.pair_set)} if export.pair_set else {}
@@ -45,11 +48,18 @@ def make_manifest(
             "dropped": {reason: number for reason, number in sorted(reader.dropped.items()) if number},
             **({"pairs_by_source": dict(sorted((+reader.sources).items()))} if export.pair_set else {}),
         },
+        **_rewards(export, reader),
         **census,
         "source": {**_source(export.collection), **pairs},
         "gymweb_version": settings.VERSION,
         "created_at": timezone.now().isoformat(timespec="seconds"),
     }
+
+
+def _rewards(export: Export, reader: RowReader) -> dict[str, Any]:
+    if export.pair_set:
+        return {}
+    return {"rewards": {"from": reader.reward_from, "set_by_people": reader.set_by_people}}
 
 
 def _source(collection: Collection) -> dict[str, Any]:

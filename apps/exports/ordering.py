@@ -94,7 +94,7 @@ def prepare_export(
         format=format,
         collection=collection,
         pair_set=pair_set,
-        filters=kept_filters(applied),
+        filters=kept_filters(found, applied),
         options={name: getattr(worded, name) for name in found.choices},
         encoding=_checked_encoding(found, encoding),
         validation_share=validation_share,

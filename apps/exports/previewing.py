@@ -31,7 +31,7 @@ class _LookedEnough(Exception):
 
 def preview_rows(export: Export, *, limit: int = 5) -> Preview:
     """Of an export that is prepared, stored or not. `tokens` are those of rows that hold token ids, else None."""
-    reader = RowReader(export, on_chunk=lambda: _stop(reader))
+    reader = RowReader(export, on_step=lambda: _stop(reader))
     rows: list[dict[str, Any]] = []
     dropped: Counter[str] = Counter()
     try:

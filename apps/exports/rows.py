@@ -11,6 +11,7 @@ from django.db.models import Q
 from apps.exports.filtering import Filters
 from apps.exports.models import Export, PreferencePair
 from apps.exports.narrowing import find_unselected
+from apps.exports.picking import Picked, Picks
 from apps.exports.prompting import planned_harness, row_as_asked
 from apps.exports.selecting import Candidate, Chosen, choose_rollouts
 from apps.exports.splitting import split_of
@@ -23,7 +24,7 @@ from apps.gym.items import TaskRow
 from apps.gym.mappings.templates import GapEmpty
 from apps.gym.messages import Dropped
 from apps.rollouts.models import Rollout
-from apps.tasks.models import Task
+from apps.tasks.models import DatasetVersion, Task
 
 PAIRS = 50
 """Pairs read together; a chunk of pairs holds all its traces at once, a chunk of rollouts one at a time."""
@@ -33,27 +34,33 @@ SplitRows = tuple[str, list[dict[str, Any]]]
 
 
 class RowReader:
-    """Iterate `rows()` once; `considered` and `dropped` are complete when it ends.
+    """Iterate `rows()` once; `considered` and `dropped` are complete when it ends: then `considered` is `written_from`
+    and the sum of `dropped`. `on_step` is called for every task, pair or attempt that is looked at closely."""
 
-    `considered` is `written_from` and the sum of `dropped`, unless `max_rows` ended it in the middle.
-    """
-
-    def __init__(self, export: Export, *, on_chunk: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, export: Export, *, on_step: Callable[[], None] = lambda: None) -> None:
         self.export = export
-        self.on_chunk = on_chunk
+        self.on_step = on_step
         self.considered = 0
         self.written_from = 0
         self.dropped: Counter[str] = Counter()
         self.sources: Counter[str] = Counter()
         """Pairs that became rows, by where their preference comes from."""
+        self.set_by_people = 0
+        """Rewards of what became rows that are not the verifier's."""
         self._source = ""
+        self._wrote = False
+        self._side: tuple[int, str] = (0, "")
         self._format = find_format(export.format)
         self._filters = msgspec.convert(export.filters, Filters)
         self._options = msgspec.convert(export.options, Options)
         collection = export.collection
-        self._dataset = f"{collection.dataset.slug}@v{collection.version.number}"
+        self._labels = {collection.version_id: f"{collection.dataset.slug}@v{collection.version.number}"}
         self._agent = collection.agent.slug
         self._harness = planned_harness(collection)
+
+    @property
+    def reward_from(self) -> str:
+        return self._filters.reward_from
 
     def rows(self) -> Iterator[SplitRows]:
         """Until all are there, or `max_rows` are."""
@@ -62,11 +69,15 @@ class RowReader:
             self.written_from += 1
             self.sources[self._source] += 1
             yield split, rows[:left]
-            if left is not None and (left := left - len(rows)) <= 0:
+            if left is not None and self._wrote and (left := left - len(rows)) <= 0:
+                # Whole groups are looked at: the rest of them would have gone on.
+                rest = self.considered - self.written_from - self.dropped.total()
+                self.dropped["beyond_max_rows"] += rest
                 return
 
     def take_back(self, reason: str) -> None:
         """What came last could not be written."""
+        self._wrote = False
         self.written_from -= 1
         self.sources[self._source] -= 1
         self.dropped[reason] += 1
@@ -87,30 +98,42 @@ class RowReader:
             dropped=self.dropped,
             considered=self._consider,
         ):
-            self.on_chunk()
+            self.on_step()
             yield chunk
 
     def _consider(self, number: int) -> None:
         self.considered += number
 
     def _attempts(self) -> Iterator[SplitRows]:
+        with_tokens = self._format.needs_tokens or self._format.makes == "scored"
         for chunk in self._chosen():
-            kept = {rollout.id: (one, rollout) for one in chunk for rollout in one.rollouts}
-            numbers = {pk: rollout.attempt for pk, (_, rollout) in kept.items()}
-            with_tokens = self._format.needs_tokens or self._format.makes == "scored"
+            picks = Picks(chunk, most=self._filters.per_task)
+            prints: dict[int, str] = {}
             seen: set[tuple[int, str]] = set()
-            for rollout_id, events in read_traces(numbers, tokens=with_tokens):
-                chosen, rollout = kept[rollout_id]
-                if events and self._filters.dedupe and self._was_seen(chosen.task.pk, events, seen):
-                    self.dropped["identical_completion"] += 1
-                    continue
-                yield from self._of(chosen.task, self._attempt(chosen, rollout, events))
+            while picked := picks.take():
+                if self._filters.dedupe and (self._filters.per_task or 0) > 1:
+                    unread = {pk: one for pk, one in picked.items() if pk not in prints}
+                    prints.update((pk, _print_of(events)) for pk, events in self._traces(unread))
+                    self.dropped["identical_completion"] += picks.put_off(picked, prints, seen)
+                for rollout_id, events in self._traces(picked, tokens=with_tokens):
+                    chosen, rollout = picked[rollout_id]
+                    done = (chosen.task.pk, _print_of(events) if self._filters.dedupe else "")
+                    if done in seen:
+                        self.dropped["identical_completion"] += 1
+                        continue
+                    yield from self._of(chosen.task, self._attempt(chosen, rollout, events))
+                    if self._wrote:
+                        picks.wrote(chosen.task.pk)
+                        self.set_by_people += rollout.set_by_a_person
+                        if done[1]:
+                            seen.add(done)
+            self.dropped["beyond_the_best_of_its_task"] += picks.left
 
-    def _was_seen(self, task_id: int, events: list[TraceUnion], seen: set[tuple[int, str]]) -> bool:
-        found = (task_id, completion_fingerprint(events))
-        was = found in seen
-        seen.add(found)
-        return was
+    def _traces(self, picked: Picked, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
+        numbers = {pk: rollout.attempt for pk, (_, rollout) in picked.items()}
+        for found in read_traces(numbers, tokens=tokens):
+            self.on_step()
+            yield found
 
     def _tasks(self) -> Iterator[SplitRows]:
         collection = self.export.collection
@@ -128,7 +151,9 @@ class RowReader:
                     task_index=task.index,
                     group=chosen.group,
                 )
+                self.on_step()
                 yield from self._of(task, prompt)
+                self.set_by_people += chosen.set_by_people if self._wrote else 0
 
     def _asked(self, task: Task) -> TaskRow | None:
         try:
@@ -140,28 +165,23 @@ class RowReader:
         per_task: Counter[int] = Counter()
         for pairs in self._pair_chunks():
             self.considered += len(pairs)
-            self.on_chunk()
             numbers = {one.pk: one.attempt for pair in pairs for one in (pair.chosen, pair.rejected)}
             traces = dict(read_traces(numbers))
             unselected = find_unselected(Rollout.objects.filter(pk__in=numbers), numbers, self._filters)
             for pair in pairs:
+                self.on_step()
                 if pair.chosen_id in unselected or pair.rejected_id in unselected:
                     self.dropped["not_selected"] += 1
                     continue
                 if reason := self._pair_refusal(pair, traces, per_task):
                     self.dropped[reason] += 1
                     continue
-                per_task[pair.task_id] += 1
                 self._source = str(pair.source)
-                yield from self._of(pair.task, self._preference(pair, traces))
+                yield from self._of(pair.chosen.task, self._preference(pair, traces))
+                per_task[pair.task_id] += self._wrote
 
     def _of(self, task: Task, source: Attempt | Preference | TaskPrompt) -> Iterator[SplitRows]:
-        split = split_of(
-            task,
-            dataset=self.export.collection.dataset.slug,
-            share=self.export.validation_share,
-            seed=self.export.split_seed,
-        )
+        self._wrote = False
         try:
             if isinstance(source, Attempt) and not source.events:
                 raise Dropped("no_trace")
@@ -169,7 +189,15 @@ class RowReader:
         except Dropped as why:
             self.dropped[why.reason] += 1
         else:
-            yield split, rows
+            self._wrote = True
+            yield self._split_of(task), rows
+
+    def _split_of(self, task: Task) -> str:
+        # All attempts at a task come one after the other: its prompt is read once.
+        if self._side[0] != task.pk:
+            side = split_of(task, share=self.export.validation_share, seed=self.export.split_seed)
+            self._side = (task.pk, side)
+        return self._side[1]
 
     def _attempt(self, chosen: Chosen, rollout: Candidate, events: list[TraceUnion]) -> Attempt:
         assert rollout.reward is not None
@@ -193,7 +221,7 @@ class RowReader:
         beyond = filters.per_task is not None and per_task[pair.task_id] >= filters.per_task
         if reason := self._status_refusal(pair):
             return reason
-        if beyond or (filters.splits and pair.task.split not in filters.splits):
+        if beyond or (filters.splits and chosen.task.split not in filters.splits):
             return "beyond_the_best_of_its_task" if beyond else "other_split"
         if (chosen.flagged or rejected.flagged) and not filters.include_flagged:
             return "flagged"
@@ -216,11 +244,11 @@ class RowReader:
         def side(rollout: Rollout, reward: float | None) -> Attempt:
             return Attempt(
                 events=traces[rollout.pk],
-                task=pair.task.row,
+                task=rollout.task.row,
                 reward=math.nan if reward is None else reward,
                 stop_reason=rollout.stop_reason,
                 agent=self._agent,
-                task_index=pair.task.index,
+                task_index=rollout.task.index,
             )
 
         chosen_reward, rejected_reward = pair.rewards
@@ -233,7 +261,7 @@ class RowReader:
                 "pair_source": pair.source,
                 "chosen_rollout_id": pair.chosen_id,
                 "rejected_rollout_id": pair.rejected_id,
-                **self._origin(pair.task),
+                **self._origin(pair.chosen.task),
                 "collection_id": pair.chosen.collection_id,
             },
         )
@@ -241,19 +269,31 @@ class RowReader:
     def _origin(self, task: Task) -> dict[str, Any]:
         return {
             "collection_id": self.export.collection_id,
-            "dataset": self._dataset,
+            "dataset": self._label(task),
             "task_id": task.pk,
             "task_index": task.index,
         }
 
+    def _label(self, task: Task) -> str:
+        """The version that the task is of: pairs may be of several collections."""
+        if task.version_id not in self._labels:
+            version = DatasetVersion.objects.select_related("dataset").get(pk=task.version_id)
+            self._labels[task.version_id] = str(version)
+        return self._labels[task.version_id]
+
     def _pair_chunks(self) -> Iterator[list[PreferencePair]]:
         """By task, and of a task first what people judged, then the largest margin; by key, as everywhere."""
         pairs = PreferencePair.objects.filter(pair_set_id=self.export.pair_set_id)
-        pairs = pairs.order_by("task_id", "-strength", "-margin", "id").select_related("chosen", "rejected", "task")
+        pairs = pairs.order_by("task_id", "-strength", "-margin", "id").select_related("chosen__task", "rejected__task")
         chunk = list(pairs[:PAIRS])
         while chunk:
             yield chunk
             chunk = list(pairs.filter(_after(chunk[-1]))[:PAIRS])
+
+
+def _print_of(events: list[TraceUnion]) -> str:
+    """Empty where there is no trace: those are no repetitions of each other."""
+    return completion_fingerprint(events) if events else ""
 
 
 def _after(pair: PreferencePair) -> Q:

@@ -1,4 +1,4 @@
-"""Choose what goes into an export, task by task: whole groups, and traces only where rewards leave a choice."""
+"""Choose what may go into an export, task by task: whole groups, by their rows alone."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -7,12 +7,12 @@ from itertools import groupby, starmap
 from typing import NamedTuple
 
 from apps.exports.filtering import Filters
+from apps.exports.judging import has_overrides
 from apps.exports.narrowing import find_unselected
-from apps.exports.traces import read_traces
 from apps.gym.exporters.protocol import Group, Makes
-from apps.gym.fingerprints import completion_fingerprint
 from apps.gym.metrics import SOLVED
 from apps.gym.stopping import ENDED_BY_ITSELF
+from apps.reviews.overriding import read_overrides
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
@@ -35,14 +35,23 @@ class Candidate(NamedTuple):
     model_version: str
     output_tokens: int
     flagged: bool
+    set_by_a_person: bool = False
+    """The reward is not the verifier's."""
+
+
+_LIGHT = Candidate._fields[:-1]
 
 
 @dataclass(slots=True, kw_only=True)
 class Chosen:
-    """A task with its group's figures, and those of its rollouts that may become rows, best first where that counts."""
+    """A task with its group's figures, and those of its rollouts that may become rows, best first where that counts.
+
+    Of the group's rewards, `set_by_people` are not the verifier's.
+    """
 
     task: Task
     group: Group | None
+    set_by_people: int = 0
     rollouts: list[Candidate] = field(default_factory=list)
 
 
@@ -53,7 +62,9 @@ def choose_rollouts(
 
     For `tasks` every task counts as one, else every rollout does. `considered` is told how many were looked at.
     """
-    for groups in _groups(collection):
+    overridden = filters.reward_from == "override" and has_overrides(collection)
+    for given in _groups(collection):
+        groups = _as_people_set(given) if overridden else given
         tasks = Task.objects.in_bulk([task_id for task_id, _ in groups])
         unselected = _unselected(collection, groups, filters)
         chunk: list[Chosen] = []
@@ -68,7 +79,8 @@ def choose_rollouts(
             if reason := _task_refusal(tasks[task_id], group, filters):
                 dropped[reason] += size
                 continue
-            chosen = Chosen(task=tasks[task_id], group=group)
+            set_by_people = sum(one.set_by_a_person for one in rollouts)
+            chosen = Chosen(task=tasks[task_id], group=group, set_by_people=set_by_people)
             if makes != "tasks":
                 dropped["not_selected"] += len(rollouts) - len(selected)
                 chosen.rollouts = _choose(selected, filters, dropped)
@@ -90,7 +102,7 @@ def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Candidate]]
         if not tasks:
             return
         rows = Rollout.objects.filter(collection=collection, task_id__gte=tasks[0], task_id__lte=tasks[-1])
-        light = starmap(Candidate, rows.order_by("task_id", "repeat").values_list(*Candidate._fields))
+        light = starmap(Candidate, rows.order_by("task_id", "repeat").values_list(*_LIGHT))
         yield [(task_id, list(group)) for task_id, group in groupby(light, key=lambda row: row.task_id)]
         last = tasks[-1]
 
@@ -98,6 +110,20 @@ def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Candidate]]
 def _unselected(collection: Collection, groups: list[tuple[int, list[Candidate]]], filters: Filters) -> frozenset[int]:
     rows = Rollout.objects.filter(collection=collection, task_id__gte=groups[0][0], task_id__lte=groups[-1][0])
     return find_unselected(rows, (one.id for _, rollouts in groups for one in rollouts), filters)
+
+
+def _as_people_set(groups: list[tuple[int, list[Candidate]]]) -> list[tuple[int, list[Candidate]]]:
+    standing = read_overrides([one.id for _, rollouts in groups for one in rollouts])
+    return [
+        (
+            task_id,
+            [
+                one._replace(reward=standing[one.id].reward, set_by_a_person=True) if one.id in standing else one
+                for one in rollouts
+            ],
+        )
+        for task_id, rollouts in groups
+    ]
 
 
 def _figures(rollouts: Iterable[Candidate]) -> Group | None:
@@ -136,26 +162,9 @@ def _choose(rollouts: list[Candidate], filters: Filters, dropped: Counter[str]) 
             dropped[reason] += 1
         else:
             kept.append(rollout)
-    if filters.per_task is None or len(kept) <= filters.per_task:
-        return kept
-    kept.sort(key=lambda one: (-(one.reward or 0.0), one.output_tokens, one.id))
-    if filters.dedupe:
-        # The best so many that differ: all candidates have to be read before some of them are chosen.
-        kept = _distinct(kept, dropped)
-    dropped["beyond_the_best_of_its_task"] += max(0, len(kept) - filters.per_task)
-    return kept[: filters.per_task]
-
-
-def _distinct(rollouts: list[Candidate], dropped: Counter[str]) -> list[Candidate]:
-    prints = {
-        rollout_id: completion_fingerprint(events)
-        for rollout_id, events in read_traces({one.id: one.attempt for one in rollouts})
-    }
-    first: dict[str, Candidate] = {}
-    for rollout in rollouts:
-        first.setdefault(prints[rollout.id], rollout)
-    dropped["identical_completion"] += len(rollouts) - len(first)
-    return list(first.values())
+    if filters.per_task is not None:
+        kept.sort(key=lambda one: (-(one.reward or 0.0), one.output_tokens, one.id))
+    return kept
 
 
 def _refusal(rollout: Candidate, filters: Filters) -> str:

@@ -1,4 +1,4 @@
-"""Hashes that say whether two attempts started from the same prompt, or did the same thing."""
+"""Hashes that say whether two tasks ask the same, and whether two attempts began with the same or did the same."""
 
 import hashlib
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from apps.gym.events import Prompt, SessionOpened, TraceUnion
-from apps.gym.items import Item
+from apps.gym.items import Item, TaskRow, input_items, item_type, message
 
 _RANDOM_KEYS = {"id", "status", "call_id"}
 
@@ -23,6 +23,28 @@ def completion_fingerprint(events: list[TraceUnion]) -> str:
     numbers: dict[str, int] = {}
     items = [item for event in events if not isinstance(event, Prompt) for item in event.new_items()]
     return _digest([_canonical(item, numbers) for item in items])
+
+
+def question_fingerprint(row: TaskRow) -> str:
+    """Of what the task shows a model, in whatever shape the row has it: not of its id, its answer, its sampling or its
+    tools. Tasks that show nothing, since their environment asks, are told apart by the whole row."""
+    instructions = row["responses_create_params"].get("instructions")
+    opening = [message("system", instructions)] if isinstance(instructions, str) and instructions else []
+    numbers: dict[str, int] = {}
+    shown = [_shown(item, numbers) for item in [*opening, *input_items(row)]]
+    return _digest(shown or row)
+
+
+def _shown(item: Item, numbers: dict[str, int]) -> Any:
+    """A message as its role and text, however it is written; anything else as it is, its calls numbered."""
+    if item_type(item) != "message":
+        return _canonical(item, numbers)
+    role = "system" if item.get("role") == "developer" else item.get("role")
+    content = item.get("content")
+    if not isinstance(content, list):
+        return [role, content]
+    texts = [text for part in content if isinstance(text := part.get("text") if isinstance(part, dict) else part, str)]
+    return [role, "".join(texts) if len(texts) == len(content) else content]
 
 
 def _canonical(item: Item, numbers: dict[str, int]) -> dict[str, Any]:

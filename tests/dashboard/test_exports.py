@@ -130,7 +130,7 @@ def test_options_and_splits_of_the_form_are_those_of_the_export():
     }
     signed_in().post(CREATE, order)
     export = Export.objects.get()
-    assert (export.options["reasoning"], export.filters) == ("inline", {"per_task": 2})
+    assert (export.options["reasoning"], export.filters) == ("inline", {"per_task": 2, "reward_from": "override"})
     assert (export.encoding, export.validation_share, export.split_seed) == ("parquet", 0.1, 3)
 
 

@@ -154,7 +154,7 @@ def test_the_manifest_is_true_of_the_file_and_lies_beside_it(collection):
     assert [manifest[name] for name in ("format", "encoding", "filters")] == [
         "trl_sft",
         "jsonl",
-        {"min_reward": 0.0, "dedupe": True},
+        {"min_reward": 0.0, "dedupe": True, "reward_from": "override"},
     ]
     [file] = manifest["files"]
     assert file == {
@@ -181,10 +181,10 @@ def test_the_source_is_as_planned_whatever_was_edited_since(collection):
 @pytest.mark.parametrize(
     ("format", "filters", "kept"),
     [
-        ("trl_sft", None, {"min_reward": 0.7, "dedupe": True}),
-        ("trl_sft", {"min_reward": None}, {"dedupe": True}),
-        ("trl_sft", {"min_reward": 0.2, "dedupe": False}, {"min_reward": 0.2}),
-        ("nemo_gym_rollouts", None, {"include_truncated": True}),
+        ("trl_sft", None, {"min_reward": 0.7, "dedupe": True, "reward_from": "override"}),
+        ("trl_sft", {"min_reward": None}, {"dedupe": True, "reward_from": "override"}),
+        ("trl_sft", {"min_reward": 0.2, "dedupe": False}, {"min_reward": 0.2, "reward_from": "override"}),
+        ("nemo_gym_rollouts", {"reward_from": "verifier"}, {"include_truncated": True, "reward_from": "verifier"}),
     ],
 )
 def test_the_export_keeps_the_filters_that_were_applied(collection, format, filters, kept):

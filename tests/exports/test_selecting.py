@@ -1,5 +1,8 @@
 """What goes into an export: whole groups are looked at, and what is left out is counted by its reason."""
 
+from itertools import zip_longest
+from pathlib import Path
+
 import pytest
 
 from apps.exports.exporting import write_export
@@ -8,9 +11,14 @@ from apps.exports.ordering import ExportRefused, queue_export
 from apps.exports.pairing import build_pairs
 from apps.gym.items import message
 from apps.gym.messages import item_messages
+from apps.gym.pairs import Rule
+from apps.reviews.overriding import override_reward
+from apps.rollouts.models import Rollout
 from apps.rollouts.word_indexing import mark_unindexed
-from tests.factories import make_agent, make_collection, make_dataset, make_rollout, make_row, make_trace
-from tests.gym.traces import decode_lines
+from tests.exports.test_exporting import broken_trace
+from tests.factories import make_agent, make_collection, make_dataset, make_rollout, make_row, make_trace, make_user
+from tests.gym.traces import call, decode_lines, turn, with_tokens
+from tests.gym.traces import trace as trace_of
 
 pytestmark = pytest.mark.django_db
 
@@ -66,7 +74,7 @@ def test_without_filters_every_scored_attempt_is_there(collection):
         ({"drop_zero_variance": True}, [1, 1, 1, 1], {"zero_variance": 4, "never_scored": 1}),
         ({"splits": ["held"]}, [2, 2], {"other_split": 7}),
         ({"dedupe": True}, [0, 1, 1, 1, 2], {"identical_completion": 3, "failed": 1}),
-        ({"max_rows": 3}, [0, 0, 1], {"failed": 1}),
+        ({"max_rows": 3}, [0, 0, 1], {"beyond_max_rows": 5, "failed": 1}),
         ({"per_task": 1}, [0, 1, 2], {"beyond_the_best_of_its_task": 5, "failed": 1}),
     ],
 )
@@ -121,6 +129,126 @@ def test_no_task_stands_in_two_files_and_the_split_is_that_of_every_export():
     }
     other = export(made, validation_share=0.3, split_seed=6)
     assert {row["task_id"] for row in rows_of(other, "validation")} != sides[1]
+
+
+def attempted(questions, ids=(), **fields):
+    """A collection of a dataset that asks these, with a good and a bad attempt at each."""
+    rows = [make_row(question, **({"id": one} if one else {})) for question, one in zip_longest(questions, ids)]
+    made = make_collection(dataset=make_dataset(rows), repeats=2, **fields)
+    for task, row in zip(made.version.tasks.order_by("index"), rows, strict=True):
+        made.version.tasks.filter(pk=task.pk).update(external_id=row.get("id", ""), key=f"key-{questions[task.index]}")
+        for answer, reward in (("4", 1.0), ("5", 0.0)):
+            make_rollout(made, task=task, reward=reward, trace=make_trace(answer, reward))
+    return made
+
+
+def questions_in(written, split):
+    tasks = {task.index: task for task in written.collection.version.tasks.all()}
+    asked = (tasks[row["task_index"]].row["responses_create_params"] for row in rows_of(written, split))
+    return {one["input"][0]["content"] for one in asked}
+
+
+def test_what_a_model_is_shown_is_on_one_side_whatever_its_id_its_place_and_its_dataset():
+    asked = [f"What is {number} + 2?" for number in range(40)]
+    sides = {"validation_share": 0.3, "split_seed": 1}
+    first = export(attempted([*asked, *asked], ids=[f"id-{number}" for number in range(80)]), "trl_grpo", **sides)
+    train, held = (questions_in(first, split) for split in ("train", "validation"))
+    assert (train & held, len(train | held), 4 <= len(held) <= 20) == (set(), 40, True)
+    moved = export(attempted(["a row that came in between", *reversed(asked)]), "trl_sft", **sides)
+    assert questions_in(moved, "validation") - {"a row that came in between"} == held
+
+
+def test_pairs_over_datasets_say_each_its_own_task_and_stand_where_it_stands():
+    asked = [f"What is {number} + 2?" for number in range(30)]
+    first, second = attempted(asked), attempted(list(reversed(asked)))
+    pair_set = build_pairs(collection=first, further=[second])
+    sides = {"validation_share": 0.3, "split_seed": 1}
+    held = questions_in(export(second, "trl_sft", **sides), "validation")
+    for collection in (first, second):
+        written = export(collection, "trl_dpo", pair_set=pair_set, **sides)
+        for split in ("train", "validation"):
+            for row in rows_of(written, split):
+                chosen = Rollout.objects.get(pk=row["chosen_rollout_id"])
+                own = (chosen.collection_id, f"{chosen.collection.dataset.slug}@v1", chosen.task_id, chosen.task.index)
+                assert tuple(row[name] for name in ("collection_id", "dataset", "task_id", "task_index")) == own
+                (asked,) = chosen.task.row["responses_create_params"]["input"]
+                assert (asked["content"] in held) == (split == "validation")
+
+
+def test_the_best_of_a_task_is_the_best_that_can_be_written():
+    made = make_collection(repeats=4)
+    make_rollout(made, reward=1.0, trace=[*make_trace()[:1], *broken_trace()])
+    for reward in (0.9, 0.8, 0.0):
+        make_rollout(made, reward=reward, trace=make_trace(f"{reward}", reward))
+    written = export(made, "trl_sft", filters={"per_task": 1})
+    assert [row["reward"] for row in rows_of(written)] == [0.9]
+    assert written.manifest["counts"]["dropped"] == {
+        "below_min_reward": 1,
+        "beyond_the_best_of_its_task": 1,
+        "malformed_arguments": 1,
+    }
+    pair_set = build_pairs(collection=made, rule=Rule(mode="all"))
+    pairs = export(made, "trl_dpo", pair_set=pair_set, filters={"per_task": 2})
+    assert [(row["chosen_reward"], row["rejected_reward"]) for row in rows_of(pairs)] == [(0.9, 0.0), (0.8, 0.0)]
+    assert pairs.manifest["counts"]["dropped"]["malformed_arguments"] == 1
+
+
+@pytest.mark.parametrize("per_task", [1, 2, None])
+def test_a_repetition_of_what_could_not_be_written_takes_its_place(per_task):
+    made = make_collection(repeats=4)
+    captured = with_tokens(make_trace("4", 1.0), ([1, 2], [3]), ([1, 2, 3, 4], [5]))
+    _, first, _ = (make_rollout(made, trace=trace) for trace in (make_trace("4", 1.0), captured, captured))
+    written = export(made, "trl_sft_tokens", encoding="jsonl", filters={"per_task": per_task, "dedupe": True})
+    assert [row["rollout_id"] for row in rows_of(written)] == [first.pk]
+    counts = written.manifest["counts"]
+    assert counts["considered"] == counts["written_from"] + sum(counts["dropped"].values())
+
+
+def test_a_row_that_json_cannot_hold_is_none_of_the_rows_asked_for():
+    made = make_collection(repeats=3)
+    huge = call('{"n": 123456789012345678901234567890}')
+    for trace in (
+        trace_of(turn(huge), prompt=[message("user", "What is 2 + 2?")]),
+        make_trace("4", 1.0),
+        make_trace("5", 1.0),
+    ):
+        make_rollout(made, reward=1.0, trace=trace)
+    written = export(made, "trl_sft", filters={"max_rows": 1, "per_task": 2})
+    assert written.rows == 1
+    assert written.manifest["counts"]["dropped"] == {"beyond_max_rows": 1, "not_encodable": 1}
+
+
+def test_the_reward_that_a_person_set_counts_in_every_format_unless_the_verifiers_is_asked_for():
+    made = make_collection(repeats=3)
+    bad, good, none = (
+        make_rollout(made, reward=reward, trace=make_trace(answer, reward))
+        for answer, reward in (("4", 1.0), ("5", 0.0), ("6", 0.0))
+    )
+    override_reward(rollout=bad, reward=0.0, reason="It guessed.", author=make_user())
+    override_reward(rollout=good, reward=0.9, reason="The verifier missed it.", author=make_user())
+    written = {slug: export(made, slug) for slug in ("trl_sft", "trl_kto", "scored_rollouts", "trl_grpo")}
+    assert [row["rollout_id"] for row in rows_of(written["trl_sft"])] == [good.pk]
+    assert {row["rollout_id"]: row["label"] for row in rows_of(written["trl_kto"])} == {
+        bad.pk: False,
+        good.pk: True,
+        none.pk: False,
+    }
+    assert [(row["reward"], row["group_mean"]) for row in rows_of(written["scored_rollouts"])] == [
+        (0.0, 0.3),
+        (0.9, 0.3),
+        (0.0, 0.3),
+    ]
+    assert rows_of(written["trl_grpo"])[0]["mean_reward"] == 0.3
+    assert {slug: one.manifest["rewards"]["set_by_people"] for slug, one in written.items()} == {
+        "trl_sft": 1,
+        "trl_kto": 2,
+        "scored_rollouts": 2,
+        "trl_grpo": 2,
+    }
+    verifiers = export(made, "trl_sft", filters={"reward_from": "verifier"})
+    assert [row["rollout_id"] for row in rows_of(verifiers)] == [bad.pk]
+    assert verifiers.manifest["rewards"] == {"from": "verifier", "set_by_people": 0}
+    assert "Rewards are the verifier's, whatever people set." in (Path(verifiers.path) / "README.md").read_text()
 
 
 def test_of_pairs_the_largest_margins_of_a_task_stay():

@@ -1,7 +1,9 @@
 """Random ids do not make two attempts different; anything else does."""
 
+import pytest
+
 from apps.gym.events import Prompt, SessionOpened
-from apps.gym.fingerprints import completion_fingerprint, prompt_fingerprint
+from apps.gym.fingerprints import completion_fingerprint, prompt_fingerprint, question_fingerprint
 from apps.gym.items import message
 from tests.gym.traces import trace, turn, weather_trace
 
@@ -29,3 +31,33 @@ def test_the_prompt_is_its_items_and_its_tools():
     other = [Prompt(items=[message("user", "Oslo?")]) if isinstance(e, Prompt) else e for e in events]
     bare = [SessionOpened(environment="weather") if isinstance(e, SessionOpened) else e for e in events]
     assert len({prompt_fingerprint(one) for one in (events, other, bare)}) == 3
+
+
+def asks(given: object, **params: object) -> str:
+    return question_fingerprint({"responses_create_params": {"input": given, **params}, "id": str(params)})
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        asks([{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"text": "2 + 2?"}]}]),
+        asks([{"role": "developer", "content": "Be brief."}, message("user", "2 + 2?")], temperature=0.5),
+        asks("2 + 2?", instructions="Be brief.", tools=[{"name": "calculator"}]),
+    ],
+)
+def test_a_question_is_the_same_however_it_is_written_down(same):
+    assert same == asks([message("user", "2 + 2?")], instructions="Be brief.")
+
+
+def test_another_text_role_or_picture_is_another_question_and_so_is_another_row_that_shows_nothing():
+    picture = {"type": "input_image", "image_url": "a.png"}
+    marks = [
+        asks("2 + 2?"),
+        asks("2 + 3?"),
+        asks([message("system", "2 + 2?")]),
+        asks([{"role": "user", "content": [{"text": "2 + 2?"}, picture]}]),
+        asks([{"role": "user", "content": [{"text": "2 + 2?"}, {**picture, "image_url": "b.png"}]}]),
+        asks([], seed=1),
+        asks([], seed=2),
+    ]
+    assert len(set(marks)) == len(marks)

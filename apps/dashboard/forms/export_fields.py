@@ -94,6 +94,12 @@ def filter_fields() -> dict[str, forms.Field]:
             help_text="Their numbers, separated by spaces; empty takes all",
             widget=forms.Textarea(attrs={"rows": 2}),
         ),
+        "reward_from": forms.ChoiceField(
+            required=False,
+            choices=[("override", "Where people set one, theirs"), ("verifier", "The verifier's")],
+            label="Rewards",
+            help_text="For what is taken, and in the rows",
+        ),
         "min_reward": number("Least reward", "Of a pair, of the chosen one; empty takes any"),
         "per_task": count("Best of each task", "At most so many; empty takes all"),
         "max_rows": count("Rows at most", "Empty takes all"),

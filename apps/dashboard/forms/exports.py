@@ -56,7 +56,7 @@ class ExportForm(forms.Form):
         encoding.choices = [(one, Encoding(one).label) for one in format.encodings]
         self._add_options()
         self._add_filters()
-        for name in ("pair_set", "encoding", *format.choices):
+        for name in ("pair_set", "encoding", "reward_from", *format.choices):
             if name in self.fields:
                 # Each has a value always: "optional" would say that it may be empty.
                 self.fields[name].conditional = True  # type: ignore[attr-defined]
@@ -130,6 +130,8 @@ class ExportForm(forms.Form):
         given = self.cleaned_data
         filters = {name: given[name] for name in self.fields if name in filters_of(self.format)}
         filters["rollouts"] = [int(word) for word in _words(given.get("rollouts", ""))]
+        if not filters.get("reward_from", True):
+            del filters["reward_from"]
         if "splits" in filters:
             filters["splits"] = filters["splits"].replace(",", " ").split()
         options = {name: given[name] for name in self.format.choices if given.get(name) not in (None, "")}
