@@ -21,6 +21,7 @@ from apps.gym.events import encode_event
 from apps.gym.items import input_items
 from apps.gym.verdicts import CHOICES, REASONS
 from apps.reviews.answers import Answer
+from apps.reviews.drafting import find_draft_problem
 from apps.reviews.leasing import MAX_DRAFT, renew_lease, skip_item
 from apps.reviews.models import Review, Rubric
 from apps.reviews.reviewing import score_rollout, submit_review
@@ -65,6 +66,8 @@ class DraftSerializer(DeclaredFields, serializers.Serializer[Any]):
     def validate_draft(self, draft: dict[str, Any]) -> dict[str, Any]:
         if len(orjson.dumps(draft)) > MAX_DRAFT:
             raise serializers.ValidationError(f"A draft has at most {MAX_DRAFT:,} bytes.")
+        if problem := find_draft_problem(draft):
+            raise serializers.ValidationError(problem)
         return draft
 
 

@@ -11,6 +11,7 @@ from apps.dashboard.traces.cards import Card
 from apps.gym.aligning import Step, steps_of
 from apps.gym.rubrics import Criterion
 from apps.gym.verdicts import CHOICES, CONFIDENCE, REASONS
+from apps.reviews.drafting import read_draft
 from apps.reviews.models import Queue, Review
 from apps.reviews.reviewing import criteria_of
 from apps.reviews.withholding import LABELS, Shown, read_shown
@@ -61,10 +62,8 @@ def read_fields(review: Review, errors: dict[str, str]) -> dict[str, Any]:
     """The form of a review as it was left: its draft, or what has just been refused."""
     queue = review.queue
     assert queue is not None
-    draft: dict[str, Any] = review.draft
-    scores = draft.get("scores")
-    ranked = draft.get("ranks")
-    ranks: list[Any] = ranked if isinstance(ranked, list) else []
+    draft = read_draft(review.draft)
+    scores, ranks = draft.get("scores", {}), draft.get("ranks", [])
     places = range(1, len(review.arrangement) + 1)
     return {
         "choices": [(name, label, CHOICE_KEYS[name], draft.get("choice") == name) for name, label in CHOICES.items()]
@@ -76,12 +75,9 @@ def read_fields(review: Review, errors: dict[str, str]) -> dict[str, Any]:
         ]
         if queue.kind == Queue.Kind.RANKING
         else [],
-        "criteria": [
-            _field(each, scores.get(each["key"]) if isinstance(scores, dict) else None, errors)
-            for each in criteria_of(queue)
-        ],
+        "criteria": [_field(each, scores.get(each["key"]), errors) for each in criteria_of(queue)],
         "reasons": [
-            (number, name, label, name in (draft.get("reasons") or []))
+            (number, name, label, name in draft.get("reasons", []))
             for number, (name, label) in enumerate(REASONS.items(), start=1)
         ],
         "confidences": [(value, label, draft.get("confidence") == value) for value, label in CONFIDENCE.items()],

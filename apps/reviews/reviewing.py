@@ -81,6 +81,7 @@ def undo_review(*, queue: Queue, user: User) -> Review:
         assert last.item is not None
         if last.item.is_adjudicated:
             raise CannotReview("Your last review has been adjudicated: it stays.")
+        # One that has only been given out is no answer yet: it waits until this one is submitted again.
         if last.repeats.submitted().exists():
             raise CannotReview("Your last review can be undone no more.")
         if is_broken(last):

@@ -1,42 +1,13 @@
-// The pages on which people judge: keys, a lease that is kept while one works, drafts, and submissions that survive a
-// lost connection. What is not sent yet lies in the browser's storage under the submission's own token, so that sending
-// it again changes nothing. Without this script the same forms are sent as they are.
+// The pages on which people judge: keys, a lease that is kept while one works, and drafts. What is submitted goes
+// through unsent.js, which keeps it until the server has it. Without this script the same forms are sent as they are.
 
 {
-  const { keys } = gymweb;
+  const { keys, unsent } = gymweb;
+  const { post, warn } = unsent;
   const DRAFT_MS = 700;
   const RETRY_MS = 1500;
   const form = document.getElementById("review-form");
-  const lost = document.getElementById("review-lost");
   const saved = document.getElementById("review-saved");
-  const user = form?.dataset.user ?? "";
-  const UNSENT = "gymweb.unsent.";
-  const DRAFT = "gymweb.draft.";
-
-  const store = {
-    get: (key) => { try { return JSON.parse(localStorage.getItem(key)); } catch { return null; } },
-    set: (key, value) => { try { localStorage.setItem(key, JSON.stringify(value)); } catch { /* full, or forbidden: the page still works */ } },
-    remove: (key) => { try { localStorage.removeItem(key); } catch { /* as above */ } },
-    keys: (prefix) => { try { return Object.keys(localStorage).filter((each) => each.startsWith(prefix)); } catch { return []; } },
-  };
-
-  // Rejects where nobody answered; a refusal is an answer.
-  async function post(path, body) {
-    const reply = await fetch(`/api/v1/${path}`, {
-      method: "POST",
-      headers: { "X-CSRFToken": gymweb.page.csrf(), "Content-Type": "application/json" },
-      body: JSON.stringify(body ?? {}),
-    });
-    if (reply.status >= 500) throw new Error(String(reply.status));
-    const told = reply.status === 204 ? null : await reply.json();
-    return { ok: reply.ok, status: reply.status, told };
-  }
-
-  function warn(text) {
-    if (!lost) return;
-    lost.hidden = !text;
-    lost.textContent = text;
-  }
 
   // What is in the form
 
@@ -48,7 +19,8 @@
     const given = new FormData(form);
     const answer = { note: String(given.get("note") ?? ""), reasons: given.getAll("reasons"), confidence: number(given.get("confidence")) };
     if (form.dataset.kind === "pairwise") answer.choice = String(given.get("choice") ?? "");
-    const ranks = [...form.querySelectorAll("[data-rank]")];
+    // In the order shown, wherever they have been dragged since.
+    const ranks = [...form.querySelectorAll("[data-rank]")].sort((one, other) => one.dataset.rank - other.dataset.rank);
     if (ranks.length) answer.ranks = ranks.map((each) => Number(each.value) || 0);
     const criteria = [...form.querySelectorAll("[data-criterion]")];
     if (criteria.length) {
@@ -78,68 +50,54 @@
     if (form.elements.confidence) form.elements.confidence.value = String(answer.confidence ?? "");
   }
 
-  // Submissions: first into the storage, then to the server, until it has answered
-
-  let isSending = false;
-
-  async function sendAll() {
-    if (isSending) return false;
-    isSending = true;
-    let all = true;
-    for (const key of store.keys(UNSENT)) {
-      const unsent = store.get(key);
-      if (!unsent || unsent.user !== (user || unsent.user)) continue;
-      try {
-        const reply = await post(`reviews/${unsent.review}/submit/`, unsent.answer);
-        store.remove(key);
-        store.remove(DRAFT + unsent.review);
-        if (!reply.ok && reply.status !== 409) refuse(unsent, reply);
-        if (reply.status === 409) warn(reply.told.detail);
-      } catch {
-        all = false;
-        warn("No connection. What you said is kept in this browser and sent as soon as there is one.");
-        setTimeout(() => sendAll().then(goOn), RETRY_MS);
-        break;
-      }
-    }
-    isSending = false;
-    return all;
-  }
-
-  function refuse(unsent, reply) {
-    const told = (reply.told.errors ?? []).map((each) => each.message).join(" ") || reply.told.detail;
-    warn(told);
-    if (form && form.dataset.review === String(unsent.review)) {
-      waits = false;
-      form.elements.token.value = crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2);
-    }
-  }
+  // Submissions
 
   let waits = false;
 
-  async function submit() {
+  // While it is on its way nothing changes in it.
+  function hold(isOn) {
+    waits = isOn;
+    form.inert = isOn;
+    form.setAttribute("aria-busy", String(isOn));
+  }
+
+  const newToken = () => (crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2));
+
+  function submit() {
     if (waits) return;
-    waits = true;
     const answer = { token: form.elements.token.value, ...read() };
     if (form.dataset.kind === "ranking" && answer.ranks.includes(0)) {
-      waits = false;
       warn("Give each a rank first.");
       return;
     }
-    store.set(UNSENT + form.dataset.review, { user, review: Number(form.dataset.review), queue: form.dataset.queue, answer });
-    if (await sendAll()) goOn(true);
+    hold(true);
+    const { queue, name, work } = form.dataset;
+    unsent.add({ review: Number(form.dataset.review), queue, name, work, answer });
+    unsent.sendAll();
   }
 
-  // To the next item, once everything is with the server.
-  async function goOn(sent) {
-    if (!waits || !form || !sent) return;
+  unsent.listen((outcomes) => {
+    const outcome = form && outcomes.get(form.dataset.review);
+    if (outcome === "sent") goOn();
+    else if (outcome === "refused" || outcome === "wrong") {
+      hold(false);
+      form.elements.token.value = newToken();
+    } else if (!waits && [...outcomes.values()].includes("sent")) location.reload();
+  });
+
+  // To the next item, once this one is with the server. Where there is none, the page says why.
+  async function goOn() {
     try {
-      await post(`queues/${form.dataset.queue}/claim/`);
-      location.assign(form.dataset.work);
+      const reply = await post(`queues/${form.dataset.queue}/claim/`);
+      if (reply.status < 500) {
+        location.assign(form.dataset.work);
+        return;
+      }
+      warn(`Sent. The server answered with an error (${reply.status}); the next item comes as soon as it can give one.`);
     } catch {
       warn("Sent. The next item comes as soon as there is a connection.");
-      setTimeout(() => goOn(true), RETRY_MS);
     }
+    setTimeout(goOn, RETRY_MS);
   }
 
   // The draft and the lease: kept together
@@ -151,17 +109,22 @@
 
   async function keep(withDraft) {
     const draft = read();
-    if (withDraft) store.set(DRAFT + form.dataset.review, { draft });
+    const tell = (text) => { if (saved && withDraft) saved.textContent = text; };
     try {
       const reply = await post(`reviews/${form.dataset.review}/renew/`, withDraft ? { draft } : {});
       if (reply.ok) {
         until = Date.parse(reply.told.leased_until);
-        if (withDraft) store.remove(DRAFT + form.dataset.review);
-        if (saved && withDraft) saved.textContent = "draft kept";
-        if (!store.keys(UNSENT).length) warn("");
-      } else if (!waits) warn(reply.told.detail);
+        if (withDraft) unsent.drafts.drop(form.dataset.review, draft);
+        tell("draft kept");
+        if (!unsent.count()) warn("");
+        return;
+      }
+      tell("draft kept in this browser");
+      if (waits) return;
+      if ([401, 403, 404].includes(reply.status) && await unsent.explainSession()) return;
+      warn(reply.told.detail ?? `The server answered with an error (${reply.status}). What you write is kept in this browser.`);
     } catch {
-      if (saved && withDraft) saved.textContent = "draft kept in this browser";
+      tell("draft kept in this browser");
     }
   }
 
@@ -182,11 +145,14 @@
   }
 
   if (form) {
-    const local = store.get(DRAFT + form.dataset.review);
-    if (local) write(local.draft);
+    const sent = unsent.find(form.dataset.review);
+    const local = sent?.answer ?? unsent.drafts.find(form.dataset.review);
+    if (local) write(local);
+    if (sent) hold(true);
     form.addEventListener("submit", (event) => { event.preventDefault(); submit(); });
     form.addEventListener("input", () => {
       if (waits) return;
+      unsent.drafts.keep(form.dataset.review, read());
       clearTimeout(timer);
       timer = setTimeout(() => { if (!waits) keep(true); }, DRAFT_MS);
     });
@@ -194,15 +160,17 @@
     setInterval(tick, 1000);
     tick();
   }
-  addEventListener("online", () => { sendAll().then(goOn); });
+  // Back to a page that was left: another item may be held by now.
+  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
   // What another visit could not send.
-  if (store.keys(UNSENT).length) sendAll().then((sent) => { if (sent && form) location.reload(); });
+  if (unsent.count()) unsent.sendAll();
 
   // Keys
 
   const group = "Reviewing";
   const changed = () => form.dispatchEvent(new Event("input", { bubbles: true }));
   const press = (input) => {
+    if (waits) return;
     input.checked = input.type === "radio" ? true : !input.checked;
     changed();
   };
@@ -214,13 +182,14 @@
     }
   }
   if (kind === "ranking") {
-    const ranks = [...form.querySelectorAll("[data-rank]")];
-    let current = Math.max(0, ranks.findIndex((each) => !each.value));
-    const mark = () => ranks.forEach((each, place) => each.closest("label").classList.toggle("current", place === current));
+    gymweb.dragRanks(form, () => { changed(); mark(); });
+    const shown = () => [...form.querySelectorAll("[data-rank]")];
+    let current = Math.max(0, shown().findIndex((each) => !each.value));
+    const mark = () => shown().forEach((each, place) => each.closest(".rank-of").classList.toggle("current", place === current));
     mark();
-    const move = (by) => { current = (current + by + ranks.length) % ranks.length; mark(); };
-    for (let rank = 1; rank <= ranks.length; rank += 1) {
-      keys.add({ id: `review.rank.${rank}`, keys: String(rank), label: `Rank ${rank} for the marked one, and on`, group, run: () => { ranks[current].value = String(rank); changed(); move(1); } });
+    const move = (by) => { current = (current + by + shown().length) % shown().length; mark(); };
+    for (let rank = 1; rank <= shown().length; rank += 1) {
+      keys.add({ id: `review.rank.${rank}`, keys: String(rank), label: `Rank ${rank} for the marked one, and on`, group, run: () => { shown()[current].value = String(rank); changed(); move(1); }, when: () => !waits });
     }
     keys.add({ id: "review.rank.next", keys: "ArrowRight", label: "Mark the next one", group, run: () => move(1) });
     keys.add({ id: "review.rank.previous", keys: "ArrowLeft", label: "Mark the one before", group, run: () => move(-1) });
@@ -246,7 +215,7 @@
           else if (field) { field.value = String(option); changed(); }
           if (input || field) move(1);
         },
-        when: () => criteria.length > 0,
+        when: () => criteria.length > 0 && !waits,
       });
     }
     keys.add({ id: "review.field.next", keys: "ArrowDown", label: "Next criterion", group, run: () => move(1) });
@@ -270,6 +239,7 @@
         choice.selectedIndex = (choice.selectedIndex + 1) % choice.options.length;
         changed();
       },
+      when: () => !waits,
     });
     keys.add({
       id: "review.skip",

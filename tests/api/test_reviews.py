@@ -201,3 +201,12 @@ def test_how_items_were_drawn_and_which_rollout_is_behind_one_is_told_to_who_lea
     scores = {"right": True, "clear": 3, "why": "so"}
     scored = send(reviewer, "reviews/", {"rollout": held.rollout_id, "rubric": queue.rubric.slug, "scores": scores})
     assert [each["id"] for each in reviewer.get(path).json()["results"]] == [scored.json()["id"]]
+
+
+@pytest.mark.parametrize(
+    "draft", [{"reasons": 5}, {"reasons": [1]}, {"ranks": "12"}, {"scores": []}, {"confidence": True}, {"other": "x"}]
+)
+def test_a_draft_that_no_page_could_show_is_refused(reviewer, draft):
+    held = send(reviewer, f"queues/{make_queue(pairs=1).pk}/claim/").json()
+    answer = send(reviewer, f"reviews/{held['id']}/renew/", {"draft": draft})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/draft")

@@ -52,11 +52,17 @@ def main() -> None:
     ]
     rubric = Rubric.objects.create(slug="to-judge", name="Is it good?", criteria=CRITERIA)
     queues = {}
-    for kind, ids in (("pairwise", rollouts), ("rubric", rollouts[:6]), ("ranking", rollouts[:6])):
-        queue = Queue(name=f"To judge: {kind}", kind=kind, seed=5, rubric=rubric if kind == "rubric" else None)
+    for name, ids in (
+        ("pairwise", rollouts),
+        ("rubric", rollouts[:6]),
+        ("ranking", rollouts[:6]),
+        ("few", rollouts[:6]),
+    ):
+        kind = "pairwise" if name == "few" else name
+        queue = Queue(name=f"To judge: {name}", kind=kind, seed=5, rubric=rubric if kind == "rubric" else None)
         queue.instructions = "Choose what you would rather have been told."
         items = fill_from_rollouts(ids, kind=kind, seed=5, size=2)
-        queues[kind] = create_queue(queue=queue, items=items, user=None).pk
+        queues[name] = create_queue(queue=queue, items=items, user=None).pk
     print(json.dumps(queues))
 
 

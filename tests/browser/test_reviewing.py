@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.browser.conftest import Site, sign_in
+from tests.browser.conftest import PASSWORD, Site, sign_in
 from tests.gymweb.serving import ROOT
 
 pytestmark = pytest.mark.slow
@@ -146,14 +146,100 @@ def test_what_was_written_without_a_connection_is_there_after_a_reload(
     assert [row["skip_reason"] for row in rows] == ["too long"]
 
 
+def sign_in_here(page: Page, username: str) -> None:
+    page.fill("[name=username]", username)
+    page.fill("[name=password]", PASSWORD)
+    page.click("main button[type=submit]")
+    expect(page).to_have_url(re.compile("/work/$"))
+
+
+def test_who_was_signed_out_signs_in_again_and_goes_on_and_nobody_else_sends_or_loses_it(
+    page: Page, site: Site, queues: dict[str, int]
+) -> None:
+    queue = queues["few"]
+    work = f"{site.base}/queues/{queue}/work/"
+    begin(page, site, queue)
+    page.keyboard.press("b")
+    page.keyboard.press("n")
+    page.keyboard.type("Typed at once.")
+    page.reload()
+    form = page.locator("[data-listens] #review-form")
+    expect(form.locator("[name=choice][value=b]")).to_be_checked()
+    expect(form.locator("[name=note]")).to_have_value("Typed at once.")
+    page.context.set_offline(True)
+    page.keyboard.press("Enter")
+    expect(page.locator("#review-lost")).to_contain_text("No connection")
+    page.context.clear_cookies()
+    page.context.set_offline(False)
+    expect(page.locator("#review-lost")).to_contain_text("You are signed out")
+    other = page.context.new_page()
+    other.goto(work)
+    sign_in_here(other, "ben")
+    expect(other.locator("[data-listens]")).to_have_count(1)
+    page.evaluate("gymweb.unsent.sendAll()")
+    expect(page.locator("#review-lost")).to_contain_text("signed in as ben")
+    assert said(site, queue) == []
+    other.context.clear_cookies()
+    page.locator("#review-lost a").click()
+    sign_in_here(page, "ann")
+    expect(page.locator("#review-mine")).to_have_text(re.compile("^1 done"))
+    assert [(row["choice"], row["note"]) for row in said(site, queue)] == [("b", "Typed at once.")]
+    expect(page.locator("[data-listens] #review-form")).to_be_visible()
+
+
+def test_what_a_closed_queue_or_a_broken_server_does_not_take_is_said_and_kept(
+    page: Page, site: Site, queues: dict[str, int]
+) -> None:
+    queue = queues["few"]
+    begin(page, site, queue)
+    page.route("**/submit/", lambda route: route.fulfill(status=500, body="{}"))
+    page.keyboard.press("A")
+    page.keyboard.press("Enter")
+    expect(page.locator("#review-lost")).to_contain_text("an error (500)")
+    page.unroute("**/submit/")
+    expect(page.locator("#review-mine")).to_have_text(re.compile("^2 done"))
+    form = page.locator("[data-listens] #review-form")
+    expect(form).to_be_visible()
+    page.keyboard.press("x")
+    page.locator("[name=note]").fill("Five minutes of thought.")
+    site.api("POST", f"queues/{queue}/close/")
+    form.locator("button[type=submit]").click()
+    kept = page.locator("#review-kept")
+    expect(kept).to_contain_text("note: Five minutes of thought.")
+    page.locator("#review-lost a").click()
+    expect(page.locator("#review-idle")).to_contain_text("This queue is closed")
+    expect(kept).to_contain_text("verdict: both_bad")
+    site.api("POST", f"queues/{queue}/open/")
+    kept.get_by_role("button", name="Send again").click()
+    expect(page.locator("#review-mine")).to_have_text(re.compile("^3 done"))
+    expect(kept).to_be_hidden()
+    assert said(site, queue)[-1]["note"] == "Five minutes of thought."
+
+
+def test_a_ranking_by_drag(page: Page, site: Site, queues: dict[str, int]) -> None:
+    begin(page, site, queues["ranking"])
+    handles = page.locator(".rank-of .drag")
+    start, end = handles.nth(1).bounding_box(), handles.nth(0).bounding_box()
+    assert start is not None
+    assert end is not None
+    page.mouse.move(start["x"] + 4, start["y"] + 4)
+    page.mouse.down()
+    page.mouse.move(end["x"] + 1, end["y"] + 4, steps=3)
+    page.mouse.up()
+    expect(page.locator(".rank-of").first).to_have_text(re.compile("B"))
+    page.keyboard.press("Enter")
+    expect(page.locator("#review-mine")).to_contain_text("1 done")
+    assert [row["ranks"] for row in said(site, queues["ranking"])] == [[2, 1]]
+
+
 def test_a_ranking_by_digits_with_a_tie(page: Page, site: Site, queues: dict[str, int]) -> None:
     begin(page, site, queues["ranking"])
-    expect(page.locator(".rank-of.current")).to_have_text(re.compile("^A"))
+    expect(page.locator(".rank-of.current")).to_have_text(re.compile("^⠿ A"))
     page.keyboard.press("1")
     page.keyboard.press("1")
     page.keyboard.press("Enter")
-    expect(page.locator("#review-mine")).to_contain_text("1 done")
-    assert [row["ranks"] for row in said(site, queues["ranking"])] == [[1, 1]]
+    expect(page.locator("#review-mine")).to_contain_text("2 done")
+    assert [row["ranks"] for row in said(site, queues["ranking"])][1:] == [[1, 1]]
 
 
 def test_nothing_on_the_page_names_the_model_the_reward_or_the_rollout(

@@ -5,11 +5,13 @@ import re
 import pytest
 from django.test import Client
 
+from apps.reviews.leasing import renew_lease
 from apps.reviews.models import Comment, Flag, Queue, Review, RewardOverride, Rubric
+from apps.reviews.queueing import close_queue
 from tests.dashboard.markup import faults
 from tests.dashboard.pages import queries_with_one_and_three
-from tests.factories import make_collection, make_rollout
-from tests.reviews.queues import annotator, judge, make_queue, make_rubric
+from tests.factories import make_collection, make_rollout, make_user
+from tests.reviews.queues import annotator, claim, judge, make_queue, make_rubric
 
 pytestmark = pytest.mark.django_db
 
@@ -73,6 +75,43 @@ def test_an_annotator_works_through_a_queue_with_forms_alone(desk, ann):
     assert "Nothing is open" in desk.get(work).content.decode()
     desk.post(f"/queues/{queue.pk}/undo/")
     assert 'value="a" checked' in desk.get(work).content.decode()
+
+
+def test_a_queue_that_closes_meanwhile_says_so_and_gives_back_what_was_written(desk, ann):
+    queue = make_queue(pairs=1)
+    review = claim(queue, ann)
+    renew_lease(review=review, user=ann, draft={"note": "Half of it."})
+    close_queue(queue=queue, user=make_user())
+    closed = desk.get(f"/queues/{queue.pk}/work/")
+    said = {"token": "t", "choice": "a_much", "note": "All of it.", "reasons": ["safety", "style"], "confidence": "2"}
+    refused = desk.post(f"/reviews/{review.pk}/submit/", said)
+    assert (closed.status_code, refused.status_code) == (200, 409)
+    assert ["This queue is closed" in one.content.decode() for one in (closed, refused)] == [True, True]
+    assert "note: Half of it." in closed.content.decode()
+    whole = "verdict: a_much\nreasons: safety, style\nconfidence: 2\nnote: All of it."
+    assert whole in refused.content.decode()
+    assert faults(refused.content.decode()) == []
+    assert desk.get(f"/queues/{make_queue(reviewers=[annotator()]).pk}/work/").status_code == 404
+
+
+def test_a_draft_that_makes_no_sense_does_not_break_the_page(desk, ann):
+    queue = make_queue(pairs=1)
+    review = claim(queue, ann)
+    Review.objects.filter(pk=review.pk).update(draft={"reasons": 5, "ranks": "x", "scores": [1], "note": "Kept."})
+    html = desk.get(f"/queues/{queue.pk}/work/").content.decode()
+    assert "Kept." in html
+
+
+@pytest.mark.parametrize(("took", "usual", "word"), [(2.0, 40.0, True), (12.0, 40.0, False), (0.5, 4.0, False)])
+def test_who_answers_far_faster_than_is_usual_is_told_so(desk, ann, took, usual, word):
+    queue = make_queue(pairs=6)
+    others = annotator()
+    for _ in range(5):
+        judge(queue, others, "a")
+    Review.objects.update(seconds=usual)
+    judge(queue, ann, "a")
+    Review.objects.filter(reviewer=ann).update(seconds=took)
+    assert ("Your last answer took" in desk.get(f"/queues/{queue.pk}/work/").content.decode()) is word
 
 
 def test_the_work_page_tells_nothing_of_who_is_behind_the_sides(desk):

@@ -7,7 +7,7 @@ from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.answers import Answer, AnswerRefused
 from apps.reviews.deciding import read_verdicts
 from apps.reviews.leasing import CannotReview
-from apps.reviews.models import PairVerdict, Review
+from apps.reviews.models import PairVerdict, QueueItem, Review
 from apps.reviews.reviewing import AlreadySubmitted, score_rollout, submit_review, undo_review
 from tests.factories import make_collection, make_rollout, make_user
 from tests.reviews.queues import annotator, claim, judge, make_queue, make_rubric, say
@@ -64,6 +64,18 @@ def test_only_ones_own_last_review_is_undone():
     assert undo_review(queue=queue, user=ann).pk == second.pk
     assert claim(queue, ann).pk == second.pk
     assert Review.objects.get(pk=first.pk).status == "submitted"
+
+
+def test_a_hidden_repeat_that_came_at_once_keeps_nobody_from_taking_the_first_answer_back():
+    ann, queue = annotator(), make_queue(pairs=1)
+    QueueItem.objects.update(is_repeated=True)
+    first = judge(queue, ann, "a")
+    again = claim(queue, ann)
+    assert again.repeat_of_id == first.pk
+    undone = undo_review(queue=queue, user=ann)
+    assert (undone.pk, claim(queue, ann).pk) == (first.pk, first.pk)
+    say(undone, "b")
+    assert claim(queue, ann).pk == again.pk
 
 
 def test_nobody_submits_for_somebody_else():

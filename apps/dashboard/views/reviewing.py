@@ -1,9 +1,11 @@
 """The pages on which people judge: one item after the other, by keys, by forms, and after a lost connection."""
 
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import messages
+from django.db.models import Q
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 
@@ -14,8 +16,10 @@ from apps.dashboard.judged import count_mine, read_fields, read_judged
 from apps.dashboard.requests import PageRequest
 from apps.gym.items import input_items
 from apps.reviews.answers import Answer, AnswerRefused
-from apps.reviews.leasing import CannotReview, claim_item, find_held, skip_item
+from apps.reviews.drafting import tell_draft
+from apps.reviews.leasing import CannotReview, claim_item, find_held, refuse_stranger, skip_item
 from apps.reviews.models import Queue, Review
+from apps.reviews.pacing import read_haste
 from apps.reviews.reviewing import criteria_of, submit_review, undo_review
 from apps.reviews.withholding import reveal
 
@@ -30,10 +34,18 @@ def queues_for(user: User) -> Any:
 
 @allow(GET=Permission.REVIEW, POST=Permission.REVIEW)
 def queue_work(request: PageRequest, pk: int) -> HttpResponse:
-    """GET shows the item that one holds; POST takes the next one."""
-    queue = get_object_or_404(queues_for(request.user), pk=pk)
+    """GET shows the item that one holds; POST takes the next one. Who has worked in it is told that it is closed, or
+    for others by now, and finds what they had written."""
+    queue = _find(request.user, pk)
     if request.method == "POST":
-        return _go_on(request, queue, begun=True)
+        return _go_on(request, queue)
+    try:
+        refuse_stranger(queue, request.user)
+    except CannotReview as refusal:
+        begun = Review.objects.filter(queue=queue, reviewer=request.user, is_adjudication=False)
+        unsaid = begun.exclude(status=Review.Status.SUBMITTED).order_by("pk").values_list("draft", flat=True)
+        context = _idle(request, queue, refusal=str(refusal), unsaid=map(tell_draft, unsaid))
+        return render(request, "queues/idle.html", context)
     held = find_held(queue, request.user)
     if held is None:
         return render(request, "queues/idle.html", _idle(request, queue))
@@ -52,8 +64,9 @@ def review_submit(request: PageRequest, pk: int) -> HttpResponse:
         review.draft = _as_draft(answer)
         return _work(request, queue, review, refusal.wrong, status=422)
     except CannotReview as refusal:
-        messages.error(request, str(refusal))
-        return redirect("dashboard:queue_work", pk=queue.pk)
+        # What was said stands here, to be copied.
+        context = _idle(request, queue, refusal=str(refusal), unsaid=[tell_draft(_as_draft(answer))])
+        return render(request, "queues/idle.html", context, status=409)
     return _go_on(request, queue)
 
 
@@ -71,7 +84,7 @@ def review_skip(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.REVIEW)
 def review_undo(request: PageRequest, pk: int) -> HttpResponse:
-    queue = get_object_or_404(queues_for(request.user), pk=pk)
+    queue = _find(request.user, pk)
     try:
         undo_review(queue=queue, user=request.user)
     except CannotReview as refusal:
@@ -79,7 +92,15 @@ def review_undo(request: PageRequest, pk: int) -> HttpResponse:
     return redirect("dashboard:queue_work", pk=pk)
 
 
-def _go_on(request: PageRequest, queue: Queue, *, begun: bool = False) -> HttpResponse:
+def _find(user: User, pk: int) -> Queue:
+    """One that this person may see, or has worked in."""
+    worked = Review.objects.filter(reviewer=user, queue=pk, is_adjudication=False).values("queue")
+    either = Q(pk__in=queues_for(user).values("pk")) | Q(pk__in=worked)
+    found: Queue = get_object_or_404(Queue.objects.filter(either).select_related("rubric", "created_by"), pk=pk)
+    return found
+
+
+def _go_on(request: PageRequest, queue: Queue) -> HttpResponse:
     try:
         claim_item(queue=queue, user=request.user)
     except CannotReview as refusal:
@@ -120,12 +141,20 @@ def _work(
         "mine": count_mine(queue, request.user.pk),
         "token": uuid.uuid4().hex,
         "revealed": _revealed(queue, request.user),
+        "haste": read_haste(queue, request.user),
     }
     return render(request, "queues/work.html", context, status=status)
 
 
-def _idle(request: PageRequest, queue: Queue) -> dict[str, Any]:
-    return {"queue": queue, "mine": count_mine(queue, request.user.pk), "revealed": _revealed(queue, request.user)}
+def _idle(request: PageRequest, queue: Queue, *, refusal: str = "", unsaid: Iterable[str] = ()) -> dict[str, Any]:
+    return {
+        "queue": queue,
+        "mine": count_mine(queue, request.user.pk),
+        "revealed": _revealed(queue, request.user),
+        "haste": read_haste(queue, request.user),
+        "refusal": refusal,
+        "unsaid": [each for each in unsaid if each],
+    }
 
 
 def _revealed(queue: Queue, user: User) -> list[dict[str, Any]]:

@@ -1,0 +1,44 @@
+"""Whether somebody answered far faster than a queue is answered usually: a word to them, no refusal."""
+
+from datetime import timedelta
+from statistics import median
+
+import msgspec
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.reviews.models import Queue, Review
+
+SAMPLE = 200
+"""The last so many reviews say what is usual."""
+
+FEWEST = 5
+LEAST_SECONDS = 8.0
+"""Where items take less than this, speed tells nothing."""
+
+SHARE = 0.25
+SAID_FOR = timedelta(minutes=2)
+
+
+class Haste(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last answer took, and what is usual in the queue, in seconds."""
+
+    took: float
+    usual: float
+
+
+def read_haste(queue: Queue, user: User) -> Haste | None:
+    """Of this person's last submission, if it is of just now and took less than a quarter of what is usual."""
+    mine = Review.objects.filter(queue=queue, reviewer=user, is_adjudication=False).submitted()
+    recent = mine.filter(submitted_at__gt=timezone.now() - SAID_FOR)
+    last = recent.order_by("-submitted_at", "-pk").values_list("pk", "seconds").first()
+    if last is None or last[1] is None:
+        return None
+    took = last[1]
+    told = Review.objects.filter(queue=queue).independent().exclude(pk=last[0])
+    newest = told.order_by("-pk").values_list("seconds", flat=True)[:SAMPLE]
+    seconds = [each for each in newest if each is not None]
+    usual = median(seconds) if len(seconds) >= FEWEST else 0.0
+    if usual < LEAST_SECONDS or took >= usual * SHARE:
+        return None
+    return Haste(took=took, usual=usual)
