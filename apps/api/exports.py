@@ -103,8 +103,11 @@ class ExportPreviewOrderSerializer(OrderSerializer):
 class ExportPreviewSerializer(serializers.Serializer[Any]):
     rows = serializers.ListField(child=serializers.DictField())
     bytes = serializers.ListField(child=serializers.IntegerField(), help_text="Of each row, as JSON.")
-    tokens = serializers.ListField(
-        child=serializers.IntegerField(allow_null=True), help_text="Of each row; null where it holds no token ids."
+    tokens = serializers.ListField(child=serializers.IntegerField(), help_text="Of each row.")
+    tokens_from = serializers.ListField(
+        child=serializers.ChoiceField(choices=["ids", "usage", "size"]),
+        help_text="How each is known. `ids`: the row holds them. `usage`: the policy model told what it read and wrote "
+        "in the last call, of a pair that of the longer side. `size`: a guess, of four bytes a token.",
     )
     considered = serializers.IntegerField(help_text="Looked at until these rows were found.")
     dropped = serializers.DictField(child=serializers.IntegerField())

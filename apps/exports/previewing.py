@@ -2,11 +2,11 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import orjson
 
+from apps.exports.measuring import TokensFrom, count_tokens
 from apps.exports.models import Export
 from apps.exports.rows import RowReader
 
@@ -16,11 +16,13 @@ SOURCES = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """`bytes` is the size of each row as JSON; counts are those of what was looked at until the rows were found."""
+    """`bytes` is the size of each row as JSON, `tokens` how many it has, and `tokens_from` how that is known, see
+    measuring.py; counts are those of what was looked at until the rows were found."""
 
     rows: list[dict[str, Any]]
     bytes: list[int]
-    tokens: list[int | None]
+    tokens: list[int]
+    tokens_from: list[TokensFrom]
     considered: int
     dropped: dict[str, int]
 
@@ -30,23 +32,31 @@ class _LookedEnough(Exception):
 
 
 def preview_rows(export: Export, *, limit: int = 5) -> Preview:
-    """Of an export that is prepared, stored or not. `tokens` are those of rows that hold token ids, else None."""
+    """Of an export that is prepared, stored or not."""
     reader = RowReader(export, on_step=lambda: _stop(reader))
     rows: list[dict[str, Any]] = []
+    sizes: list[int] = []
+    tokens: list[tuple[int, TokensFrom]] = []
     dropped: Counter[str] = Counter()
     try:
         for _, found in reader.rows():
-            rows += [row for row in found if _is_encodable(row)]
+            size = _sizes(found)
+            if size is None or reader.made_of is None:
+                dropped["not_encodable"] += 1
+                continue
+            rows += found
+            sizes += size
+            tokens += count_tokens(found, size, reader.made_of)
             if len(rows) >= limit:
                 break
     except _LookedEnough:
         pass
     dropped.update(reader.dropped)
-    rows = list(islice(rows, limit))
     return Preview(
-        rows=rows,
-        bytes=[len(orjson.dumps(row)) for row in rows],
-        tokens=[len(row["input_ids"]) if row.get("input_ids") else None for row in rows],
+        rows=rows[:limit],
+        bytes=sizes[:limit],
+        tokens=[count for count, _ in tokens[:limit]],
+        tokens_from=[known for _, known in tokens[:limit]],
         considered=reader.considered,
         dropped={reason: number for reason, number in sorted(dropped.items()) if number},
     )
@@ -57,9 +67,9 @@ def _stop(reader: RowReader) -> None:
         raise _LookedEnough
 
 
-def _is_encodable(row: dict[str, Any]) -> bool:
+def _sizes(rows: list[dict[str, Any]]) -> list[int] | None:
+    """None where one cannot be written: then none of its attempt is."""
     try:
-        orjson.dumps(row)
+        return [len(orjson.dumps(row)) for row in rows]
     except orjson.JSONEncodeError:
-        return False
-    return True
+        return None

@@ -50,6 +50,8 @@ class RowReader:
         self._source = ""
         self._wrote = False
         self._side: tuple[int, str] = (0, "")
+        self.made_of: Attempt | Preference | TaskPrompt | None = None
+        """What the rows that came last were made of."""
         self._format = find_format(export.format)
         self._filters = msgspec.convert(export.filters, Filters)
         self._options = msgspec.convert(export.options, Options)
@@ -190,6 +192,7 @@ class RowReader:
             self.dropped[why.reason] += 1
         else:
             self._wrote = True
+            self.made_of = source
             yield self._split_of(task), rows
 
     def _split_of(self, task: Task) -> str:

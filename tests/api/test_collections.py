@@ -171,7 +171,7 @@ def test_a_preview_shows_the_rows_and_stores_nothing(engineer, collection):
     answer = post(engineer, "exports/preview/", order)
     found = answer.json()
     assert (answer.status_code, Export.objects.count()) == (200, 0)
-    assert len(found["rows"]) == len(found["bytes"]) == len(found["tokens"]) <= 2
+    assert len(found["rows"]) == len(found["bytes"]) == len(found["tokens"]) == len(found["tokens_from"]) <= 2
     assert {"messages", "tools", "reward"} <= set(found["rows"][0])
     refused = post(engineer, "exports/preview/", {**order, "options": {"level": "step"}})
     assert refused.json()["type"] == "urn:gymweb:problem:export-refused"

@@ -112,6 +112,7 @@ def test_a_preview_shows_the_first_rows_and_orders_nothing():
     assert "&lt;b&gt;4&lt;/b&gt;" in page.text
     assert "<b>4" not in page.text
     assert "Looked at 1." in page.text
+    assert "25 tokens, as the model told" in page.text
     none = signed_in().post(CREATE, {**order, "min_reward": "5"})
     assert "left out: 1 below min reward." in none.text
     assert "No row is left." in none.text

@@ -78,11 +78,11 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
             form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
     if preview is None:
         return answer(request, "exports/create.html", {"form": form}, part="form", status=422)
-    sized = zip(preview.rows, preview.bytes, preview.tokens, strict=True)
+    sized = zip(preview.rows, preview.bytes, preview.tokens, preview.tokens_from, strict=True)
     context = {
         "form": form,
         "preview": preview,
-        "rows": [(pretty(row), size, tokens) for row, size, tokens in sized],
+        "rows": [(pretty(row), *figures) for row, *figures in sized],
         "dropped": ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in preview.dropped.items()),
     }
     return answer(request, "exports/create.html", context, part="form")

@@ -55,8 +55,9 @@ FORMATS = [
         },
         refused={("malformed", "text"): "Axolotl parses arguments that are text as JSON: it would fail on these."},
         encodings=("jsonl", "jsonl.gz"),
-        note="type: chat_template with field_messages: messages, field_tools: tools, field_thinking: "
-        "reasoning_content. The loss covers the turns of the assistant.",
+        note="path: the folder, never the file by its name, or its types are inferred. type: chat_template with "
+        "field_messages: messages, field_tools: tools, field_thinking: reasoning_content. "
+        "The loss covers the turns of the assistant.",
     ),
     Format(
         slug="axolotl_dpo",
