@@ -3,6 +3,7 @@
 
 import functools
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ from apps.gym.sandbox.boot import boot_arguments
 from apps.gym.sandbox.protocol import Limits, Outcome, SandboxMissing
 from apps.gym.sandbox.reading import run_bounded
 from apps.gym.sandbox.syscalls import build_filter
+
+logger = logging.getLogger(__name__)
 
 _NOBODY = "65534"
 _SMALLEST = "4096"
@@ -23,6 +26,8 @@ _TELL = (
     "import json, sys, sysconfig; print(json.dumps([sys.version_info[:2], sysconfig.get_path('stdlib'), "
     "sysconfig.get_path('platstdlib'), sysconfig.get_config_var('LIBDIR')]))"
 )
+_PLACES = ("/mnt", "/media", "/srv", "/tmp")  # noqa: S108 - what is there is hidden from one execution alone
+_MOUNT = '"$1" -t tmpfs -o "$2" sandbox "$3" && shift 3 && exec "$@"'
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32")
 _ROOTS = ("/lib", "/lib64", "/lib32")
 
@@ -38,7 +43,11 @@ class Bubblewrap:
 
     def run(self, program: str, *, stdin: bytes = b"", limits: Limits = Limits()) -> Outcome:  # noqa: B008 - frozen
         given = program.encode(errors="replace")
-        wrapped = [*_wrapping(self._python), "--size", str(limits.files), "--tmpfs", "/tmp", "--chdir", "/tmp"]  # noqa: S108 - inside
+        place = _find_place(self._python)
+        # bubblewrap bounds the bytes of a file system in memory, and not its files, each of which takes memory too.
+        own = ["--bind", place] if place else ["--size", str(limits.files), "--tmpfs"]
+        wrapped = [*_as_nobody(), *(_counted(place, limits) if place else []), *_wrapping(self._python), *own, "/tmp"]  # noqa: S108 - inside
+        wrapped += ["--chdir", "/tmp"]  # noqa: S108 - inside
         filtered = build_filter()
         descriptor = _as_descriptor(filtered) if filtered else None
         try:
@@ -58,6 +67,38 @@ class Bubblewrap:
                 os.close(descriptor)
 
 
+@functools.cache
+def _find_place(python: str) -> str:
+    """A folder over which a file system of so many files can be mounted, unseen by others; empty where none can be."""
+    for place in _PLACES:
+        if not Path(place).is_dir() or any(_below(folder, [place]) for folder in _folders(python)):
+            continue
+        try:
+            tried = subprocess.run(  # noqa: S603 - programs of the system
+                [*_as_nobody(), *_counted(place, Limits()), _find("true")],
+                env=_ENVIRONMENT,
+                capture_output=True,
+                timeout=30,
+                check=False,
+            )
+            told = tried.stderr.decode(errors="replace").strip()
+        except (SandboxMissing, OSError, subprocess.SubprocessError) as problem:
+            told = str(problem)
+        else:
+            if not tried.returncode:
+                return place
+        logger.warning("the files that code in the sandbox may make are not counted: %s", told[-300:])
+        return ""
+    return ""
+
+
+def _counted(place: str, limits: Limits) -> list[str]:
+    """What comes before a command so that it finds such a file system there: in a namespace of its own."""
+    options = f"size={limits.files},nr_inodes={limits.entries},mode=0700"
+    apart = [_find("unshare"), "--user", "--map-root-user", "--mount", "--"]
+    return [*apart, "/bin/sh", "-c", _MOUNT, "sh", _find("mount"), options, place]
+
+
 def _as_descriptor(content: bytes) -> int:
     """A pipe's end that gives the content once; it fits the pipe's room."""
     reading, writing = os.pipe()
@@ -66,14 +107,17 @@ def _as_descriptor(content: bytes) -> int:
     return reading
 
 
+def _as_nobody() -> list[str]:
+    if os.geteuid() != 0:
+        return []
+    # bubblewrap started by root would leave it root's rights over files.
+    return [_find("setpriv"), "--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups", "--"]
+
+
 @functools.cache
 def _wrapping(python: str) -> list[str]:
     """Everything but what an execution says of itself. Raises SandboxMissing."""
-    as_nobody: list[str] = []
-    if os.geteuid() == 0:
-        # bubblewrap started by root would leave it root's rights over files.
-        as_nobody = [_find("setpriv"), "--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups", "--"]
-    command = [*as_nobody, _find("bwrap"), "--unshare-all", "--unshare-user", "--disable-userns"]
+    command = [_find("bwrap"), "--unshare-all", "--unshare-user", "--disable-userns"]
     command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--uid", _NOBODY, "--gid", _NOBODY]
     command += ["--hostname", "sandbox", "--clearenv"]
     for name, value in _inner_environment(python).items():

@@ -14,13 +14,15 @@ class SandboxMissing(Exception):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one execution may take. `seconds` pass on the clock, `cpu_seconds` are each process's; `memory` is the bytes
     of address space of each process, `processes` counts threads too; `files` is all that it may write in bytes,
-    `output` what is kept of each of its two outputs, and `most_output` what ends it."""
+    `entries` how many files and folders; `output` is what is kept of each of its two outputs, and `most_output` what
+    ends it."""
 
     seconds: float = 10.0
     cpu_seconds: int = 5
     memory: int = 256 * 1024**2
     processes: int = 4
     files: int = 16 * 1024**2
+    entries: int = 1024
     output: int = 16_000
     most_output: int = 1024**2
 

@@ -177,6 +177,28 @@ except OSError as problem:
     assert text.splitlines()[5:] == ["True No space left on device"]
 
 
+MAKE_FILES = """
+made = 0
+try:
+    while made < 5000:
+        open(f"/tmp/{made}", "w").close()
+        made += 1
+except OSError as problem:
+    print(problem.strerror)
+print(made)
+"""
+
+
+def test_files_are_counted_too():
+    why, made = attempt(MAKE_FILES)[1].split("\n")[:2]
+    assert (why, int(made) < Limits().entries) == ("No space left on device", True)
+
+
+def test_where_files_cannot_be_counted_code_runs_all_the_same(monkeypatch):
+    monkeypatch.setattr("apps.gym.sandbox.bubblewrap._find_place", lambda python: "")
+    assert attempt(MAKE_FILES)[1] == "5000\n"
+
+
 # ── time, memory, processes, output ──
 
 
