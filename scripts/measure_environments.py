@@ -2,7 +2,8 @@
 """What each built-in environment's tasks give to who solves them and to who knows nothing; and what its calls cost.
 
 One JSON object a line for each environment and difficulty; fails where the solver has less than 0.99, or any other
-player more than 0.1. `--tasks 500` says how many tasks, names say which environments.
+player more than 0.1. `guess` knows the form of an answer, and for instruction_following the best text that a search
+found to give to every task. `--tasks 500` says how many tasks, names say which environments.
 """
 
 import argparse

@@ -23,6 +23,8 @@ class Constraint(NamedTuple):
 
 
 CONSTRAINTS: dict[str, Constraint] = {}
+_AROUND = '"“”*_'
+"""What may stand around the first or the last words: quotation marks, and Markdown's marks of emphasis."""
 
 _Check = Callable[[str, Arguments], bool]
 
@@ -223,18 +225,22 @@ def _repeat_prompt(reply: str, given: Arguments) -> bool:
 
 @_constraint("startend:start_checker", "start_phrase")
 def _start(reply: str, given: Arguments) -> bool:
-    return reply.strip().strip('"').lower().startswith(str(given["start_phrase"]).strip().lower())
+    phrase = str(given["start_phrase"]).strip().lower()
+    text = reply.strip().lower()
+    return text.startswith(phrase) or text.lstrip(_AROUND).startswith(phrase)
 
 
 @_constraint("startend:end_checker", "end_phrase")
 def _end(reply: str, given: Arguments) -> bool:
-    return reply.strip().strip('"').lower().endswith(str(given["end_phrase"]).strip().lower())
+    phrase = str(given["end_phrase"]).strip().lower()
+    text = reply.strip().lower()
+    return text.endswith(phrase) or text.rstrip(_AROUND).endswith(phrase)
 
 
 @_constraint("startend:quotation")
 def _quotation(reply: str, given: Arguments) -> bool:
     text = reply.strip()
-    return len(text) > 1 and text[0] == text[-1] == '"'
+    return len(text) > 1 and text[0] + text[-1] in ('""', "“”")
 
 
 @_constraint("change_case:capital_word_frequency", "capital_frequency")

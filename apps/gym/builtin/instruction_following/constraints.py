@@ -1,187 +1,204 @@
-"""Constraints to ask for: each with the words that ask and the id and arguments that check."""
+"""Constraints to ask for: each with the words that ask and the ids and arguments that check.
+
+Whoever always writes the same text must not be paid. So some of them can be met by one text for a small part of their
+draws alone, and `chance` says for how large a part: exact counts, first and last words. See `tasks` for what it is for.
+"""
 
 import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-TOPICS = (
-    "a morning at the harbour",
-    "how bread is baked",
-    "the first day at a new school",
-    "a bicycle tour through the hills",
-    "why cities plant trees",
-    "a visit to the dentist",
-    "how to plan a small garden",
-    "the history of the umbrella",
-    "learning to swim as an adult",
-    "a night train to the coast",
-    "the work of a librarian",
-    "keeping bees on a roof",
-    "what makes a good neighbour",
-    "a power cut in winter",
-    "repairing an old radio",
-    "the sound of a quiet house",
-    "moving to another country",
-    "cooking for twenty guests",
-    "a lost suitcase",
-    "the rules of a board game",
-)
+TOPICS = {
+    "a morning at the harbour": "harbour",
+    "how bread is baked": "bread",
+    "the first day at a new school": "school",
+    "a bicycle tour through the hills": "bicycle",
+    "why cities plant trees": "tree",
+    "a visit to the dentist": "dentist",
+    "how to plan a small garden": "flower",
+    "the history of the umbrella": "umbrella",
+    "learning to swim as an adult": "water",
+    "a night train to the coast": "train",
+    "the work of a librarian": "book",
+    "keeping bees on a roof": "honey",
+    "what makes a good neighbour": "neighbour",
+    "a power cut in winter": "winter",
+    "repairing an old radio": "radio",
+    "the sound of a quiet house": "silence",
+    "moving to another country": "country",
+    "cooking for twenty guests": "kitchen",
+    "a lost suitcase": "suitcase",
+    "the rules of a board game": "player",
+}
+"""Each with a word that belongs to it."""
 KEYWORDS = (
     "anchor basket candle curtain drawer engine feather garden harvest island kettle ladder market needle orchard "
     "pepper quarry ribbon saddle tunnel valley window"
 )
 FORBIDDEN = "very really amazing because however important beautiful perfect finally simply often people"
-STARTS = ("To begin with", "Here is what happened", "Let me tell you", "Once upon a time", "It all started quietly")
-ENDS = ("That is all for today.", "Thank you for reading.", "More will follow soon.", "Nothing else is needed.")
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+STARTS = tuple(
+    f"{day_of} {day} {time}"
+    for day_of in ("On a", "One cold", "One bright")
+    for day in _DAYS
+    for time in ("morning", "afternoon", "evening")
+)
+ENDS = tuple(
+    f"{what} {day}."
+    for what in ("That was all for", "More will follow on", "We meet again on", "Nothing else happened before")
+    for day in _DAYS
+)
+WINDOW = 15
+
+Check = tuple[str, dict[str, Any]]
+"""An id, and its arguments."""
 
 
 class Asked(NamedTuple):
-    """`group` names what it is about: a task asks one of each group at most."""
+    """`about` names what it is about: a task asks nothing twice, and nothing that would leave open what is counted.
+    `chance` is the largest part of its draws that one and the same text meets."""
 
-    group: str
+    about: set[str]
     text: str
-    id: str
-    arguments: dict[str, Any]
+    checks: list[Check]
+    chance: float = 1.0
 
 
 def _words(listed: str) -> list[str]:
     return listed.split()
 
 
-def _length(dice: random.Random) -> Asked:
-    if dice.random() < 0.5:
-        least = dice.randrange(30, 161, 5)
-        return Asked(
-            "length",
-            f"Use at least {least} words.",
-            "length_constraints:number_words",
-            {"num_words": least, "relation": "at least"},
-        )
+def _exactly(name: str, given: dict[str, Any], count: str, number: int) -> list[Check]:
+    """As two, for the relations of IFEval are at least and less than."""
+    return [
+        (name, {**given, count: number, "relation": "at least"}),
+        (name, {**given, count: number + 1, "relation": "less than"}),
+    ]
+
+
+def _least_words(dice: random.Random, topic: str) -> Asked:
+    least = dice.randrange(30, 161, 5)
+    checks: list[Check] = [("length_constraints:number_words", {"num_words": least, "relation": "at least"})]
+    return Asked({"length"}, f"Use at least {least} words.", checks)
+
+
+def _some_words(dice: random.Random, topic: str) -> Asked:
+    starts = range(60, 181, 5)
+    least = dice.choice(starts)
+    checks: list[Check] = [
+        ("length_constraints:number_words", {"num_words": least, "relation": "at least"}),
+        ("length_constraints:number_words", {"num_words": least + WINDOW + 1, "relation": "less than"}),
+    ]
+    told = f"Use between {least} and {least + WINDOW} words."
+    return Asked({"length"}, told, checks, chance=(WINDOW // starts.step + 1) / len(starts))
+
+
+def _least_sentences(dice: random.Random, topic: str) -> Asked:
     least = dice.randint(3, 12)
-    return Asked(
-        "length",
-        f"Write at least {least} sentences.",
-        "length_constraints:number_sentences",
-        {"num_sentences": least, "relation": "at least"},
-    )
+    checks: list[Check] = [("length_constraints:number_sentences", {"num_sentences": least, "relation": "at least"})]
+    return Asked({"length"}, f"Write at least {least} sentences.", checks)
 
 
-def _keywords(dice: random.Random) -> Asked:
-    words = dice.sample(_words(KEYWORDS), 3)
-    return Asked("keywords", f"Use the words {', '.join(words)}.", "keywords:existence", {"keywords": words})
+def _all_sentences(dice: random.Random, topic: str) -> Asked:
+    counts = range(6, 21)
+    count = dice.choice(counts)
+    checks = _exactly("length_constraints:number_sentences", {}, "num_sentences", count)
+    # Whether a title, a point or a postscript is a sentence is nobody's guess.
+    about = {"length", "bullets", "title", "postscript"}
+    return Asked(about, f"Write exactly {count} sentences.", checks, chance=1 / len(counts))
 
 
-def _frequency(dice: random.Random) -> Asked:
-    word, least = dice.choice(_words(KEYWORDS)), dice.randint(3, 6)
-    return Asked(
-        "keywords",
-        f"Use the word {word} at least {least} times.",
-        "keywords:frequency",
-        {"keyword": word, "frequency": least, "relation": "at least"},
-    )
+def _keywords(dice: random.Random, topic: str) -> Asked:
+    words = [TOPICS[topic], *dice.sample(_words(KEYWORDS), 2)]
+    return Asked({"keywords"}, f"Use the words {', '.join(words)}.", [("keywords:existence", {"keywords": words})])
 
 
-def _forbidden(dice: random.Random) -> Asked:
+def _frequency(dice: random.Random, topic: str) -> Asked:
+    word, counts = dice.choice(_words(KEYWORDS)), range(2, 7)
+    count = dice.choice(counts)
+    checks = _exactly("keywords:frequency", {"keyword": word}, "frequency", count)
+    return Asked({"keywords"}, f"Use the word {word} exactly {count} times.", checks, chance=1 / len(counts))
+
+
+def _forbidden(dice: random.Random, topic: str) -> Asked:
     words = dice.sample(_words(FORBIDDEN), 3)
-    return Asked(
-        "forbidden",
-        f"Do not use any of the words {', '.join(words)}.",
-        "keywords:forbidden_words",
-        {"forbidden_words": words},
-    )
+    told = f"Do not use any of the words {', '.join(words)}."
+    return Asked({"forbidden"}, told, [("keywords:forbidden_words", {"forbidden_words": words})])
 
 
-def _bullets(dice: random.Random) -> Asked:
-    count = dice.randint(2, 6)
-    return Asked(
-        "bullets",
-        f"Include exactly {count} bullet points, in Markdown: each a line that begins with an asterisk and a space.",
-        "detectable_format:number_bullet_lists",
-        {"num_bullets": count},
-    )
+def _bullets(dice: random.Random, topic: str) -> Asked:
+    counts = range(2, 10)
+    count = dice.choice(counts)
+    told = f"Include exactly {count} bullet points, in Markdown: each a line that begins with an asterisk and a space."
+    checks: list[Check] = [("detectable_format:number_bullet_lists", {"num_bullets": count})]
+    return Asked({"bullets"}, told, checks, chance=1 / len(counts))
 
 
-def _paragraphs(dice: random.Random) -> Asked:
-    count = dice.randint(2, 5)
-    return Asked(
-        "paragraphs",
-        f"Write {count} paragraphs, with a line of three asterisks between each two.",
-        "length_constraints:number_paragraphs",
-        {"num_paragraphs": count},
-    )
+def _paragraphs(dice: random.Random, topic: str) -> Asked:
+    counts = range(2, 7)
+    count = dice.choice(counts)
+    told = f"Write {count} paragraphs, with a line of three asterisks between each two."
+    checks: list[Check] = [("length_constraints:number_paragraphs", {"num_paragraphs": count})]
+    return Asked({"paragraphs"}, told, checks, chance=1 / len(counts))
 
 
-def _highlights(dice: random.Random) -> Asked:
+def _highlights(dice: random.Random, topic: str) -> Asked:
     count = dice.randint(2, 4)
-    return Asked(
-        "highlights",
-        f"Highlight at least {count} passages with Markdown, as in *a highlighted passage*.",
-        "detectable_format:number_highlighted_sections",
-        {"num_highlights": count},
-    )
+    told = f"Highlight at least {count} passages with Markdown, as in *a highlighted passage*."
+    return Asked({"highlights"}, told, [("detectable_format:number_highlighted_sections", {"num_highlights": count})])
 
 
-def _placeholders(dice: random.Random) -> Asked:
+def _placeholders(dice: random.Random, topic: str) -> Asked:
     count = dice.randint(2, 4)
-    return Asked(
-        "placeholders",
-        f"Leave at least {count} placeholders in square brackets, such as [name].",
-        "detectable_content:number_placeholders",
-        {"num_placeholders": count},
-    )
+    told = f"Leave at least {count} placeholders in square brackets, such as [name]."
+    return Asked({"placeholders"}, told, [("detectable_content:number_placeholders", {"num_placeholders": count})])
 
 
-def _title(dice: random.Random) -> Asked:
-    return Asked(
-        "opening", "Give it a title, in double angle brackets, on its first line.", "detectable_format:title", {}
-    )
+def _title(dice: random.Random, topic: str) -> Asked:
+    told = "Give it a title, in double angle brackets, on its first line."
+    return Asked({"opening", "title"}, told, [("detectable_format:title", {})])
 
 
-def _start(dice: random.Random) -> Asked:
+def _start(dice: random.Random, topic: str) -> Asked:
     phrase = dice.choice(STARTS)
-    return Asked("opening", f'Begin with the words "{phrase}".', "startend:start_checker", {"start_phrase": phrase})
+    checks: list[Check] = [("startend:start_checker", {"start_phrase": phrase})]
+    return Asked({"opening"}, f'Begin with the words "{phrase}".', checks, chance=1 / len(STARTS))
 
 
-def _end(dice: random.Random) -> Asked:
+def _end(dice: random.Random, topic: str) -> Asked:
     phrase = dice.choice(ENDS)
-    return Asked(
-        "end",
-        f'End with the sentence "{phrase}", and nothing after it.',
-        "startend:end_checker",
-        {"end_phrase": phrase},
-    )
+    checks: list[Check] = [("startend:end_checker", {"end_phrase": phrase})]
+    told = f'End with the sentence "{phrase}", and nothing after it.'
+    return Asked({"end"}, told, checks, chance=1 / len(ENDS))
 
 
-def _postscript(dice: random.Random) -> Asked:
-    return Asked(
-        # An end that is given leaves no place for it.
-        "end",
-        "Add a postscript after the text, which begins with P.S.",
-        "detectable_content:postscript",
-        {"postscript_marker": "P.S."},
-    )
+def _postscript(dice: random.Random, topic: str) -> Asked:
+    told = "Add a postscript after the text, which begins with P.S."
+    # An end that is given leaves no place for it.
+    return Asked({"end", "postscript"}, told, [("detectable_content:postscript", {"postscript_marker": "P.S."})])
 
 
-def _capitals(dice: random.Random) -> Asked:
+def _capitals(dice: random.Random, topic: str) -> Asked:
     count = dice.randint(3, 8)
-    return Asked(
-        "capitals",
-        f"Write at least {count} words in capital letters only.",
-        "change_case:capital_word_frequency",
-        {"capital_frequency": count, "capital_relation": "at least"},
-    )
+    checks: list[Check] = [
+        ("change_case:capital_word_frequency", {"capital_frequency": count, "capital_relation": "at least"})
+    ]
+    return Asked({"capitals"}, f"Write at least {count} words in capital letters only.", checks)
 
 
-def _no_comma(dice: random.Random) -> Asked:
-    return Asked("commas", "Use no comma.", "punctuation:no_comma", {})
+def _no_comma(dice: random.Random, topic: str) -> Asked:
+    return Asked({"commas"}, "Use no comma.", [("punctuation:no_comma", {})])
 
 
-def _quotation(dice: random.Random) -> Asked:
-    return Asked("quotation", "Put the whole reply into double quotation marks.", "startend:quotation", {})
+def _quotation(dice: random.Random, topic: str) -> Asked:
+    return Asked({"quotation"}, "Put the whole reply into double quotation marks.", [("startend:quotation", {})])
 
 
-MAKERS: tuple[Callable[[random.Random], Asked], ...] = (
-    _length,
+MAKERS: tuple[Callable[[random.Random, str], Asked], ...] = (
+    _least_words,
+    _some_words,
+    _least_sentences,
+    _all_sentences,
     _keywords,
     _frequency,
     _forbidden,

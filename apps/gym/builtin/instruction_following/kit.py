@@ -1,9 +1,9 @@
-"""What comes with instruction following: who follows every instruction, who writes any words, and cases."""
+"""What comes with instruction following: who follows every instruction, who always writes the same, and cases."""
 
 from apps.gym.builtin.generating import Case, Kit, Move, Seen, ask, say
-from apps.gym.builtin.instruction_following.constraints import KEYWORDS
+from apps.gym.builtin.instruction_following.searching import find_constant
 from apps.gym.builtin.instruction_following.tasks import make_task
-from apps.gym.builtin.instruction_following.writing import write_text
+from apps.gym.builtin.instruction_following.writing import write_answer
 from apps.gym.items import TaskRow
 
 
@@ -12,11 +12,12 @@ def _solve(seen: Seen) -> Move:
 
 
 def _text_for(row: TaskRow) -> str:
-    return write_text(dict(zip(row["instruction_id_list"], row["kwargs"], strict=True)))
+    return write_answer(list(zip(row["instruction_id_list"], row["kwargs"], strict=True)))
 
 
 def _guess(seen: Seen) -> Move:
-    return Move(text=" ".join(seen.dice.choices(KEYWORDS.split(), k=seen.dice.randint(20, 150))))
+    asked = seen.prompt.count("\n- ")
+    return Move(text=find_constant("easy" if asked < 3 else "medium" if asked < 5 else "hard"))
 
 
 def _cases() -> list[Case]:

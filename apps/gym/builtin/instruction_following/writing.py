@@ -1,7 +1,14 @@
-"""Write what follows every constraint of a generated task."""
+"""Write texts that have what constraints ask for, and the one that follows every constraint of a task."""
 
-from typing import Any
+from itertools import product
 
+import msgspec
+
+from apps.gym.builtin.instruction_following.constraints import Check
+from apps.gym.builtin.instruction_following.environment import is_varied
+from apps.gym.verifiers.constraints import CONSTRAINTS
+
+_MOST_SENTENCES = 60
 # Neither commas, nor marks, nor any word that a task may forbid.
 _SENTENCES = (
     "The light comes in early and touches the far wall.",
@@ -29,44 +36,101 @@ _SENTENCES = (
     "Some days ask for patience and give little back.",
     "At noon the square is empty except for shadows.",
 )
+_BRIEF = (
+    "Dogs bark.",
+    "Rain falls.",
+    "Time passes.",
+    "Birds sing.",
+    "Doors close.",
+    "Tea cools.",
+    "Snow melts.",
+    "Bells ring.",
+    "Winds turn.",
+    "Boats leave.",
+)
 
 
-def write_text(asked: dict[str, dict[str, Any]]) -> str:
-    """`asked` has the arguments of each constraint by its id."""
-    words: int = asked.get("length_constraints:number_words", {}).get("num_words", 12)
-    count: int = asked.get("length_constraints:number_sentences", {}).get("num_sentences", 2)
-    paragraphs: int = asked.get("length_constraints:number_paragraphs", {}).get("num_paragraphs", 1)
-    count = max(count, words // 7 + 1, paragraphs)
-    sentences = [_SENTENCES[at % len(_SENTENCES)] for at in range(count)]
-    # Between the others: side by side they would be the same words over and over.
-    for at, aside in enumerate(_asides(asked)):
-        sentences.insert((2 * at + 1) % (len(sentences) + 1), aside)
-    parts = [" ".join(sentences[at::paragraphs]) for at in range(paragraphs)]
-    if "startend:start_checker" in asked:
-        parts[0] = f"{asked['startend:start_checker']['start_phrase']} this. {parts[0]}"
-    if "detectable_format:title" in asked:
-        parts[0] = f"<<A quiet account>>\n{parts[0]}"
-    bullets: int = asked.get("detectable_format:number_bullet_lists", {}).get("num_bullets", 0)
-    parts[-1] = "\n".join([parts[-1], *(f"* Point number {at + 1}" for at in range(bullets))])
-    if "detectable_content:postscript" in asked:
-        parts[-1] += "\nP.S. The kettle is still warm."
-    if "startend:end_checker" in asked:
-        parts[-1] += f"\n{asked['startend:end_checker']['end_phrase']}"
-    text = "\n***\n".join(parts)
-    return f'"{text}"' if "startend:quotation" in asked else text
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a text has. `words` stand in it once for each time that they are listed; `sentences` are those that are
+    there for nothing but length."""
+
+    start: str = ""
+    title: bool = False
+    words: tuple[str, ...] = ()
+    highlights: int = 0
+    placeholders: int = 0
+    capitals: int = 0
+    sentences: int = 0
+    brief: bool = False
+    paragraphs: int = 1
+    bullets: int = 0
+    postscript: bool = False
+    end: str = ""
+    quoted: bool = False
 
 
-def _asides(asked: dict[str, dict[str, Any]]) -> list[str]:
-    """A sentence for each constraint that wants certain words or marks."""
-    given = []
-    if keywords := asked.get("keywords:existence"):
-        given.append(f"There is {' and '.join(keywords['keywords'])} in this story.")
-    if repeated := asked.get("keywords:frequency"):
-        given += [f"Day {at + 1} brings one more {repeated['keyword']}." for at in range(repeated["frequency"])]
-    if highlights := asked.get("detectable_format:number_highlighted_sections"):
-        given += [f"Remember *the point {at + 1}* well." for at in range(highlights["num_highlights"])]
-    if placeholders := asked.get("detectable_content:number_placeholders"):
-        given += [f"Somewhere stands [name {at + 1}] too." for at in range(placeholders["num_placeholders"])]
-    if capitals := asked.get("change_case:capital_word_frequency"):
-        given.append(f"The sign says {' '.join(['STOP AND LOOK', *['TWICE'] * capitals['capital_frequency']])}.")
-    return given
+def write_text(plan: Plan) -> str:
+    known = _BRIEF if plan.brief else _SENTENCES
+    sentences = [known[at % len(known)] for at in range(plan.sentences)]
+    things = [
+        *(f"one more {word}" for word in plan.words),
+        *(f"*point {at + 1}*" for at in range(plan.highlights)),
+        *(f"[name {at + 1}]" for at in range(plan.placeholders)),
+        *(["STOP", "LOOK", "TURN", "WAIT"][at % 4] for at in range(plan.capitals)),
+    ]
+    if things:
+        sentences.insert(1, f"There is {' and '.join(things)}.")
+    if plan.start:
+        first = sentences[0] if sentences else "It was so."
+        sentences[:1] = [f"{plan.start} {first[0].lower()}{first[1:]}"]
+    if plan.end:
+        sentences.append(plan.end)
+    parts = [
+        sentences[at * len(sentences) // plan.paragraphs : (at + 1) * len(sentences) // plan.paragraphs]
+        for at in range(plan.paragraphs)
+    ]
+    last = parts[-1][-1:] if plan.end else []
+    before = parts[-1][: len(parts[-1]) - len(last)]
+    lines = [" ".join(before), *(f"* Point {at + 1}" for at in range(plan.bullets)), *last]
+    lines += ["P.S. The tea is still warm."] if plan.postscript else []
+    told = [*(" ".join(part) for part in parts[:-1]), "\n".join(line for line in lines if line)]
+    text = "\n***\n".join(told)
+    text = f"<<A quiet account>>\n{text}" if plan.title else text
+    return f'"{text}"' if plan.quoted else text
+
+
+def write_answer(checks: list[Check]) -> str:
+    """One that follows all of them, in brief sentences where others are too long. Raises ValueError where there is
+    none."""
+    plan = _plan(checks)
+    for brief, sentences in product((False, True), range(_MOST_SENTENCES)):
+        text = write_text(msgspec.structs.replace(plan, sentences=sentences, brief=brief))
+        if is_varied(text) and all(CONSTRAINTS[name].follows(text, given) for name, given in checks):
+            return text
+    raise ValueError(f"no text follows all of {checks}")
+
+
+def _plan(checks: list[Check]) -> Plan:
+    # Of two checks of one thing the first says how many there are to be at least.
+    asked = dict(reversed(checks))
+
+    def of(name: str, argument: str, default: int = 0) -> int:
+        return int(asked.get(name, {}).get(argument, default))
+
+    repeated = asked.get("keywords:frequency", {"keyword": "", "frequency": 0})
+    return Plan(
+        start=asked.get("startend:start_checker", {}).get("start_phrase", ""),
+        title="detectable_format:title" in asked,
+        words=(
+            *asked.get("keywords:existence", {}).get("keywords", []),
+            *[repeated["keyword"]] * repeated["frequency"],
+        ),
+        highlights=of("detectable_format:number_highlighted_sections", "num_highlights"),
+        placeholders=of("detectable_content:number_placeholders", "num_placeholders"),
+        capitals=of("change_case:capital_word_frequency", "capital_frequency"),
+        paragraphs=of("length_constraints:number_paragraphs", "num_paragraphs", 1),
+        bullets=of("detectable_format:number_bullet_lists", "num_bullets"),
+        postscript="detectable_content:postscript" in asked,
+        end=asked.get("startend:end_checker", {}).get("end_phrase", ""),
+        quoted="startend:quotation" in asked,
+    )
