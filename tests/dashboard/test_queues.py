@@ -163,6 +163,46 @@ def test_who_leads_sees_figures_and_settles_what_is_disputed(pages):
     assert Queue.objects.get().is_open is True
 
 
+def test_who_leads_changes_a_queue_and_deletes_one_that_nobody_has_answered(pages):
+    ann, ben = annotator(username="ann"), annotator(username="ben")
+    queue = make_queue(pairs=1, reviewers=[ann], instructions="Old.")
+    path = f"/queues/{queue.pk}/edit/"
+    html = pages.get(path).content.decode()
+    assert (faults(html), "Old." in html, f'value="{ann.pk}" selected' in html) == ([], True, True)
+    given = {"name": "Sums", "instructions": "New.", "overlap": 3, "order": "newest", "lease_minutes": 5}
+    refused = pages.post(path, {**given, "overlap": 21})
+    assert (refused.status_code, Queue.objects.get().overlap) == (422, 1)
+    assert pages.post(path, {**given, "reviewers": [ben.pk]})["Location"] == f"/queues/{queue.pk}/"
+    queue.refresh_from_db()
+    assert {name: getattr(queue, name) for name in given} == given
+    assert [each.user for each in queue.reviewers.all()] == [ben]
+    judge(queue, ben)
+    assert "close it instead" in pages.get(path).content.decode()
+    pages.post(f"/queues/{queue.pk}/delete/")
+    assert Queue.objects.filter(pk=queue.pk).exists() is True
+    empty = make_queue(pairs=1)
+    assert pages.post(f"/queues/{empty.pk}/delete/")["Location"] == "/queues/"
+    assert Queue.objects.filter(pk=empty.pk).exists() is False
+
+
+def test_a_rubric_is_changed_and_deleted_until_it_is_used(pages):
+    rubric = make_rubric(slug="clarity")
+    path = "/rubrics/clarity/edit/"
+    criteria = '[{"key": "ok", "label": "Ok?", "kind": "boolean"}]'
+    assert faults(pages.get(path).content.decode()) == []
+    pages.post(path, {"name": "Clear", "description": "How clear.", "criteria": criteria})
+    rubric.refresh_from_db()
+    assert (rubric.name, rubric.slug, rubric.keys) == ("Clear", "clarity", ["ok"])
+    queue = make_queue(size=1, pairs=1, rubric=rubric)
+    pages.post(path, {"name": "Clearer", "description": "", "criteria": "[]"})
+    pages.post("/rubrics/clarity/delete/")
+    rubric.refresh_from_db()
+    assert (rubric.name, rubric.keys) == ("Clearer", ["ok"])
+    queue.delete()
+    pages.post("/rubrics/clarity/delete/")
+    assert Rubric.objects.exists() is False
+
+
 def test_the_list_takes_as_many_queries_for_three_queues_as_for_one():
     one, three = queries_with_one_and_three(lambda: "/queues/", make_queue)
     assert one == three

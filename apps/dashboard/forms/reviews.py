@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db.models import Q
 from django.http import QueryDict
 
 from apps.accounts.models import Role, User
@@ -90,6 +91,27 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
         return [[int(word) for word in re.split(r"[,\s]+", line.strip())] for line in lines]
 
 
+class QueueChangeForm(forms.ModelForm):  # type: ignore[type-arg]
+    """What may change of a queue once it is made."""
+
+    reviewers = forms.ModelMultipleChoiceField(
+        queryset=User.objects.none(), required=False, help_text="Nobody chosen: any annotator"
+    )
+
+    class Meta:
+        model = Queue
+        fields = ["name", "instructions", "overlap", "order", "lease_minutes"]
+        labels = {"overlap": "People for each item", "lease_minutes": "Minutes that an item is kept"}
+        widgets = {"instructions": forms.Textarea(attrs={"rows": 6})}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        named = list(self.instance.reviewers.values_list("user_id", flat=True))
+        able = User.objects.filter(Q(role__in=_REVIEWERS, is_active=True) | Q(pk__in=named)).order_by("username")
+        self.fields["reviewers"].queryset = able  # type: ignore[attr-defined]
+        self.fields["reviewers"].initial = named
+
+
 class RubricForm(forms.ModelForm):  # type: ignore[type-arg]
     slug = slug_field("rubric")
     criteria = JSONTextField(
@@ -104,6 +126,16 @@ class RubricForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Rubric
         fields = ["name", "slug", "description", "criteria"]
         widgets = {"description": forms.Textarea(attrs={"rows": 3})}
+
+
+class RubricChangeForm(RubricForm):
+    """The slug stays, by which it is named elsewhere; of what has been used, the criteria too."""
+
+    def __init__(self, *args: Any, keeps_criteria: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        del self.fields["slug"]
+        if keeps_criteria:
+            del self.fields["criteria"]
 
 
 class FlagForm(forms.Form):

@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.fields import add_errors
-from apps.dashboard.forms.reviews import QueueForm, read_posted_answer
+from apps.dashboard.forms.reviews import QueueChangeForm, QueueForm, read_posted_answer
 from apps.dashboard.judged import read_fields, read_judged
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.views.reviewing import queues_for
@@ -36,7 +36,7 @@ from apps.reviews.filling import (
 )
 from apps.reviews.leasing import CannotReview
 from apps.reviews.models import Queue, QueueItem, Review
-from apps.reviews.queueing import close_queue, create_queue, open_queue
+from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
 from apps.reviews.reviewing import criteria_of
 from apps.reviews.waiting import read_waiting
 from apps.rollouts.paging import page_by_id
@@ -73,6 +73,39 @@ def queue_create(request: PageRequest) -> HttpResponse:
             messages.success(request, f"{queue.item_count} items to judge.")
             return go(request, "dashboard:queue_detail", pk=queue.pk)
     return answer_form(request, "queues/create.html", {"form": form})
+
+
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+def queue_edit(request: PageRequest, pk: int) -> HttpResponse:
+    queue = get_object_or_404(Queue, pk=pk)
+    form = QueueChangeForm(posted(request), instance=queue)
+    if form.is_valid():
+        changes = dict(form.cleaned_data)
+        reviewers = changes.pop("reviewers")
+        try:
+            change_queue(queue=queue, changes=changes, reviewers=reviewers, user=request.user)
+        except QueueRefused as refusal:
+            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, "Changed.")
+            return go(request, "dashboard:queue_detail", pk=pk)
+    stored = Queue.objects.get(pk=pk)
+    has_reviews = stored.reviews.submitted().exists()
+    return answer_form(request, "queues/edit.html", {"form": form, "queue": stored, "has_reviews": has_reviews})
+
+
+@allow(POST=Permission.LEAD)
+def queue_delete(request: PageRequest, pk: int) -> HttpResponse:
+    queue = get_object_or_404(Queue, pk=pk)
+    try:
+        delete_queue(queue=queue, user=request.user)
+    except QueueRefused as refusal:
+        messages.error(request, str(refusal))
+        return redirect("dashboard:queue_edit", pk=pk)
+    messages.success(request, f"“{queue.name}” is deleted.")
+    return redirect("dashboard:queue_list")
 
 
 @allow(GET=Permission.LEAD)

@@ -3,14 +3,15 @@
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.fields import add_errors
-from apps.dashboard.forms.reviews import RubricForm
+from apps.dashboard.forms.reviews import RubricChangeForm, RubricForm
 from apps.dashboard.requests import PageRequest
 from apps.reviews.models import Rubric
-from apps.reviews.saving import save_rubric
+from apps.reviews.saving import RubricInUse, delete_rubric, is_used, save_rubric
 from apps.rollouts.paging import page_by_id
 
 
@@ -33,4 +34,34 @@ def rubric_create(request: PageRequest) -> HttpResponse:
         else:
             messages.success(request, f"“{rubric.name}” can be used in queues and on traces.")
             return go(request, "dashboard:rubric_list")
-    return answer_form(request, "rubrics/create.html", {"form": form})
+    return answer_form(request, "rubrics/form.html", {"form": form})
+
+
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+def rubric_edit(request: PageRequest, slug: str) -> HttpResponse:
+    rubric = get_object_or_404(Rubric, slug=slug)
+    used = is_used(rubric)
+    form = RubricChangeForm(posted(request), instance=rubric, keeps_criteria=used)
+    if form.is_valid():
+        try:
+            save_rubric(rubric=form.save(commit=False), user=request.user)
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        except RubricInUse as refusal:
+            form.add_error("criteria", str(refusal))
+        else:
+            messages.success(request, "Changed.")
+            return go(request, "dashboard:rubric_list")
+    return answer_form(request, "rubrics/form.html", {"form": form, "rubric": rubric, "used": used})
+
+
+@allow(POST=Permission.LEAD)
+def rubric_delete(request: PageRequest, slug: str) -> HttpResponse:
+    rubric = get_object_or_404(Rubric, slug=slug)
+    try:
+        delete_rubric(rubric=rubric, user=request.user)
+    except RubricInUse as refusal:
+        messages.error(request, str(refusal))
+        return redirect("dashboard:rubric_edit", slug=slug)
+    messages.success(request, f"“{rubric.name}” is deleted.")
+    return redirect("dashboard:rubric_list")
