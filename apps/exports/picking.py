@@ -1,7 +1,7 @@
 """Hand out the attempts at some tasks, best first, until each task has its rows."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence
 
 from apps.exports.selecting import Candidate, Chosen
 
@@ -34,23 +34,25 @@ class Picks:
     def wrote(self, task_id: int) -> None:
         self._written[task_id] += 1
 
-    def put_off(self, picked: Picked, prints: Mapping[int, str], written: Set[tuple[int, str]]) -> int:
+    def put_off(
+        self, picked: Picked, prints: Mapping[int, str], written: Container[tuple[int, str]]
+    ) -> list[tuple[Candidate, tuple[int, str]]]:
         """Take those out of a round that did what a better one of it did: they wait for what becomes of that one. Those
-        that did what is written already are gone; says how many."""
+        that did what is written already are gone, and handed back with what they did."""
         best: set[tuple[int, str]] = set()
         again: list[int] = []
-        gone: list[int] = []
-        for rollout_id, (chosen, _) in picked.items():
+        gone: list[tuple[Candidate, tuple[int, str]]] = []
+        for rollout_id, (chosen, rollout) in picked.items():
             done = (chosen.task.pk, prints[rollout_id])
             if done in written:
-                gone.append(rollout_id)
+                gone.append((rollout, done))
             elif done[1] and done in best:
                 again.append(rollout_id)
             best.add(done)
-        for rollout_id in gone:
-            del picked[rollout_id]
+        for rollout, _ in gone:
+            del picked[rollout.id]
         waiting = {chosen.task.pk: held for chosen, held in self._waiting}
         for rollout_id in reversed(again):
             chosen, rollout = picked.pop(rollout_id)
             waiting[chosen.task.pk].append(rollout)
-        return len(gone)
+        return gone

@@ -111,25 +111,31 @@ class RowReader:
         for chunk in self._chosen():
             picks = Picks(chunk, most=self._filters.per_task)
             prints: dict[int, str] = {}
-            seen: set[tuple[int, str]] = set()
+            seen: dict[tuple[int, str], float | None] = {}
             while picked := picks.take():
                 if self._filters.dedupe and (self._filters.per_task or 0) > 1:
                     unread = {pk: one for pk, one in picked.items() if pk not in prints}
                     prints.update((pk, _print_of(events)) for pk, events in self._traces(unread))
-                    self.dropped["identical_completion"] += picks.put_off(picked, prints, seen)
+                    for rollout, done in picks.put_off(picked, prints, seen):
+                        self._drop_repetition(rollout, seen[done])
                 for rollout_id, events in self._traces(picked, tokens=with_tokens):
                     chosen, rollout = picked[rollout_id]
                     done = (chosen.task.pk, _print_of(events) if self._filters.dedupe else "")
                     if done in seen:
-                        self.dropped["identical_completion"] += 1
+                        self._drop_repetition(rollout, seen[done])
                         continue
                     yield from self._of(chosen.task, self._attempt(chosen, rollout, events))
                     if self._wrote:
                         picks.wrote(chosen.task.pk)
                         self.set_by_people += rollout.set_by_a_person
                         if done[1]:
-                            seen.add(done)
+                            seen[done] = rollout.reward
             self.dropped["beyond_the_best_of_its_task"] += picks.left
+
+    def _drop_repetition(self, rollout: Candidate, reward: float | None) -> None:
+        """What was written got that reward: where a repetition of it got another, one of them is wrong."""
+        same = rollout.reward == reward
+        self.dropped["identical_completion" if same else "identical_completion_with_another_reward"] += 1
 
     def _traces(self, picked: Picked, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
         numbers = {pk: rollout.attempt for pk, (_, rollout) in picked.items()}

@@ -371,3 +371,16 @@ def test_the_prompt_is_that_of_the_plan_whatever_became_of_the_agent_since():
     made = make_collection(snapshot={"agent": {"slug": "a", "system_prompt": "Then.", "examples": []}})
     make_rollout(made)
     assert rows_of(export(made, "trl_grpo"))[0]["prompt"][0] == {"role": "system", "content": "Then."}
+
+
+@pytest.mark.parametrize(("filters", "label"), [({}, False), ({"per_task": 2}, True)])
+def test_the_same_words_with_another_reward_are_counted_apart(filters, label):
+    made = make_collection()
+    for reward in (0.0, 1.0, 0.0):
+        make_rollout(made, reward=reward)
+    written = export(made, "trl_kto", filters=filters)
+    assert [row["label"] for row in rows_of(written)] == [label]
+    assert written.manifest["counts"]["dropped"] == {
+        "identical_completion_with_another_reward": 2 if label else 1,
+        **({} if label else {"identical_completion": 1}),
+    }

@@ -222,6 +222,12 @@ def check_scored(row: Row, options: Options) -> None:
     check_messages([*row["prompt"], *row["completion"]], options)
     assert len(row["input_ids"]) == len(row["loss_mask"]) == len(row["logprobs"])
     assert isinstance(row["zero_variance"], bool)
+    marked = [0] * len(row["loss_mask"])
+    for one in row["sampled"]:
+        assert set(one) == {"version", "call", "start", "end"}
+        marked[one["start"] : one["end"]] = [1] * (one["end"] - one["start"])
+    assert marked == row["loss_mask"]
+    assert 0 <= row["captured_calls"] <= row["calls"]
 
 
 CHECKS: dict[str, Check] = {
