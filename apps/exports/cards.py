@@ -42,6 +42,7 @@ def _body(format: Format, manifest: Mapping[str, Any]) -> str:
             "| file | split | rows | bytes | SHA-256 |",
             "|---|---|---|---|---|",
             files,
+            *_unsplit(manifest),
             "",
             "## Where the rows come from",
             "",
@@ -69,3 +70,13 @@ def _rewards(said: Mapping[str, Any]) -> str:
         f"Rewards are those that people set where they did ({said['set_by_people']:,} of those behind these rows), "
         "else the verifier's."
     )
+
+
+def _unsplit(manifest: Mapping[str, Any]) -> list[str]:
+    share = manifest["split"]["validation_share"]
+    if not share or len(manifest["files"]) > 1 or not manifest["rows"]:
+        return []
+    return [
+        "",
+        f"All rows are on one side: of so few prompts none came to the other with a validation share of {share}.",
+    ]

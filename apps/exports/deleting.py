@@ -8,7 +8,7 @@ from django.db import transaction
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
-from apps.exports.folders import manifest_path
+from apps.exports.folders import default_path, manifest_path, sweep_parts
 from apps.exports.models import Export
 
 
@@ -23,8 +23,10 @@ def delete_export(*, export: Export, user: User | None = None) -> None:
         if locked.state == Export.State.WRITING:
             raise StillBeingWritten(f"Export #{locked.pk} is being written: wait for its end.")
         path = Path(locked.path) if locked.path else None
+        own = default_path(locked)
         record(user=user, action="export.deleted", target=f"export {locked.pk}", collection=locked.collection_id)
         locked.delete()
+        transaction.on_commit(lambda: sweep_parts(own, export.pk))
         if path is not None and path.parent == Path(settings.EXPORTS_DIR).absolute():
             transaction.on_commit(lambda: _remove(path))
 

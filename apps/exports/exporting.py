@@ -6,13 +6,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import orjson
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from apps.exports.census import Census
-from apps.exports.folders import ExportFolder, is_one_file, is_safe_to_replace
+from apps.exports.folders import ExportFolder, default_path, is_safe_to_replace, named_encoding, sweep_parts
 from apps.exports.manifests import make_manifest
 from apps.exports.models import Export
 from apps.exports.ordering import ExportRefused
@@ -39,15 +38,32 @@ def write_export(*, export: Export, path: Path | None = None) -> Export:
     `path` is the folder that is made (default: in the exports folder). Where its name ends as a file of rows does, it
     is the one file, with its manifest beside it; an export of several splits has no one file. Raises ExportRefused.
     """
-    if path is not None and is_one_file(path) and export.validation_share:
-        raise ExportRefused(f"{path.name} is one file, and two splits are two: name a folder.", "validation_share")
-    if path is not None and not is_one_file(path) and not is_safe_to_replace(path):
-        raise ExportRefused(f"{path} holds other files than those of an export: name a folder that is not there.")
+    if path is not None:
+        check_path(path, export)
     attempt = _claim(Export.objects.all(), export.pk)
     if attempt is not None:
         _write(export.pk, attempt, path)
     export.refresh_from_db()
     return export
+
+
+def check_path(path: Path, export: Export) -> None:
+    """Raise ExportRefused where the export, stored or only prepared, cannot be written there."""
+    encoding = named_encoding(path)
+    if encoding is None:
+        if not is_safe_to_replace(path):
+            raise ExportRefused(f"{path} holds other files than those of an export: name a folder that is not there.")
+        return
+    if export.validation_share:
+        raise ExportRefused(f"{path.name} is one file, and two splits are two: name a folder.", "validation_share")
+    if encoding != export.encoding:
+        raise ExportRefused(
+            f"{path.name} is named as {encoding}, and its rows would be {export.encoding}: let the name or the "
+            "encoding be the other's.",
+            "encoding",
+        )
+    if path.is_dir():
+        raise ExportRefused(f"{path} is a folder, and its name is that of one file: name another.")
 
 
 def write_queued_export() -> bool:
@@ -60,10 +76,6 @@ def write_queued_export() -> bool:
     if attempt is not None:
         _write(export.pk, attempt, None)
     return True
-
-
-def default_path(export: Export) -> Path:
-    return Path(settings.EXPORTS_DIR) / f"export-{export.pk}"
 
 
 def _claim(claimable: QuerySet[Export], export_id: int) -> int | None:
@@ -81,9 +93,10 @@ def _requeue_quiet() -> None:
     if not quiet.exists():
         return
     quiet.filter(attempt__lt=MAX_ATTEMPTS).update(state=Export.State.QUEUED)
-    quiet.filter(attempt__gte=MAX_ATTEMPTS).update(
-        state=Export.State.FAILED, message=f"Its writer was lost {MAX_ATTEMPTS} times."
-    )
+    for lost in quiet.filter(attempt__gte=MAX_ATTEMPTS):
+        said = f"Its writer was lost {MAX_ATTEMPTS} times."
+        if quiet.filter(pk=lost.pk).update(state=Export.State.FAILED, message=said):
+            sweep_parts(default_path(lost), lost.pk)
 
 
 def _owned(export_id: int, attempt: int) -> QuerySet[Export]:
@@ -96,7 +109,7 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
     export = Export.objects.select_related("pair_set", "collection__agent", *related).get(pk=export_id)
     target = (path or default_path(export)).absolute()
     try:
-        folder = ExportFolder(target, export, writer=f"{export_id}-{attempt}")
+        folder = ExportFolder(target, export, attempt=attempt)
         try:
             _write_rows(export, attempt, folder)
         finally:

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import os
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -32,7 +33,7 @@ class RowFile(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Whatever was written; nothing is promised of it."""
+        """Whatever was written; nothing is promised of it, and a full disk refuses nothing."""
 
     def entry(self) -> dict[str, Any]:
         """What the manifest says of the file, once it is finished."""
@@ -71,7 +72,9 @@ class JsonLinesFile(RowFile):
         self._raw.close()
 
     def close(self) -> None:
-        self._raw.close()
+        # What is still held in memory is given up: a full disk would refuse it here once more.
+        with suppress(OSError):
+            self._raw.close()
 
 
 def digest_of(path: Path) -> str:

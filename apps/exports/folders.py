@@ -6,12 +6,14 @@ manifest.json                   filters, options, counts, checksums
 …                               what the trainer itself wants beside them
 """
 
+import glob
 import shutil
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import orjson
+from django.conf import settings
 
 from apps.exports.cards import write_card
 from apps.exports.files import JsonLinesFile, RowFile, sync_folder, write_text
@@ -23,12 +25,21 @@ from apps.gym.exporters.registry import FORMATS, find_format
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
-_SUFFIXES = tuple(f".{encoding}" for encoding in Encoding.values)
+_LONGEST_FIRST = sorted(Encoding.values, key=len, reverse=True)
+
+
+def default_path(export: Export) -> Path:
+    return Path(settings.EXPORTS_DIR) / f"export-{export.pk}"
+
+
+def named_encoding(path: Path) -> str | None:
+    """Of the file of rows that the path names; None of a folder."""
+    return next((one for one in _LONGEST_FIRST if path.name.endswith(f".{one}")), None)
 
 
 def is_one_file(path: Path) -> bool:
     """Whether the path names the file of rows itself, not a folder."""
-    return path.name.endswith(_SUFFIXES)
+    return named_encoding(path) is not None
 
 
 def manifest_path(path: Path) -> Path:
@@ -62,21 +73,34 @@ def is_safe_to_replace(path: Path) -> bool:
     return {one.name for one in path.iterdir()} <= {*rows, *beside, MANIFEST, CARD}
 
 
-class ExportFolder:
-    """Rows go to hidden files beside `path`; `publish` puts all in place, `discard` removes what was not."""
+def sweep_parts(path: Path, export_id: int) -> None:
+    """Remove what writers of this export left beside the path when they were killed."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{export_id}-*.part*"):
+        shutil.rmtree(left, ignore_errors=True)
 
-    def __init__(self, path: Path, export: Export, *, writer: str) -> None:
-        """`writer` tells writers of the same path apart."""
+
+class ExportFolder:
+    """Rows go to hidden files beside `path`; `publish` puts all in place, `discard` removes what was not.
+
+    Writers of one export follow each other: what an earlier one left is removed.
+    """
+
+    def __init__(self, path: Path, export: Export, *, attempt: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._export = export
         self._format = find_format(export.format)
         self._options = msgspec.convert(export.options, Options)
-        self._part = path.with_name(f".{path.name}.{writer}.part")
-        shutil.rmtree(self._part, ignore_errors=True)
+        sweep_parts(path, export.pk)
+        self._part = path.with_name(f".{path.name}.{export.pk}-{attempt}.part")
         self._part.mkdir()
-        splits = [TRAIN, VALIDATION] if export.validation_share else [TRAIN]
-        self._files = {split: self._open(split) for split in splits}
+        self._files: dict[str, RowFile] = {}
+        try:
+            for split in [TRAIN, VALIDATION] if export.validation_share else [TRAIN]:
+                self._files[split] = self._open(split)
+        except BaseException:
+            self.discard()
+            raise
 
     @property
     def rows(self) -> int:
@@ -87,9 +111,13 @@ class ExportFolder:
         self._files[split].write(rows)
 
     def finish(self) -> list[RowFile]:
-        """Everything on the disk, not yet in place; the files of rows in the order of their splits."""
+        """Everything on the disk, not yet in place; the files of rows in the order of their splits. A split without
+        rows has none, since no loader takes an empty one; where all are empty, the first stays."""
         for file in self._files.values():
             file.finish()
+        empty = [split for split, file in self._files.items() if not file.rows]
+        for split in empty[1:] if len(empty) == len(self._files) else empty:
+            self._files.pop(split).path.unlink()
         return list(self._files.values())
 
     def publish(self, manifest: dict[str, Any]) -> None:
@@ -115,7 +143,7 @@ class ExportFolder:
         write_text(self._part / CARD, write_card(self._format, self._options, manifest))
         write_text(self._part / MANIFEST, text)
         sync_folder(self._part)
-        old = self.path.with_name(f"{self._part.name}.old")
+        old = self._part.with_name(f"{self._part.name}.old")
         if self.path.exists():
             self.path.replace(old)
         self._part.replace(self.path)

@@ -40,7 +40,7 @@ def make_manifest(
         "longest_row_bytes": max(file.longest_row for file in files),
         "filters": export.filters,
         "options": export.options,
-        "split": {"by": "task", "validation_share": export.validation_share, "seed": export.split_seed},
+        "split": {"by": "prompt", "validation_share": export.validation_share, "seed": export.split_seed},
         "counts": {
             "considered": reader.considered,
             "written_from": reader.written_from,

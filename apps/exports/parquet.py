@@ -1,6 +1,7 @@
 """Parquet in which nothing nested is left to inference: JSON columns are Arrow's own JSON type, in small row groups."""
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,8 @@ class ParquetFile(RowFile):
         self._writer.close()
 
     def close(self) -> None:
-        self._writer.close()
+        with suppress(OSError):
+            self._writer.close()
 
     def _flush(self) -> None:
         import pyarrow as pa

@@ -8,6 +8,7 @@ import orjson
 from apps.gym.events import Prompt, SessionOpened, TraceUnion
 from apps.gym.items import Item, TaskRow, input_items, item_type, message
 
+_MARKS = {"id", "task_id", "uuid", "external_id", "_ng_task_index", "split", "tags", "agent_ref"}
 _RANDOM_KEYS = {"id", "status", "call_id"}
 
 
@@ -27,12 +28,14 @@ def completion_fingerprint(events: list[TraceUnion]) -> str:
 
 def question_fingerprint(row: TaskRow) -> str:
     """Of what the task shows a model, in whatever shape the row has it: not of its id, its answer, its sampling or its
-    tools. Tasks that show nothing, since their environment asks, are told apart by the whole row."""
+    tools. Where that is no text, since a template or the environment asks, of the row's other fields but its marks."""
     instructions = row["responses_create_params"].get("instructions")
     opening = [message("system", instructions)] if isinstance(instructions, str) and instructions else []
     numbers: dict[str, int] = {}
-    shown = [_shown(item, numbers) for item in [*opening, *input_items(row)]]
-    return _digest(shown or row)
+    items = [*opening, *input_items(row)]
+    if all(item_type(item) == "message" and not item.get("content") for item in items):
+        return _digest({key: value for key, value in row.items() if key not in _MARKS})
+    return _digest([_shown(item, numbers) for item in items])
 
 
 def _shown(item: Item, numbers: dict[str, int]) -> Any:

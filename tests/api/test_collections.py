@@ -163,7 +163,9 @@ def test_the_formats_say_what_they_take_and_what_they_refuse(engineer):
     assert (dpo["options"]["level"], dpo["encodings"]) == (["step"], ["jsonl"])
     assert "the last message of a completion alone" in dpo["refused"]["level"]["trajectory"]
     of_pairs = ["include_rejected", "only_accepted", "sources"]
-    assert dpo["filters"] == sorted(["include_flagged", "max_rows", "min_reward", "per_task", "splits", *of_pairs])
+    assert dpo["filters"] == sorted(
+        ["include_flagged", "max_rows", "min_reward", "per_task", "q", "rollouts", "splits", *of_pairs]
+    )
 
 
 def test_a_preview_shows_the_rows_and_stores_nothing(engineer, collection):
@@ -178,6 +180,9 @@ def test_a_preview_shows_the_rows_and_stores_nothing(engineer, collection):
 
 
 def test_every_file_of_an_export_is_there_by_its_name(engineer, collection):
+    # Of its three prompts, some come to each side.
+    for task in collection.version.tasks.all():
+        make_rollout(collection, task=task)
     order = {"format": "trl_sft", "collection": collection.pk, "validation_share": 0.5, "filters": {"min_reward": None}}
     answer = post(engineer, "exports/", order)
     export = write_export(export=Export.objects.get())

@@ -157,9 +157,9 @@ def test_downloads_are_checked_and_go_on_where_they_stopped(gym: GymWeb, scripte
 
 
 def test_a_folder_has_every_file_of_the_export(gym: GymWeb, scripted: str, tmp_path: Path) -> None:
-    gym.upload(
-        "folders", [{**row, "id": f"{number}"} for number in range(8) for row in ROWS[:1]], environment="exact_match"
-    )
+    # Of so many prompts some come to each side.
+    rows = [make_row(f"What is {number} + 2?", str(number + 2), id=str(number)) for number in range(8)]
+    gym.upload("folders", rows, environment="exact_match")
     collection = gym.wait(gym.plan("folders", scripted, repeats=2)["id"], look=0.1)["id"]
     wanted = {"min_reward": -1.0, "dedupe": False}
     export = gym.export("llama_factory_sft", collection, filters=wanted, validation_share=0.5)

@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
 from apps.exports import exporting
-from apps.exports.exporting import default_path, write_export, write_queued_export
-from apps.exports.folders import manifest_path, rows_path
+from apps.exports.exporting import write_export, write_queued_export
+from apps.exports.folders import default_path, manifest_path, rows_path
 from apps.exports.models import Export
 from apps.exports.ordering import ExportRefused, queue_export
 from apps.exports.pairing import build_pairs

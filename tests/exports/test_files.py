@@ -1,5 +1,6 @@
 """Files of rows: exact in every encoding, the same bytes for the same rows, beside a card that types every column."""
 
+import functools
 import gzip
 import json
 from pathlib import Path
@@ -7,13 +8,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from django.core.management import CommandError, call_command
 
+from apps.exports.deleting import delete_export
 from apps.exports.exporting import write_export
 from apps.exports.files import JsonLinesFile
+from apps.exports.folders import default_path
+from apps.exports.models import Export
 from apps.exports.ordering import ExportRefused, queue_export
 from apps.exports.parquet import ParquetFile
 from apps.gym.exporters.registry import FORMATS
-from tests.factories import make_collection, make_rollout
+from tests.factories import make_collection, make_dataset, make_rollout, make_row
 
 FEATURES = {
     "messages": "json[]",
@@ -124,9 +129,16 @@ def test_the_card_types_every_column(collection):
     ]
 
 
+def on_both_sides(**order):
+    """A written export of many prompts, of which some come to each side."""
+    made = make_collection(dataset=make_dataset([make_row(f"What is {number} + 2?") for number in range(20)]))
+    for task in made.version.tasks.all():
+        make_rollout(made, task=task)
+    return write_export(export=queue_export(collection=made, validation_share=0.5, **order))
+
+
 def test_llama_factory_finds_its_registry_beside_the_files(collection):
-    order = {"format": "llama_factory_sft", "collection": collection, "validation_share": 0.5}
-    written = write_export(export=queue_export(**order))
+    written = on_both_sides(format="llama_factory_sft")
     registry = json.loads((Path(written.path) / "dataset_info.json").read_text())
     assert {name: entry["file_name"] for name, entry in registry.items()} == {
         "rollouts_train": "train.jsonl",
@@ -149,3 +161,73 @@ def test_two_splits_are_not_one_file(collection, tmp_path):
     export = queue_export(format="trl_sft", collection=collection, validation_share=0.1)
     with pytest.raises(ExportRefused, match="name a folder"):
         write_export(export=export, path=tmp_path / "rows.jsonl")
+
+
+@pytest.mark.parametrize(("encoding", "seed"), [("jsonl", 0), ("jsonl", 1), ("parquet", 0), ("parquet", 1)])
+def test_a_split_without_rows_is_no_file_since_no_loader_takes_it(collection, encoding, seed):
+    order = {"format": "llama_factory_sft" if encoding == "jsonl" else "trl_sft", "encoding": encoding}
+    written = write_export(export=queue_export(collection=collection, validation_share=0.5, split_seed=seed, **order))
+    (only,) = written.files
+    rows = [one.name for one in Path(written.path).iterdir() if one.name.endswith(encoding)]
+    assert (only["rows"], rows, written.sha256) == (1, [only["name"]], only["sha256"])
+    _, front, body = (Path(written.path) / "README.md").read_text().split("---\n", 2)
+    assert yaml.safe_load(front)["configs"][0]["data_files"] == [{"split": only["split"], "path": only["name"]}]
+    assert "All rows are on one side" in body
+    if encoding == "jsonl":
+        registry = json.loads((Path(written.path) / "dataset_info.json").read_text())
+        assert [entry["file_name"] for entry in registry.values()] == [only["name"]]
+
+
+def test_without_any_rows_one_empty_file_is_left(collection):
+    none = {"filters": {"min_reward": 5.0}, "validation_share": 0.5}
+    written = write_export(export=queue_export(format="trl_sft", collection=collection, **none))
+    assert [(one["name"], one["rows"]) for one in written.files] == [("train.jsonl", 0)]
+
+
+@pytest.mark.parametrize("gzipped", [False, True])
+def test_a_full_disk_fails_the_export_and_keeps_nothing_of_it(collection, monkeypatch, gzipped):
+    full = functools.partial(JsonLinesFile, Path("/dev/full"), split="train", gzipped=gzipped)
+    monkeypatch.setattr("apps.exports.folders.ExportFolder._open", lambda *_: full())
+    written = write_export(export=queue_export(format="trl_sft", collection=collection))
+    assert (written.state, "No space left on device" in written.message) == ("failed", True)
+    assert list(default_path(written).parent.iterdir()) == []
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_one_and_with_the_export(
+    collection, tmp_path, django_capture_on_commit_callbacks
+):
+    export = queue_export(format="trl_sft", collection=collection)
+    folder = default_path(export).parent
+
+    def leave(name):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "train.jsonl").write_text("half")
+
+    leave(f".export-{export.pk}.{export.pk}-1.part")
+    leave(f".export-{export.pk}1.{export.pk}1-1.part")
+    Export.objects.update(attempt=1)
+    write_export(export=export)
+    kept = {f".export-{export.pk}1.{export.pk}1-1.part"}
+    assert {one.name for one in folder.iterdir()} == {*kept, f"export-{export.pk}"}
+    leave(f".export-{export.pk}.{export.pk}-3.part.old")
+    with django_capture_on_commit_callbacks(execute=True):
+        delete_export(export=export)
+    assert {one.name for one in folder.iterdir()} == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "says"),
+    [
+        ("rows.jsonl", ["--validation", "0.2"], "two splits are two: name a folder"),
+        ("rows.jsonl", ["--encoding", "parquet"], "rows.jsonl is named as jsonl, and its rows would be parquet"),
+        ("rows.jsonl.gz", ["--encoding", "jsonl"], "is named as jsonl.gz, and its rows would be jsonl"),
+        ("mine", [], "holds other files than those of an export"),
+        ("mine/a.jsonl", [], "is a folder, and its name is that of one file"),
+    ],
+)
+def test_a_place_where_it_cannot_be_is_refused_before_anything_is_stored(collection, tmp_path, name, words, says):
+    (tmp_path / "mine" / "a.jsonl").mkdir(parents=True)
+    order = ["export", "--collection", str(collection.pk), "--format", "trl_sft", "--out", str(tmp_path / name)]
+    with pytest.raises(CommandError, match=says):
+        call_command(*order, *words)
+    assert not Export.objects.exists()

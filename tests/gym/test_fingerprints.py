@@ -49,6 +49,11 @@ def test_a_question_is_the_same_however_it_is_written_down(same):
     assert same == asks([message("user", "2 + 2?")], instructions="Be brief.")
 
 
+def test_a_question_that_a_template_asks_is_that_of_the_fields():
+    one, other = ({"responses_create_params": {"input": ""}, "id": name, "question": "2 + 2?"} for name in "ab")
+    assert question_fingerprint(one) == question_fingerprint(other)
+
+
 def test_another_text_role_or_picture_is_another_question_and_so_is_another_row_that_shows_nothing():
     picture = {"type": "input_image", "image_url": "a.png"}
     marks = [
@@ -57,7 +62,7 @@ def test_another_text_role_or_picture_is_another_question_and_so_is_another_row_
         asks([message("system", "2 + 2?")]),
         asks([{"role": "user", "content": [{"text": "2 + 2?"}, picture]}]),
         asks([{"role": "user", "content": [{"text": "2 + 2?"}, {**picture, "image_url": "b.png"}]}]),
-        asks([], seed=1),
-        asks([], seed=2),
+        question_fingerprint({"responses_create_params": {"input": ""}, "question": "2 + 2?"}),
+        question_fingerprint({"responses_create_params": {"input": ""}, "question": "2 + 3?"}),
     ]
     assert len(set(marks)) == len(marks)

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.exports.exporting import write_export
+from apps.exports.exporting import check_path, write_export
 from apps.exports.filtering import filters_of
-from apps.exports.folders import manifest_path
+from apps.exports.folders import manifest_path, named_encoding
 from apps.exports.models import Encoding, Export, PairSet
 from apps.exports.ordering import ExportRefused, prepare_export, queue_export
 from apps.exports.previewing import preview_rows
@@ -62,9 +62,12 @@ class Command(BaseCommand):
             raise CommandError(f"There is no collection {options['collection']}.")
         order = self._order(collection, options)
         try:
+            prepared = prepare_export(**order)
             if options["preview"] is not None:
-                self._preview(prepare_export(**order), options["preview"])
+                self._preview(prepared, options["preview"])
                 return
+            # Before it is stored: a worker would write what is refused here.
+            check_path(options["out"], prepared)
             export = write_export(export=queue_export(**order), path=options["out"])
         except ExportRefused as refusal:
             raise CommandError(str(refusal)) from refusal
@@ -87,7 +90,7 @@ class Command(BaseCommand):
             "pair_set": self._pair_set(collection, options["format"], options["pair_set"]),
             "filters": filters,
             "options": dict(_assignment(one) for one in options["option"]),
-            "encoding": options["encoding"] or _encoding_of(options["out"]),
+            "encoding": options["encoding"] or (named_encoding(options["out"]) if options["out"] else None),
             "validation_share": options["validation"],
             "split_seed": options["split_seed"],
         }
@@ -126,11 +129,6 @@ def _assignment(given: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
-
-
-def _encoding_of(path: Path | None) -> str | None:
-    endings = sorted(Encoding.values, key=len, reverse=True)
-    return next((one for one in endings if path is not None and path.name.endswith(f".{one}")), None)
 
 
 def _formats() -> str:
