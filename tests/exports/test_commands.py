@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from apps.exports.making import make_queued_pair_set
 from apps.exports.models import Export, PairSet
-from tests.factories import make_collection, make_rollout, make_trace
+from tests.factories import make_collection, make_rollout, make_trace, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -134,3 +134,24 @@ def test_what_cannot_be_done_ends_in_a_sentence(collection, arguments, why):
     with pytest.raises(CommandError, match=why):
         command(*(one.format(id=collection.pk) for one in arguments))
     assert not Path("x").exists()
+
+
+def test_pairs_are_accepted_and_rejected_from_the_command_line(collection):
+    make_user(username="erika")
+    command("build_pairs", "--collection", collection.pk)
+    pair_set = PairSet.objects.get()
+    pair = pair_set.pairs.get()
+    words = ["decide_pairs", pair_set.pk]
+    with pytest.raises(CommandError, match="Say why"):
+        command(*words, "reject", "--all", "--by", "erika")
+    with pytest.raises(CommandError, match="has no pair 999999"):
+        command(*words, "accept", "--pair", 999_999, "--by", "erika")
+    assert "1 changed" in command(*words, "reject", "--pair", pair.pk, "--reason", "Both guess.", "--by", "erika")
+    told = json.loads(command(*words, "accept", "--all", "--below-margin", "0.5", "--by", "erika", "--json"))
+    assert told == {"pair_set": pair_set.pk, "changed": 0, "proposed": 0, "accepted": 0, "rejected": 1}
+    assert "1 accepted" in command(*words, "accept", "--all", "--source", "reward", "--by", "erika")
+    assert [(one.status, one.user.username) for one in pair.decisions.order_by("id")] == [
+        ("rejected", "erika"),
+        ("accepted", "erika"),
+    ]
+    assert "1 accepted" in command(*words, "show")

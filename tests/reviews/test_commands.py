@@ -7,8 +7,8 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from apps.reviews.models import Queue
-from tests.factories import make_collection, make_rollout
+from apps.reviews.models import Queue, QueueItem, RewardOverride
+from tests.factories import make_collection, make_rollout, make_user
 from tests.reviews.queues import annotator, judge, make_queue, make_rubric
 
 pytestmark = pytest.mark.django_db
@@ -63,3 +63,49 @@ def test_reviews_are_written_as_json_lines_and_csv(tmp_path):
     run("export_reviews", str(queue.pk), "--format", "csv", "--out", str(out))
     lines = list(csv.DictReader(io.StringIO(out.read_text())))
     assert [line["rollouts"] for line in lines] == [json.dumps(row["rollouts"], separators=(",", ":")) for row in rows]
+
+
+def test_a_queue_is_led_from_the_command_line():
+    queue, erika = make_queue(pairs=2, overlap=2), make_user(username="erika")
+    first = judge(queue, annotator(username="ann"), "a")
+    judge(queue, annotator(username="ben"), "both_bad")
+    told = json.loads(run("lead_queue", str(queue.pk), "figures", "--json"))
+    assert (told["progress"]["reviews"], told["agreement"][0]["percent"]) == (2, 0.0)
+    assert [each["username"] for each in told["reviewers"]] == ["ann", "ben"]
+    assert "1 disputed" in run("lead_queue", str(queue.pk), "figures")
+    assert f"item {first.item_id}: rollouts" in run("lead_queue", str(queue.pk), "disputes")
+    settle = ["lead_queue", str(queue.pk), "settle", str(first.item_id), "--by", "erika"]
+    with pytest.raises(CommandError, match="Say which is better"):
+        run(*settle)
+    run(*settle, "--choice", "b_much", "--reason", "safety")
+    assert QueueItem.objects.get(pk=first.item_id).is_adjudicated is True
+    assert json.loads(run("lead_queue", str(queue.pk), "disputes", "--json")) == {"disputed": []}
+    change = ["lead_queue", str(queue.pk), "change", "--by", "erika"]
+    run(*change, "--overlap", "3", "--instructions", "New.", "--reviewer", "ann")
+    queue.refresh_from_db()
+    assert (queue.overlap, queue.instructions, queue.named_reviewers, queue.name) == (3, "New.", True, "Queue")
+    run("lead_queue", str(queue.pk), "close", "--by", "erika")
+    with pytest.raises(CommandError, match="close it instead"):
+        run("lead_queue", str(queue.pk), "delete", "--by", "erika")
+    with pytest.raises(CommandError, match="may not lead queues"):
+        run("lead_queue", str(queue.pk), "open", "--by", "ann")
+    assert Queue.objects.get().is_open is False
+    assert erika.reviews.get().choice == "b_much"
+
+
+def test_rewards_that_people_set_are_given_withdrawn_and_written_from_the_command_line():
+    rollout = make_rollout(make_collection(), reward=1.0)
+    make_user(username="erika")
+    for reward, reason in (("0.5", "Half."), ("0.25", "Less.")):
+        run("override_reward", str(rollout.pk), "--reward", reward, "--reason", reason, "--by", "erika")
+    told = json.loads(run("override_reward", str(rollout.pk), "--withdraw", "--by", "erika", "--json"))
+    said = [(each["reward"], each["reason"], each["ended_how"]) for each in told["overrides"]]
+    assert (told["verifier_reward"], said) == (1.0, [(0.5, "Half.", "replaced"), (0.25, "Less.", "withdrawn")])
+    lines = run("override_reward", "--collection", str(rollout.collection_id)).splitlines()
+    assert [json.loads(line)["author"] for line in lines] == ["erika", "erika"]
+    assert "0.25 by erika" in run("override_reward", str(rollout.pk))
+    with pytest.raises(CommandError, match="Say why"):
+        run("override_reward", str(rollout.pk), "--reward", "0", "--by", "erika")
+    with pytest.raises(CommandError, match="Say who"):
+        run("override_reward", str(rollout.pk), "--withdraw")
+    assert RewardOverride.objects.count() == 2

@@ -1,0 +1,183 @@
+"""Lead a queue: its figures, what people differ on, and the verdicts that settle it."""
+
+import argparse
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+import msgspec
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.accounts.models import User
+from apps.gym.verdicts import CHOICES, REASONS
+from apps.reviews.adjudicating import adjudicate_item
+from apps.reviews.agreeing import (
+    read_against_rewards,
+    read_agreement,
+    read_disputed,
+    read_progress,
+    read_reviewers,
+)
+from apps.reviews.answers import Answer, AnswerRefused
+from apps.reviews.filling import QueueRefused
+from apps.reviews.leasing import CannotReview
+from apps.reviews.management.people import find_leader
+from apps.reviews.models import Queue
+from apps.reviews.queueing import change_queue, close_queue, delete_queue, open_queue
+
+_CHANGES = ("name", "instructions", "overlap", "order", "lease_minutes")
+
+
+class Command(BaseCommand):
+    help = "Look at a queue's figures and disagreements, settle one, change the queue, close, open or delete it."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("queue", type=int, metavar="ID")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        actions.add_parser("figures", help="progress, pace, and agreement with each other, themselves and rewards")
+        actions.add_parser("disputes", help="the items that people differ on and nobody has settled")
+        settle = actions.add_parser("settle", help="say what stands of an item; what people said is kept")
+        settle.add_argument("item", type=int, help="its number, as disputes tells it")
+        settle.add_argument("--choice", choices=list(CHOICES), default="", help="of a pair: A is its first rollout")
+        settle.add_argument("--ranks", metavar="N,N", help="of a ranking, in the order of its rollouts; 1 is best")
+        settle.add_argument("--scores", metavar="JSON", help="of a rubric, by the key of the criterion")
+        settle.add_argument("--reason", action="append", choices=list(REASONS), default=[])
+        settle.add_argument("--note", default="")
+        change = actions.add_parser("change", help="its name, instructions, overlap, order, lease time or reviewers")
+        change.add_argument("--name")
+        change.add_argument("--instructions")
+        change.add_argument("--overlap", type=int, help="people who judge each item")
+        change.add_argument("--order", choices=Queue.Order.values)
+        change.add_argument("--lease-minutes", type=int)
+        who = change.add_mutually_exclusive_group()
+        who.add_argument("--reviewer", action="append", metavar="NAME", help="in place of those so far")
+        who.add_argument("--any-reviewer", action="store_true", help="any annotator from now on")
+        close = actions.add_parser("close", help="give out no more items")
+        opened = actions.add_parser("open", help="give out items again")
+        delete = actions.add_parser("delete", help="with its items, while nobody has submitted anything")
+        for action in (settle, change, close, opened, delete):
+            action.add_argument("--by", required=True, metavar="NAME", help="who says so")
+        for action in actions.choices.values():
+            # Without a default of its own: that would hide the one that was given before the action.
+            action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as before the action")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        queue = Queue.objects.select_related("rubric").filter(pk=options["queue"]).first()
+        if queue is None:
+            raise CommandError(f"There is no queue {options['queue']}.")
+        try:
+            told, words = self._act(queue, options)
+        except (QueueRefused, CannotReview, AnswerRefused) as refusal:
+            raise CommandError(str(refusal)) from refusal
+        except ValidationError as wrong:
+            raise CommandError("; ".join(wrong.messages)) from wrong
+        self.stdout.write(msgspec.json.encode(told).decode() if options["json"] else words)
+
+    def _act(self, queue: Queue, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        match options["action"]:
+            case "figures":
+                figures = read_figures(queue)
+                return figures, _tell_figures(queue, figures)
+            case "disputes":
+                items = [_tell_item(item) for item in read_disputed(queue)]
+                words = [f"item {each['item']}: rollouts {each['rollouts']}, {each['doubt']:.0%}" for each in items]
+                return {"disputed": items}, "\n".join(words) or "Nobody disagrees, or nobody has judged the same twice."
+            case "settle":
+                return self._settle(queue, options)
+            case "change":
+                changed = change_queue(
+                    queue=queue,
+                    changes={name: options[name] for name in _CHANGES if options[name] is not None},
+                    reviewers=_reviewers(options),
+                    user=find_leader(options["by"]),
+                )
+                return {"queue": changed.pk, **{name: getattr(changed, name) for name in _CHANGES}}, f"{changed}"
+            case "delete":
+                delete_queue(queue=queue, user=find_leader(options["by"]))
+                return {"deleted": options["queue"]}, f"{queue} is deleted"
+        turn = close_queue if options["action"] == "close" else open_queue
+        turned = turn(queue=queue, user=find_leader(options["by"]))
+        return {"queue": turned.pk, "is_open": turned.is_open}, f"{turned} is {'open' if turned.is_open else 'closed'}"
+
+    def _settle(self, queue: Queue, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        item = queue.items.filter(pk=options["item"]).first()
+        if item is None:
+            raise CommandError(f"{queue} has no item {options['item']}.")
+        answer = Answer(
+            choice=options["choice"],
+            ranks=_numbers(options["ranks"]),
+            scores=_object(options["scores"]),
+            reasons=options["reason"],
+            note=options["note"],
+        )
+        review = adjudicate_item(item=item, user=find_leader(options["by"]), answer=answer)
+        return {"review": review.pk, "item": item.pk}, f"item {item.pk} is settled by review {review.pk}"
+
+
+def read_figures(queue: Queue) -> dict[str, Any]:
+    return {
+        "progress": read_progress(queue),
+        "reviewers": read_reviewers(queue),
+        "agreement": read_agreement(queue),
+        "against_rewards": read_against_rewards(queue),
+    }
+
+
+def _tell_figures(queue: Queue, figures: dict[str, Any]) -> str:
+    progress = figures["progress"]
+    lines = [
+        f"{queue}: {progress.finished} of {progress.items} items finished, {progress.reviews} of {progress.wanted} "
+        f"reviews, {progress.disputed} disputed, {progress.adjudicated} settled"
+    ]
+    for each in figures["reviewers"]:
+        pace = "" if each.seconds is None else f", {each.seconds:.0f} s each"
+        alike = f", {each.consistent} of {each.repeated} repeats alike" if each.repeated else ""
+        lines.append(f"{each.username}: {each.submitted} submitted, {each.skipped} skipped{pace}{alike}")
+    for each in figures["agreement"]:
+        numbers = {"the same": each.percent, "Cohen’s κ": each.kappa, "α": each.nominal, "α, ordered": each.scale}
+        said = ", ".join(f"{name} {_number(value)}" for name, value in numbers.items())
+        lines.append(f"{each.name}, judged by two or more: {each.units}; {said}")
+    lines += [
+        f"with {each.name}: {each.same} of {each.compared} the same, r {_number(each.correlation)}"
+        for each in figures["against_rewards"]
+    ]
+    return "\n".join(lines)
+
+
+def _tell_item(item: Any) -> dict[str, Any]:
+    rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
+    return {"item": item.pk, "rollouts": rollouts, "reviews": item.done, "doubt": item.doubt}
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _reviewers(options: dict[str, Any]) -> list[User] | None:
+    if options["any_reviewer"]:
+        return []
+    if options["reviewer"] is None:
+        return None
+    people = {each.username: each for each in User.objects.filter(username__in=options["reviewer"])}
+    if unknown := [name for name in options["reviewer"] if name not in people]:
+        raise CommandError(f"There is nobody called {unknown[0]}.")
+    return list(people.values())
+
+
+def _numbers(text: str | None) -> list[int]:
+    try:
+        return [int(one) for one in text.split(",")] if text else []
+    except ValueError:
+        raise CommandError("Ranks are numbers between commas.") from None
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    try:
+        scores = json.loads(text) if text else {}
+    except ValueError as wrong:
+        raise CommandError(f"--scores is not JSON: {wrong}.") from wrong
+    if not isinstance(scores, dict):
+        raise CommandError('--scores is a JSON object: {"right": true}.')
+    return scores
