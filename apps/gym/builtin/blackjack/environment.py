@@ -1,55 +1,27 @@
 """Blackjack: each reply is hit or stand; the reward comes when the rounds end with the row's target or more."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from apps.gym.builtin.blackjack.game import BlackjackGame
 from apps.gym.builtin.blackjack.rules import RANKS
-from apps.gym.builtin.protocol import Transition, unknown_tool
-from apps.gym.builtin.turns import answered_replies
+from apps.gym.builtin.turns import GameInTurns
 from apps.gym.errors import EnvironmentFault
-from apps.gym.items import Item, TaskRow, Tool
 from apps.gym.rewards import Reward
 
 _MOST_ROUNDS = 50
 _CARDS = range(4, 31)
 
 
-class Blackjack:
+class Blackjack(GameInTurns[BlackjackGame]):
     name: ClassVar[str] = "blackjack"
     description: ClassVar[str] = (
         "A game in the style of Gymnasium: each reply is hit or stand. 1.0 when the rounds end with the row's "
         "target or "
         "more; rounds won, less rounds lost."
     )
-    tools: ClassVar[list[Tool]] = []
     needs: ClassVar[frozenset[str]] = frozenset({"rounds", "target"})
-    quick: ClassVar[bool] = True
-    asks_judge: ClassVar[bool] = False
-    takes_turns: ClassVar[bool] = True
 
-    def __init__(self, row: TaskRow, *, seed: int) -> None:
-        self.row = row
-        self.seed = seed
-        self._game: BlackjackGame | None = None
-
-    def reset(self) -> str:
-        self._game = self._begin()
-        return self._game.look()
-
-    def step(self, reply: str) -> Transition:
-        self._game = self._game or self._begin()
-        return self._game.step(reply)
-
-    def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
-        raise unknown_tool(name, self.tools)
-
-    def respond(self, items: list[Item]) -> list[Item] | None:
-        return None
-
-    def verify(self, response: dict[str, Any]) -> Reward:
-        game = self._begin()
-        for reply in answered_replies(response):
-            game.step(reply)
+    def score(self, game: BlackjackGame) -> Reward:
         return Reward(
             value=float(game.reached),
             components={
@@ -60,7 +32,7 @@ class Blackjack:
             explanation=f"{game.net:+} after {len(game.results)} rounds; {game.target:+} was wanted",
         )
 
-    def _begin(self) -> BlackjackGame:
+    def begin(self) -> BlackjackGame:
         rounds, target = self.row.get("rounds"), self.row.get("target")
         if not isinstance(rounds, list) or not 1 <= len(rounds) <= _MOST_ROUNDS or not all(map(_is_round, rounds)):
             told = (
