@@ -23,6 +23,7 @@ from apps.gym.fingerprints import completion_fingerprint
 from apps.gym.items import TaskRow
 from apps.gym.mappings.templates import GapEmpty
 from apps.gym.messages import Dropped
+from apps.reviews.overriding import StandingOverride
 from apps.rollouts.models import Rollout
 from apps.tasks.models import DatasetVersion, Task
 
@@ -222,6 +223,7 @@ class RowReader:
             repeat=rollout.repeat,
             columns={"rollout_id": rollout.id, **self._origin(chosen.task)},
             group=chosen.group,
+            override=_tell(rollout.override),
         )
 
     def _pair_refusal(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]], per_task: Counter[int]) -> str:
@@ -303,6 +305,14 @@ class RowReader:
 def _print_of(events: list[TraceUnion]) -> str:
     """Empty where there is no trace: those are no repetitions of each other."""
     return completion_fingerprint(events) if events else ""
+
+
+def _tell(override: StandingOverride | None) -> dict[str, Any]:
+    """Nothing in it is null, which Arrow and trainers' loaders take for another type."""
+    if override is None:
+        return {}
+    original = {} if override.original_reward is None else {"original_reward": override.original_reward}
+    return {"reward": override.reward, **original, "reason": override.reason}
 
 
 def _after(pair: PreferencePair) -> Q:

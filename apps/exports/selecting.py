@@ -12,7 +12,7 @@ from apps.exports.narrowing import find_unselected
 from apps.gym.exporters.protocol import Group, Makes
 from apps.gym.metrics import SOLVED
 from apps.gym.stopping import ENDED_BY_ITSELF
-from apps.reviews.overriding import read_overrides
+from apps.reviews.overriding import StandingOverride, read_overrides
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
@@ -37,9 +37,11 @@ class Candidate(NamedTuple):
     flagged: bool
     set_by_a_person: bool = False
     """The reward is not the verifier's."""
+    override: StandingOverride | None = None
+    """What a person set, whether it counts here or not."""
 
 
-_LIGHT = Candidate._fields[:-1]
+_LIGHT = Candidate._fields[:-2]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,9 +64,11 @@ def choose_rollouts(
 
     For `tasks` every task counts as one, else every rollout does. `considered` is told how many were looked at.
     """
-    overridden = filters.reward_from == "override" and has_overrides(collection)
+    counts = filters.reward_from == "override"
+    # Rows of all attempts say what people set, also where the verifier's reward counts.
+    overridden = (counts or makes == "scored") and has_overrides(collection)
     for given in _groups(collection):
-        groups = _as_people_set(given) if overridden else given
+        groups = _as_people_set(given, counts) if overridden else given
         tasks = Task.objects.in_bulk([task_id for task_id, _ in groups])
         unselected = _unselected(collection, groups, filters)
         chunk: list[Chosen] = []
@@ -112,18 +116,17 @@ def _unselected(collection: Collection, groups: list[tuple[int, list[Candidate]]
     return find_unselected(rows, (one.id for _, rollouts in groups for one in rollouts), filters)
 
 
-def _as_people_set(groups: list[tuple[int, list[Candidate]]]) -> list[tuple[int, list[Candidate]]]:
+def _as_people_set(groups: list[tuple[int, list[Candidate]]], counts: bool) -> list[tuple[int, list[Candidate]]]:
+    """With what people set beside the verifiers' rewards; in place of them where it `counts`."""
     standing = read_overrides([one.id for _, rollouts in groups for one in rollouts])
-    return [
-        (
-            task_id,
-            [
-                one._replace(reward=standing[one.id].reward, set_by_a_person=True) if one.id in standing else one
-                for one in rollouts
-            ],
-        )
-        for task_id, rollouts in groups
-    ]
+
+    def overridden(one: Candidate) -> Candidate:
+        if (said := standing.get(one.id)) is None:
+            return one
+        told = one._replace(override=said)
+        return told._replace(reward=said.reward, set_by_a_person=True) if counts else told
+
+    return [(task_id, [overridden(one) for one in rollouts]) for task_id, rollouts in groups]
 
 
 def _figures(rollouts: Iterable[Candidate]) -> Group | None:

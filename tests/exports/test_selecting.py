@@ -251,6 +251,25 @@ def test_the_reward_that_a_person_set_counts_in_every_format_unless_the_verifier
     assert "Rewards are the verifier's, whatever people set." in (Path(verifiers.path) / "README.md").read_text()
 
 
+@pytest.mark.parametrize("counting", ["override", "verifier"])
+def test_rows_of_all_attempts_say_what_a_person_set_and_what_the_verifier_gave(counting):
+    made = make_collection(repeats=2)
+    one, other = (make_rollout(made, reward=reward, trace=make_trace("4", reward)) for reward in (1.0, 0.5))
+    override_reward(rollout=one, reward=0.39, reason="Half of it.", author=make_user())
+    said = {"reward": 0.39, "original_reward": 1.0, "reason": "Half of it."}
+    filters = {"reward_from": counting}
+    reward = 0.39 if counting == "override" else 1.0
+    scored, gym = (rows_of(export(made, slug, filters=filters)) for slug in ("scored_rollouts", "nemo_gym_rollouts"))
+    assert [(row["rollout_id"], row["reward"], row["reward_override"]) for row in scored] == [
+        (one.pk, reward, said),
+        (other.pk, 0.5, {}),
+    ]
+    assert [(row["gymweb"]["rollout_id"], row["reward"], row["gymweb"].get("reward_override")) for row in gym] == [
+        (one.pk, reward, said),
+        (other.pk, 0.5, None),
+    ]
+
+
 def test_of_pairs_the_largest_margins_of_a_task_stay():
     made = make_collection(repeats=3)
     for reward, answer in ((1.0, "4"), (0.5, "5"), (0.0, "6")):

@@ -109,6 +109,7 @@ def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
             **attempt.columns,
             **({"model_version": attempt.model_version} if attempt.model_version else {}),
             **({"model_versions": list(versions)} if len(versions) > 1 else {}),
+            **({"reward_override": attempt.override} if attempt.override else {}),
         },
     )
 

@@ -55,6 +55,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int = 0
     columns: dict[str, Any] = {}
     group: Group | None = None
+    override: dict[str, Any] = {}
+    """The reward that a person set, why, and the verifier's; empty where nobody did."""
 
 
 class Preference(msgspec.Struct, frozen=True, kw_only=True):

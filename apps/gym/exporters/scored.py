@@ -25,6 +25,7 @@ EPSILON = 1e-4
 
 _FIGURES: dict[str, Feature] = {
     "components": "json",
+    "reward_override": "json",
     "stop_reason": "string",
     "model_version": "string",
     "repeat": "int64",
@@ -61,6 +62,7 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
         "completion": whole.completion,
         "tools": as_text(whole.tools),
         "components": {name: float(value) for name, value in attempt.components.items()},
+        "reward_override": attempt.override,
         "stop_reason": attempt.stop_reason,
         "repeat": attempt.repeat,
         **group_figures(attempt.reward, attempt.group or _alone(attempt.reward)),
