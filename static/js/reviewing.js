@@ -66,8 +66,9 @@
   function submit() {
     if (waits) return;
     const answer = { token: form.elements.token.value, ...read() };
-    if (form.dataset.kind === "ranking" && answer.ranks.includes(0)) {
-      warn("Give each a rank first.");
+    const missing = (answer.choice === "" && "Say which is better first.") || (answer.ranks?.includes(0) && "Give each a rank first.");
+    if (missing) {
+      warn(missing);
       return;
     }
     hold(true);

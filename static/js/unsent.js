@@ -135,6 +135,7 @@ gymweb.unsent = (() => {
 
   function wait(text, ms = 0) {
     warn(text);
+    line?.append(" ", button("Send now", sendAll));
     clearTimeout(timer);
     timer = setTimeout(sendAll, Math.max(ms, delay));
     delay = Math.min(delay * 2, LONGEST_MS);

@@ -1,4 +1,4 @@
-"""Pairs, rankings and rollouts to judge, and who judges them: prints the numbers of the queues as JSON."""
+"""Pairs, rankings and rollouts to judge, and who judges them: prints the numbers of queues and collection as JSON."""
 
 import json
 
@@ -51,7 +51,7 @@ def main() -> None:
         for repeat in range(2)
     ]
     rubric = Rubric.objects.create(slug="to-judge", name="Is it good?", criteria=CRITERIA)
-    queues = {}
+    queues = {"collection": collection.pk}
     for name, ids in (
         ("pairwise", rollouts),
         ("rubric", rollouts[:6]),

@@ -197,6 +197,7 @@ def test_what_a_closed_queue_or_a_broken_server_does_not_take_is_said_and_kept(
     page.keyboard.press("Enter")
     expect(page.locator("#review-lost")).to_contain_text("an error (500)")
     page.unroute("**/submit/")
+    page.get_by_role("button", name="Send now").click()
     expect(page.locator("#review-mine")).to_have_text(re.compile("^2 done"))
     form = page.locator("[data-listens] #review-form")
     expect(form).to_be_visible()
@@ -240,6 +241,39 @@ def test_a_ranking_by_digits_with_a_tie(page: Page, site: Site, queues: dict[str
     page.keyboard.press("Enter")
     expect(page.locator("#review-mine")).to_contain_text("2 done")
     assert [row["ranks"] for row in said(site, queues["ranking"])][1:] == [[1, 1]]
+
+
+def test_pairs_are_counted_previewed_built_and_rejected(chromium: Browser, site: Site, queues: dict[str, int]) -> None:
+    context = chromium.new_context(storage_state=sign_in(chromium, site), viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.goto(f"{site.base}/pair-sets/new/?collection={queues['collection']}")
+    margin = page.locator("[name=margin]")
+    counts = page.locator("#counts .stats dd").first
+    margin.fill("2")
+    margin.blur()
+    expect(page.locator("#counts")).to_contain_text("below margin")
+    margin.fill("0.5")
+    margin.blur()
+    expect(page.locator("#counts")).to_contain_text("paired")
+    counted = counts.inner_text()
+    assert int(counted) > 0
+    page.get_by_role("button", name="Preview 20").click()
+    expect(page.locator("#counts details[open] table.compare")).to_be_visible()
+    expect(counts).to_have_text(counted)
+    page.get_by_role("button", name="Build pairs").click()
+    expect(page.locator("#messages")).to_contain_text(f"{counted} pairs built")
+    page.locator("table.data a[href^='/pairs/']").first.click()
+    expect(page).to_have_url(re.compile(r"/pairs/\d+/$"))
+    first = page.url
+    page.locator("[name=reason]").fill("Both guess.")
+    page.get_by_role("button", name="Reject").click()
+    # On to the next one.
+    expect(page).not_to_have_url(first)
+    made = site.api("GET", "pair-sets/")["results"][0]
+    assert made["pair_count"] == int(counted)
+    rejected = site.api("GET", f"pairs/?pair_set={made['id']}&status=rejected")["results"]
+    assert [f"{site.base}/pairs/{each['id']}/" for each in rejected] == [first]
+    context.close()
 
 
 def test_nothing_on_the_page_names_the_model_the_reward_or_the_rollout(
