@@ -198,7 +198,15 @@ LINES = [
             "error_kind": "",
             "model_version": "step-120",
             "items": [],
-            "segments": [{"calls": [1], "input_ids": [1, 2], "mask": [0, 1], "logprobs": [0.0, -0.1]}],
+            "segments": [
+                {
+                    "calls": [1],
+                    "input_ids": [1, 2],
+                    "mask": [0, 1],
+                    "logprobs": [0.0, -0.1],
+                    "sampled": [{"call": 1, "version": "step-120", "start": 1, "end": 2}],
+                }
+            ],
         },
     ),
     OpenApiExample("the last line", {"type": "end", "reason": "completed", "collection": 7, "completed": 2}),

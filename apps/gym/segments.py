@@ -63,9 +63,11 @@ class Segment(NamedTuple):
 
 
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the tokens that a call sampled stand in its segment: from `start` up to and without `end`."""
+    """Where the tokens that a call sampled stand in its segment: from `start` up to and without `end`. `version` is
+    that of the weights, which may change amid an attempt; empty where the model has none."""
 
     call: int
+    version: str
     start: int
     end: int
 
@@ -127,14 +129,15 @@ def join_calls(stored: Sequence[bytes | None]) -> list[Segment]:
     return segments
 
 
-def find_sampled(segment: Segment, stored: Sequence[bytes | None]) -> list[Sampled]:
+def find_sampled(segment: Segment, events: Iterable[TraceUnion]) -> list[Sampled]:
     """By call of the segment, in order: its prompt is all that stands before what it sampled."""
+    calls = [event for event in events if isinstance(event, ModelCall)]
     found: list[Sampled] = []
     for call in segment.calls:
-        packed = stored[call - 1]
-        assert packed is not None
-        shape = read_shape(packed)
-        found.append(Sampled(call=call, start=shape.prompt, end=shape.total))
+        event = calls[call - 1]
+        assert event.tokens is not None
+        shape = read_shape(event.tokens)
+        found.append(Sampled(call=call, version=event.version, start=shape.prompt, end=shape.total))
     return found
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
+import msgspec
 import orjson
 from asgiref.sync import sync_to_async
 from django.db import InterfaceError, OperationalError, connection
@@ -15,7 +16,7 @@ from apps.gym.events import TraceUnion
 from apps.gym.items import dump_json
 from apps.gym.messages import offered_tools
 from apps.gym.responses import assemble_response, prompt_items
-from apps.gym.segments import check_prefixes, join_calls, stored_tokens
+from apps.gym.segments import check_prefixes, find_sampled, join_calls, stored_tokens
 from apps.gym.tokens import TokensUnreadable
 from apps.rollouts.controlling import CannotSteer, cancel_collection
 from apps.rollouts.models import Collection, Rollout
@@ -179,7 +180,10 @@ def _tokens(events: list[TraceUnion]) -> dict[str, Any]:
     except TokensUnreadable as wrong:
         return {"segments": None, "tokens_note": str(wrong)}
     segments = [
-        {name: part if name == "calls" else part.tolist() for name, part in segment._asdict().items()}
+        {
+            **{name: part if name == "calls" else part.tolist() for name, part in segment._asdict().items()},
+            "sampled": msgspec.to_builtins(find_sampled(segment, events)),
+        }
         for segment in joined
     ]
     return {"segments": segments, "tokens_note": "", "is_one_sequence": found.captured > 0 and found.is_whole}

@@ -80,6 +80,8 @@ def test_rows_come_back_as_rollouts_with_rewards_items_and_tokens(site: Site) ->
         assert [item["content"][0]["text"] for item in one["items"]] == ["4"]
         (segment,) = one["segments"]
         assert sum(segment["mask"]) == 6
+        (sampled,) = segment["sampled"]
+        assert (sampled["call"], sampled["version"], sampled["end"] - sampled["start"]) == (1, "step-1", 6)
         assert len(segment["input_ids"]) == len(segment["mask"]) == len(segment["logprobs"])
         assert [bool(logprob) for logprob in segment["logprobs"]] == [bool(sampled) for sampled in segment["mask"]]
         assert one["is_one_sequence"] is True

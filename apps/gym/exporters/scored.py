@@ -52,9 +52,8 @@ _TOKENS: dict[str, Feature] = {
 def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     """One row a segment of captured tokens; one row with empty lists where none were captured."""
     whole = attempt_conversation(attempt, options, silent_turns=True)
-    stored = stored_tokens(attempt.events)
     try:
-        segments = join_calls(stored)
+        segments = join_calls(stored_tokens(attempt.events))
     except TokensUnreadable:
         raise Dropped("tokens_unreadable") from None
     common = {
@@ -71,17 +70,14 @@ def scored_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
     }
     versions = [event.version for event in attempt.events if isinstance(event, ModelCall)]
     for number, segment in enumerate(segments or [None]):
-        sampled = [
-            {"version": versions[one.call - 1], **msgspec.to_builtins(one)}
-            for one in (find_sampled(segment, stored) if segment else ())
-        ]
+        sampled = find_sampled(segment, attempt.events) if segment else []
         yield {
             **common,
-            "model_version": _joined_versions([one["version"] for one in sampled] or versions) or attempt.model_version,
+            "model_version": _joined_versions([one.version for one in sampled] or versions) or attempt.model_version,
             "segment": number,
             "segments": len(segments),
             **_tokens(segment),
-            "sampled": sampled,
+            "sampled": msgspec.to_builtins(sampled),
         }
 
 
