@@ -57,4 +57,9 @@ def list_cases() -> list[Case]:
     ]
 
 
-KIT = Kit(make_task=make_task, solve=solve, cases=list_cases, max_steps=5)
+def _essence(row: TaskRow) -> list[str]:
+    """In whatever words it is asked, and in whatever order the numbers stand: 3 * 4 is 4 * 3."""
+    return sorted(row["expression"].split())
+
+
+KIT = Kit(make_task=make_task, solve=solve, cases=list_cases, max_steps=5, essence=_essence)

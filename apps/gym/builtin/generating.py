@@ -86,8 +86,9 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     comes from the dice. `solve` always gets the full reward. `cases` are more than those that every kit has by itself.
 
     `max_steps` is how many replies the longest of its tasks may take. Tasks with the same prompt are the same task,
-    unless one of the row's fields that `told_apart_by` names differs: what a game hides, for one. `guess` knows the
-    form of an answer and nothing else, where random play would never come upon it.
+    unless one of the row's fields that `told_apart_by` names differs: what a game hides, for one. Where prompts say one
+    thing in several ways, tasks for which `essence` gives the same are the same too, so that none is of both splits.
+    `guess` knows the form of an answer and nothing else, where random play would never come upon it.
     """
 
     make_task: Callable[[random.Random, Difficulty], TaskRow]
@@ -96,6 +97,7 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     guess: Player | None = None
     max_steps: int = MAX_STEPS
     told_apart_by: tuple[str, ...] = ()
+    essence: Callable[[TaskRow], Any] | None = None
 
 
 class TooFewTasks(ValueError):
@@ -120,7 +122,8 @@ def generate_tasks(
 def _another(kit: Kit, known: set[str], place: str, level: Difficulty) -> TaskRow:
     for attempt in range(_MOST_TRIES):
         row = kit.make_task(random.Random(f"{place}/{attempt}"), level)
-        mark = dump_json([row["responses_create_params"], *(row.get(field) for field in kit.told_apart_by)])
+        essence = kit.essence(row) if kit.essence else row["responses_create_params"]
+        mark = dump_json([essence, *(row.get(field) for field in kit.told_apart_by)])
         if mark not in known:
             known.add(mark)
             return row

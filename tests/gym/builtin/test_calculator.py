@@ -1,6 +1,8 @@
 import pytest
 
 from apps.gym.builtin.calculator import Calculator
+from apps.gym.builtin.generating import generate_tasks
+from apps.gym.builtin.kits import KITS
 from apps.gym.builtin.protocol import ToolRefused
 from tests.gym.verifiers.replies import response
 
@@ -38,3 +40,12 @@ def test_the_final_answer_is_verified_as_a_number():
     assert calculator.verify(response("6 * 7 is\n42.0")).value == 1.0
     assert calculator.verify(response("41")).value == 0.0
     assert calculator.respond([]) is None
+
+
+def test_no_task_of_one_split_is_a_task_of_the_other_in_other_words():
+    asked = {"train": set(), "validation": set()}
+    for row in generate_tasks(KITS["calculator"], count=1000, seed=7, difficulty="easy"):
+        asked[row["split"]].add(frozenset(row["expression"].split(" * ")))
+    assert len(asked["train"]) == 800
+    assert len(asked["validation"]) == 200
+    assert asked["train"] & asked["validation"] == set()

@@ -149,6 +149,7 @@ def test_more_tasks_than_there_are_is_said():
     class Poor:
         make_task = staticmethod(always_the_same)
         told_apart_by = kit.told_apart_by
+        essence = None
 
     with pytest.raises(TooFewTasks, match="only about 1 different tasks of the difficulty easy"):
         list(generate_tasks(Poor, count=2, difficulty="easy"))

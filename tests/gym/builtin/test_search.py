@@ -98,3 +98,15 @@ def test_a_call_that_was_never_answered_opened_nothing():
     items = [calls("read_document", {"id": place}, place) for place in QUESTION.sources]
     told = says(f"Answer: {QUESTION.answer}\nSources: {', '.join(QUESTION.sources)}")
     assert Search(ROW, seed=0).verify(attempt(*items, told)).value == 0.75
+
+
+@pytest.mark.parametrize("more", [{"x": 1}, {"id": 12}, {"limit": None}])
+def test_a_call_that_the_tool_refuses_opened_nothing(more):
+    items = []
+    for place in QUESTION.sources:
+        arguments = {"id": place, **more}
+        with pytest.raises(ToolRefused):
+            Search(ROW, seed=0).call_tool("read_document", arguments)
+        items += [calls("read_document", arguments, place), returns("{}", place)]
+    told = says(f"Answer: {QUESTION.answer}\nSources: {', '.join(QUESTION.sources)}")
+    assert Search(ROW, seed=0).verify(attempt(*items, told)).value == 0.75

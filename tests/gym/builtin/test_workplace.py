@@ -212,3 +212,14 @@ def test_hardly_any_request_is_one_that_doing_nothing_fulfils():
     rows = list(generate_tasks(KITS["workplace"], count=500))
     assert 0 < sum("must_read" in row for row in rows) < 25
     assert ROW["databases"]["contacts"][0]["id"] == "c1"
+
+
+def test_nobody_is_asked_to_forward_an_e_mail_to_who_sent_it():
+    checked = 0
+    for row in generate_tasks(KITS["workplace"], count=120, seed=3, difficulty="medium"):
+        senders = {mail["id"]: mail["sender"] for mail in row["databases"]["emails"]}
+        for call in row["expected_calls"]:
+            if call["name"] == "forward_email":
+                assert senders[call["arguments"]["id"]] not in call["arguments"]["to"]
+                checked += 1
+    assert checked > 10

@@ -131,8 +131,9 @@ def opened(output: list[Item]) -> set[str]:
             arguments = orjson.loads(str(call.get("arguments") or "{}"))
         except orjson.JSONDecodeError:
             continue
-        if isinstance(arguments, dict):
-            found.add(str(arguments.get("id")))
+        # As the tool takes them: a call that it refused has shown nothing.
+        if isinstance(arguments, dict) and arguments.keys() == {"id"} and isinstance(arguments["id"], str):
+            found.add(arguments["id"])
     return found
 
 

@@ -50,7 +50,7 @@ class Questions:
             return "One thing at a time, please."
         if not named:
             return "I do not understand that question."
-        if _NOT.search(reply):
+        if _NOT.search(_question(reply)):
             return "Please ask without a no or a not."
         self.understood += 1
         return "Yes." if named[0] in THINGS[self.secret] else "No."
@@ -66,7 +66,12 @@ def read_guess(reply: str) -> str | None:
 
 
 def read_properties(reply: str) -> list[str]:
-    """The properties that the reply asks for, by its last question where it has several sentences."""
+    """The properties that the reply asks for."""
+    asked = _question(reply)
+    return [name for name, words in _WORDS.items() if words.search(asked)]
+
+
+def _question(reply: str) -> str:
+    """The one sentence of the reply that asks; all of it where none does, or several do."""
     asked = [part for part in re.split(r"(?<=[?.!])\s+|\n+", reply) if "?" in part]
-    text = asked[-1] if len(asked) == 1 else reply
-    return [name for name, words in _WORDS.items() if words.search(text)]
+    return asked[0] if len(asked) == 1 else reply

@@ -58,8 +58,9 @@ def _name_of(office: Databases, email: str) -> str:
     return str(next(one["name"] for one in office["contacts"] if one["email"] == email))
 
 
-def _two(dice: random.Random, office: Databases) -> tuple[Record, Record]:
-    one, other = dice.sample(office["contacts"], 2)
+def _two(dice: random.Random, office: Databases, *, but: str = "") -> tuple[Record, Record]:
+    """Neither of them who has that address."""
+    one, other = dice.sample([contact for contact in office["contacts"] if contact["email"] != but], 2)
     return one, other
 
 
@@ -121,7 +122,7 @@ def _chore(dice: random.Random, office: Databases) -> Request:
 def _forward_latest(dice: random.Random, office: Databases) -> Request:
     mail = dice.choice(office["emails"])
     latest = max((one for one in office["emails"] if one["sender"] == mail["sender"]), key=lambda one: one["date"])
-    one, other = _two(dice, office)
+    one, other = _two(dice, office, but=mail["sender"])
     return Request(
         f"Forward the latest e-mail from {_name_of(office, mail['sender'])} to {one['name']} and {other['name']}, "
         "in one "

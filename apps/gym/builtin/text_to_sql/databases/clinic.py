@@ -25,7 +25,7 @@ def _fill(dice: random.Random) -> dict[str, Rows]:
         patient, when = dice.randint(1, 35), day(dice, 2022, 2025)
         # Some see several doctors on one day.
         visits += [
-            (dice.randint(1, 13), patient, when, dice.choice(_FINDINGS), dice.randint(2, 20) * 10)
+            (dice.randint(1, 13), patient, when, dice.choice(_FINDINGS), dice.randint(4, 40) * 5)
             for _ in range(dice.choice((1, 1, 1, 2, 3)))
         ]
     return {
@@ -50,7 +50,7 @@ def _patients_of(dice: random.Random) -> Question:
 
 
 def _findings_in(dice: random.Random) -> Question:
-    finding, year, fee = dice.choice(_FINDINGS), dice.randint(2022, 2025), dice.randint(3, 16) * 10
+    finding, year, fee = dice.choice(_FINDINGS), dice.randint(2022, 2025), dice.randint(6, 32) * 5
     return Question(
         f"How many visits of {year} with the finding {finding} cost more than {fee}?",
         f"SELECT COUNT(*) FROM visits WHERE finding = '{finding}' AND day LIKE '{year}-%' AND fee > {fee}",
@@ -68,12 +68,13 @@ def _fees(dice: random.Random) -> Question:
 
 def _field_counts(dice: random.Random) -> Question:
     finding, city = dice.choice(_FINDINGS), dice.choice(_CITIES)
+    told, condition = months(dice, 2022, 2025, "v.day", least=2)
     return Question(
-        f"How many visits of patients from {city} ended with the finding {finding}, in each medical field? Give "
-        "field and "
-        "number, only of fields that have any.",
+        f"How many visits {told} of patients from {city} ended with the finding {finding}, in each medical field? Give "
+        "field and number, only of fields that have any.",
         "SELECT d.field, COUNT(*) FROM visits v JOIN doctors d ON d.id = v.doctor_id "
-        f"JOIN patients p ON p.id = v.patient_id WHERE p.city = '{city}' AND v.finding = '{finding}' GROUP BY d.field",
+        f"JOIN patients p ON p.id = v.patient_id WHERE p.city = '{city}' AND v.finding = '{finding}' "
+        f"AND {condition} GROUP BY d.field",
     )
 
 

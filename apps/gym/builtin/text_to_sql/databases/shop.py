@@ -24,7 +24,7 @@ def _fill(dice: random.Random) -> dict[str, Rows]:
     pairs = {(dice.randint(1, orders), dice.randint(1, 26)) for _ in range(380)}
     return {
         "customers": [(at + 1, name, dice.choice(_CITIES), day(dice, 2019, 2024)) for at, name in enumerate(names)],
-        "products": [(at + 1, name, name.split()[0], dice.randint(6, 36) * 250) for at, name in enumerate(products)],
+        "products": [(at + 1, name, name.split()[0], dice.randint(15, 60) * 100) for at, name in enumerate(products)],
         # The last four customers never order, and the last two products are never ordered.
         "orders": [(at + 1, dice.randint(1, 32), day(dice, 2023, 2025)) for at in range(orders)],
         "order_items": [(order, product, dice.randint(1, 9)) for order, product in sorted(pairs)],
@@ -40,7 +40,7 @@ def _customers_of(dice: random.Random) -> Question:
 
 
 def _products_below(dice: random.Random) -> Question:
-    category, price = dice.choice(_CATEGORIES), dice.randrange(20, 86, 5)
+    category, price = dice.choice(_CATEGORIES), dice.randint(18, 58)
     return Question(
         f"Which products of the category {category} cost less than {price} euros? Give name and price in cents.",
         f"SELECT name, price_cents FROM products WHERE category = '{category}' AND price_cents < {price * 100}",
@@ -79,13 +79,13 @@ def _city_orders(dice: random.Random) -> Question:
 
 def _sold(dice: random.Random) -> Question:
     category, city = dice.choice(_CATEGORIES), dice.choice(_CITIES)
+    told, condition = months(dice, 2023, 2025, "o.ordered_on")
     return Question(
-        f"How many pieces of each product of the category {category} did customers from {city} order? Give "
-        "product name "
-        "and number, only of products that they ordered.",
+        f"How many pieces of each product of the category {category} did customers from {city} order {told}? Give "
+        "product name and number, only of products that they ordered.",
         "SELECT p.name, SUM(i.quantity) FROM order_items i JOIN products p ON p.id = i.product_id "
         "JOIN orders o ON o.id = i.order_id JOIN customers c ON c.id = o.customer_id "
-        f"WHERE p.category = '{category}' AND c.city = '{city}' GROUP BY p.id",
+        f"WHERE p.category = '{category}' AND c.city = '{city}' AND {condition} GROUP BY p.id",
     )
 
 
