@@ -7,6 +7,7 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from apps.accounts.models import Role
+from apps.dashboard.forms.export_fields import OPTIONS
 from apps.exports.exporting import write_export
 from apps.exports.models import Export, PairSet
 from apps.gym.exporters.protocol import NUMBERS
@@ -101,6 +102,11 @@ def test_a_format_has_its_own_options_and_says_why_others_are_missing(slug):
     assert {name for name in format.choices if f'id="id_{name}"' in page} == shown
     for (name, _), reason in format.refused.items():
         assert name not in shown or escape(reason) in page
+
+
+def test_an_option_says_what_it_is_about():
+    page = signed_in().get(CREATE, {"format": "trl_grpo"}).text
+    assert escape(OPTIONS["opening"].help) in page
 
 
 def test_a_preview_shows_the_first_rows_and_orders_nothing():

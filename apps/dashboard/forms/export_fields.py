@@ -58,10 +58,10 @@ OPTIONS = {
     "opening": OptionText(
         "What prompts begin with",
         {
-            "attempts": "As the attempts had it: the agent's system prompt and examples, the prompt template",
+            "attempts": "System prompt, examples and task",
             "task": "The task's own prompt alone",
         },
-        "Rewards and solve rates are those of the attempts",
+        "Attempts began with the agent's system prompt and examples, and the prompt template",
     ),
     "good_from": OptionText("Good from a reward of", help="Attempts below it are called bad"),
 }

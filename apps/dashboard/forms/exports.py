@@ -79,9 +79,8 @@ class ExportForm(forms.Form):
                 )
             elif len(values) > 1:
                 choices = [(value, text.values[value]) for value in values]
-                self.fields[name] = forms.ChoiceField(
-                    choices=choices, label=text.label, help_text=self._reasons(name), required=False
-                )
+                told = ". ".join(filter(None, (text.help, self._reasons(name))))
+                self.fields[name] = forms.ChoiceField(choices=choices, label=text.label, help_text=told, required=False)
 
     def _reasons(self, option: str) -> str:
         """Why values that other formats have are missing here."""
