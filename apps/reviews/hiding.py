@@ -32,7 +32,7 @@ def find_unsaid(user: object) -> list[QuerySet[QueueItem]]:
     everything, and of who reviews nothing."""
     if not isinstance(user, User) or user_may(user, Permission.LEAD) or not user_may(user, Permission.REVIEW):
         return []
-    items = QueueItem.objects.filter(is_whole("pk"), queue__in=Queue.objects.blind().values("pk")).order_by()
+    items = QueueItem.objects.filter(queue__in=Queue.objects.blind().values("pk")).order_by()
     mine = Review.objects.filter(reviewer=user, is_adjudication=False)
     theirs = Queue.objects.open().for_reviewer(user.pk).values("pk")
     first = mine.filter(item=OuterRef("pk"), repeat_of__isnull=True)
@@ -43,7 +43,9 @@ def find_unsaid(user: object) -> list[QuerySet[QueueItem]]:
     twice = Q(is_repeated=True) & Exists(said) & ~Exists(again)
     held = Exists(mine.filter(item=OuterRef("pk"), status=Review.Status.OPEN))
     kept = mine.filter(_kept(timezone.now()), item__isnull=False).values("item")
-    return [items.filter(waiting | twice | held, queue__in=theirs), items.filter(pk__in=kept)]
+    found = [items.filter(waiting | twice | held, queue__in=theirs), items.filter(pk__in=kept)]
+    # Last, so that it is counted for what is left alone.
+    return [each.alias(present=_count_present()).filter(present=F("size")) for each in found]
 
 
 def find_hidden(review: Review) -> frozenset[str]:
@@ -59,6 +61,12 @@ def find_hidden(review: Review) -> frozenset[str]:
     return frozenset(
         name for place, name in enumerate(("expected", "reward", "model")) if any(not r[place] for r in rows)
     )
+
+
+def find_kept(queue: Queue, user: User) -> QuerySet[Review]:
+    """What this person began in a blind queue that they may not review in now, and may submit once they may again."""
+    kept = Review.objects.filter(_kept(timezone.now()), is_whole("item"), queue__in=Queue.objects.blind().values("pk"))
+    return kept.filter(queue=queue, reviewer=user, status__in=_BEGUN, is_adjudication=False).order_by("pk")
 
 
 def end_unkept(queue: Queue) -> None:
@@ -81,9 +89,13 @@ def end_broken(reviews: QuerySet[Review]) -> None:
 
 def is_whole(item: str) -> Exists:
     """Whether the item that this field of the outer query names has all the rollouts that it was made of."""
-    present = ItemRollout.objects.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
-    whole = QueueItem.objects.annotate(present=Subquery(present.values("number"))).filter(present=F("size"))
+    whole = QueueItem.objects.alias(present=_count_present()).filter(present=F("size"))
     return Exists(whole.filter(pk=OuterRef(item)))
+
+
+def _count_present() -> Subquery:
+    present = ItemRollout.objects.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
+    return Subquery(present.values("number"))
 
 
 def _kept(now: datetime) -> Q:

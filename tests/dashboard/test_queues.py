@@ -88,6 +88,11 @@ def test_a_queue_that_closes_meanwhile_says_so_and_gives_back_what_was_written(d
     assert (closed.status_code, refused.status_code) == (200, 409)
     assert ["This queue is closed" in one.content.decode() for one in (closed, refused)] == [True, True]
     assert "note: Half of it." in closed.content.decode()
+    # What was begun stays closed to who holds it, until they give it up.
+    assert (faults(closed.content.decode()), desk.get("/rollouts/").status_code) == ([], 403)
+    (address,) = re.findall(r'action="(/reviews/\d+/skip/)"', closed.content.decode())
+    given_up = desk.post(address, {"reason": "Given up."}, follow=True).content.decode()
+    assert ("You still hold" in given_up, desk.get("/rollouts/").status_code) == (False, 200)
     whole = "verdict: a_much\nreasons: safety, style\nconfidence: 2\nnote: All of it."
     assert whole in refused.content.decode()
     assert faults(refused.content.decode()) == []

@@ -17,6 +17,7 @@ from apps.dashboard.requests import PageRequest
 from apps.gym.items import input_items
 from apps.reviews.answers import Answer, AnswerRefused
 from apps.reviews.drafting import tell_draft
+from apps.reviews.hiding import find_kept
 from apps.reviews.leasing import CannotReview, claim_item, find_held, refuse_stranger, skip_item
 from apps.reviews.models import Queue, Review
 from apps.reviews.pacing import read_haste
@@ -45,7 +46,7 @@ def queue_work(request: PageRequest, pk: int) -> HttpResponse:
         begun = Review.objects.filter(queue=queue, reviewer=request.user, is_adjudication=False)
         unsaid = begun.exclude(status=Review.Status.SUBMITTED).order_by("pk").values_list("draft", flat=True)
         context = _idle(request, queue, refusal=str(refusal), unsaid=map(tell_draft, unsaid))
-        return render(request, "queues/idle.html", context)
+        return render(request, "queues/idle.html", {**context, "kept": find_kept(queue, request.user)})
     held = find_held(queue, request.user)
     if held is None:
         return render(request, "queues/idle.html", _idle(request, queue))
