@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -68,7 +69,7 @@ def _is_telling(tests: list[dict[str, Any]]) -> bool:
 
 def find_doubts(chosen: list[Step], last: str, tests: list[dict[str, Any]]) -> Iterator[tuple[list[Step], str]]:
     """The wrong exercises closest to this one that pass its hidden tests: a step left out, which is one that does
-    nothing, a number one higher or lower, or another thing returned."""
+    nothing, a number one higher or lower, another thing returned, or two steps exchanged whose order matters."""
     wrong: list[tuple[list[Step], str]] = []
     for at, (name, number) in enumerate(chosen):
         # Digits have no base 1.
@@ -76,8 +77,14 @@ def find_doubts(chosen: list[Step], last: str, tests: list[dict[str, Any]]) -> I
         others: list[list[Step]] = [[], *([[name, near]] for near in numbers)]
         wrong += [([*chosen[:at], *other, *chosen[at + 1 :]], last) for other in others]
     wrong += [(chosen, other.__name__) for other in steps.RETURNED if other.__name__ != last]
-    for one in wrong:
-        if all(_answer(test["args"][0], *one) == test["expected"] for test in tests):
+    swapped = [([*chosen[:at], chosen[at + 1], chosen[at], *chosen[at + 2 :]], last) for at in range(len(chosen) - 1)]
+    lists = [test["args"][0] for test in tests]
+    # Some steps may stand in any order: where it matters is seen on further lists.
+    further = [values[at:] + other[::-1] for at, (values, other) in enumerate(pairwise(lists))]
+    for one in [*wrong, *swapped]:
+        if all(_answer(test["args"][0], *one) == test["expected"] for test in tests) and (
+            one not in swapped or any(_answer(values, *one) != _answer(values, chosen, last) for values in further)
+        ):
             yield one
 
 
