@@ -271,7 +271,7 @@ gymweb.unsent = (() => {
     warn,
     explainSession,
     sendAll,
-    user,
+    token: () => token ?? gymweb.page.csrf(),
     add(record) { store.set(UNSENT + record.review, { user, ...record }); },
     find: (review) => all().find((each) => String(each.review) === String(review) && !each.refused) ?? null,
     count: () => all().filter((each) => !each.refused).length,
