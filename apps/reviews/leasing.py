@@ -188,9 +188,13 @@ def _take_up(queue: Queue, mine: QuerySet[Review]) -> Review | None:
 
 def _next(queue: Queue, user: User) -> Review | None:
     free = find_free(user, _holding(Review.objects.all())).filter(queue=queue)
-    item = free.order_by(*_ORDERS[Queue.Order(queue.order)]).first()
-    if item is None:
+    items = list(free.order_by(*_ORDERS[Queue.Order(queue.order)])[: REPEAT_AFTER + 1 if queue.repeat_share else 1])
+    if not items:
         return None
+    if len(items) <= REPEAT_AFTER:
+        # The repeat of the last of all would follow it at once.
+        items.sort(key=lambda each: not each.is_repeated)
+    item = items[0]
     rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
     shown = arrange(queue=queue, rollouts=rollouts, reviewer_id=user.pk)
     review = Review(queue=queue, item=item, reviewer=user, rubric_id=queue.rubric_id, arrangement=shown)

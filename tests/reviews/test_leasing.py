@@ -182,6 +182,15 @@ def test_a_hidden_repeat_comes_after_ten_others_with_the_sides_swapped():
 
 
 @pytest.mark.django_db
+def test_a_hidden_repeat_does_not_follow_at_once_though_its_item_would_have_been_the_last():
+    queue, ann = make_queue(pairs=4, repeat_share=0.25), annotator()
+    queue.items.update(is_repeated=False)
+    queue.items.filter(shuffle=3).update(is_repeated=True)
+    reviews = [judge(queue, ann) for _ in range(5)]
+    assert [review.repeat_of_id for review in reviews] == [None, None, None, None, reviews[0].pk]
+
+
+@pytest.mark.django_db
 def test_the_order_is_drawn_by_the_seed_or_follows_doubt_or_age():
     def order(**fields):
         queue, ann = make_queue(pairs=6, **fields), annotator()
