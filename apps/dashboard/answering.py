@@ -12,7 +12,9 @@ from apps.policies.models import PolicyModel
 
 
 def wants_fragment(request: HttpRequest) -> bool:
-    return bool(getattr(request, "htmx", False)) and not request.htmx.boosted  # type: ignore[attr-defined]
+    htmx: Any = getattr(request, "htmx", None)
+    # Who goes back in the history wants the page that stood there, not a part of it.
+    return bool(htmx) and not htmx.boosted and not htmx.history_restore_request
 
 
 def posted(request: HttpRequest) -> QueryDict | None:
