@@ -17,7 +17,7 @@ from apps.rollouts.models import CollectionDeletion, Reverification
 from apps.tasks.models import Deletion, Upload
 from tests.dashboard.markup import faults, read
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
-from tests.reviews.queues import make_queue
+from tests.reviews.queues import make_queue, make_rubric
 
 # Not pages: files.
 DOWNLOADS = {
@@ -64,6 +64,7 @@ def samples(admin: User) -> dict[str, object]:
         "rollout": chosen.pk,
         "other_rollout": rejected.pk,
         "other_collection": make_collection(dataset=collection.dataset).pk,
+        "rubric": make_rubric().slug,
         "queue": queue.pk,
         "queue_item": queue.items.get().pk,
         "pair": pair.pk,

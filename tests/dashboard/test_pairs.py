@@ -197,4 +197,4 @@ def test_people_are_asked_from_the_page_of_the_set():
     assert "asks people about 2 pairs." in page
     pair_set.pairs.update(status="accepted")
     again = client.post(reverse("dashboard:pair_set_ask", args=[pair_set.pk]), follow=True).text
-    assert "has no proposed pair that nobody has judged." in again
+    assert "has no proposed pair that nobody has judged and no open queue asks about." in again

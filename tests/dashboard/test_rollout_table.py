@@ -380,7 +380,8 @@ def test_what_is_marked_and_what_passes_leads_to_an_export_filled_in(settings, t
     numbers = f"#{rollouts[0].pk}, {rollouts[2].pk}"
     ordered = client.post("/exports/new/", {**given, "rollouts": numbers})
     assert ordered["Location"].startswith("/exports/")
-    assert Export.objects.get().filters == {"q": "reward:>0.5", "rollouts": [rollouts[0].pk, rollouts[2].pk]}
+    chosen = {"q": "reward:>0.5", "rollouts": [rollouts[0].pk, rollouts[2].pk]}
+    assert Export.objects.get().filters == {**chosen, "reward_from": "override"}
     assert "is no number of a rollout" in client.post("/exports/new/", {**given, "rollouts": "all"}).text
     several = [rollouts[0].pk, make_rollout(make_collection()).pk]
     assert client.post(reverse("dashboard:selected_export"), {"r": several, "next": LIST})["Location"] == LIST
