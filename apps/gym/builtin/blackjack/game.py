@@ -72,7 +72,7 @@ def _tell(played: Round) -> str:
 
 
 def read_action(reply: str) -> Action | None:
-    """The one action that the last line names; None where it names none, or both."""
-    lines = [line for line in reply.splitlines() if line.strip()]
+    """The one action that the last line names; None where it names none, or both. The end of a fence is no line."""
+    lines = [line for line in reply.splitlines() if re.search(r"\w", line)]
     named = {word.lower() for word in _ACTION.findall(lines[-1])} if lines else set()
     return next((action for action in ACTIONS if named == {action}), None)

@@ -6,6 +6,7 @@ from apps.gym.builtin.protocol import Transition
 from apps.gym.builtin.sokoban.board import Board, State
 
 _MOVES = re.compile(r"moves?\s{0,3}:([^\n]*)", re.IGNORECASE)
+_LINE = re.compile(r"^[ \t>*_`]{0,9}moves?[ \t*_]{0,3}:([^\n]*)", re.IGNORECASE | re.MULTILINE)
 _WORD = re.compile(r"up|down|left|right", re.IGNORECASE)
 MOST_MISTAKES = 3
 
@@ -55,8 +56,9 @@ class SokobanGame:
 
 
 def read_moves(reply: str) -> list[str]:
-    """The moves of the last line that begins with "Moves:"; none where it holds any other word."""
-    lines = _MOVES.findall(reply)
+    """The moves of the last line that begins with "Moves:"; none where it holds any other word. Where no line begins
+    so, what follows the last "Moves:" within one."""
+    lines = _LINE.findall(reply) or _MOVES.findall(reply)
     if not lines:
         return []
     words = re.findall(r"\w+", lines[-1])

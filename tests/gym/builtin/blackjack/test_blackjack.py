@@ -71,6 +71,8 @@ def test_a_round(cards, actions, result):
         ("hit or stand", None),
         ("hitting", None),
         ("", None),
+        ("```\nhit\n```", "hit"),
+        ("I have 12.\n**Stand**\n---", "stand"),
     ],
 )
 def test_the_action_is_the_one_that_the_last_line_names(reply, action):

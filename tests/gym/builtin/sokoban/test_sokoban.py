@@ -65,6 +65,10 @@ def test_a_row_that_is_no_game_is_a_fault_of_the_environment():
         ("Moves: up\nMoves: right", ["right"]),
         ("Moves: up, jump", []),
         ("Moves:", []),
+        ("I push. Moves: left", ["left"]),
+        ("Moves: up, left\n\nWhat this moves: the box.", ["up", "left"]),
+        ("```\n**Moves:** up\n```", ["up"]),
+        ("- `Moves: up`", ["up"]),
         ("up, left", []),
     ],
 )
