@@ -20,6 +20,7 @@ from apps.api.declared import DeclaredFields
 from apps.api.filters import IdFilter
 from apps.api.problems import Problem
 from apps.api.viewsets import TableViewSet
+from apps.exports.cancelling import cancel_export
 from apps.exports.deleting import delete_export
 from apps.exports.downloading import stream_file
 from apps.exports.filtering import filters_of
@@ -111,6 +112,9 @@ class ExportPreviewSerializer(serializers.Serializer[Any]):
     )
     considered = serializers.IntegerField(help_text="Looked at until these rows were found.")
     dropped = serializers.DictField(child=serializers.IntegerField())
+    stopped_after = serializers.FloatField(
+        allow_null=True, help_text="Seconds after which it was looked no further for rows; null where it was not so."
+    )
 
 
 class FormatSerializer(serializers.Serializer[Any]):
@@ -155,10 +159,11 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "download": Permission.EXPORT,
         "file": Permission.EXPORT,
         "manifest": Permission.EXPORT,
+        "cancel": Permission.EXPORT,
         "destroy": Permission.EXPORT,
     }
 
-    problems = {"download": {409, 410, 416}, "file": {409, 410, 416}}
+    problems = {"download": {409, 410, 416}, "file": {409, 410, 416}, "cancel": {409}, "destroy": {409}}
 
     @extend_schema(request=OrderSerializer, responses={201: ExportSerializer})
     def create(self, request: Request) -> Response:
@@ -167,6 +172,12 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         order.is_valid(raise_exception=True)
         export = queue_export(**order.validated_data, user=self.person)
         return Response(ExportSerializer(export).data, status=HTTPStatus.CREATED)
+
+    @extend_schema(request=None, responses=ExportSerializer)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: str) -> Response:
+        """Stop writing it: its writer keeps nothing of it."""
+        return Response(ExportSerializer(cancel_export(export=self.get_object(), user=self.person)).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:

@@ -5,14 +5,23 @@ from pathlib import Path
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
-from apps.exports.downloading import stream_file
+from apps.exports.archiving import Archive
+from apps.exports.downloading import stream_archive, stream_file
 
 
 def send_file(
     request: HttpRequest, path: Path, *, filename: str, content_type: str, sha256: str = ""
 ) -> HttpResponseBase:
     """As `stream_file`, with words for whoever asks for bytes that the file does not have."""
-    answer = stream_file(request, path, filename=filename, content_type=content_type, sha256=sha256)
+    return _in_words(stream_file(request, path, filename=filename, content_type=content_type, sha256=sha256))
+
+
+def send_archive(request: HttpRequest, archive: Archive, *, filename: str) -> HttpResponseBase:
+    """As `stream_archive`, likewise."""
+    return _in_words(stream_archive(request, archive, filename=filename))
+
+
+def _in_words(answer: HttpResponseBase) -> HttpResponseBase:
     if answer.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         return answer
     size = answer["Content-Range"].rpartition("/")[2]

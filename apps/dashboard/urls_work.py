@@ -86,6 +86,7 @@ urlpatterns: list[URLPattern] = [
     path("exports/", exports.export_list, name="export_list"),
     path("exports/new/", exports.export_create, name="export_create"),
     path("exports/<int:pk>/", exports.export_detail, name="export_detail"),
+    path("exports/<int:pk>/cancel/", exports.export_cancel, name="export_cancel"),
     path("exports/<int:pk>/delete/", exports.export_delete, name="export_delete"),
     path("exports/<int:pk>/download/", exports.export_download, name="export_download"),
     path("exports/<int:pk>/files/<str:name>", exports.export_file, name="export_file"),

@@ -21,7 +21,7 @@ def delete_export(*, export: Export, user: User | None = None) -> None:
     with transaction.atomic():
         locked = Export.objects.select_for_update().get(pk=export.pk)
         if locked.state == Export.State.WRITING:
-            raise StillBeingWritten(f"Export #{locked.pk} is being written: wait for its end.")
+            raise StillBeingWritten(f"Export #{locked.pk} is being written: cancel it first.")
         path = Path(locked.path) if locked.path else None
         own = default_path(locked)
         record(user=user, action="export.deleted", target=f"export {locked.pk}", collection=locked.collection_id)

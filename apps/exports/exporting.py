@@ -29,18 +29,19 @@ SIGN_OF_LIFE_SECONDS = 5.0
 
 
 class _FencedOut(Exception):
-    """Somebody else has taken the export over."""
+    """Somebody else has taken the export over, or cancelled it."""
 
 
 def write_export(*, export: Export, path: Path | None = None) -> Export:
-    """Write the export now, here, taking it over from whoever may be at it; the answer is `ready` or `failed`.
+    """Write the export now, here, taking it over from whoever may be at it; the answer is `ready`,
+    `failed` or `cancelled`.
 
     `path` is the folder that is made (default: in the exports folder). Where its name ends as a file of rows does, it
     is the one file, with its manifest beside it; an export of several splits has no one file. Raises ExportRefused.
     """
     if path is not None:
         check_path(path, export)
-    attempt = _claim(Export.objects.all(), export.pk)
+    attempt = _claim(Export.objects.exclude(state=Export.State.CANCELLED), export.pk)
     if attempt is not None:
         _write(export.pk, attempt, path)
     export.refresh_from_db()
@@ -119,7 +120,7 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
         _owned(export_id, attempt).update(state=Export.State.QUEUED, attempt=F("attempt") - 1)
         logger.info("export %s is left to another worker", export_id)
     except _FencedOut:
-        logger.warning("export %s was taken over while attempt %s wrote it", export_id, attempt)
+        logger.warning("export %s was cancelled, or taken over, while attempt %s wrote it", export_id, attempt)
     except Exception as problem:
         # The row is where people look for what went wrong; the log keeps the traceback.
         logger.exception("export %s failed", export_id)

@@ -207,6 +207,7 @@ class Export(models.Model):
         WRITING = "writing", "writing"
         READY = "ready", "ready"
         FAILED = "failed", "failed"
+        CANCELLED = "cancelled", "cancelled"
 
     format = models.CharField(max_length=32, help_text="A slug of apps.gym.exporters.registry")
     encoding = models.CharField(max_length=16, choices=Encoding.choices, default=Encoding.JSONL)
@@ -260,7 +261,7 @@ class Export(models.Model):
 
     @property
     def is_settled(self) -> bool:
-        return self.state in {self.State.READY, self.State.FAILED}
+        return self.state not in {self.State.QUEUED, self.State.WRITING}
 
     @property
     def share(self) -> float:

@@ -1,6 +1,6 @@
 """The first rows of an export as they would be written, without writing any."""
 
-from collections import Counter
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,15 @@ from apps.exports.measuring import TokensFrom, count_tokens
 from apps.exports.models import Export
 from apps.exports.rows import RowReader
 
-SOURCES = 2_000
-"""Attempts, pairs or tasks that a preview looks at, at most: filters may leave few of many."""
+SECONDS = 2.0
+"""How long somebody waits for a preview: filters may leave few of many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
     """`bytes` is the size of each row as JSON, `tokens` how many it has, and `tokens_from` how that is known, see
-    measuring.py; counts are those of what was looked at until the rows were found."""
+    measuring.py; counts are those of what was looked at until the rows were found. Where it was looked no further
+    after so many seconds, `stopped_after` says it: there may be more."""
 
     rows: list[dict[str, Any]]
     bytes: list[int]
@@ -25,6 +26,7 @@ class Preview:
     tokens_from: list[TokensFrom]
     considered: int
     dropped: dict[str, int]
+    stopped_after: float | None = None
 
 
 class _LookedEnough(Exception):
@@ -33,16 +35,17 @@ class _LookedEnough(Exception):
 
 def preview_rows(export: Export, *, limit: int = 5) -> Preview:
     """Of an export that is prepared, stored or not."""
-    reader = RowReader(export, on_step=lambda: _stop(reader))
+    until = time.monotonic() + SECONDS
+    reader = RowReader(export, on_step=lambda: _stop(until))
+    stopped_after = None
     rows: list[dict[str, Any]] = []
     sizes: list[int] = []
     tokens: list[tuple[int, TokensFrom]] = []
-    dropped: Counter[str] = Counter()
     try:
         for _, found in reader.rows():
             size = _sizes(found)
             if size is None or reader.made_of is None:
-                dropped["not_encodable"] += 1
+                reader.take_back("not_encodable")
                 continue
             rows += found
             sizes += size
@@ -50,20 +53,20 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
             if len(rows) >= limit:
                 break
     except _LookedEnough:
-        pass
-    dropped.update(reader.dropped)
+        stopped_after = SECONDS
     return Preview(
         rows=rows[:limit],
         bytes=sizes[:limit],
         tokens=[count for count, _ in tokens[:limit]],
         tokens_from=[known for _, known in tokens[:limit]],
         considered=reader.considered,
-        dropped={reason: number for reason, number in sorted(dropped.items()) if number},
+        dropped={reason: number for reason, number in sorted(reader.dropped.items()) if number},
+        stopped_after=stopped_after,
     )
 
 
-def _stop(reader: RowReader) -> None:
-    if reader.considered > SOURCES and not reader.written_from:
+def _stop(until: float) -> None:
+    if time.monotonic() > until:
         raise _LookedEnough
 
 

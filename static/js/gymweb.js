@@ -120,8 +120,8 @@ document.addEventListener("change", (event) => {
 });
 document.addEventListener("htmx:afterSettle", (event) => {
   showChosen(document);
-  // The first wrong field is where the reader wants to be.
-  event.target.querySelector("[aria-invalid='true']")?.focus();
+  // The first wrong field is where the reader wants to be; else what was asked for, or what is wrong as a whole.
+  (event.target.querySelector("[aria-invalid='true']") ?? event.target.querySelector("[data-arrive]"))?.focus();
 });
 showChosen(document);
 document.querySelector("[aria-invalid='true']")?.focus();

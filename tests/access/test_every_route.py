@@ -153,6 +153,8 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("POST", "/exports/new/", BUILDERS),
         ("DELETE", "/api/v1/exports/999999/", BUILDERS),
         ("POST", "/exports/999999/delete/", BUILDERS),
+        ("POST", "/exports/999999/cancel/", BUILDERS),
+        ("POST", "/api/v1/exports/999999/cancel/", BUILDERS),
         ("POST", "/collections/999999/archive/", BUILDERS),
         ("POST", "/collections/999999/restore/", BUILDERS),
         ("POST", "/collections/999999/delete/", BUILDERS),

@@ -67,6 +67,7 @@ OPERATIONS = {
     "environment_edit": "PATCH environments/{slug}/",
     "environment_try": "POST environments/{slug}/try/",
     "environment_import": "POST gym-configs/",
+    "export_cancel": "POST exports/{id}/cancel/",
     "export_create": "POST exports/",
     "export_delete": "DELETE exports/{id}/",
     "key_create": "POST me/keys/",

@@ -1,14 +1,18 @@
 import asyncio
 import hashlib
+import io
 import json
+import tarfile
 
 import pytest
 from django.urls import reverse
 from django.utils.html import escape
 
-from apps.accounts.models import Role
+from apps.accounts.models import AuditEntry, Role
 from apps.dashboard.forms.export_fields import OPTIONS
+from apps.exports.cancelling import cancel_export
 from apps.exports.exporting import write_export
+from apps.exports.folders import ExportFolder
 from apps.exports.models import Export, PairSet
 from apps.gym.exporters.protocol import NUMBERS
 from apps.gym.exporters.registry import FORMATS
@@ -202,8 +206,62 @@ def test_an_export_is_deleted_and_a_file_that_was_written_elsewhere_stays(tmp_pa
     assert (Export.objects.count(), (tmp_path / "rows.jsonl").exists()) == (0, True)
 
 
+def test_what_is_saved_from_the_page_is_the_folder_that_the_trainer_loads(tmp_path):
+    export, client = write_export(export=queued_export(), path=tmp_path / "made"), signed_in()
+    page = client.get(url(export)).text
+    files = sorted(one.name for one in (tmp_path / "made").iterdir())
+    assert [name for name in files if f'href="/exports/{export.pk}/files/{name}"' not in page] == []
+    name = f"gymweb-nemo_gym_rollouts-{export.pk}"
+    whole = client.get(url(export, "export_download"))
+    assert f'filename="{name}.tar"' in whole["Content-Disposition"]
+    content = b"".join(whole.streaming_content)
+    assert len(content) == int(whole["Content-Length"])
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        archive.extractall(tmp_path / "saved", filter="data")
+    assert [one.read_bytes() for one in sorted((tmp_path / "saved" / name).iterdir())] == [
+        (tmp_path / "made" / one).read_bytes() for one in files
+    ]
+    for start in (0, 100, 512, 1_300, len(content) - 1):
+        part = client.get(url(export, "export_download"), headers={"Range": f"bytes={start}-{start + 700}"})
+        assert (part.status_code, part["ETag"]) == (206, whole["ETag"])
+        assert b"".join(part.streaming_content) == content[start : start + 701]
+
+
+@pytest.mark.parametrize("state", ["queued", "writing"])
+def test_an_export_is_cancelled_before_it_is_written(state):
+    client, export = signed_in(), queued_export()
+    Export.objects.update(state=state)
+    page = client.post(url(export, "export_cancel"), follow=True).text
+    export.refresh_from_db()
+    assert (export.state, "export_cancel" in page, 'hx-trigger="every 2s"' in page) == ("cancelled", False, False)
+    assert write_export(export=export).state == "cancelled"
+    assert AuditEntry.objects.get(action="export.cancelled").target == str(export)
+    Export.objects.update(state="failed")
+    assert "only one that is not written yet" in client.post(url(export, "export_cancel"), follow=True).text
+
+
+def test_a_writer_whose_export_is_cancelled_stops_and_keeps_nothing(settings, tmp_path, monkeypatch):
+    settings.EXPORTS_DIR = tmp_path / "exports"
+    monkeypatch.setattr("apps.exports.exporting.SIGN_OF_LIFE_SECONDS", 0.0)
+    export = queued_export()
+    wrote = ExportFolder.write
+    monkeypatch.setattr(ExportFolder, "write", lambda *row: (wrote(*row), cancel_export(export=export)))
+    make_rollout(export.collection)
+    write_export(export=export)
+    assert (export.state, list((tmp_path / "exports").iterdir())) == ("cancelled", [])
+
+
+def test_a_preview_ends_in_time_and_says_so(monkeypatch):
+    monkeypatch.setattr("apps.exports.previewing.SECONDS", -1.0)
+    collection = make_collection(state="completed")
+    make_rollout(collection)
+    page = signed_in().post(CREATE, {"format": "trl_sft", "collection": collection.pk, "preview": "1"}).text
+    assert "Looked no further after" in page
+    assert '<h2 id="preview-title" tabindex="-1" data-arrive>' in page
+
+
 def test_an_export_that_is_being_written_is_not_deleted():
     client, export = signed_in(), queued_export()
     Export.objects.update(state="writing")
-    assert "wait for its end" in client.post(url(export, "export_delete"), follow=True).text
+    assert "cancel it first" in client.post(url(export, "export_delete"), follow=True).text
     assert Export.objects.count() == 1

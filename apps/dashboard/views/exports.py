@@ -9,14 +9,17 @@ from django.shortcuts import get_object_or_404, redirect, render
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, wants_fragment
-from apps.dashboard.downloads import send_file
+from apps.dashboard.downloads import send_archive, send_file
 from apps.dashboard.forms.exports import ExportForm
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.traces.bodies import pretty
+from apps.exports.archiving import archive_files
+from apps.exports.cancelling import cancel_export
 from apps.exports.deleting import StillBeingWritten, delete_export
-from apps.exports.folders import MANIFEST, names_in, rows_path
+from apps.exports.folders import named_encoding, names_in
 from apps.exports.models import Export
 from apps.exports.ordering import ExportRefused, prepare_export, queue_export
+from apps.exports.pairing import CannotCancel
 from apps.exports.previewing import preview_rows
 from apps.gym.exporters.protocol import Format, Makes
 from apps.gym.exporters.registry import FORMATS
@@ -49,6 +52,15 @@ def export_delete(request: PageRequest, pk: int) -> HttpResponse:
         return redirect("dashboard:export_detail", pk=pk)
     messages.success(request, f"Export #{pk} is deleted.")
     return redirect("dashboard:export_list")
+
+
+@allow(POST=Permission.EXPORT)
+def export_cancel(request: PageRequest, pk: int) -> HttpResponse:
+    try:
+        cancel_export(export=get_object_or_404(Export, pk=pk), user=request.user)
+    except CannotCancel as refusal:
+        messages.error(request, str(refusal))
+    return redirect("dashboard:export_detail", pk=pk)
 
 
 @allow(GET=Permission.EXPORT, POST=Permission.EXPORT)
@@ -97,6 +109,8 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "ended": export.is_settled,
         "manifest": pretty(export.manifest) if export.manifest else "",
         "others": _beside(export),
+        "folder_name": _named(export) if _is_folder(export) else "",
+        "all_bytes": sum(one["bytes"] for one in export.files),
     }
     status = POLL_ENDED if export.is_settled and wants_fragment(request) else 200
     return answer(request, "exports/detail.html", context, part="live", status=status)
@@ -104,10 +118,14 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(GET=Permission.EXPORT)
 def export_download(request: PageRequest, pk: int) -> HttpResponseBase:
-    """The first file of rows."""
+    """All of it: the folder as one archive, since its files name each other, or the one file."""
     export = _ready(pk)
-    name = export.files[0]["name"] if export.files else Path(export.path).name
-    return _send(request, export, rows_path(export, name), name=_named(export, name))
+    path = Path(export.path)
+    if not path.is_dir():
+        return _send(request, export, path, name=f"{_named(export)}.{named_encoding(path) or 'jsonl'}")
+    digests = {one["name"]: one["sha256"] for one in export.files}
+    archive = archive_files([path / name for name in names_in(export)], folder=_named(export), digests=digests)
+    return send_archive(request, archive, filename=f"{_named(export)}.tar")
 
 
 @allow(GET=Permission.EXPORT)
@@ -137,10 +155,12 @@ def _ready(pk: int) -> Export:
 
 def _beside(export: Export) -> list[str]:
     """The files of the folder that hold no rows."""
-    if export.state != Export.State.READY or not Path(export.path).exists():
-        return []
     rows = {one["name"] for one in export.files}
-    return [name for name in names_in(export) if name not in rows and name != MANIFEST and Path(export.path).is_dir()]
+    return [name for name in names_in(export) if name not in rows] if _is_folder(export) else []
+
+
+def _is_folder(export: Export) -> bool:
+    return export.state == Export.State.READY and Path(export.path).is_dir()
 
 
 def _send(request: PageRequest, export: Export, path: Path, *, name: str) -> HttpResponseBase:
@@ -150,8 +170,6 @@ def _send(request: PageRequest, export: Export, path: Path, *, name: str) -> Htt
     return send_file(request, path, filename=name, content_type=kind, sha256=digest)
 
 
-def _named(export: Export, name: str) -> str:
-    """A name that tells what the file is among others in a folder of downloads."""
-    split, _, ending = name.partition(".")
-    which = f"-{split}" if len(export.files) > 1 else ""
-    return f"gymweb-{export.format}-{export.pk}{which}.{ending}"
+def _named(export: Export) -> str:
+    """A name that tells what it is among others in a folder of downloads."""
+    return f"gymweb-{export.format}-{export.pk}"

@@ -208,10 +208,14 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     async def export(self, /, format: str, collection: int, *, seconds: float | None = None, **order: Any) -> Export:
         """A training file (`trl_sft`, …), when it is written; `order` may have `pair_set`, `filters`, `options`, …"""
         ordered = await self.request("POST", "exports/", {"format": format, "collection": collection, **order})
-        export = await self._settle(f"exports/{ordered['id']}/", {"ready", "failed"}, seconds, 0.2)
+        export = await self._settle(f"exports/{ordered['id']}/", {"ready", "failed", "cancelled"}, seconds, 0.2)
         if export["state"] != "ready":
             raise WorkFailed("Export", export)
         return cast(Export, export)
+
+    async def cancel_export(self, export: int) -> Export:
+        """Stop writing it; whoever waits for it in `export` gets WorkFailed."""
+        return cast(Export, await self.request("POST", f"exports/{export}/cancel/"))
 
     async def manifest(self, export: int) -> Row:
         """What the file holds, and why rows were left out."""

@@ -85,6 +85,7 @@ class GymWeb(AbstractContextManager["GymWeb"]):
     build_pairs = _waiting(AsyncGymWeb.build_pairs)
     pairs = _iterating(AsyncGymWeb.pairs)
     export = _waiting(AsyncGymWeb.export)
+    cancel_export = _waiting(AsyncGymWeb.cancel_export)
     manifest = _waiting(AsyncGymWeb.manifest)
     download = _waiting(AsyncGymWeb.download)
     download_folder = _waiting(AsyncGymWeb.download_folder)
