@@ -61,7 +61,9 @@ def read_answer(data: Any) -> tuple[str, Answer]:
 
 
 class DraftSerializer(DeclaredFields, serializers.Serializer[Any]):
-    draft = serializers.DictField(required=False, help_text="What is written so far; left out: as it was.")
+    draft = serializers.DictField(
+        required=False, help_text="What is written so far, in the fields of an answer; left out: as it was."
+    )
 
     def validate_draft(self, draft: dict[str, Any]) -> dict[str, Any]:
         if len(orjson.dumps(draft)) > MAX_DRAFT:

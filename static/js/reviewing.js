@@ -109,7 +109,13 @@
   let touchedAt = Date.now();
   const lease = form ? Number(form.dataset.minutes) * 60_000 : 0;
 
-  async function keep(withDraft) {
+  // One after the other: an older draft that was slow must not come after a newer one.
+  let kept = Promise.resolve();
+  function keep(withDraft) {
+    kept = kept.then(() => keepNow(withDraft));
+  }
+
+  async function keepNow(withDraft) {
     const draft = read();
     const tell = (text) => { if (saved && withDraft) saved.textContent = text; };
     try {

@@ -221,7 +221,7 @@ gymweb.unsent = (() => {
     head.textContent = `${record.name || `Queue ${record.queue}`}: ${record.refused}`;
     const text = document.createElement("pre");
     text.className = "code";
-    text.id = `kept-${record.review}`;
+    text.id = `unsent-${record.review}`;
     text.tabIndex = 0;
     text.textContent = tell(record.answer);
     const copy = button("Copy");

@@ -217,7 +217,8 @@ def test_what_a_closed_queue_or_a_broken_server_does_not_take_is_said_and_kept(
     assert said(site, queue)[-1]["note"] == "Five minutes of thought."
 
 
-def test_a_ranking_by_drag(page: Page, site: Site, queues: dict[str, int]) -> None:
+def test_a_ranking_by_drag_in_a_browser_that_stores_nothing(page: Page, site: Site, queues: dict[str, int]) -> None:
+    page.add_init_script("Storage.prototype.setItem = () => { throw new Error('full') }")
     begin(page, site, queues["ranking"])
     handles = page.locator(".rank-of .drag")
     start, end = handles.nth(1).bounding_box(), handles.nth(0).bounding_box()
