@@ -92,7 +92,7 @@ class OrderSerializer(DeclaredFields, serializers.Serializer[Any]):
     options = serializers.DictField(required=False, help_text='How rows are worded, e.g. {"reasoning": "inline"}')
     encoding = serializers.ChoiceField(choices=Encoding.choices, required=False, help_text="Default: the format's own.")
     validation_share = serializers.FloatField(
-        required=False, min_value=0.0, max_value=0.5, help_text="The share of the tasks that go into another file."
+        required=False, min_value=0.0, max_value=0.5, help_text="The share of the prompts that go into another file."
     )
     split_seed = serializers.IntegerField(required=False, min_value=-(2**63), max_value=2**63 - 1)
 

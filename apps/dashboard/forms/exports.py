@@ -41,9 +41,11 @@ class ExportForm(forms.Form):
         max_value=MAX_SHARE,
         label="Share for validation",
         widget=forms.NumberInput(attrs={"step": "any", "placeholder": "0"}),
-        help_text="This share of the tasks goes into a file of its own, with all of their rollouts",
+        help_text="This share of the prompts goes into a file of its own, with all that was done with them",
     )
-    split_seed = forms.IntegerField(required=False, help_text="Which tasks these are; the same seed, the same tasks")
+    split_seed = forms.IntegerField(
+        required=False, help_text="Which prompts these are; with the same seed, the same in every export"
+    )
 
     def __init__(self, data: Any = None, *, format: Format, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)

@@ -43,7 +43,7 @@ class Command(BaseCommand):
             action="store_true",
             help="take rollouts that had credentials in their traces, and that nobody has looked at since",
         )
-        parser.add_argument("--validation", type=float, default=0.0, metavar="SHARE", help="of the tasks, e.g. 0.1")
+        parser.add_argument("--validation", type=float, default=0.0, metavar="SHARE", help="of the prompts, e.g. 0.1")
         parser.add_argument("--split-seed", type=int, default=0, metavar="N")
         parser.add_argument("--pair-set", type=int, metavar="ID", help="for preference pairs (default: the newest)")
         parser.add_argument("--preview", type=int, metavar="N", help="print the first rows and write nothing")
