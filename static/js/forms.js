@@ -33,42 +33,10 @@ gymweb.forms = (() => {
 
   // Markdown
 
-  const escape = (text) => String(text).replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
-  const LINK = /^(https?:|mailto:)/i;
-  const renderer = {
-    html: (token) => escape(token.text),
-    heading(token) {
-      const level = Math.min(6, token.depth + 3);
-      return `<h${level}>${this.parser.parseInline(token.tokens)}</h${level}>\n`;
-    },
-    code: (token) => `<pre class="code" title="${escape((token.lang || "").split(/\s/)[0])}"><code>${escape(token.text)}</code></pre>\n`,
-    image: (token) => ` <span class="chip">picture not loaded: ${escape(token.text || "without a name")} (${escape(String(token.href).slice(0, 200))})</span> `,
-    link(token) {
-      const text = this.parser.parseInline(token.tokens);
-      return LINK.test(token.href) ? `<a href="${escape(token.href)}">${text}</a>` : `${text} <span class="muted">(${escape(String(token.href).slice(0, 200))})</span>`;
-    },
-    checkbox: (token) => (token.checked ? "☑ " : "☐ "),
-  };
-  const PURE = {
-    ALLOWED_TAGS: ["a", "blockquote", "br", "code", "del", "em", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"],
-    ALLOWED_ATTR: ["href", "title", "start", "align", "class"],
-    ALLOWED_URI_REGEXP: LINK,
-    ALLOW_DATA_ATTR: false,
-    ALLOW_ARIA_ATTR: false,
-    RETURN_DOM_FRAGMENT: true,
-  };
-  const CLASSES = new Set(["code", "chip", "muted"]);
-
   async function markdown(text, places) {
     if (text.length > LARGEST) return null;
     const [marked, purify] = await Promise.all([script(places.marked, "marked"), script(places.purify, "DOMPurify")]);
-    const parser = new marked.Marked({ gfm: true, breaks: true, renderer });
-    const clean = purify.sanitize(parser.parse(text), PURE);
-    for (const each of clean.querySelectorAll("[class]")) if (!CLASSES.has(each.className)) each.removeAttribute("class");
-    for (const each of clean.querySelectorAll("a")) {
-      each.rel = "noopener noreferrer nofollow ugc";
-      each.target = "_blank";
-    }
+    const clean = gymweb.markdown.read(text, marked, purify);
     const shown = element("div", "rendered markdown");
     shown.append(clean);
     let level = 3;
@@ -127,29 +95,20 @@ gymweb.forms = (() => {
   function json(text, places, tool = "") {
     if (text.length > LARGEST) return null;
     const shown = element("div", "rendered");
-    const value = parse(text);
-    const table = tableOf(Array.isArray(value) ? value : null);
+    const value = gymweb.json.read(text);
+    const table = tableOf(value?.items);
     if (table) {
       shown.append(table);
       return shown;
     }
     shown.append(jsonLines(text));
-    if (value && typeof value === "object" && !Array.isArray(value)) {
-      for (const [key, inner] of Object.entries(value)) shown.append(...within(key, inner, tool, places));
-    }
+    for (const [key, inner] of value?.entries ?? []) shown.append(...within(key, inner, tool, places));
     return shown;
   }
 
-  function parse(text) {
-    try {
-      return JSON.parse(text);
-    } catch {
-      return null;
-    }
-  }
-
-  function jsonLines(text) {
+  function jsonLines(stored) {
     const pre = element("pre", "code");
+    const text = gymweb.json.laidOut(stored);
     let at = 0;
     for (const match of text.matchAll(TOKEN)) {
       pre.append(text.slice(at, match.index));
@@ -165,10 +124,11 @@ gymweb.forms = (() => {
   const LANGUAGES = { sql: "sql", query: "", html: "xml", css: "css", javascript: "javascript", js: "javascript", python: "python", code: "python", script: "bash", command: "bash", cmd: "bash", patch: "diff", diff: "diff" };
 
   // What a value of several lines says, once more as its lines.
-  function within(key, value, tool, places) {
-    const table = tableOf(Array.isArray(value) ? value : null);
+  function within(key, inner, tool, places) {
+    const table = tableOf(inner.items);
     if (table) return [element("p", "within", key), table];
-    if (typeof value !== "string" || !value.includes("\n") || value.length < 30) return [];
+    const value = inner.string;
+    if (value === undefined || !value.includes("\n") || value.length < 30) return [];
     const pre = element("pre", "code");
     if (value.includes("\x1b[")) pre.append(ansiRuns(value));
     else {
@@ -182,9 +142,10 @@ gymweb.forms = (() => {
   // Two or more flat objects with the same few keys.
   function tableOf(rows) {
     if (!rows || rows.length < 2) return null;
-    const flat = (row) => row && typeof row === "object" && !Array.isArray(row) && Object.values(row).every((each) => each === null || typeof each !== "object");
-    const keys = flat(rows[0]) ? Object.keys(rows[0]) : [];
-    if (!keys.length || keys.length > 12 || !rows.every((row) => flat(row) && Object.keys(row).join("\n") === keys.join("\n"))) return null;
+    const names = (row) => JSON.stringify(row.entries.map(([key]) => key));
+    const keys = rows[0].entries?.map(([key]) => key) ?? [];
+    const isFlat = (row) => row.entries?.every(([, each]) => each.text !== undefined) && names(row) === names(rows[0]);
+    if (!keys.length || keys.length > 12 || new Set(keys).size < keys.length || !rows.every(isFlat)) return null;
     const scroll = element("div", "scroll");
     scroll.tabIndex = 0;
     scroll.setAttribute("role", "group");
@@ -199,10 +160,10 @@ gymweb.forms = (() => {
     const body = table.createTBody();
     for (const row of rows.slice(0, ROWS)) {
       const line = body.insertRow();
-      for (const key of keys) {
+      for (const [, each] of row.entries) {
         const cell = line.insertCell();
-        cell.textContent = row[key] === null ? "null" : String(row[key]);
-        if (typeof row[key] === "number") cell.className = "num";
+        cell.textContent = each.string ?? each.text;
+        if (/^[-\d]/.test(each.text)) cell.className = "num";
       }
     }
     scroll.append(table);

@@ -2,6 +2,7 @@
 
 import pytest
 
+from apps.dashboard.traces.bodies import lay_out
 from apps.dashboard.traces.building import build_trace, read_capture
 from apps.dashboard.traces.cards import Capture, Trace
 from apps.gym.events import (
@@ -36,7 +37,7 @@ def test_a_result_stands_below_its_call_and_not_by_itself():
     trace = shown(*make_trace())
     assert [card.kind for card in trace.cards] == ["session", "prompt", "model_call", "model_call", "verification"]
     (block,) = trace.cards[2].blocks
-    assert (block.kind, block.title, block.body.text) == ("call", "calculator", '{\n  "expression": "2+2"\n}')
+    assert (block.kind, block.title, block.body.laid_out) == ("call", "calculator", '{\n  "expression": "2+2"\n}')
     assert (block.result.body.text, block.result.seq) == ("4", 3)
 
 
@@ -88,6 +89,27 @@ def test_arguments_that_are_an_object_already_are_indented():
     assert (card.blocks[0].body.text, card.blocks[0].mark) == ('{\n  "a": "é"\n}', "")
 
 
+@pytest.mark.parametrize(
+    ("written", "laid_out"),
+    [
+        ('{"a":1e400,"a":2.50}', '{\n  "a": 1e400,\n  "a": 2.50\n}'),
+        ("[12345678901234567890.10, {}, []]", "[\n  12345678901234567890.10,\n  {},\n  []\n]"),
+        ('{"a":"\\u4f60, [x]: \\n"}', '{\n  "a": "你, [x]: \\n"\n}'),
+    ],
+)
+def test_json_of_a_tool_is_in_the_page_as_it_was_written(written, laid_out):
+    result = ToolResult(call_id="call_1", name="add", output=written)
+    (card,) = shown(ModelCall(seen=0, items=[call(arguments=written)]), result).cards
+    (block,) = card.blocks
+    assert (block.result.body.text, block.result.body.laid_out) == (written, laid_out)
+    if written.startswith("{"):
+        assert (block.body.text, block.body.laid_out) == (written, laid_out)
+
+
+def test_json_that_is_cut_is_laid_out_as_far_as_it_goes():
+    assert lay_out('{"a": [1.0, "\\ud800", "b') == '{\n  "a": [\n    1.0,\n    "\\ud800","b'
+
+
 def test_reasoning_stands_apart_from_text():
     reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "think"}]}
     (card,) = shown(ModelCall(seen=0, items=[reasoning, message("assistant", "say")])).cards
@@ -113,12 +135,9 @@ def test_items_and_parts_of_unknown_kinds_become_json():
 
 
 def test_an_event_of_an_unknown_kind_becomes_json():
-    (card,) = build_trace([(7, "telemetry", '{"type": "telemetry", "load": 3}', None)]).cards
-    assert (card.seq, card.title, card.blocks[0].body.text) == (
-        7,
-        "telemetry",
-        '{\n  "type": "telemetry",\n  "load": 3\n}',
-    )
+    stored = '{"type": "telemetry", "load": 3}'
+    (card,) = build_trace([(7, "telemetry", stored, None)]).cards
+    assert (card.seq, card.title, card.blocks[0].body.text) == (7, "telemetry", stored)
 
 
 def test_a_refusal_is_marked():

@@ -52,7 +52,8 @@ class Body:
 
     @property
     def is_folded(self) -> bool:
-        return self.is_cut or len(self.text) > FOLD_CHARACTERS or self.lines > FOLD_LINES
+        long = self.is_cut or len(self.text) > FOLD_CHARACTERS or self.lines > FOLD_LINES
+        return long or (self.is_json and self.laid_out.count("\n") >= FOLD_LINES)
 
     @property
     def fits_in_page(self) -> bool:
@@ -67,9 +68,15 @@ class Body:
         return len(self.shown.encode(errors="replace"))
 
     @property
+    def laid_out(self) -> str:
+        """For a page without scripts: JSON on lines of its own, as every value is written."""
+        return lay_out(self.text) if self.is_json else self.text
+
+    @property
     def preview(self) -> str:
         """The first lines, for the summary of a folded text."""
-        return "\n".join(self.text[:_PREVIEW_CHARACTERS].split("\n")[:_PREVIEW_LINES])
+        start = self.text[:_PREVIEW_CHARACTERS]
+        return "\n".join((lay_out(start) if self.is_json else start).split("\n")[:_PREVIEW_LINES])
 
     def at(self, seq: int, part: str) -> "Body":
         return replace(self, seq=seq, part=part)
@@ -84,13 +91,48 @@ def json_body(value: object) -> Body:
 
 
 def read_output(text: str) -> Body:
-    """What a tool or a program wrote: indented when it is a JSON object or array, as it stands otherwise."""
-    parsed = parse_json(text)
-    if isinstance(parsed, dict | list):
-        return json_body(parsed)
+    """What a tool or a program wrote, as it stands: a JSON object or array is laid out where it is shown, because a
+    number that is read and written again may be another one."""
+    if isinstance(parse_json(text), dict | list):
+        return Body(text, "json")
     if "\x1b[" in text:
         return Body(text, "ansi")
     return Body(text, "diff" if _DIFF.search(text, 0, 20_000) else "text")
+
+
+_TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+)""")
+_LARGEST_LAID_OUT = 200_000
+_DEEPEST = 40
+
+
+def lay_out(text: str) -> str:
+    """JSON text, which may end early, indented: numbers and names stay as they are written, and letters that were
+    written as numbers are letters."""
+    if len(text) > _LARGEST_LAID_OUT:
+        return text
+    parts: list[str] = []
+    depth, last, end = 0, "", 0
+    while found := _TOKEN.match(text, end):
+        part, end = found[1], found.end()
+        closes = part in ("}", "]")
+        depth -= closes and depth > 0
+        if parts and last + part not in ("{}", "[]") and (closes or last in ("{", "[", ",")):
+            parts.append("\n" + "  " * min(depth, _DEEPEST))
+        parts.append(": " if part == ":" else _plain(part))
+        depth += part in ("{", "[")
+        last = part
+    return "".join(parts) + text[end:].lstrip()
+
+
+def _plain(part: str) -> str:
+    if not part.startswith('"') or "\\u" not in part:
+        return part
+    try:
+        plain = json.dumps(json.loads(part), ensure_ascii=False)
+        plain.encode()
+    except ValueError:  # half a letter stays as it is written
+        return part
+    return plain
 
 
 def parse_json(text: str) -> object:

@@ -73,7 +73,7 @@ def _texts(event: TraceUnion | None, seq: int, payload: str) -> Iterator[str]:
         return
     yield from names_in(event)
     for body in bodies_of(event, seq):
-        yield body.text
+        yield body.laid_out
 
 
 def _places(text: str, lower: str, wanted: str, seq: int, label: str) -> Iterator[Hit]:

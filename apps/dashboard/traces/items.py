@@ -63,5 +63,5 @@ def _arguments(arguments: object) -> tuple[Body, str]:
         return json_body(arguments), "" if isinstance(arguments, dict) else "not a JSON object"
     parsed = parse_json(arguments)
     if isinstance(parsed, dict):
-        return json_body(parsed), ""
+        return Body(arguments, "json"), ""
     return Body(arguments), NOT_AN_OBJECT

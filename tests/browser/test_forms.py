@@ -1,0 +1,143 @@
+"""What texts become on a page, in a browser without a site: what a trace holds is what is read."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.gymweb.serving import ROOT
+
+pytestmark = pytest.mark.slow
+SCRIPTS = [
+    *sorted(Path(ROOT, "static/vendor").glob("marked-*/marked.umd.js")),
+    *sorted(Path(ROOT, "static/vendor").glob("dompurify-*/purify.min.js")),
+    *(Path(ROOT, "static/js", name) for name in ("markdown.js", "json.js", "forms.js")),
+]
+RENDER = """texts => texts.map(text => {
+  const shown = document.createElement("div");
+  shown.append(gymweb.markdown.read(text, marked, DOMPurify));
+  for (const br of shown.querySelectorAll("br")) br.replaceWith("\\n");
+  return [shown.textContent.trim(), shown.innerHTML];
+})"""
+SHOW = """async ([form, texts]) => {
+  const made = [];
+  for (const text of texts) made.push((await gymweb.forms.show(text, form, {}, "")).innerHTML);
+  return made;
+}"""
+CELLS = """html => {
+  const all = document.createElement("div");
+  all.innerHTML = html;
+  return [[...all.querySelectorAll("td")].map(each => each.textContent), all.querySelector("pre")?.textContent];
+}"""
+AS_WRITTEN = [
+    "17*23*2 = 782 and 2*3*4",
+    "so 2**n + 3**m and x**2**3, a*b*c",
+    "(a)**2 + (b)**2 - (c)**2",
+    "(x)*y*(z) and 6/*x*/2 and ^.*foo.*$",
+    '"*.py" and "*.js"',
+    "__init__.py, __name__ and obj.__class__.__name__",
+    "the method __init__ takes _args_list_ no: snake_case_name",
+    r"\(a_1 * b_2 * c\) and \[x^2 * y * z\]",
+    "$a *b$ and $c* d$, $x_1$ and $x_2$",
+    "$$\nx\n+ y\n- z\n= 3\n===\n$$",
+    "so:\n\\[\na * b *\n- c\n\\]",
+    "\\begin{align}\na &= b \\\\\n- c * d * e\n\\end{align}",
+    "about ~3~ or ~4~ of them",
+    r"\*not em\* \_ \# C:\new\_dir \\ \$5",
+    "cc -o x \\\n  x.c",
+    "&lt;b&gt; &amp;amp; &#42; <b>no markup</b> <pre>a</pre>",
+    "<answer>\n42\n</answer>",
+    "f[i](x) and a[0](b, c)",
+    "[1]: https://example.org/ the source",
+    ">>> print(1)\n>= 5",
+    "a\n--\nb",
+    "the * in 5 * 3 * 2",
+    "*args, **kwargs and **opts",
+    "price $5 and $6",
+    "a |b| c || d",
+]
+MARKUP = [
+    ("**bold** and *em*, _em_ and ***both***", "bold and em, em and both", "<strong>bold</strong>"),
+    ("The total is **$42** or **$10**.", "The total is $42 or $10.", "<strong>$42</strong>"),
+    ("**Answer**: 5 (*so*)", "Answer: 5 (so)", "<strong>Answer</strong>"),
+    ("这是**重点**内容", "这是重点内容", "<strong>重点</strong>"),
+    ("~~gone~~", "gone", "<del>gone</del>"),
+    ("`a*b*c` and `__x__`", "a*b*c and __x__", "<code>a*b*c</code>"),
+    ("# Title", "Title", "<h4>Title</h4>"),
+    ("> said", "said", "<blockquote>"),
+    ("[a](https://a.example/)", "a", 'href="https://a.example/"'),
+    ("3. c\n7. d", "c\nd", '<li value="7">d</li>'),
+    ("2) b", "b", '<ol class="paren">'),
+    ("+ 4", "4", '<ul class="plus">'),
+    ("**a *b* c**", "a b c", "<strong>a <em>b</em> c</strong>"),
+    ("**bold with $x*y$ in it**", "bold with $x*y$ in it", "<strong>"),
+]
+
+
+@pytest.fixture(scope="module")
+def blank(chromium: Browser) -> Any:
+    context = chromium.new_context()
+    page = context.new_page()
+    for script in SCRIPTS:
+        page.add_script_tag(path=script)
+    yield page
+    context.close()
+
+
+def test_markdown_keeps_every_character_that_is_not_certainly_markup(blank: Page):
+    shown = blank.evaluate(RENDER, AS_WRITTEN)
+    assert [text for text, _ in shown] == AS_WRITTEN
+
+
+def test_markdown_that_is_certainly_markup_is_shown_so(blank: Page):
+    shown = blank.evaluate(RENDER, [source for source, _, _ in MARKUP])
+    assert [text for text, _ in shown] == [text for _, text, _ in MARKUP]
+    assert [wanted for (_, _, wanted), (_, html) in zip(MARKUP, shown, strict=True) if wanted not in html] == []
+
+
+def test_no_text_takes_long(blank: Page):
+    units = ["$", "\\(", "$a *b ", "*a", "**a $$ ", "a\n\n", "\\[\n", "_a_ ~~", "[a](", "`$"]
+    took = blank.evaluate(
+        """texts => texts.map(text => {
+          const from = performance.now();
+          gymweb.markdown.read(text, marked, DOMPurify);
+          return performance.now() - from;
+        })""",
+        [(unit * 20_000)[:20_000] for unit in units],
+    )
+    assert {unit: each for unit, each in zip(units, took, strict=True) if each > 2_000} == {}
+
+
+def test_json_shows_numbers_and_names_as_they_are_written(blank: Page):
+    table = '[{"id":12345678901234567890,"x":1.0,"s":"a\\u00e9"},{"id":9007199254740993,"x":2.50,"s":null}]'
+    twice = '{"a":1e400,"a":2.50,"b":[],"c":{},"d":[1,{"e":-0.0}],"rows":[{"n":1.10},{"n":1e2}]}'
+    first, second, cut = blank.evaluate(SHOW, ["json", [table, twice, '{"a": [1.0, 12345678901234567890, "ab']])
+    cells = blank.evaluate(CELLS, first)
+    assert cells == [["12345678901234567890", "1.0", "aé", "9007199254740993", "2.50", "null"], None]
+    cells = blank.evaluate(CELLS, second)
+    lines = [
+        "{",
+        '  "a": 1e400,',
+        '  "a": 2.50,',
+        '  "b": [],',
+        '  "c": {},',
+        '  "d": [',
+        "    1,",
+        "    {",
+        '      "e": -0.0',
+        "    }",
+        "  ],",
+        '  "rows": [',
+        "    {",
+        '      "n": 1.10',
+        "    },",
+        "    {",
+        '      "n": 1e2',
+        "    }",
+        "  ]",
+        "}",
+    ]
+    assert cells == [["1.10", "1e2"], "\n".join(lines)]
+    assert "12345678901234567890" in cut
+    assert '"ab' in cut
