@@ -3,6 +3,7 @@
 The first attempt is the one that the others are aligned with, each by itself; what only others did stands between.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -168,14 +169,29 @@ def _verdict(event: Verification) -> str:
 def _normal_json(given: Any) -> str:
     """JSON objects and arrays with their keys in order, so that what means the same is the same; others as they are."""
     if isinstance(given, str):
+        text = str(given)
         try:
-            given = orjson.loads(given)
+            given = orjson.loads(text)
         except orjson.JSONDecodeError:
-            return str(given)
+            return text
         if not isinstance(given, dict | list):
             return str(given) if isinstance(given, str) else _json(given)
+        try:
+            return _written(given)
+        except TypeError:
+            return text  # deeper than orjson writes what it reads
     return _json(given)
 
 
 def _json(value: Any) -> str:
+    try:
+        return _written(value)
+    except TypeError:
+        try:
+            return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+        except RecursionError:
+            return "(nested too deeply to be compared)"
+
+
+def _written(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS, default=str).decode()

@@ -141,3 +141,12 @@ def test_arguments_that_mean_the_same_are_the_same():
 def test_nobody_is_aligned_with_nobody():
     assert align([]) == []
     assert align([[], []]) == []
+
+
+def test_what_is_nested_deeper_than_json_is_written_is_compared_as_it_stands():
+    for depth in (300, 1020):
+        deep = "[" * depth + "]" * depth
+        results = [ToolResult(call_id="c", name="run", output=each) for each in (deep, deep.replace("[]", "[1]"))]
+        one, other = (steps_of([(0, result)])[0] for result in results)
+        assert one.text == deep
+        assert one.text != other.text
