@@ -91,7 +91,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "apps.accounts.middleware.SignInMiddleware",
     "apps.accounts.middleware.AuditMiddleware",
     "apps.accounts.middleware.PermissionMiddleware",
     "apps.reviews.middleware.BlindingMiddleware",
@@ -314,7 +314,7 @@ REST_FRAMEWORK = {
         "apps.api.authentication.ApiKeyAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    # Closed by default: LoginRequiredMiddleware and PermissionMiddleware leave these views to this class.
+    # Closed by default: SignInMiddleware and PermissionMiddleware leave these views to this class.
     "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.TablePermission"],
     "DEFAULT_THROTTLE_CLASSES": ["apps.api.throttling.RateThrottle"],
     "DEFAULT_PAGINATION_CLASS": "apps.api.pagination.KeysetPagination",

@@ -6,12 +6,15 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.conf import settings
+from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed
+from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
 from django.utils.deprecation import MiddlewareMixin
 
 from apps.accounts.auditing import CURRENT, record
 from apps.accounts.permissions import Permission, user_may
+from apps.accounts.returning import page_of
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
@@ -21,8 +24,21 @@ def is_api_view(view: object) -> bool:
     return hasattr(view, "cls")
 
 
+class SignInMiddleware(LoginRequiredMiddleware):
+    """Whoever sent something when their session had ended comes back to the page that they sent it from: its address
+    itself may take nothing but what is sent. `unsent` lets the browser keep what was typed (static/js/typed.js)."""
+
+    def handle_no_permission(self, request: HttpRequest, view_func: Callable[..., Any]) -> HttpResponseRedirect:
+        if request.method in _SAFE:
+            return super().handle_no_permission(request, view_func)
+        back = page_of(request, request.headers.get("Referer", "")) or page_of(request, request.path)
+        response = redirect_to_login(back)
+        response["Location"] += "&unsent=1"
+        return response
+
+
 class PermissionMiddleware(MiddlewareMixin):
-    """After LoginRequiredMiddleware, which sends whoever is not signed in to the sign-in page first."""
+    """After SignInMiddleware, which sends whoever is not signed in to the sign-in page first."""
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -115,7 +115,7 @@ def allow(**permissions: Permission) -> Callable[[View], View]:
 
     def decorate(view: View) -> View:
         view.permissions = permissions  # type: ignore[attr-defined]
-        # LoginRequiredMiddleware asks for this; PermissionMiddleware still guards the methods that are not public.
+        # SignInMiddleware asks for this; PermissionMiddleware still guards the methods that are not public.
         view.login_required = Permission.PUBLIC not in permissions.values()  # type: ignore[attr-defined]
         return view
 

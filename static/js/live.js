@@ -130,12 +130,12 @@ function folds() {
 }
 
 document.addEventListener("htmx:beforeSwap", (event) => {
-  if (KEPT_OPEN.includes(event.detail.target.id)) {
+  if (KEPT_OPEN.includes(event.detail.target?.id)) {
     opened = new Set(folds().filter(([, fold]) => fold.open).map(([key]) => key));
   }
 });
 
 document.addEventListener("htmx:afterSwap", (event) => {
-  if (!KEPT_OPEN.includes(event.detail.target.id)) return;
+  if (!KEPT_OPEN.includes(event.detail.target?.id)) return;
   for (const [key, fold] of folds()) if (opened.has(key)) fold.open = true;
 });

@@ -86,7 +86,7 @@ gymweb.unsent = (() => {
     }
   }
 
-  const signIn = () => `${line?.dataset.signIn ?? "/sign-in/"}?next=${encodeURIComponent(location.pathname)}`;
+  const signIn = () => `${line?.dataset.signIn ?? "/sign-in/"}?next=${encodeURIComponent(location.pathname + location.search)}`;
 
   // After a refusal that may be the session's: true where it is, and said.
   async function explainSession() {

@@ -127,3 +127,41 @@ def test_an_unknown_theme_is_not_kept(client: Client):
     assert "theme" not in client.cookies
     client.cookies["theme"] = '"><script>'
     assert 'data-theme="system"' in client.get(reverse("dashboard:sign_in")).text
+
+
+@pytest.mark.parametrize(
+    ("sent_from", "back"),
+    [
+        ("http://testserver/rollouts/7/?list=q%3Dreward%3A1", "/rollouts/7/?list=q%3Dreward%3A1"),
+        ("http://testserver/rollouts/7/comments/", "/rollouts/7/"),
+        ("", "/rollouts/7/"),
+        ("https://evil.example/rollouts/7/", "/rollouts/7/"),
+        ("http://testserver//evil.example/", "/rollouts/7/"),
+        ("http://testserver/\\evil.example/", "/rollouts/7/"),
+    ],
+)
+def test_what_was_sent_after_the_session_had_ended_leads_back_to_its_page(client: Client, sent_from: str, back: str):
+    make_user(username="ada", password=PASSWORD)
+    gate = client.post("/rollouts/7/comments/", {"text": "Wrong sign."}, headers={"Referer": sent_from})
+    assert gate.status_code == 302
+    page = client.get(gate["Location"])
+    assert page.context["next"] == back
+    assert "this was not saved" in page.text
+    signing = {"username": "ada", "password": PASSWORD, "next": page.context["next"]}
+    assert client.post(gate["Location"], signing)["Location"] == back
+
+
+def test_an_address_that_takes_only_what_is_sent_leads_to_the_page_above_it(client: Client):
+    make_user(username="ada", password=PASSWORD)
+    signing = {"username": "ada", "password": PASSWORD}
+    for wanted, back in (("/rollouts/7/comments/", "/rollouts/7/"), ("/rollouts/?q=a", "/rollouts/?q=a")):
+        assert Client().post(reverse("dashboard:sign_in"), {**signing, "next": wanted})["Location"] == back
+
+
+def test_a_part_asked_for_after_the_session_had_ended_leads_back_with_the_filter(client: Client):
+    headers = {"HX-Request": "true", "HX-Current-URL": "http://testserver/rollouts/?q=reward%3A%3E0&sort=-reward"}
+    told = client.get(client.get("/rollouts/?sort=id", headers=headers)["Location"], headers=headers)
+    assert client.get(told["HX-Redirect"]).context["next"] == "/rollouts/?q=reward%3A%3E0&sort=-reward"
+    assert "this was not saved" not in client.get(told["HX-Redirect"]).text
+    sent = client.get(client.post("/rollouts/7/comments/", {"text": "a"}, headers=headers)["Location"], headers=headers)
+    assert "this was not saved" in client.get(sent["HX-Redirect"]).text

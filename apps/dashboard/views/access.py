@@ -1,7 +1,5 @@
 """Signing in and out, and the theme: what works before anyone is known."""
 
-from urllib.parse import urlsplit
-
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login, logout
@@ -9,13 +7,14 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme, urlencode
+from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts.auditing import record
 from apps.accounts.permissions import Permission, allow
+from apps.accounts.returning import page_of
 from apps.accounts.signing_in import SignInRefused, TooManyTries, is_open, redeem_sign_in_link, sign_in_with_password
 from apps.dashboard.answering import posted, wants_fragment
 from apps.dashboard.context import THEMES
@@ -25,11 +24,9 @@ _BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 def _next_page(request: HttpRequest) -> str:
-    """Where to go afterwards: only an address of this site."""
+    """Where to go afterwards: only to a page of this site."""
     wanted = request.POST.get("next") or request.GET.get("next") or ""
-    if url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
-        return wanted
-    return reverse(settings.LOGIN_REDIRECT_URL)
+    return page_of(request, wanted) or reverse(settings.LOGIN_REDIRECT_URL)
 
 
 @login_not_required
@@ -39,8 +36,9 @@ def _next_page(request: HttpRequest) -> str:
 def sign_in(request: HttpRequest) -> HttpResponse:
     if request.method == "GET" and wants_fragment(request):
         # A session ended while a page was open: leave the page, and come back to it rather than to its fragment.
-        page = urlsplit(request.headers.get("HX-Current-URL", "")).path
-        return HttpResponseClientRedirect(reverse("dashboard:sign_in") + "?" + urlencode({"next": page or "/"}))
+        page = page_of(request, request.headers.get("HX-Current-URL", "")) or reverse(settings.LOGIN_REDIRECT_URL)
+        unsent = {"unsent": "1"} if "unsent" in request.GET else {}
+        return HttpResponseClientRedirect(f"{reverse('dashboard:sign_in')}?{urlencode({**unsent, 'next': page})}")
     if request.user.is_authenticated and request.method == "GET":
         return redirect(_next_page(request))
     form = SignInForm(posted(request))
@@ -57,7 +55,8 @@ def sign_in(request: HttpRequest) -> HttpResponse:
             else:
                 login(request, user, backend=_BACKEND)
                 return redirect(_next_page(request))
-    response = render(request, "account/sign_in.html", {"form": form, "next": _next_page(request)}, status=status)
+    context = {"form": form, "next": _next_page(request), "unsent": "unsent" in request.GET}
+    response = render(request, "account/sign_in.html", context, status=status)
     if retry_after:
         response["Retry-After"] = str(retry_after)
     return response
