@@ -215,6 +215,26 @@ def test_the_counts_are_of_what_passes_and_lead_on():
     assert "<html" not in of.text
 
 
+@pytest.mark.parametrize("q", ["", "reward:>0", "reward:>=0 -status:failed", "tool:we", "status:completed,failed"])
+def test_a_count_is_how_many_rollouts_its_link_shows(q):
+    collection = make_collection(dataset=make_dataset([make_row()] * 6), policy_model=make_policy_model(slug="qwen"))
+    tasks = list(collection.version.tasks.all())
+    odd = ['we,ird"', "back\\slash", 'a" b: *']
+    for number, task in enumerate(tasks):
+        ended = {"reward": [0.0, 0.25, 1.0, 1.0, None, -1.0][number], "attempt": 1 + number % 2}
+        ended |= {"status": "failed", "stop_reason": "", "error_kind": "timed_out"} if number == 4 else {}
+        tools = {name: {"calls": 1, "errors": 0} for name in ("we", *odd[: number % 4])}
+        rollout = make_rollout(collection, task=task, trace=[], **ended)
+        Rollout.objects.filter(pk=rollout.pk).update(tools=tools)
+    client = signed_in(Role.VIEWER)
+    found = client.get(reverse("dashboard:rollout_facets"), {"q": q}).context["counted"]
+    choices = [each for facet in found.facets for each in facet.choices if not each.is_chosen]
+    links = [each for each in choices if each.rollouts is not None]
+    seen = [len(client.get(f"{LIST}?{each.address}").context["page"].rows) for each in links]
+    assert len(links) > 5
+    assert seen == [each.rollouts for each in links], [each.label for each in links]
+
+
 @pytest.mark.parametrize("bucket", ["below 0", "0", "up to 0.5", "0.5 to 1", "1", "above 1"])
 def test_a_bucket_of_rewards_leads_to_as_many_rollouts_as_it_counts(bucket):
     collection = make_collection()

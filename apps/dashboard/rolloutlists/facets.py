@@ -161,16 +161,15 @@ def _written(key: str, value: Value) -> str:
 
 
 def _toggled(there: RolloutList, key: str, value: Value) -> str:
-    """The list with this value of the key besides others, or without it."""
+    """The list without this value of the key, or those of it that have it: as many as were counted, and so a term of
+    its own. In a term that stands there it would be one more that passes."""
     terms, found = [], False
     for term in there.parsed.terms:
-        if term.key != key or term.negated or found:
+        if term.key != key or term.negated or value not in term.values:
             terms.append(term)
             continue
         found = True
-        values = tuple(each for each in term.values if each != value)
-        values = values if len(values) < len(term.values) else (*term.values, value)
-        if values:
+        if values := tuple(each for each in term.values if each != value):
             terms.append(Term(key, values))
     if not found:
         terms.append(Term(key, (value,)))

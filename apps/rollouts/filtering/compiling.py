@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import BooleanField, F, Func, Q
+from django.db.models import Value as Literal
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
 from apps.gym.stopping import ENDED_BY_ITSELF
@@ -92,8 +93,24 @@ def _like(column: str, pattern: str) -> Q:
     return Q(**{f"{column}__regex": "^" + ".*".join(map(re.escape, pattern.split("*"))) + "$"})
 
 
+class _HasName(Func):
+    """Whether a JSON object has a name, whatever signs are in it."""
+
+    function = "jsonb_exists"
+    output_field = BooleanField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> tuple[str, tuple[Any, ...]]:
+        between = ") AS named WHERE named.key = ("
+        template = "EXISTS (SELECT 1 FROM json_each(%(expressions)s))"
+        return self.as_sql(compiler, connection, template=template, arg_joiner=between, **extra)
+
+
 def _tool(value: Value) -> Q:
-    return Q(tools__has_key=value.text) if isinstance(value, Text) else ~Q(tools={})
+    if not isinstance(value, Text):
+        return ~Q(tools={})
+    # A path of SQLite, which has_key makes, ends at the first quotation mark.
+    is_plain = '"' not in value.text and "\\" not in value.text
+    return Q(tools__has_key=value.text) if is_plain else Q(_HasName(F("tools"), Literal(value.text)))
 
 
 def _tag(value: Value) -> Q:
