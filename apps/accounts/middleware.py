@@ -83,11 +83,14 @@ class AuditMiddleware:
         return response
 
     async def _answer(self, request: HttpRequest) -> HttpResponseBase:
-        # Its task has a context of its own and ends with it.
-        CURRENT.set(request)
-        response: HttpResponseBase = await self.get_response(request)
-        if _is_unsaid(request, response):
-            await sync_to_async(_say)(request)
+        token = CURRENT.set(request)
+        try:
+            response: HttpResponseBase = await self.get_response(request)
+            if _is_unsaid(request, response):
+                await sync_to_async(_say)(request)
+        finally:
+            # Its task need not end with it: whoever waits for it by async_to_sync takes its context over.
+            CURRENT.reset(token)
         return response
 
 

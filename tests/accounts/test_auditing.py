@@ -1,8 +1,9 @@
 """The audit log: who, what, on what, before and after, from where; never a secret, and no change is left out."""
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.conf import settings
-from django.test import Client
+from django.test import AsyncClient, Client
 from django.urls import get_resolver
 
 from apps.accounts.auditing import describe, record
@@ -70,6 +71,8 @@ def test_outside_of_a_request_the_program_is_named(monkeypatch):
 def test_the_request_is_forgotten_when_it_is_answered():
     session_of(Role.ENGINEER).post("/sign-out/")
     assert (last().action, last().origin) == ("sign_out", "page")
+    assert record(user=None, action="dataset.create").origin not in {"page", "api"}
+    async_to_sync(AsyncClient().get)("/api/v1/me/")
     assert record(user=None, action="dataset.create").origin not in {"page", "api"}
 
 
