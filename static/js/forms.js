@@ -186,13 +186,18 @@ gymweb.forms = (() => {
     return shown;
   }
 
-  function ansiRuns(text) {
+  const PLAIN = { bold: false, dim: false, italic: false, underline: false, struck: false, inverse: false, front: "", back: "" };
+  const WEIGHTS = ["bold", "dim", "italic", "underline", "struck", "inverse"];
+
+  // A line that a program wrote over and over stands there as often as it was written.
+  function ansiRuns(written) {
+    const text = written.replace(/\r\n?/g, "\n");
     const runs = document.createDocumentFragment();
-    let style = { weight: "", front: "", back: "" };
+    let style = PLAIN;
     let at = 0;
     const put = (part) => {
       if (!part) return;
-      const names = [style.weight, style.front, style.back].filter(Boolean).join(" ");
+      const names = [...WEIGHTS.filter((name) => style[name]).map((name) => `sgr-${name}`), style.front, style.back].filter(Boolean).join(" ");
       runs.append(names ? element("span", names, part) : part);
     };
     for (const match of text.matchAll(SEQUENCE)) {
@@ -204,28 +209,50 @@ gymweb.forms = (() => {
     return runs;
   }
 
+  const SET = { 1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse", 9: "struck", 21: "underline" };
+  const UNSET = { 22: ["bold", "dim"], 23: ["italic"], 24: ["underline"], 27: ["inverse"], 29: ["struck"] };
+
   function restyle(style, codes) {
-    const given = codes.split(/[;:]/).map(Number);
-    const next = { ...style };
+    let next = { ...style };
+    const given = codes.split(";");
     for (let index = 0; index < given.length; index += 1) {
-      const code = given[index];
-      if (code === 0) Object.assign(next, { weight: "", front: "", back: "" });
-      else if (code === 1) next.weight = "sgr-bold";
-      else if (code === 2) next.weight = "sgr-dim";
-      else if (code === 3) next.weight = "sgr-italic";
-      else if (code === 4) next.weight = "sgr-underline";
-      else if (code === 22 || code === 23 || code === 24) next.weight = "";
+      const [code, ...parts] = given[index].split(":").map(Number);
+      if (code === 0) next = { ...PLAIN };
+      else if (SET[code]) next[SET[code]] = parts[0] !== 0;
+      else if (UNSET[code]) for (const name of UNSET[code]) next[name] = false;
       else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) next.front = `sgr-${code % 10}`;
       else if (code === 39) next.front = "";
       else if ((code >= 40 && code <= 47) || (code >= 100 && code <= 107)) next.back = `sgr-back-${code % 10}`;
       else if (code === 49) next.back = "";
-      else if (code === 38 || code === 48) {
-        const named = given[index + 1] === 5 ? given[index + 2] : NaN;
-        if (named < 16) next[code === 38 ? "front" : "back"] = `${code === 38 ? "sgr-" : "sgr-back-"}${named % 8}`;
-        index += given[index + 1] === 5 ? 2 : 4;
+      else if (code === 38 || code === 48 || code === 58) {
+        // In one piece with colons, where a space of colours may stand before the three; or over the pieces after it.
+        const rest = parts.length ? parts : given.slice(index + 1).map(Number);
+        const isIndexed = rest[0] === 5;
+        const most = parts.length && !isIndexed ? rest.slice(-3) : rest.slice(1, isIndexed ? 2 : 4);
+        const colour = isIndexed ? indexed(most[0]) : nearest(...most);
+        if (code !== 58 && colour !== null) next[code === 38 ? "front" : "back"] = `${code === 38 ? "sgr-" : "sgr-back-"}${colour}`;
+        if (!parts.length) index += isIndexed ? 2 : 4;
       }
     }
     return next;
+  }
+
+  // Of 256 colours: the sixteen named ones, a cube, and greys.
+  function indexed(number) {
+    if (!(number >= 0 && number <= 255)) return null;
+    if (number < 16) return number % 8;
+    if (number >= 232) return number < 244 ? 0 : 7;
+    const cube = number - 16;
+    return nearest(...[Math.floor(cube / 36), Math.floor(cube / 6) % 6, cube % 6].map((part) => part * 51));
+  }
+
+  // The one of the eight colours of the theme that is like it, so that it can be read on any ground.
+  function nearest(red, green, blue) {
+    const parts = [red, green, blue];
+    if (!parts.every((part) => part >= 0 && part <= 255)) return null;
+    const most = Math.max(...parts);
+    if (most < 48) return 0;
+    return parts.reduce((sum, part, place) => sum + (part > most * 0.6 ? 2 ** place : 0), 0);
   }
 
   // Diffs
@@ -241,9 +268,19 @@ gymweb.forms = (() => {
 
   function diffLines(text) {
     const lines = document.createDocumentFragment();
+    // Lines that the part of a file still has: within it, no line is a heading, whatever it begins with.
+    let [old, fresh] = [0, 0];
     for (const line of text.split("\n")) {
-      const kind = /^(diff |index |--- |\+\+\+ |new file|deleted file|rename )/.test(line) ? "file"
+      const hunk = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/.exec(line);
+      const isInside = old > 0 || fresh > 0;
+      const kind = hunk ? "hunk"
+        : !isInside && /^(diff |index |--- |\+\+\+ |new file|deleted file|rename )/.test(line) ? "file"
         : line.startsWith("@@") ? "hunk" : line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "";
+      if (hunk) [old, fresh] = [Number(hunk[1] ?? 1), Number(hunk[2] ?? 1)];
+      else if (isInside && line[0] !== "\\") {
+        if (kind !== "added") old -= 1;
+        if (kind !== "removed") fresh -= 1;
+      }
       lines.append(kind ? element("span", `diff-${kind}`, line) : line, "\n");
     }
     lines.lastChild.remove();

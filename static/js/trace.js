@@ -75,6 +75,11 @@
     if (push) history.pushState(null, "", `#e${seq}`);
     const card = target.closest(".event") || target;
     choose(card);
+    if (!target.getClientRects().length && (reader.dataset.hide || reader.dataset.only)) {
+      // Whoever follows a link wants to see where it leads; what is switched off stays so for the next page.
+      showNoise("hide=none", false);
+      document.getElementById("hidden-note").textContent = `Event #${seq} was switched off: here everything is shown.`;
+    }
     target.scrollIntoView({ block: "start" });
     pin(target);
     card.focus({ preventScroll: true });

@@ -1,5 +1,6 @@
 """What texts become on a page, in a browser without a site: what a trace holds is what is read."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +142,47 @@ def test_json_shows_numbers_and_names_as_they_are_written(blank: Page):
     assert cells == [["1.10", "1e2"], "\n".join(lines)]
     assert "12345678901234567890" in cut
     assert '"ab' in cut
+
+
+def test_terminals_keep_their_colours_and_weights(blank: Page):
+    cases = {
+        "\x1b[38;2;250;40;40mred\x1b[0m": ("red", "sgr-1"),
+        "\x1b[38:2::40:250:40mgreen\x1b[m": ("green", "sgr-2"),
+        "\x1b[38;5;196mred\x1b[39m": ("red", "sgr-1"),
+        "\x1b[1;4mboth\x1b[0m": ("both", "sgr-bold sgr-underline"),
+        "\x1b[7minverse\x1b[27m": ("inverse", "sgr-inverse"),
+        "\x1b[48;2;0;0;255;1mx\x1b[0m": ("x", "sgr-bold sgr-back-4"),
+        "\x1b[4:0;9mx\x1b[0m": ("x", "sgr-struck"),
+    }
+    shown = blank.evaluate(SHOW, ["ansi", [*cases, "\x1b[2K10 %\r20 %\r\n"]])
+    pre = '<pre class="code terminal">'
+    wanted = [f'{pre}<span class="{names}">{text}</span></pre>' for text, names in cases.values()]
+    assert shown == [*wanted, f"{pre}10 %\n20 %\n</pre>"]
+
+
+def test_a_removed_line_of_a_diff_that_begins_like_a_heading_is_a_removed_line(blank: Page):
+    diff = "--- a/x.sql\n+++ b/x.sql\n@@ -1,2 +1,2 @@\n same\n--- a comment\n+++ one more\n--- a/y.sql\n+++ b/y.sql"
+    (shown,) = blank.evaluate(SHOW, ["diff", [diff]])
+    kinds = ["file", "file", "hunk", "removed", "added", "file", "file"]
+    assert re.findall('class="diff-([a-z]+)"', shown) == kinds
+
+
+def test_what_is_current_is_told_without_colours_and_gone_to_below_the_bar(chromium: Browser):
+    page = chromium.new_page(viewport={"width": 700, "height": 400}, forced_colors="active")
+    page.set_content(
+        """<html data-theme="dark"><header class="top">bar</header><nav class="nav">
+        <a href="#s" aria-current="page">a</a><a href="#s">b</a></nav>
+        <p class="theme"><button value="dark">x</button></p><p style="height: 90rem"></p>
+        <div class="step verdict" id="s">head<pre>text</pre></div><p style="height: 90rem"></p>"""
+    )
+    for name in ("gymweb", "trace"):
+        page.add_style_tag(path=Path(ROOT, f"static/css/{name}.css"))
+    lines = "each => getComputedStyle(document.querySelector(each)).outlineStyle"
+    marked = ["[aria-current]", "nav a:last-child", "button"]
+    assert [page.evaluate(lines, each) for each in marked] == ["solid", "none", "solid"]
+    page.evaluate("document.getElementById('s').scrollIntoView({ block: 'start' })")
+    top = page.evaluate("document.getElementById('s').getBoundingClientRect().top")
+    assert top >= page.evaluate("document.querySelector('.top').getBoundingClientRect().bottom")
+    # The card of a verdict that is compared is no button of a verdict that is given.
+    assert page.evaluate("getComputedStyle(document.getElementById('s')).display") == "block"
+    page.close()

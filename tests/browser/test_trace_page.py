@@ -97,6 +97,12 @@ def test_noise_is_switched_off_in_the_address_and_stays_off(site, own_host, roll
     expect(tab.locator("#hidden-note")).to_contain_text("results 2×")
     tab.goto(address(site, rollouts["readable"]))
     expect(tab.locator("#e3")).to_be_hidden()
+    # A link to what is switched off leads to it, and says so; for other pages it stays off.
+    tab.evaluate("location.hash = '#e3'")
+    expect(tab.locator("#e3")).to_be_visible()
+    expect(tab.locator("#hidden-note")).to_have_text("Event #3 was switched off: here everything is shown.")
+    tab.goto(address(site, rollouts["readable"]))
+    expect(tab.locator("#e3")).to_be_hidden()
     tab.get_by_role("link", name="errors only").click()
     expect(tab.locator("#e6")).to_be_hidden()
     expect(tab.locator("#e4")).to_be_visible()

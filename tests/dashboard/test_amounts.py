@@ -1,6 +1,6 @@
 import pytest
 
-from apps.dashboard.templatetags.gymweb_format import usd
+from apps.dashboard.templatetags.gymweb_format import reward_chip, usd
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,15 @@ from apps.dashboard.templatetags.gymweb_format import usd
 )
 def test_an_amount_of_usd_has_two_digits_that_say_something_and_no_exponent(amount, shown):
     assert usd(amount) == shown
+
+
+@pytest.mark.parametrize(
+    ("reward", "shown"),
+    [
+        (0.5, "0.50"), (1.0, "1.00"), (-0.0, "0.00"), (0.996, "0.996"), (0.99999, "0.99999"), (1.004, "1.004"),
+        (0.004, "0.004"), (1e-9, "1e-09"), (-0.001, "-0.001"), (-1e90, "-1e+90"), (123456.5, "123456.50"),
+        (1234567.0, "1.23e+06"),
+    ],
+)  # fmt: skip
+def test_a_reward_is_short_and_never_rounded_to_one_that_means_something_else(reward, shown):
+    assert reward_chip(reward).endswith(f"</span> {shown}</span>")

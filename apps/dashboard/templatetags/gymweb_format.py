@@ -202,8 +202,24 @@ def reward_chip(reward: float | None) -> SafeString:
         kind,
         repr(float(reward)),
         _GLYPHS[kind],
-        f"{reward:.2f}",
+        _short_reward(reward),
     )
+
+
+_MOST_DIGITS = 1e6
+
+
+def _short_reward(reward: float) -> str:
+    """Two decimals, and more where two would say 0 or 1 of what is neither; a power where there were many digits."""
+    if reward == 0:
+        return "0.00"
+    if abs(reward) >= _MOST_DIGITS:
+        return f"{reward:.3g}"
+    for digits in (2, 3, 4):
+        short = f"{reward:.{digits}f}"
+        if all((reward > edge, reward < edge) == (float(short) > edge, float(short) < edge) for edge in (0, 1)):
+            return short
+    return f"{reward:.2g}" if abs(reward) < 0.5 else repr(float(reward))
 
 
 @register.filter
