@@ -38,10 +38,11 @@ def save_view(
     sort: str = "",
     columns: Sequence[str] = (),
     is_shared: bool = False,
+    replace: bool = False,
 ) -> SavedView:
-    """A new view, or the one of this name of theirs as it shall be now. The caller has read the query.
+    """A new view; with `replace` the one of this name of theirs as it shall be now. The caller has read the query.
 
-    Raises ViewRefused for a name that is none, and for too many.
+    Raises ViewRefused for a name that is none or is taken, and for too many.
     """
     name = " ".join(name.split())
     if not name or len(name) > 100 or not name.isprintable():
@@ -50,6 +51,10 @@ def save_view(
     with transaction.atomic():
         if user.saved_views.exclude(table=table, name=name).count() >= MOST_VIEWS:
             raise ViewRefused(f"There are {MOST_VIEWS} views of yours: delete some first.")
+        if not replace and user.saved_views.filter(table=table, name=name).exists():
+            raise ViewRefused(
+                f"A view of yours is called “{name}” already: replace it, or choose another name.", "name"
+            )
         view, _ = SavedView.objects.update_or_create(user=user, table=table, name=name, defaults=given)
         record(user=user, action="view.saved", target=f"view {view.pk}", name=name, shared=is_shared)
     return view

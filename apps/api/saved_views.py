@@ -77,7 +77,7 @@ class SavedViewViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Tab
         return SavedView.objects.seen_by(self.person).select_related("user")
 
     def perform_create(self, serializer: serializers.BaseSerializer[SavedView]) -> None:
-        serializer.instance = save_view(user=self.person, table="rollouts", **_cleaned(serializer))
+        serializer.instance = save_view(user=self.person, table="rollouts", replace=True, **_cleaned(serializer))
 
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change a view of one's own."""

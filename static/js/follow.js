@@ -171,6 +171,7 @@ function followRollout(place) {
     if (Date.now() - heardAt >= LOOK_MS && !document.hidden) {
       try {
         const reply = await fetch(`${place.dataset.poll}?seen=${mark}`, { headers: { "HX-Request": "true" } });
+        sayWhetherSignedOut(reply);
         if (reply.status === 200) show(await reply.text());
       } catch {
         // The server is away; the next look or the socket's return shows the truth.

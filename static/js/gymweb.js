@@ -80,6 +80,49 @@ function announce(text) {
   document.getElementById("messages").replaceChildren(line);
 }
 
+// What asks by itself is told of an ended session, too: it says so until it is answered again.
+function sayWhetherSignedOut(reply) {
+  const isOut = reply.headers.has("HX-Redirect");
+  const said = document.getElementById("signed-out");
+  if (!isOut) said?.remove();
+  if (!isOut || said) return;
+  const line = document.createElement("p");
+  line.id = "signed-out";
+  line.className = "message warning";
+  line.setAttribute("role", "alert");
+  const link = document.createElement("a");
+  link.href = `/sign-in/?next=${encodeURIComponent(location.pathname + location.search)}`;
+  link.textContent = "Sign in and go on";
+  line.append("You are signed out: nothing new is shown here. ", link);
+  document.getElementById("content").append(line);
+}
+
+// What is being deleted is marked no more, in whichever table of this tab it was.
+for (const page of document.querySelectorAll("[data-unmark]")) {
+  const gone = page.dataset.unmark.split(" ");
+  try {
+    for (const key of Object.keys(sessionStorage).filter((each) => each.startsWith("gymweb.marks."))) {
+      sessionStorage.setItem(key, JSON.stringify(JSON.parse(sessionStorage.getItem(key)).filter((each) => !gone.includes(each))));
+    }
+  } catch {
+    // A browser that keeps nothing has no marks.
+  }
+}
+
+// A swap takes the element that has the focus away. htmx finds it again by its id; where it is gone, what was swapped
+// has the focus, so that the next Tab goes on from there and not from the top of the page.
+let focusedIn = null;
+document.addEventListener("htmx:beforeSwap", (event) => {
+  focusedIn = event.detail.target?.contains?.(document.activeElement) ? event.detail.target.id : null;
+});
+document.addEventListener("htmx:afterSettle", () => {
+  const place = focusedIn && document.getElementById(focusedIn);
+  focusedIn = null;
+  if (!place || document.activeElement !== document.body) return;
+  if (!place.hasAttribute("tabindex")) place.tabIndex = -1;
+  place.focus({ preventScroll: true });
+});
+
 // Forms: the slug follows the name until it is edited; parts that a choice rules out are hidden.
 
 function slugOf(text) {

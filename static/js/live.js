@@ -100,6 +100,7 @@ function watchCollection(place) {
         const reply = await fetch(place.dataset.poll, {
           headers: { "HX-Request": "true", "HX-Target": "collection-progress" },
         });
+        sayWhetherSignedOut(reply);
         if (reply.ok) show(await reply.text());
       } catch {
         // The server is away; the next poll or the socket's return shows the truth.

@@ -10,8 +10,27 @@
   const isPeeking = () => peek() !== null && !peek().hidden;
   // What the browser itself does with Space and Enter where the focus is.
   const isFree = () => !document.activeElement?.matches("input, button, summary, select, textarea");
+  // What is marked in this table of this tab, shown now or not: sorting, paging, filtering and coming back keep it.
+  const KEPT = `gymweb.marks.${document.body.dataset.user}.${location.pathname}`;
+  const marked = new Set(readMarks());
   let lastMarked = null;
   let asking = null;
+
+  function readMarks() {
+    try {
+      return JSON.parse(sessionStorage.getItem(KEPT)) ?? [];
+    } catch {
+      return [];
+    }
+  }
+
+  function keepMarks() {
+    try {
+      sessionStorage.setItem(KEPT, JSON.stringify([...marked]));
+    } catch {
+      // A browser that keeps nothing: they last as long as the page does.
+    }
+  }
 
   function choose(row) {
     current()?.classList.remove("chosen");
@@ -44,8 +63,20 @@
   }
 
   function mark(row, on) {
-    boxOf(row).checked = on;
+    set(row, on);
     lastMarked = row;
+    count();
+  }
+
+  function set(row, on) {
+    boxOf(row).checked = on;
+    if (on) marked.add(row.dataset.row);
+    else marked.delete(row.dataset.row);
+    keepMarks();
+  }
+
+  function showMarks() {
+    for (const row of rows()) if (boxOf(row)) boxOf(row).checked = marked.has(row.dataset.row);
     count();
   }
 
@@ -54,7 +85,7 @@
     const from = all.indexOf(lastMarked);
     const to = all.indexOf(current());
     const [first, last] = from < 0 ? [to, to] : [Math.min(from, to), Math.max(from, to)];
-    for (const row of all.slice(first, last + 1)) boxOf(row).checked = true;
+    for (const row of all.slice(first, last + 1)) set(row, true);
     lastMarked = current();
     count();
   }
@@ -62,17 +93,44 @@
   function count() {
     const note = document.querySelector("[data-marked]");
     if (!note) return;
-    const marked = rows().filter((row) => boxOf(row).checked).length;
-    note.textContent = marked ? `${marked} marked.` : "Mark rollouts to do something with them.";
+    const shown = rows().filter((row) => boxOf(row).checked).length;
+    const hidden = marked.size - shown;
+    note.textContent = !marked.size ? "Mark rollouts to do something with them."
+      : hidden ? `${marked.size} marked, ${hidden} of them not shown here.` : `${marked.size} marked.`;
+    document.querySelector("[data-unmark-all]").hidden = !marked.size;
+    const all = document.querySelector("[data-mark-all]");
+    all.hidden = false;
+    all.checked = shown === rows().length;
+    all.indeterminate = shown > 0 && !all.checked;
   }
 
   document.addEventListener("change", (event) => {
-    if (!event.target.matches("#rollouts input[name=r]")) return;
-    lastMarked = event.target.closest("tr");
+    if (event.target.matches("[data-mark-all]")) for (const row of rows()) set(row, event.target.checked);
+    else if (event.target.matches("#rollouts input[name=r]")) mark(event.target.closest("tr"), event.target.checked);
     count();
+  });
+  // What is marked and not shown is sent, too.
+  document.addEventListener("submit", (event) => {
+    if (event.target.id !== "marked") return;
+    for (const each of event.target.querySelectorAll("[data-carried]")) each.remove();
+    const shown = new Set(rows().map((row) => row.dataset.row));
+    for (const id of marked) {
+      if (shown.has(id)) continue;
+      const field = document.createElement("input");
+      Object.assign(field, { type: "hidden", name: "r", value: id });
+      field.dataset.carried = "";
+      event.target.append(field);
+    }
   });
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-peek-close]")) return close();
+    if (event.target.closest("[data-unmark-all]")) {
+      marked.clear();
+      keepMarks();
+      showMarks();
+      document.querySelector("[data-mark-all]").focus();
+      return undefined;
+    }
     const row = event.target.closest("#rollouts tr[data-row]");
     if (row && !event.target.closest("a, input, button, label")) choose(row);
   });
@@ -91,8 +149,13 @@
     const facets = document.querySelector("[data-facets]");
     if (facets && matchMedia("(min-width: 76rem)").matches) facets.open = true;
   }
-  document.addEventListener("htmx:afterSettle", () => { openFacets(); count(); });
-  addEventListener("pageshow", count);
+  document.addEventListener("htmx:afterSettle", () => { openFacets(); showMarks(); });
+  // A browser fills boxes again as they were when it left: what is kept is newer.
+  addEventListener("pageshow", () => {
+    marked.clear();
+    for (const id of readMarks()) marked.add(id);
+    showMarks();
+  });
   openFacets();
 
   const group = "Table";
@@ -105,7 +168,7 @@
   add("mark", "x", "Mark the row", () => mark(current(), !boxOf(current()).checked), () => current() !== null && boxOf(current()) !== null);
   add("range", "X", "Mark all rows from the last marked to this one", markRange, () => current() !== null && boxOf(current()) !== null);
   add("peek", "Space", "Look at the row beside the table", () => (isPeeking() ? close() : look(current() ?? rows()[0])), isFree);
-  add("queue", "q", "Ask people about what is marked", () => document.getElementById("marked-queue").click(), () => document.getElementById("marked-queue") !== null && rows().some((row) => boxOf(row)?.checked));
-  add("compare", "c", "Compare what is marked", () => document.getElementById("marked").requestSubmit(), () => rows().some((row) => boxOf(row)?.checked));
+  add("queue", "q", "Ask people about what is marked", () => document.getElementById("marked-queue").click(), () => document.getElementById("marked-queue") !== null && marked.size > 0);
+  add("compare", "c", "Compare what is marked", () => document.getElementById("marked").requestSubmit(), () => document.getElementById("marked") !== null && marked.size > 0);
   add("close", "Escape", "Close what is beside the table", close, isPeeking);
 })();

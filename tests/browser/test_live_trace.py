@@ -59,6 +59,19 @@ def squeezed(html: str) -> str:
     return " ".join(re.sub(r">\s+<", "><", html).split())
 
 
+def test_a_page_that_follows_says_that_its_session_has_ended_and_goes_on_after_signing_in(site, tab):
+    tab.route_web_socket("**/ws/**", lambda socket: socket.close())
+    begin(site, tab)
+    session = [each for each in tab.context.cookies() if each["name"] == "sessionid"]
+    tab.context.clear_cookies(name="sessionid")
+    link = tab.locator("#signed-out a")
+    expect(link).to_have_text("Sign in and go on", timeout=SECONDS)
+    assert link.get_attribute("href").startswith("/sign-in/?next=%2Frollouts%2F")
+    tab.context.add_cookies(session)
+    until_ended(tab)
+    expect(tab.locator("#signed-out")).to_have_count(0)
+
+
 def test_who_reads_is_not_moved_and_is_told_what_came(site, tab):
     begin(site, tab)
     tab.wait_for_selector("#e4")

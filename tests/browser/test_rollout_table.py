@@ -80,6 +80,38 @@ def test_the_table_is_read_marked_and_opened_by_keyboard_alone(site, tab, seeded
     assert f"/rollouts/{chosen}/" not in tab.url
 
 
+def test_marks_and_the_focus_outlast_sorting_filtering_and_coming_back(site, tab, seeded):
+    open_table(site, tab, f"collection:{seeded['a']}&sort=id")
+    said = tab.locator("[data-marked]")
+    tab.locator("[data-mark-all]").check()
+    count = tab.locator("#rollouts tr[data-row]").count()
+    expect(said).to_have_text(f"{count} marked.")
+    tab.locator("[data-unmark-all]").click()
+    expect(said).to_have_text("Mark rollouts to do something with them.")
+    boxes = tab.locator("#rollouts input[name=r]")
+    first, last = boxes.first.get_attribute("value"), boxes.last.get_attribute("value")
+    boxes.first.check()
+    boxes.last.check()
+    expect(tab.locator("[data-mark-all]")).to_have_js_property("indeterminate", True)
+    tab.locator("#sort-reward").focus()
+    tab.keyboard.press("Enter")
+    expect(tab.locator("th[aria-sort=descending]")).to_contain_text("Reward")
+    expect(tab.locator("#sort-reward")).to_be_focused()
+    expect(tab.locator(f"#r{first}")).to_be_checked()
+    expect(said).to_have_text("2 marked.")
+    open_table(site, tab, f"collection:{seeded['a']} id:{first}")
+    expect(said).to_have_text("2 marked, 1 of them not shown here.")
+    tab.locator("#marked button:has-text('Compare')").click()
+    tab.wait_for_url(f"**/rollouts/compare/?r={first},{last}")
+    tab.go_back()
+    expect(said).to_have_text("2 marked, 1 of them not shown here.")
+    # What is deleted is asked for on a page.
+    tab.locator("#marked button:has-text('Delete')").click()
+    expect(tab.locator("h1")).to_have_text("Delete 2 marked rollouts")
+    tab.get_by_role("link", name="Keep them").click()
+    expect(said).to_have_text("2 marked, 1 of them not shown here.")
+
+
 def test_counts_lead_on_and_can_be_taken_back(site, tab, seeded):
     tab.set_viewport_size({"width": 1400, "height": 800})
     open_table(site, tab, f"collection:{seeded['a']}")

@@ -310,6 +310,12 @@ def test_a_view_is_saved_shown_to_others_where_shared_and_deleted_by_its_owner_a
         ("Shared", "q=steps%3A%3E3&sort=-id"),
     ]
     assert [each.view.name for each in other.get(LIST).context["views"]] == ["Shared"]
+    again = {"name": "Shared", "q": "turns:>9"}
+    assert "is called “Shared” already" in client.post(address, again, follow=True).text
+    assert SavedView.objects.get(name="Shared").query == "steps:>3"
+    client.post(address, {**again, "replace": "1"})
+    assert (SavedView.objects.get(name="Shared").query, SavedView.objects.count()) == ("steps:>9", 2)
+    client.post(address, {"name": "Shared", "q": "turns:>3", "shared": "1", "replace": "1"})
     shared = SavedView.objects.get(name="Shared")
     delete = reverse("dashboard:rollout_view_delete", args=[shared.pk])
     assert "saved this view" in other.post(delete, follow=True).text
@@ -362,7 +368,10 @@ def test_what_is_marked_is_compared_verified_again_and_deleted():
     assert [(each.filters, each.total) for each in Reverification.objects.all()] == [({"ids": [one.pk]}, 1)]
     assert "These rollouts are of 2 collections" in client.get(send("delete", one, other)["Location"]).text
     assert "Mark some rollouts first." in client.get(send("delete")["Location"]).text
-    send("delete", one)
+    asked = send("delete", one)
+    assert "Delete 1 marked rollout<" in asked.text
+    assert not CollectionDeletion.objects.exists()
+    client.post(reverse("dashboard:selected_delete"), {"r": one.pk, "next": LIST, "confirmed": "1"})
     assert [each.chosen for each in CollectionDeletion.objects.all()] == [{"ids": [one.pk]}]
 
 

@@ -14,6 +14,7 @@ from apps.accounts.models import Role
 from apps.dashboard.neighbours import find_neighbours
 from apps.dashboard.templatetags.gymweb_format import usd
 from apps.dashboard.traces.chunks import Span, pages_of, split_events
+from apps.dashboard.traces.finding import find_words
 from apps.dashboard.traces.noise import Noise
 from apps.gym.events import (
     EnvironmentTurn,
@@ -366,3 +367,20 @@ def test_step_pages_take_as_many_queries_for_three_turns_as_for_one():
             lambda name=name, args=args: address(name, rollout, *args, **({"q": "ok"} if name == "find" else {})), add
         )
         assert (name, one) == (name, three)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "found"),
+    [
+        ("The Café closes.", "CAFE", [("The ", "Café", " closes.")]),
+        ("The Cafe\u0301 closes.", "café", [("The ", "Cafe\u0301", " closes.")]),
+        ("The cafe closes.", "Café", [("The ", "cafe", " closes.")]),
+        ("Straße, strasse", "STRASSE", [("", "Straße", ", strasse"), ("Straße, ", "strasse", "")]),
+        ("カ\u3099 and ガ", "ガ", [("", "カ\u3099", " and ガ"), ("カ\u3099 and ", "ガ", "")]),
+        ("İstanbul", "istanbul", [("", "İstanbul", "")]),
+    ],
+)
+def test_find_takes_letters_with_and_without_accents_for_the_same(text, words, found):
+    rollout = make_rollout(make_collection(), trace=[Prompt(items=[message("user", text)])])
+    hits = find_words(rollout, rollout.attempt, words).hits
+    assert [(hit.before, hit.found, hit.after) for hit in hits] == found

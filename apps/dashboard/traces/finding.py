@@ -1,14 +1,17 @@
 """Finds words in all texts of an attempt, whether its page has loaded them or not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
+from unicodedata import normalize
 
 from apps.dashboard.traces.building import decode
 from apps.dashboard.traces.outline import KINDS
 from apps.dashboard.traces.parts import bodies_of, names_in
 from apps.dashboard.traces.reading import events_of
 from apps.gym.events import TraceUnion
+from apps.rollouts.filtering.words import fold
 from apps.rollouts.models import Rollout
 
 MOST_HITS = 200
@@ -41,10 +44,10 @@ class Found:
 
 
 def find_words(rollout: Rollout, attempt: int, words: str) -> Found:
-    """Upper and lower case are the same. Nothing is found for nothing."""
+    """Case and accents are the same, as where tables look for words. Nothing is found for nothing."""
     hits: list[Hit] = []
     total, steps = 0, set[int]()
-    wanted = words.lower()
+    wanted = _fold(words)
     if not wanted.strip():
         return Found(words, [], 0, 0)
     rows = events_of(rollout, attempt).values_list("seq", "kind", "payload").iterator(chunk_size=200)
@@ -52,18 +55,18 @@ def find_words(rollout: Rollout, attempt: int, words: str) -> Found:
         if _cannot_have(payload, wanted):
             continue
         for text in _texts(decode(payload), seq, payload):
-            lower = text.lower()
-            count = lower.count(wanted)
+            folded = _fold(text)
+            count = folded.count(wanted)
             if count:
                 total += count
                 steps.add(seq)
-                hits += islice(_places(text, lower, wanted, seq, KINDS.get(kind, kind)), MOST_HITS - len(hits))
+                hits += islice(_places(text, folded, wanted, seq, KINDS.get(kind, kind)), MOST_HITS - len(hits))
     return Found(words, hits, total, len(steps))
 
 
 def _cannot_have(payload: str, wanted: str) -> bool:
     """Letters and digits stand in JSON as they are, unless something is written as its number: then it is read."""
-    is_plain = wanted.isascii() and wanted.replace(" ", "").isalnum()
+    is_plain = wanted.isascii() and wanted.replace(" ", "").isalnum() and payload.isascii()
     return is_plain and "\\u" not in payload and wanted not in payload.lower()
 
 
@@ -76,12 +79,29 @@ def _texts(event: TraceUnion | None, seq: int, payload: str) -> Iterator[str]:
         yield body.laid_out
 
 
-def _places(text: str, lower: str, wanted: str, seq: int, label: str) -> Iterator[Hit]:
-    # A few letters change their length with their case: then what is shown is the lower-case text.
-    shown = text if len(lower) == len(text) else lower
-    at = lower.find(wanted)
+def _places(text: str, folded: str, wanted: str, seq: int, label: str) -> Iterator[Hit]:
+    origin = _origins(text) if not text.isascii() else range(len(text))
+    at = folded.find(wanted)
     while at >= 0:
         end = at + len(wanted)
-        before = " ".join(shown[max(0, at - AROUND) : at].split("\n"))
-        yield Hit(seq, label, before, shown[at:end], " ".join(shown[end : end + AROUND].split("\n")))
-        at = lower.find(wanted, end)
+        # An accent that stands by itself belongs to the letter before it.
+        start = origin[at]
+        stop = max(start + 1, origin[end] if end < len(origin) else len(text))
+        before = " ".join(text[max(0, start - AROUND) : start].split("\n"))
+        yield Hit(seq, label, before, text[start:stop], " ".join(text[stop : stop + AROUND].split("\n")))
+        at = folded.find(wanted, end)
+
+
+def _fold(text: str) -> str:
+    """Letter by letter, so that each place in it has one in the text."""
+    return text.lower() if text.isascii() else "".join(map(_fold_letter, text))
+
+
+def _origins(text: str) -> Sequence[int]:
+    """For each letter of the folded text where it stands in the text."""
+    return [place for place, letter in enumerate(text) for _ in _fold_letter(letter)]
+
+
+@lru_cache(maxsize=4096)
+def _fold_letter(letter: str) -> str:
+    return normalize("NFKD", fold(letter))

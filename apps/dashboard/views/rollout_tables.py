@@ -108,6 +108,7 @@ def rollout_view_save(request: PageRequest) -> HttpResponse:
             sort=there.sort,
             columns=columns,
             is_shared=bool(request.POST.get("shared")),
+            replace=bool(request.POST.get("replace")),
         )
     except ViewRefused as refusal:
         messages.error(request, str(refusal))
@@ -130,7 +131,12 @@ def rollout_view_delete(request: PageRequest, pk: int) -> HttpResponse:
 
 def go_back(request: PageRequest) -> HttpResponse:
     """To the table that it was sent from."""
+    return redirect(back_of(request))
+
+
+def back_of(request: PageRequest) -> str:
+    """The address of the table that it was sent from."""
     to = request.POST.get("next", "")
     if not url_has_allowed_host_and_scheme(to, allowed_hosts=None) or not to.startswith("/"):
         to = reverse("dashboard:rollout_list")
-    return redirect(to)
+    return to

@@ -5,12 +5,12 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.requests import PageRequest
-from apps.dashboard.views.rollout_tables import go_back
+from apps.dashboard.views.rollout_tables import back_of, go_back
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.removing import MAX_IDS, RemovalRefused, queue_rollout_deletion
@@ -60,9 +60,14 @@ def selected_verify_again(request: PageRequest) -> HttpResponse:
 
 @allow(POST=Permission.COLLECT)
 def selected_delete(request: PageRequest) -> HttpResponse:
+    """Asks first, on a page of its own, so that nothing is deleted by one press."""
     ids, collection = _marked(request), _their_collection(request)
     if collection is None:
         return go_back(request)
+    if "confirmed" not in request.POST:
+        there = Rollout.objects.filter(pk__in=ids, collection=collection).order_by("pk").values_list("pk", flat=True)
+        context = {"collection": collection, "ids": list(there), "back": back_of(request)}
+        return render(request, "rollouts/delete_marked.html", context)
     try:
         deletion = queue_rollout_deletion(collection=collection, chosen={"ids": ids}, user=request.user)
     except (RemovalRefused, CannotSteer, StillInUse, AlreadyBeingDeleted) as refusal:
