@@ -1,5 +1,6 @@
 """Rollouts of one task side by side: what they have in common, where they part, and their outcomes."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -148,7 +149,17 @@ class _Budget:
         return compare_words(old, new) if self.left >= 0 else None
 
 
+_ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]")
+
+
+def _without_escapes(row: Row) -> Row:
+    """Words, not what colours them in a terminal, except where nothing else differs."""
+    plain: Row = tuple(step and step._replace(text=_ESCAPE.sub("", step.text)) for step in row)
+    return plain if is_common(plain) == is_common(row) else row
+
+
 def _line(number: int, row: Row, budget: _Budget) -> Line:
+    row = _without_escapes(row)
     lead = next(step for step in row if step is not None)
     if is_common(row):
         return Line(number, lead.kind, lead.name, [_cell(lead, None)], is_common=True)

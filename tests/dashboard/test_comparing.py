@@ -3,6 +3,7 @@ from django.urls import reverse
 
 from apps.accounts.models import Role
 from apps.dashboard import side_by_side
+from apps.gym.aligning import Step
 from apps.gym.events import ModelCall, Prompt, ToolResult, TraceUnion, Verification
 from apps.gym.items import message
 from apps.rollouts.models import Rollout
@@ -51,6 +52,16 @@ def test_words_that_only_one_has_are_marked():
     page = signed_in().get(compared(*two())).text
     assert "It is <del>4</del>." in page
     assert "It is <ins>5</ins>." in page
+
+
+def test_what_colours_words_in_a_terminal_is_not_compared_unless_nothing_else_differs():
+    def line(*texts: str) -> list[str]:
+        (shared, lines) = side_by_side.compare_steps([[Step("result", "run", text, 1)] for text in texts])
+        return ["".join(part.text for part in cell.parts) for cell in (shared or lines)[0].cells]
+
+    assert line("\x1b[31mbad\x1b[0m", "\x1b[1;32mgood\x1b[m") == ["bad", "good"]
+    assert line("\x1b[31mbad\x1b[0m", "\x1b[31mbad\x1b[0m") == ["bad"]
+    assert line("\x1b[31mbad\x1b[0m", "\x1b[32mbad\x1b[0m") == ["\x1b[31mbad\x1b[0m", "\x1b[32mbad\x1b[0m"]
 
 
 def test_outcomes_stand_beside_each_other_with_best_and_worst():
