@@ -135,6 +135,14 @@ def test_a_heading_sorts_and_the_address_keeps_it(site, tab, seeded):
     assert "sort=reward" in tab.url
     tab.reload()
     expect(tab.locator("th[aria-sort=ascending]")).to_contain_text("Reward")
+    # Back is the page that stood there, and its keys work.
+    tab.go_back()
+    expect(tab.locator("th[aria-sort=descending]")).to_contain_text("Reward")
+    expect(tab.locator("main h1")).to_have_text("Rollouts")
+    tab.keyboard.press("j")
+    expect(tab.locator("tr.chosen")).to_have_count(1)
+    tab.keyboard.press("Control+k")
+    expect(tab.locator("#palette")).to_be_visible()
 
 
 def test_words_of_traces_are_found_and_a_wrong_key_is_marked(site, tab, seeded):
