@@ -46,7 +46,7 @@ def test_the_page_shows_the_whole_attempt():
         "Session opened",
         "What is 2 + 2?",
         "Call <code>calculator</code>",
-        "{ &quot;expression&quot;: &quot;2+2&quot; }",
+        "{&quot;expression&quot;: &quot;2+2&quot;}",
         "compared",
         "1 of 1",
         "1,200",
