@@ -86,10 +86,16 @@ def measure(
     # With an empty cache, as somebody's first look.
     context = browser.new_context(storage_state=state)
     page = context.new_page()
-    scripts: dict[str, int] = {}
-    page.on("response", lambda answer: scripts.update(_weigh(answer)))
+    answers: list[Response] = []
+
+    def keep(answer: Response) -> None:
+        answers.append(answer)
+
+    page.on("response", keep)
     page.goto(f"{base}/rollouts/", wait_until="networkidle")
-    sent = sum(scripts.values()) / 1000
+    scripts = [one for one in answers if one.request.resource_type == "script"]
+    # As `collectstatic` compresses them, which a server without it does not.
+    sent = sum(len(gzip.compress(one.body())) for one in scripts) / 1000
     within = 0 < sent <= SCRIPTS_KB
     yield {"reading": "scripts of the table of rollouts", "kb": round(sent, 1), "files": len(scripts), "within": within}
     page.goto(f"{base}/rollouts/{rollouts['thousand']}/")
@@ -109,13 +115,6 @@ def measure(
             "load": load,
             "within": p95 <= FIRST_CONTENT_MS,
         }
-
-
-def _weigh(answer: Response) -> dict[str, int]:
-    """A script with its size as `collectstatic` compresses it, which a server without it does not."""
-    if answer.request.resource_type != "script":
-        return {}
-    return {answer.url: len(gzip.compress(answer.body()))}
 
 
 def _open(browser: Browser, state: Any, address: str) -> dict[str, float]:
