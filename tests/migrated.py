@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import django
@@ -34,10 +35,24 @@ def lay_out(database: Path) -> None:
         shutil.copyfile(made, database)
 
 
+def lay_out_for(environment: Mapping[str, str]) -> None:
+    """The same for the database that these settings name; on another kind of database the migrations are run."""
+    kind, _, path = environment["GYMWEB_DATABASE_URL"].partition(":///")
+    if kind == "sqlite":
+        lay_out(Path(path))
+    else:
+        _manage("migrate", environment)
+
+
 def _migrate(database: Path) -> None:
     database.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as var:
         given = {name: value for name, value in os.environ.items() if not name.startswith("GYMWEB_")}
         given |= {"DJANGO_SETTINGS_MODULE": "gymweb.settings", "GYMWEB_VAR": var}
         given["GYMWEB_DATABASE_URL"] = f"sqlite:///{database}"
-        subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=given, check=True)
+        _manage("migrate", given)
+
+
+def _manage(command: str, environment: Mapping[str, str]) -> None:
+    words = [sys.executable, "manage.py", command, "--verbosity", "0"]
+    subprocess.run(words, cwd=ROOT, env=environment, check=True)

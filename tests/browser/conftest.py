@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.gymweb.serving import ROOT, Served, serving
-from tests.migrated import lay_out
+from tests.migrated import lay_out_for
 from tests.walk.processes import process
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -69,7 +69,7 @@ def open_site(var: Path, *serve: str, **settings: str) -> Iterator[Site]:
             [sys.executable, *words], cwd=ROOT, env=environment, check=True, text=True, stdout=subprocess.PIPE
         ).stdout
 
-    lay_out(var / "gymweb.sqlite3")
+    lay_out_for(environment)
     model = [ROOT / "scripts" / "mock_model.py", "--port", "PORT", *MODEL, "--final", "2", "--latency-ms", "350"]
     with process(*model) as port:
         seeded = json.loads(run("tests/browser/seed.py", str(port), PASSWORD))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gymweb.serving import ROOT, Served, serving
-from tests.migrated import lay_out
+from tests.migrated import lay_out_for
 from tests.walk.processes import process
 
 _SEED = """
@@ -67,7 +67,7 @@ def open_site(var: Path, *serve: str, latency: int = 20, **settings: str) -> Ite
         **settings,
     }
     environment = {**os.environ, **given, "PYTHONPATH": str(ROOT)}
-    lay_out(var / "gymweb.sqlite3")
+    lay_out_for(environment)
     key, viewer_key = run(environment, "-c", _SEED).split()
     answers = ["--tool-calls", "0", "--final", "4", "--tokens", "6", "--latency-ms", str(latency)]
     mock = process(ROOT / "scripts" / "mock_model.py", "--port", "PORT", *answers)

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,9 +73,8 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     async def request(self, /, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """Any call of the API: `path` below /api/v1/. Gives the JSON of the answer; raises ApiError."""
         headers = {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" and path == "collections/" else {}
-        again = method in {"GET", "PUT"} or bool(headers)
         given = {"json": body, "params": _texts(query), "headers": headers}
-        async with await self._send(method, path, again=again, **given) as answer:
+        async with await self._send(method, path, again=method in {"GET", "PUT"} or bool(headers), **given) as answer:
             if answer.status != 204 and not answer.content_type.endswith(("/json", "+json")):
                 raise ApiError(answer.status, await _read_problem(answer))
             return await answer.json() if answer.status != 204 else None
@@ -289,13 +289,9 @@ async def _json_lines(answer: aiohttp.ClientResponse) -> AsyncIterator[Row]:
 
 
 async def _lines(rows: Iterable[Mapping[str, Any]]) -> AsyncIterator[bytes]:
-    block = bytearray()
-    for row in rows:
-        block += json.dumps(row, ensure_ascii=False).encode() + b"\n"
-        if len(block) >= CHUNK:
-            yield bytes(block)
-            block.clear()
-    yield bytes(block)
+    left = iter(rows)
+    while block := list(islice(left, 64)):
+        yield "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in block).encode()
 
 
 def _sha256(path: Path) -> str:
