@@ -2,6 +2,7 @@
 
 import json
 import re
+import tarfile
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -119,7 +120,11 @@ def test_tasks_become_rollouts_become_a_file(chromium: Browser, site: Site, kind
     collection = collect(page, hands, slug, model)
     review(page, hands, collection)
     saved = export(page, hands, collection)
-    lines = [json.loads(line) for line in saved.read_text().splitlines()]
+    with tarfile.open(saved) as archive:
+        [rows] = [one for one in archive.getmembers() if one.name.endswith(".jsonl")]
+        file = archive.extractfile(rows)
+        assert file is not None
+        lines = [json.loads(line) for line in file]
     assert len(lines) == len(TASKS) * REPEATS
     assert {line["expected_answer"] for line in lines} == {"2", "3"}
     assert wrong == []
