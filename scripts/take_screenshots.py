@@ -62,7 +62,7 @@ def pictures(
     yield Picture("rollouts", "/rollouts/?q=reward%3A%3C1", shown="#facets details")
     yield Picture("glance", "/rollouts/?q=reward%3A%3C1", ("j", "Space"), shown="#peek .event")
     yield Picture("queues", "/queues/")
-    yield Picture("review", f"/queues/{queue}/work/", shown="#review-form")
+    yield Picture("review", f"/queues/{queue}/review/", shown="#review-form")
     yield Picture("queue", f"/queues/{queue}/")
     yield Picture("pair-sets", "/pair-sets/")
     yield Picture("pair-set", f"/pair-sets/{pair_set}/")

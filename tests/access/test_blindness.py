@@ -311,7 +311,7 @@ def test_a_queue_that_shows_more_tells_nothing_of_what_another_hides(house, clie
 
     def secrets() -> bool:
         body = client.post(f"/api/v1/queues/{other.pk}/claim/").content.decode()
-        page = client.get(f"/queues/{other.pk}/work/").content.decode()
+        page = client.get(f"/queues/{other.pk}/review/").content.decode()
         assert "What is it?" in body
         return SECRETS.search(body + page) is not None
 

@@ -270,7 +270,7 @@ ANNOTATED = {
     "comments/999999/resolve/",
     "flags/999999/withdraw/",
     "queues/999999/undo/",
-    "queues/999999/work/",
+    "queues/999999/review/",
     "reviews/999999/skip/",
     "reviews/999999/submit/",
     "rollouts/999999/comments/",

@@ -41,7 +41,7 @@ def said(site: Site, queue: int) -> list[dict[str, Any]]:
 
 def begin(page: Page, site: Site, queue: int) -> None:
     """By Enter, once the page listens."""
-    page.goto(f"{site.base}/queues/{queue}/work/")
+    page.goto(f"{site.base}/queues/{queue}/review/")
     expect(page.locator("[data-listens]")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page.locator("[data-listens] #review-form")).to_be_visible()
@@ -99,7 +99,7 @@ def test_twenty_pairs_by_keyboard_with_a_lost_connection_in_the_middle(
 def test_a_draft_comes_back_and_the_last_submission_is_undone_by_a_key(
     page: Page, site: Site, queues: dict[str, int]
 ) -> None:
-    page.goto(f"{site.base}/queues/{queues['pairwise']}/work/")
+    page.goto(f"{site.base}/queues/{queues['pairwise']}/review/")
     expect(page.locator("[data-listens]")).to_have_count(1)
     page.keyboard.press("u")
     expect(page.locator("[data-listens] #review-form")).to_be_visible()
@@ -150,14 +150,14 @@ def sign_in_here(page: Page, username: str) -> None:
     page.fill("[name=username]", username)
     page.fill("[name=password]", PASSWORD)
     page.click("main button[type=submit]")
-    expect(page).to_have_url(re.compile("/work/$"))
+    expect(page).to_have_url(re.compile("/review/$"))
 
 
 def test_who_was_signed_out_signs_in_again_and_goes_on_and_nobody_else_sends_or_loses_it(
     page: Page, site: Site, queues: dict[str, int]
 ) -> None:
     queue = queues["few"]
-    work = f"{site.base}/queues/{queue}/work/"
+    work = f"{site.base}/queues/{queue}/review/"
     begin(page, site, queue)
     page.keyboard.press("b")
     page.keyboard.press("n")

@@ -199,8 +199,8 @@ def test_what_waits_for_ones_judgement_stands_on_the_overview_and_one_press_lead
     queue = make_queue(name="Sums, by hand", pairs=3)
     page = pages.get("/").text
     assert [(each.left, each.is_begun) for each in pages.get("/").context["waiting"]] == [(3, False)]
-    assert (faults(page), f'action="/queues/{queue.pk}/work/"' in page) == ([], True)
-    assert pages.post(f"/queues/{queue.pk}/work/")["Location"] == f"/queues/{queue.pk}/work/"
+    assert (faults(page), f'action="/queues/{queue.pk}/review/"' in page) == ([], True)
+    assert pages.post(f"/queues/{queue.pk}/review/")["Location"] == f"/queues/{queue.pk}/review/"
     assert [(each.left, each.is_begun) for each in pages.get("/").context["waiting"]] == [(3, True)]
     assert "For you to review" not in signed_in("viewer").get("/").text
 

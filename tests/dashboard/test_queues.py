@@ -56,7 +56,7 @@ def test_a_choice_that_may_be_empty_says_so_in_words(pages):
 
 def test_an_annotator_works_through_a_queue_with_forms_alone(desk, ann):
     queue = make_queue(pairs=2)
-    work = f"/queues/{queue.pk}/work/"
+    work = f"/queues/{queue.pk}/review/"
     assert "Ready when you are" in desk.get(work).content.decode()
     assert desk.post(work)["Location"] == work
     html = desk.get(work).content.decode()
@@ -82,7 +82,7 @@ def test_a_queue_that_closes_meanwhile_says_so_and_gives_back_what_was_written(d
     review = claim(queue, ann)
     renew_lease(review=review, user=ann, draft={"note": "Half of it."})
     close_queue(queue=queue, user=make_user())
-    closed = desk.get(f"/queues/{queue.pk}/work/")
+    closed = desk.get(f"/queues/{queue.pk}/review/")
     said = {"token": "t", "choice": "a_much", "note": "All of it.", "reasons": ["safety", "style"], "confidence": "2"}
     refused = desk.post(f"/reviews/{review.pk}/submit/", said)
     assert (closed.status_code, refused.status_code) == (200, 409)
@@ -96,14 +96,14 @@ def test_a_queue_that_closes_meanwhile_says_so_and_gives_back_what_was_written(d
     whole = "verdict: a_much\nreasons: safety, style\nconfidence: 2\nnote: All of it."
     assert whole in refused.content.decode()
     assert faults(refused.content.decode()) == []
-    assert desk.get(f"/queues/{make_queue(reviewers=[annotator()]).pk}/work/").status_code == 404
+    assert desk.get(f"/queues/{make_queue(reviewers=[annotator()]).pk}/review/").status_code == 404
 
 
 def test_a_draft_that_makes_no_sense_does_not_break_the_page(desk, ann):
     queue = make_queue(pairs=1)
     review = claim(queue, ann)
     Review.objects.filter(pk=review.pk).update(draft={"reasons": 5, "ranks": "x", "scores": [1], "note": "Kept."})
-    html = desk.get(f"/queues/{queue.pk}/work/").content.decode()
+    html = desk.get(f"/queues/{queue.pk}/review/").content.decode()
     assert "Kept." in html
 
 
@@ -116,13 +116,13 @@ def test_who_answers_far_faster_than_is_usual_is_told_so(desk, ann, took, usual,
     Review.objects.update(seconds=usual)
     judge(queue, ann, "a")
     Review.objects.filter(reviewer=ann).update(seconds=took)
-    assert ("Your last answer took" in desk.get(f"/queues/{queue.pk}/work/").content.decode()) is word
+    assert ("Your last answer took" in desk.get(f"/queues/{queue.pk}/review/").content.decode()) is word
 
 
 def test_the_work_page_tells_nothing_of_who_is_behind_the_sides(desk):
     queue = make_queue(pairs=1, size=2)
-    desk.post(f"/queues/{queue.pk}/work/")
-    html = desk.get(f"/queues/{queue.pk}/work/").content.decode()
+    desk.post(f"/queues/{queue.pk}/review/")
+    html = desk.get(f"/queues/{queue.pk}/review/").content.decode()
     ids = queue.items.get().entries.values_list("rollout_id", flat=True)
     assert [one for one in ids if f"#{one}" in html or f"/rollouts/{one}" in html] == []
     assert re.findall("reward-chip|scripted", html.split("<main")[1]) == []
@@ -130,17 +130,17 @@ def test_the_work_page_tells_nothing_of_who_is_behind_the_sides(desk):
 
 def test_a_queue_that_trains_tells_afterwards(desk):
     queue = make_queue(pairs=1, reveals=True)
-    desk.post(f"/queues/{queue.pk}/work/")
-    assert "What you judged last" not in desk.get(f"/queues/{queue.pk}/work/").content.decode()
+    desk.post(f"/queues/{queue.pk}/review/")
+    assert "What you judged last" not in desk.get(f"/queues/{queue.pk}/review/").content.decode()
     desk.post(f"/reviews/{Review.objects.get().pk}/submit/", {"token": "t", "choice": "a"})
-    assert "What you judged last" in desk.get(f"/queues/{queue.pk}/work/").content.decode()
+    assert "What you judged last" in desk.get(f"/queues/{queue.pk}/review/").content.decode()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_every_kind_of_work_page_is_right_as_markup(desk, size):
     queue = make_queue(pairs=1, size=size, shows_expected=True)
-    desk.post(f"/queues/{queue.pk}/work/")
-    html = desk.get(f"/queues/{queue.pk}/work/").content.decode()
+    desk.post(f"/queues/{queue.pk}/review/")
+    html = desk.get(f"/queues/{queue.pk}/review/").content.decode()
     assert faults(html) == []
     assert re.findall(r"style=|\son\w+=", html) == []
 
