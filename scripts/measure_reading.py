@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import Browser, Response, sync_playwright  # noqa: E402 - found by the line above
 
+from scripts.servers import own_settings  # noqa: E402
 from tests.gymweb.serving import serving  # noqa: E402
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -145,12 +146,7 @@ def main() -> int:
     within = True
     with tempfile.TemporaryDirectory() as folder:
         var = Path(folder)
-        given = {
-            "DJANGO_SETTINGS_MODULE": "gymweb.settings",
-            "GYMWEB_VAR": str(var),
-            "GYMWEB_DATABASE_URL": f"sqlite:///{var}/gymweb.sqlite3",
-            "GYMWEB_REDIS_URL": "",
-        }
+        given = own_settings(var)
         environment = {**os.environ, **given, "PYTHONPATH": str(ROOT)}
         run = [sys.executable]
         subprocess.run([*run, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=environment, check=True)

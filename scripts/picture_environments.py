@@ -27,6 +27,7 @@ from apps.gym.policy.protocol import Ask, Reply  # noqa: E402
 from apps.gym.serving.model import ServedModel  # noqa: E402
 from apps.gym.serving.ports import serve_port  # noqa: E402
 from apps.gym.trials.playing import PlayedPolicy  # noqa: E402
+from scripts.servers import own_settings  # noqa: E402
 from scripts.take_screenshots import CHROMIUM, LARGEST, Picture, take  # noqa: E402
 from tests.gymweb.serving import serving  # noqa: E402
 
@@ -125,13 +126,7 @@ def main() -> int:
     INTO.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         var = Path(folder)
-        given = {
-            "DJANGO_SETTINGS_MODULE": "gymweb.settings",
-            "GYMWEB_VAR": str(var),
-            "GYMWEB_DATABASE_URL": f"sqlite:///{var}/gymweb.sqlite3",
-            "GYMWEB_REDIS_URL": "",
-            "GYMWEB_OUTBOUND_ALLOW": "127.0.0.1",
-        }
+        given = own_settings(var, GYMWEB_OUTBOUND_ALLOW="127.0.0.1")
         words = [sys.executable, str(Path(__file__)), "--fill", *options.names]
         made = subprocess.run(words, env={**os.environ, **given}, check=True, text=True, stdout=subprocess.PIPE)
         told: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])

@@ -33,6 +33,17 @@ class ServerBroken(Exception):
     """A server was started and did not come up; the message ends with what it logged."""
 
 
+def own_settings(var: Path, **settings: str) -> dict[str, str]:
+    """Of a site for one program: on SQLite below this folder, whatever the shell says."""
+    return {
+        "DJANGO_SETTINGS_MODULE": "gymweb.settings",
+        "GYMWEB_VAR": str(var),
+        "GYMWEB_DATABASE_URL": f"sqlite:///{var}/gymweb.sqlite3",
+        "GYMWEB_REDIS_URL": "",
+        **settings,
+    }
+
+
 def free_port() -> int:
     """A free port below the range that outgoing connections use.
 

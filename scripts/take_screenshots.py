@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright  # noqa: E402 - found by the line above
 
+from scripts.servers import own_settings  # noqa: E402
 from tests.gymweb.serving import serving  # noqa: E402
 
 LARGEST = 3_000_000
@@ -83,13 +84,7 @@ def main() -> int:
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         var = Path(folder)
-        given = {
-            "DJANGO_SETTINGS_MODULE": "gymweb.settings",
-            "GYMWEB_VAR": str(var),
-            "GYMWEB_DATABASE_URL": f"sqlite:///{var}/gymweb.sqlite3",
-            "GYMWEB_REDIS_URL": "",
-            "GYMWEB_OUTBOUND_ALLOW": "localhost,10.20.0.0/16",
-        }
+        given = own_settings(var, GYMWEB_OUTBOUND_ALLOW="localhost,10.20.0.0/16")
         words = [sys.executable, str(Path(__file__)), "--fill"]
         made = subprocess.run(words, env={**os.environ, **given}, check=True, text=True, stdout=subprocess.PIPE)
         rows: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
