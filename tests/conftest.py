@@ -1,6 +1,9 @@
 """What every test begins with."""
 
+import os
+import tempfile
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +12,30 @@ from django.db import connection
 from django.test import override_settings
 
 from apps.gym import lookups
+
+BEFORE = pytest.StashKey[dict[str, object]]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item):
+    item.stash[BEFORE] = _of_the_process()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item):
+    """What a test sets for its whole process must not reach the tests after it: those start servers as other users,
+    in folders that others may enter, and programs that inherit the environment. Seen after all its fixtures."""
+    result = yield
+    before, now = item.stash[BEFORE], _of_the_process()
+    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    assert not changed, f"the test has left its process changed: {', '.join(changed)}"
+    return result
+
+
+def _of_the_process() -> dict[str, object]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return {**environ, "the folder": Path.cwd(), "the temporary folder": tempfile.tempdir or tempfile.gettempdir()}
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,7 @@ def test_the_files_of_uploads_are_for_their_owner_alone_whoever_writes_them(tmp_
 @pytest.mark.parametrize("command", ["serve", "rolloutworker"])
 def test_a_process_that_serves_or_works_writes_for_its_own_user(monkeypatch, command):
     masks: list[int] = []
+    monkeypatch.setattr(tempfile, "tempdir", None)  # put back after the command has set it
 
     def note(*args: object, **options: object) -> None:
         masks.append(os.umask(0o022))

@@ -35,8 +35,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, host: str, port: int, no_worker: bool, seats: int | None, **options: Any) -> None:
-        # Django copies a large body once more: into this folder, not into a /tmp that may be memory.
-        tempfile.tempdir = settings.FILE_UPLOAD_TEMP_DIR
         if not options["skip_checks"]:
             from apps.rollouts.checks import SEVERAL_PROCESSES, WORKER_STARTS
 
@@ -57,6 +55,8 @@ class Command(BaseCommand):
             drain=self._drain,
         )
         os.umask(PRIVATE_MASK)
+        # Django copies a large body once more: into this folder, not into a /tmp that may be memory.
+        tempfile.tempdir = settings.FILE_UPLOAD_TEMP_DIR
         try:
             server.run()
         except PortTaken as problem:
