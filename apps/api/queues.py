@@ -9,20 +9,24 @@ from django.db.models import QuerySet
 from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.models import User
 from apps.accounts.permissions import Permission
 from apps.api.audit_entries import CsvRenderer
-from apps.api.declared import DeclaredFields
 from apps.api.downloads import stream_rows
 from apps.api.filters import FlagFilter, IdFilter
 from apps.api.problems import QueryProblem
+from apps.api.queue_rows import (
+    QueueChangeSerializer,
+    QueueFiguresSerializer,
+    QueueItemSerializer,
+    QueuePlanSerializer,
+    QueueSerializer,
+)
 from apps.api.reviews import AnswerSerializer, ReviewSerializer, read_answer
 from apps.api.streams import NdjsonRenderer
 from apps.api.viewsets import TableViewSet
@@ -38,176 +42,9 @@ from apps.reviews.filling import (
 )
 from apps.reviews.handing_over import FORMATS
 from apps.reviews.leasing import claim_item
-from apps.reviews.models import Queue, QueueItem, Rubric
+from apps.reviews.models import Queue, QueueItem
 from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
 from apps.reviews.reviewing import undo_review
-from apps.rollouts.filtering.parsing import MAX_LENGTH
-from apps.rollouts.models import Collection
-
-_SETTINGS = [
-    "name",
-    "kind",
-    "instructions",
-    "overlap",
-    "order",
-    "seed",
-    "lease_minutes",
-    "shows_expected",
-    "shows_reward",
-    "shows_model",
-    "reveals",
-    "repeat_share",
-]
-
-
-_OF_WHO_LEADS = ("seed", "repeat_share")
-
-
-class QueueSerializer(serializers.ModelSerializer[Queue]):
-    """How items were drawn is told to who leads queues: to others it is null."""
-
-    rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
-    criteria = serializers.ListField(
-        source="rubric.criteria", child=serializers.DictField(), read_only=True, default=None, allow_null=True
-    )
-    is_open = serializers.BooleanField(read_only=True)
-
-    class Meta:
-        model = Queue
-        fields = ["id", *_SETTINGS, "rubric", "criteria", "named_reviewers", "item_count", "is_open", "created_at"]
-        extra_kwargs = {name: {"allow_null": True} for name in _OF_WHO_LEADS}
-
-    def to_representation(self, queue: Queue) -> dict[str, Any]:
-        shown = super().to_representation(queue)
-        view = self.context.get("view")
-        if view is None or not view.may(Permission.LEAD):
-            shown.update(dict.fromkeys(_OF_WHO_LEADS))
-        return shown
-
-
-class QueuePlanSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
-    rubric = serializers.SlugRelatedField[Any](slug_field="slug", queryset=Rubric.objects.all(), required=False)
-    reviewers = serializers.SlugRelatedField[Any](
-        slug_field="username",
-        queryset=User.objects.filter(is_active=True),
-        many=True,
-        required=False,
-        help_text="Who reviews it; left out: any annotator.",
-    )
-    collection = serializers.PrimaryKeyRelatedField(
-        queryset=Collection.objects.present(), required=False, help_text="Its completed rollouts make the items."
-    )
-    rollouts = serializers.ListField(
-        child=serializers.IntegerField(min_value=1, max_value=2**63 - 1),
-        required=False,
-        max_length=10_000,
-        help_text="These make the items: one each, or pairs and rankings of those of one task.",
-    )
-    filter = serializers.CharField(
-        required=False,
-        max_length=MAX_LENGTH,
-        help_text="What passes makes the items: a filter as `q` of rollouts takes it.",
-    )
-    items = serializers.ListField(
-        child=serializers.ListField(child=serializers.IntegerField(min_value=1, max_value=2**63 - 1), max_length=6),
-        required=False,
-        max_length=10_000,
-        help_text="The items themselves, such as proposed pairs: lists of rollouts of one task.",
-    )
-    per_task = serializers.IntegerField(min_value=1, max_value=15, default=1, help_text="Pairs of each task.")
-    size = serializers.IntegerField(min_value=2, max_value=6, default=4, help_text="Rollouts in a ranking.")
-
-    class Meta:
-        model = Queue
-        fields = [*_SETTINGS, "rubric", "reviewers", "collection", "rollouts", "filter", "items", "per_task", "size"]
-
-
-class QueueChangeSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
-    reviewers = serializers.SlugRelatedField[Any](
-        slug_field="username",
-        queryset=User.objects.filter(is_active=True),
-        many=True,
-        required=False,
-        help_text="Who reviews it from now on; an empty list: any annotator.",
-    )
-
-    class Meta:
-        model = Queue
-        fields = ["name", "instructions", "overlap", "order", "lease_minutes", "reviewers"]
-
-
-class ProgressSerializer(serializers.Serializer[Any]):
-    items = serializers.IntegerField()
-    finished = serializers.IntegerField(help_text="Judged as often as they overlap, or adjudicated.")
-    begun = serializers.IntegerField()
-    disputed = serializers.IntegerField()
-    adjudicated = serializers.IntegerField()
-    reviews = serializers.IntegerField()
-    wanted = serializers.IntegerField()
-    share = serializers.FloatField()
-    lost = serializers.IntegerField(help_text="Unfinished ones that lost a rollout: in no other number here.")
-
-
-class KappaSerializer(serializers.Serializer[Any]):
-    one = serializers.CharField()
-    other = serializers.CharField()
-    kappa = serializers.FloatField(allow_null=True)
-    units = serializers.IntegerField()
-
-
-class AgreementSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(help_text="`verdict`, or the criterion.")
-    units = serializers.IntegerField(help_text="What at least two people judged.")
-    percent = serializers.FloatField(allow_null=True)
-    kappa = serializers.FloatField(allow_null=True, help_text="Cohen's, the mean over every two people.")
-    nominal = serializers.FloatField(allow_null=True, help_text="Krippendorff's α of the outcome alone.")
-    scale = serializers.FloatField(allow_null=True, help_text="Krippendorff's α of what has an order.")
-    kappas = serializers.SerializerMethodField()
-
-    @extend_schema(responses=KappaSerializer(many=True))
-    def get_kappas(self, agreement: Any) -> list[dict[str, Any]]:
-        names = ("one", "other", "kappa", "units")
-        return [dict(zip(names, each, strict=True)) for each in agreement.kappas]
-
-
-class AgainstSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    same = serializers.IntegerField()
-    compared = serializers.IntegerField()
-    share = serializers.FloatField(allow_null=True)
-    correlation = serializers.FloatField(allow_null=True)
-
-
-class ReviewerFiguresSerializer(serializers.Serializer[Any]):
-    username = serializers.CharField()
-    submitted = serializers.IntegerField()
-    skipped = serializers.IntegerField()
-    open = serializers.IntegerField()
-    seconds = serializers.FloatField(allow_null=True, help_text="Median of an item.")
-    per_hour = serializers.FloatField(allow_null=True)
-    last_at = serializers.DateTimeField(allow_null=True)
-    first_side = serializers.FloatField(allow_null=True, help_text="Of the verdicts for a side, the share of A.")
-    repeated = serializers.IntegerField(help_text="Hidden repeats.")
-    consistent = serializers.IntegerField(help_text="Of those, answered as the first time.")
-
-
-class QueueFiguresSerializer(serializers.Serializer[Any]):
-    progress = ProgressSerializer()
-    reviewers = ReviewerFiguresSerializer(many=True)
-    agreement = AgreementSerializer(many=True)
-    against_rewards = AgainstSerializer(many=True)
-
-
-class QueueItemSerializer(serializers.ModelSerializer[QueueItem]):
-    rollouts = serializers.SerializerMethodField()
-
-    class Meta:
-        model = QueueItem
-        fields = ["id", "queue", "task", "rollouts", "doubt", "done", "is_repeated", "is_adjudicated"]
-
-    @extend_schema(responses={"type": "array", "items": {"type": "integer"}})
-    def get_rollouts(self, item: QueueItem) -> list[int]:
-        return [each.rollout_id for each in item.entries.all()]
 
 
 class QueueFilter(django_filters.FilterSet):
