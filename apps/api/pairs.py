@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 import django_filters
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
@@ -25,6 +25,7 @@ from apps.api.pair_rows import (
     PairVerdictSerializer,
     PairVerdictsSerializer,
 )
+from apps.api.problems import QueryProblem
 from apps.api.queue_rows import QueueSerializer
 from apps.api.viewsets import TableViewSet
 from apps.exports.asking import ask_people
@@ -80,6 +81,7 @@ class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "ask": Permission.LEAD,
     }
     problems = {"cancel": {409}, "destroy": {409}, "changes": {409}}
+    query_parameters = {"changes": frozenset({"since"})}
 
     @extend_schema(request=PairRuleSerializer, responses={201: PairSetSerializer})
     def create(self, request: Request) -> Response:
@@ -123,11 +125,18 @@ class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         delete_pair_set(pair_set=self.get_object(), user=self.person)
         return Response(status=HTTPStatus.NO_CONTENT)
 
-    @extend_schema(responses=PairSetChangesSerializer)
+    @extend_schema(
+        responses=PairSetChangesSerializer,
+        parameters=[OpenApiParameter("since", int, description="An earlier version; by default the one before.")],
+    )
     @action(detail=True)
     def changes(self, request: Request, pk: str) -> Response:
-        """What changed since the version before."""
-        return Response(PairSetChangesSerializer(compare_pair_sets(self.get_object())).data)
+        """What changed since the version before, or since an earlier one."""
+        given = request.query_params.get("since")
+        if given is not None and not (given.isascii() and given.isdigit() and 0 < len(given) < 10):
+            raise QueryProblem([{"pointer": "?since", "code": "invalid", "message": "Give the number of a version."}])
+        changes = compare_pair_sets(self.get_object(), since=None if given is None else int(given))
+        return Response(PairSetChangesSerializer(changes).data)
 
 
 class PairViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):

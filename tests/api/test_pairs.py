@@ -32,6 +32,9 @@ def test_a_set_is_made_by_its_rule_and_tells_what_changed_since_the_version_befo
     changes = engineer.get(f"/api/v1/pair-sets/{made['id']}/changes/").json()
     assert (changes["kept"], changes["added"], changes["removed"], changes["turned"]) == (2, 2, 0, 0)
     assert changes["settings"] == {"mode": ["best_worst", "all"]}
+    assert engineer.get(f"/api/v1/pair-sets/{made['id']}/changes/?since=1").json() == changes
+    assert engineer.get(f"/api/v1/pair-sets/{made['id']}/changes/?since=2").status_code == 409
+    assert engineer.get(f"/api/v1/pair-sets/{made['id']}/changes/?since=first").status_code == 400
     versions = engineer.get("/api/v1/pair-sets/?name=sums").json()["results"]
     assert [one["version"] for one in versions] == [2, 1]
     alone = engineer.get(f"/api/v1/pair-sets/{versions[1]['id']}/changes/")

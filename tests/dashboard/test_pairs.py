@@ -3,6 +3,7 @@ from django.urls import reverse
 
 from apps.accounts.models import Role
 from apps.exports.models import PairSet, PreferencePair
+from apps.reviews.models import Queue
 from apps.rollouts.models import Collection
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_collection, make_rollout, make_trace
@@ -193,8 +194,15 @@ def test_a_set_that_is_being_made_tells_how_far_it_is_and_can_be_cancelled():
 
 def test_people_are_asked_from_the_page_of_the_set():
     pair_set, client = make_pair_set(tasks=2), signed_in()
-    page = client.post(reverse("dashboard:pair_set_ask", args=[pair_set.pk]), follow=True).text
-    assert "asks people about 2 pairs." in page
+    ask = reverse("dashboard:pair_set_ask", args=[pair_set.pk])
+    assert "limit:" in client.post(ask, {"limit": "0"}, follow=True).text
+    assert Queue.objects.count() == 0
+    page = client.post(ask, {"limit": "1", "overlap": "3", "name": "Close ones"}, follow=True).text
+    assert "asks people about 1 pair." in page
+    queue = Queue.objects.get()
+    assert (queue.name, queue.overlap, queue.item_count) == ("Close ones", 3, 1)
+    page = client.post(ask, follow=True).text
+    assert "asks people about 1 pair." in page
     pair_set.pairs.update(status="accepted")
     again = client.post(reverse("dashboard:pair_set_ask", args=[pair_set.pk]), follow=True).text
     assert "has no proposed pair that nobody has judged and no open queue asks about." in again

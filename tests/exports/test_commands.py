@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from apps.accounts.models import Role
 from apps.exports.making import make_queued_pair_set
 from apps.exports.models import Export, PairSet
+from apps.reviews.models import Queue
 from tests.factories import make_collection, make_rollout, make_trace, make_user
 
 pytestmark = pytest.mark.django_db
@@ -142,6 +144,11 @@ def test_pairs_are_accepted_and_rejected_from_the_command_line(collection):
     pair_set = PairSet.objects.get()
     pair = pair_set.pairs.get()
     words = ["decide_pairs", pair_set.pk]
+    make_user(Role.ANNOTATOR, username="ann")
+    with pytest.raises(CommandError, match="ann may not build pairs: that takes the role of an engineer"):
+        command(*words, "accept", "--all", "--by", "ann")
+    with pytest.raises(CommandError, match="Say who"):
+        command(*words, "accept", "--all")
     with pytest.raises(CommandError, match="Say why"):
         command(*words, "reject", "--all", "--by", "erika")
     with pytest.raises(CommandError, match="has no pair 999999"):
@@ -155,3 +162,82 @@ def test_pairs_are_accepted_and_rejected_from_the_command_line(collection):
         ("accepted", "erika"),
     ]
     assert "1 accepted" in command(*words, "show")
+
+
+def test_the_first_pairs_that_a_rule_would_make_are_printed_with_their_number(collection):
+    words = ["build_pairs", "--collection", collection.pk, "--count", "--preview", 5]
+    best, worst = collection.rollouts.order_by("-reward").values_list("pk", flat=True)
+    told = json.loads(command(*words, "--json"))["first"]
+    assert [(one["chosen"], one["rejected"], one["margin"], one["source"]) for one in told] == [
+        (best, worst, 1.0, "reward")
+    ]
+    assert f"{best} over {worst}, margin 1.0, by reward" in command(*words)
+    assert PairSet.objects.count() == 0
+
+
+def test_sets_and_their_pairs_are_listed_and_what_changed_between_two_versions_is_told(collection):
+    make_user(username="erika")
+    command("build_pairs", "--collection", collection.pk, "--name", "sums", "--by", "erika")
+    command("build_pairs", "--collection", collection.pk, "--name", "sums", "--margin", 0.5)
+    command("build_pairs", "--collection", collection.pk, "--name", "none", "--margin", 9)
+    first, second, none = PairSet.objects.order_by("pk")
+    assert (first.created_by.username, second.created_by) == ("erika", None)
+    listed = [json.loads(line) for line in command("list_pairs", "--name", "sums", "--json").splitlines()]
+    assert [(one["pair_set"], one["version"], one["pairs"]) for one in listed] == [(first.pk, 1, 1), (second.pk, 2, 1)]
+    assert command("list_pairs").splitlines()[2] == f"{none.pk}: none v1, of collection {collection.pk}, ready, 0 pairs"
+    pair = first.pairs.get()
+    shown = f"{pair.pk}: {pair.chosen_id} over {pair.rejected_id}, margin 1, by reward, proposed\n"
+    assert command("list_pairs", first.pk, "--status", "proposed", "--below-margin", 2) == shown
+    assert command("list_pairs", first.pk, "--flag", "long") == ""
+    assert json.loads(command("list_pairs", second.pk, "--task", pair.task_id, "--json"))["rewards"] == [1.0, 0.0]
+    command("decide_pairs", first.pk, "reject", "--all", "--reason", "Both guess.", "--by", "erika")
+    assert command("list_pairs", "--pair", pair.pk).startswith("rejected by erika, ")
+    assert json.loads(command("list_pairs", "--pair", pair.pk, "--json"))["reason"] == "Both guess."
+    changes = command("lead_pairs", second.pk, "changes").splitlines()
+    assert changes == ["sums v2 since v1: 0 added, 0 removed, 1 kept, 0 turned round", "  margin was 0.1, is 0.5"]
+    told = json.loads(command("lead_pairs", second.pk, "changes", "--since", 1, "--json"))
+    assert (told["before"], told["after"], told["kept"]) == (first.pk, second.pk, 1)
+    assert told["settings"] == {"margin": [0.1, 0.5]}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["list_pairs", 999_999], "There is no pair set 999999"),
+        (["list_pairs", "--pair", 999_999], "There is no pair 999999"),
+        (["list_pairs", "--status", "proposed"], "--status does not go with what you list"),
+        (["lead_pairs", 999_999, "changes"], "There is no pair set 999999"),
+        (["lead_pairs", "{set}", "changes"], "has no earlier version that is ready"),
+        (["lead_pairs", "{set}", "changes", "--since", 7], "has no earlier version 7 that is ready"),
+        (["lead_pairs", "{set}", "cancel", "--by", "erika"], "only one that is being made can be cancelled"),
+        (["lead_pairs", "{set}", "ask", "--limit", 0, "--by", "erika"], "People are asked about 1 to 1,000 pairs"),
+        (["lead_pairs", "{set}", "ask", "--overlap", 99, "--by", "erika"], "less than or equal to 20"),
+        (["lead_pairs", "{set}", "ask", "--by", "ann"], "ann may not lead queues"),
+        (["lead_pairs", "{set}", "delete", "--by", "nobody"], "There is nobody called nobody"),
+    ],
+)
+def test_what_cannot_be_done_with_a_pair_set_ends_in_a_sentence(collection, words, why):
+    make_user(username="erika"), make_user(Role.ANNOTATOR, username="ann")
+    command("build_pairs", "--collection", collection.pk)
+    given = [str(one).format(set=PairSet.objects.get().pk) for one in words]
+    with pytest.raises(CommandError, match=why):
+        command(*given)
+    assert (PairSet.objects.count(), Queue.objects.count()) == (1, 0)
+
+
+def test_people_are_asked_about_pairs_and_a_set_is_cancelled_and_deleted_from_the_command_line(collection):
+    erika = make_user(username="erika")
+    command("build_pairs", "--collection", collection.pk, "--name", "sums")
+    pair_set = PairSet.objects.get()
+    words = ["lead_pairs", pair_set.pk, "ask", "--limit", 5, "--overlap", 2, "--name", "Close ones", "--by", "erika"]
+    told = json.loads(command(*words, "--json"))
+    queue = Queue.objects.get()
+    assert told == {"queue": queue.pk, "items": 1}
+    assert (queue.name, queue.kind, queue.overlap, queue.created_by) == ("Close ones", "pairwise", 2, erika)
+    with pytest.raises(CommandError, match="has no proposed pair that nobody has judged and no open queue asks about"):
+        command(*words)
+    command("build_pairs", "--collection", collection.pk, "--name", "sums", "--queue")
+    second = PairSet.objects.get(version=2)
+    assert "sums v2 is cancelled" in command("lead_pairs", second.pk, "cancel", "--by", "erika")
+    assert json.loads(command("lead_pairs", second.pk, "delete", "--by", "erika", "--json")) == {"deleted": second.pk}
+    assert list(PairSet.objects.all()) == [pair_set]

@@ -5,9 +5,11 @@ from typing import Any
 from django import forms
 
 from apps.dashboard.forms.exports import CollectionChoice
+from apps.exports.asking import MOST, USUAL
 from apps.exports.models import PreferencePair
 from apps.exports.pairing import MAX_NAME
 from apps.gym.pairs import CAP_OF_ALL, MAX_PER_TASK, MAX_RATIO, Rule
+from apps.reviews.models.queues import MAX_OVERLAP
 from apps.rollouts.models import Collection
 
 _MODES = [
@@ -133,3 +135,19 @@ class DecisionForm(forms.Form):
 
     status = forms.ChoiceField(choices=PreferencePair.Status.choices)
     reason = forms.CharField(required=False, max_length=500)
+
+
+class AskForm(forms.Form):
+    """Field names are the arguments of ask_people; what is left empty has its default."""
+
+    name = forms.CharField(required=False, max_length=150)
+    limit = forms.IntegerField(required=False, min_value=1, max_value=MOST)
+    overlap = forms.IntegerField(required=False, min_value=1, max_value=MAX_OVERLAP)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        return {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
+
+
+ASK = {"usual": USUAL, "most": MOST, "overlap": MAX_OVERLAP}
+"""The numbers that the page of a set says of it."""

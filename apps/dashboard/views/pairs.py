@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, wants_fragment
-from apps.dashboard.forms.pairs import DecisionForm, PairSetForm
+from apps.dashboard.forms.pairs import ASK, AskForm, DecisionForm, PairSetForm
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.reading import read_trace
@@ -120,7 +120,7 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
     """The set and its pairs; while it is made, it polls its live part."""
     pair_set = get_object_or_404(PairSet.objects.select_related("collection", "created_by"), pk=pk)
     pairs = PreferencePair.objects.filter(pair_set=pair_set).select_related("task", "chosen", "rejected")
-    shown, changes = _shown(request), _changes(pair_set)
+    shown, changes = _shown(request), _changes(pair_set, request.GET.get("since", ""))
     page = page_by_id(_filtered(pairs, shown), request.GET.get("after", ""), descending=False)
     context = {
         "pair_set": pair_set,
@@ -139,6 +139,7 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
         "changed_settings": sorted(changes.settings.items()) if changes else [],
         "rule": [(name.replace("_", " "), _told(value)) for name, value in pair_set.rule.items() if value is not None],
         "ended": pair_set.is_settled,
+        "ask": ASK,
     }
     part = "pairs" if pair_set.is_settled and "live" not in request.GET else "live"
     status = POLL_ENDED if part == "live" and pair_set.is_settled and wants_fragment(request) else 200
@@ -164,11 +165,13 @@ def _filtered(pairs: Any, shown: dict[str, str]) -> Any:
     return flag_pairs(pairs.filter(**exact), flag) if flag else pairs.filter(**exact)
 
 
-def _changes(pair_set: PairSet) -> PairSetChanges | None:
+def _changes(pair_set: PairSet, since: str) -> PairSetChanges | None:
+    """`since` is the number of an earlier version; else what changed since the one before."""
     if pair_set.state != PairSet.State.READY:
         return None
     try:
-        return compare_pair_sets(pair_set)
+        given = int(since) if since.isascii() and since.isdigit() and len(since) < 10 else None
+        return compare_pair_sets(pair_set, since=given)
     except NothingToCompare:
         return None
 
@@ -185,9 +188,12 @@ def pair_set_cancel(request: PageRequest, pk: int) -> HttpResponse:
 @allow(POST=Permission.LEAD)
 def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
     """A queue of the pairs that the rewards are least sure of."""
-    pair_set = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk)
+    pair_set, form = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk), AskForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, " ".join(f"{name}: {' '.join(wrong)}" for name, wrong in form.errors.items()))
+        return redirect("dashboard:pair_set_detail", pk=pk)
     try:
-        queue = ask_people(pair_set=pair_set, user=request.user)
+        queue = ask_people(pair_set=pair_set, **form.asked, user=request.user)
     except QueueRefused as refusal:
         messages.error(request, str(refusal))
         return redirect("dashboard:pair_set_detail", pk=pk)

@@ -6,7 +6,9 @@ from typing import Any, get_args
 import msgspec
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.exports.counting import count_pairs
+from apps.accounts.management.people import find_person
+from apps.accounts.permissions import Permission
+from apps.exports.counting import NewPair, count_pairs
 from apps.exports.models import PairSet
 from apps.exports.pairing import PairingRefused, build_pairs, queue_pair_set
 from apps.gym.pairs import CAP_OF_ALL, Level, Mode, Rule, RuleRefused, check_rule
@@ -46,13 +48,15 @@ class Command(BaseCommand):
         parser.add_argument("--forget-decisions", action="store_true", help="take none over from the version before")
         parser.add_argument("--count", action="store_true", help="only count what would be made")
         parser.add_argument("--queue", action="store_true", help="leave the making to a worker")
+        parser.add_argument("--preview", type=int, default=0, metavar="N", help="with --count: the first N pairs, too")
+        parser.add_argument("--by", metavar="NAME", help="whose set it is")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
         collections = [_find(pk) for pk in dict.fromkeys(options["collection"])]
         rule = Rule(**{name: options[name] for name in Rule.__struct_fields__})
         if options["count"]:
-            self._count(collections, rule, as_json=options["json"])
+            self._count(collections, rule, keep=options["preview"], as_json=options["json"])
             return
         order = queue_pair_set if options["queue"] else build_pairs
         try:
@@ -62,6 +66,7 @@ class Command(BaseCommand):
                 rule=rule,
                 name=options["name"],
                 keeps_decisions=not options["forget_decisions"],
+                user=find_person(options["by"], Permission.PAIR) if options["by"] else None,
             )
         except PairingRefused as refusal:
             raise CommandError(str(refusal)) from refusal
@@ -87,23 +92,41 @@ class Command(BaseCommand):
         self.stdout.write(f"{pair_set} ({pair_set.title}): {what}")
         self._tell(pair_set.counts, pair_set.excluded)
 
-    def _count(self, collections: list[Collection], rule: Rule, *, as_json: bool) -> None:
+    def _count(self, collections: list[Collection], rule: Rule, *, keep: int, as_json: bool) -> None:
         try:
             check_rule(rule)
         except RuleRefused as refusal:
             raise CommandError(str(refusal)) from refusal
-        counts = count_pairs(collections, rule, seconds=None).counts
+        found = count_pairs(collections, rule, seconds=None, keep=max(0, keep))
+        counts = found.counts
         if as_json:
-            self.stdout.write(msgspec.json.encode(counts).decode())
+            told = msgspec.to_builtins(counts)
+            self.stdout.write(json.dumps({**told, "first": [_show(one) for one in found.pairs]} if keep else told))
             return
         self.stdout.write(f"{counts.pairs} pairs of {counts.considered} rollouts")
         self._tell(counts.groups, counts.excluded)
+        for each in map(_show, found.pairs):
+            self.stdout.write("  task {task}: {chosen} over {rejected}, margin {margin}, by {source}".format(**each))
 
     def _tell(self, groups: dict[str, int], excluded: dict[str, int]) -> None:
         for outcome, count in groups.items():
             self.stdout.write(f"  {outcome.replace('_', ' ')}: {count}")
         for reason, count in excluded.items():
             self.stdout.write(f"  not used, {reason.replace('_', ' ')}: {count}")
+
+
+def _show(pair: NewPair) -> dict[str, Any]:
+    made = pair.pair
+    return {
+        "task": pair.task_id,
+        "chosen": made.chosen,
+        "rejected": made.rejected,
+        "chosen_reward": pair.chosen.reward,
+        "rejected_reward": pair.rejected.reward,
+        "margin": made.margin,
+        "source": made.source,
+        "turn": made.turn,
+    }
 
 
 def _find(pk: int) -> Collection:

@@ -6,7 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Count
 
-from apps.accounts.models import User
+from apps.accounts.management.people import find_person
+from apps.accounts.permissions import Permission
 from apps.exports.deciding import DecisionRefused, decide_pairs
 from apps.exports.models import PairSet, PreferencePair
 
@@ -47,9 +48,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{pair_set.title}: {changed} changed; {told}")
 
     def _decide(self, pair_set: PairSet, options: dict[str, Any]) -> int:
-        user = User.objects.filter(username=options["by"]).first() if options["by"] else None
-        if user is None:
-            raise CommandError(f"There is nobody called {options['by']}." if options["by"] else "Say who: --by NAME.")
+        user = find_person(options["by"], Permission.PAIR)
         if not options["pair"] and not options["all"]:
             raise CommandError("Say which: --pair ID, or --all.")
         pairs = PreferencePair.objects.filter(pair_set=pair_set)

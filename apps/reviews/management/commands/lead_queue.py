@@ -9,7 +9,9 @@ import msgspec
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
+from apps.accounts.management.people import find_people, find_person
 from apps.accounts.models import User
+from apps.accounts.permissions import Permission
 from apps.gym.verdicts import CHOICES, REASONS
 from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.agreeing import (
@@ -22,7 +24,6 @@ from apps.reviews.agreeing import (
 from apps.reviews.answers import Answer, AnswerRefused
 from apps.reviews.filling import QueueRefused
 from apps.reviews.leasing import CannotReview
-from apps.reviews.management.people import find_leader
 from apps.reviews.models import Queue
 from apps.reviews.queueing import change_queue, close_queue, delete_queue, open_queue
 
@@ -91,14 +92,14 @@ class Command(BaseCommand):
                     queue=queue,
                     changes={name: options[name] for name in _CHANGES if options[name] is not None},
                     reviewers=_reviewers(options),
-                    user=find_leader(options["by"]),
+                    user=find_person(options["by"], Permission.LEAD),
                 )
                 return {"queue": changed.pk, **{name: getattr(changed, name) for name in _CHANGES}}, f"{changed}"
             case "delete":
-                delete_queue(queue=queue, user=find_leader(options["by"]))
+                delete_queue(queue=queue, user=find_person(options["by"], Permission.LEAD))
                 return {"deleted": options["queue"]}, f"{queue} is deleted"
         turn = close_queue if options["action"] == "close" else open_queue
-        turned = turn(queue=queue, user=find_leader(options["by"]))
+        turned = turn(queue=queue, user=find_person(options["by"], Permission.LEAD))
         return {"queue": turned.pk, "is_open": turned.is_open}, f"{turned} is {'open' if turned.is_open else 'closed'}"
 
     def _settle(self, queue: Queue, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -112,7 +113,7 @@ class Command(BaseCommand):
             reasons=options["reason"],
             note=options["note"],
         )
-        review = adjudicate_item(item=item, user=find_leader(options["by"]), answer=answer)
+        review = adjudicate_item(item=item, user=find_person(options["by"], Permission.LEAD), answer=answer)
         return {"review": review.pk, "item": item.pk}, f"item {item.pk} is settled by review {review.pk}"
 
 
@@ -160,10 +161,7 @@ def _reviewers(options: dict[str, Any]) -> list[User] | None:
         return []
     if options["reviewer"] is None:
         return None
-    people = {each.username: each for each in User.objects.filter(username__in=options["reviewer"])}
-    if unknown := [name for name in options["reviewer"] if name not in people]:
-        raise CommandError(f"There is nobody called {unknown[0]}.")
-    return list(people.values())
+    return find_people(options["reviewer"])
 
 
 def _numbers(text: str | None) -> list[int]:

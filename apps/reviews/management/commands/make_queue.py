@@ -6,7 +6,8 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.accounts.models import User
+from apps.accounts.management.people import find_people, find_person
+from apps.accounts.permissions import Permission
 from apps.reviews.filling import (
     Item,
     QueueRefused,
@@ -44,6 +45,7 @@ class Command(BaseCommand):
         for name in ("expected", "reward", "model"):
             parser.add_argument(f"--show-{name}", action="store_true", help=f"reviewers see it: {name}")
         parser.add_argument("--reveal", action="store_true", help="tell rewards and models after submitting")
+        parser.add_argument("--by", metavar="NAME", help="whose it is")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -62,11 +64,10 @@ class Command(BaseCommand):
             shows_model=options["show_model"],
             reveals=options["reveal"],
         )
-        people = {each.username: each for each in User.objects.filter(username__in=options["reviewer"])}
-        if unknown := [name for name in options["reviewer"] if name not in people]:
-            raise CommandError(f"There is nobody called {unknown[0]}.")
+        people = find_people(options["reviewer"])
+        user = find_person(options["by"], Permission.LEAD) if options["by"] else None
         try:
-            made = create_queue(queue=queue, items=_items(queue, options), reviewers=people.values(), user=None)
+            made = create_queue(queue=queue, items=_items(queue, options), reviewers=people, user=user)
         except QueueRefused as refusal:
             raise CommandError(str(refusal)) from refusal
         except ValidationError as wrong:

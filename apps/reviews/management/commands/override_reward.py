@@ -5,7 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.reviews.management.people import find_leader
+from apps.accounts.management.people import find_person
+from apps.accounts.permissions import Permission
 from apps.reviews.models import RewardOverride
 from apps.reviews.overriding import OverrideRefused, override_reward, withdraw_override
 from apps.rollouts.models import Collection, Rollout
@@ -51,9 +52,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{each['reward']} by {each['author']}, {each['at']}, {end}: {each['reason']}")
 
     def _change(self, rollout: Rollout, options: dict[str, Any]) -> None:
-        if not options["by"]:
-            raise CommandError("Say who: --by NAME.")
-        author = find_leader(options["by"])
+        author = find_person(options["by"], Permission.LEAD)
         try:
             if options["withdraw"]:
                 withdraw_override(rollout=rollout, user=author)

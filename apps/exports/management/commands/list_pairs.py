@@ -1,0 +1,119 @@
+"""List pair sets, the pairs of one, or what was decided of a pair."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from apps.exports.finding import FLAGS, flag_pairs, flags_of
+from apps.exports.models import PairDecision, PairSet, PreferencePair
+
+_OF_SETS = ("collection", "name", "state")
+_OF_PAIRS = ("status", "source", "flag", "task", "below_margin")
+
+
+class Command(BaseCommand):
+    help = "List the pair sets; with the number of one its pairs; with --pair what was decided of that pair."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument("pair_set", type=int, nargs="?", metavar="ID")
+        which.add_argument("--pair", type=int, metavar="ID", help="what was decided of it, the first decision first")
+        sets = parser.add_argument_group("of the sets only those")
+        sets.add_argument("--collection", type=int, metavar="ID", help="of this collection")
+        sets.add_argument("--name", help="of this name: its versions")
+        sets.add_argument("--state", choices=PairSet.State.values)
+        pairs = parser.add_argument_group("of a set's pairs only those")
+        pairs.add_argument("--status", choices=PreferencePair.Status.values)
+        pairs.add_argument("--source", choices=PreferencePair.Source.values, help="of this origin")
+        pairs.add_argument("--flag", choices=FLAGS, help="that want a look, for this")
+        pairs.add_argument("--task", type=int, metavar="ID", help="of this task")
+        pairs.add_argument("--below-margin", type=float, metavar="M", help="of a smaller margin")
+        parser.add_argument("--json", action="store_true", help="print a JSON object a line")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        rows = self._rows(options)
+        for told, words in rows:
+            self.stdout.write(msgspec.json.encode(told).decode() if options["json"] else words)
+
+    def _rows(self, options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+        listed = options["pair_set"] is None
+        _refuse(options, _OF_SETS if options["pair"] is not None or not listed else ())
+        _refuse(options, _OF_PAIRS if listed else ())
+        if options["pair"] is not None:
+            if not PreferencePair.objects.filter(pk=options["pair"]).exists():
+                raise CommandError(f"There is no pair {options['pair']}.")
+            decisions = PairDecision.objects.filter(pair=options["pair"]).select_related("user").order_by("pk")
+            return map(_tell_decision, decisions.iterator(chunk_size=1_000))
+        if listed:
+            given = {name: options[name] for name in _OF_SETS if options[name] is not None}
+            return map(_tell_set, PairSet.objects.filter(**given).order_by("pk").iterator(chunk_size=1_000))
+        if not PairSet.objects.filter(pk=options["pair_set"]).exists():
+            raise CommandError(f"There is no pair set {options['pair_set']}.")
+        pairs = PreferencePair.objects.filter(pair_set=options["pair_set"]).select_related("chosen", "rejected")
+        for name in ("status", "source", "task"):
+            pairs = pairs.filter(**{name: options[name]}) if options[name] is not None else pairs
+        if options["below_margin"] is not None:
+            pairs = pairs.filter(margin__lt=options["below_margin"])
+        if options["flag"]:
+            pairs = flag_pairs(pairs, options["flag"])
+        return map(_tell_pair, pairs.order_by("pk").iterator(chunk_size=1_000))
+
+
+def _refuse(options: dict[str, Any], names: Iterable[str]) -> None:
+    """An option that would change nothing is a mistake."""
+    for name in names:
+        if options[name] is not None:
+            raise CommandError(f"--{name.replace('_', '-')} does not go with what you list.")
+
+
+def _tell_set(one: PairSet) -> tuple[dict[str, Any], str]:
+    told = {
+        "pair_set": one.pk,
+        "name": one.name,
+        "version": one.version,
+        "collection": one.collection_id,
+        "rule": one.rule,
+        "rule_digest": one.rule_digest,
+        "state": one.state,
+        "pairs": one.pair_count,
+        "sources": one.sources,
+        "message": one.message,
+        "at": one.created_at,
+    }
+    return told, f"{one.pk}: {one.title}, of collection {one.collection_id}, {one.state}, {one.pair_count} pairs"
+
+
+def _tell_pair(pair: PreferencePair) -> tuple[dict[str, Any], str]:
+    flags = flags_of(pair)
+    told = {
+        "pair": pair.pk,
+        "task": pair.task_id,
+        "chosen": pair.chosen_id,
+        "rejected": pair.rejected_id,
+        "rewards": pair.rewards,
+        "margin": pair.margin,
+        "turn": pair.turn,
+        "source": pair.source,
+        "reviews": pair.reviews,
+        "status": pair.status,
+        "flags": flags,
+    }
+    wants = f", {', '.join(flags)}".replace("_", " ") if flags else ""
+    words = f"{pair.pk}: {pair.chosen_id} over {pair.rejected_id}, margin {pair.margin:g}, by {pair.source}"
+    return told, f"{words}, {pair.status}{wants}"
+
+
+def _tell_decision(decision: PairDecision) -> tuple[dict[str, Any], str]:
+    who = decision.user.username if decision.user else None
+    told = {
+        "status": decision.status,
+        "reason": decision.reason,
+        "by": who,
+        "carried": decision.carried,
+        "at": decision.created_at,
+    }
+    how = " (taken over from the version before)" if decision.carried else ""
+    why = f": {decision.reason}" if decision.reason else ""
+    return told, f"{decision.status} by {who or 'nobody'}, {decision.created_at.isoformat()}{how}{why}"
