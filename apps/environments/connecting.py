@@ -13,6 +13,7 @@ from apps.gym.judging.settings import read_settings
 from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound
 from apps.gym.policy.protocol import Weights
+from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
@@ -77,17 +78,7 @@ def _connect_server(
             judge=judge,
         )
     if environment.adapter == Adapter.GYMNASIUM:
-        return GymnasiumServer(
-            outbound,
-            name=environment.slug,
-            base_url=environment.base_url,
-            call_timeout=environment.call_timeout,
-            connect_timeout=environment.connect_timeout,
-            observe=observe,
-            max_tries=environment.max_tries,
-            verifies=environment.verifies,
-            api_key=_read_key(environment),
-        )
+        return GymnasiumServer(_call(environment, outbound, observe), verifies=environment.verifies)
     if environment.adapter in (Adapter.MCP, Adapter.MCP_PROCESS):
         return McpServer(
             outbound,
@@ -102,16 +93,22 @@ def _connect_server(
             api_key=_read_key(environment),
         )
     return HttpResourceServer(
+        _call(environment, outbound, observe),
+        verify_timeout=environment.verify_timeout,
+        verifies=environment.verifies,
+        survey=read_survey(environment.survey),
+    )
+
+
+def _call(environment: Environment, outbound: Outbound, observe: Observer) -> Caller:
+    return Caller(
         outbound,
         name=environment.slug,
         base_url=environment.base_url,
         call_timeout=environment.call_timeout,
         connect_timeout=environment.connect_timeout,
         observe=observe,
-        verify_timeout=environment.verify_timeout,
         max_tries=environment.max_tries,
-        verifies=environment.verifies,
-        survey=read_survey(environment.survey),
         api_key=_read_key(environment),
     )
 

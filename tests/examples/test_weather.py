@@ -7,6 +7,7 @@ import pytest
 
 from apps.gym.addresses import OutboundPolicy
 from apps.gym.outbound import Outbound
+from apps.gym.resources.calling import Caller
 from apps.gym.resources.http import HttpResourceServer
 from tests.examples.processes import EXAMPLES, weather_server
 
@@ -136,9 +137,8 @@ def test_gymweb_runs_its_example_rows_to_a_reward(base_url):
 
     async def attempts():
         outbound = Outbound(OutboundPolicy([base_url.removeprefix("http://")]))
-        server = HttpResourceServer(
-            outbound, name="weather", base_url=base_url, call_timeout=10, verify_timeout=10, max_tries=3
-        )
+        caller = Caller(outbound, name="weather", base_url=base_url, call_timeout=10, max_tries=3)
+        server = HttpResourceServer(caller, verify_timeout=10)
         try:
             probe = await server.probe()
             return probe, await asyncio.gather(*(attempt(server, row) for row in rows))

@@ -12,6 +12,7 @@ from apps.gym.addresses import OutboundPolicy
 from apps.gym.agent import Attempt, Harness
 from apps.gym.events import TraceUnion
 from apps.gym.outbound import Outbound
+from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from tests.nemo_gym.rows import OWN
@@ -35,9 +36,10 @@ def rows_of(name: str, *, own: bool) -> list[dict[str, Any]]:
 
 def connect(server: Server, outbound: Outbound, **options: Any) -> HttpResourceServer | GymnasiumServer:
     given = {"name": server.kind.name, "base_url": server.base_url, "call_timeout": 10.0, "max_tries": 2, **options}
+    verify_timeout = given.pop("verify_timeout", 10.0)
     if server.kind.step is not None:
-        return GymnasiumServer(outbound, **given)
-    return HttpResourceServer(outbound, verify_timeout=10.0, **given)
+        return GymnasiumServer(Caller(outbound, **given))
+    return HttpResourceServer(Caller(outbound, **given), verify_timeout=verify_timeout)
 
 
 def loopback() -> Outbound:

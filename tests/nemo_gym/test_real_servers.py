@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from tests.nemo_gym import solving
@@ -89,11 +90,11 @@ def rows_of(name):
 def test_it_is_driven_and_gives_the_rewards_of_its_rule(name, plays):
     async def drive(url):
         outbound = loopback()
-        given = {"name": name, "base_url": url, "call_timeout": 20.0, "max_tries": 2}
+        caller = Caller(outbound, name=name, base_url=url, call_timeout=20.0, max_tries=2)
         if name in ("blackjack", "example_multi_turn_gymnasium"):
-            server = GymnasiumServer(outbound, **given)
+            server = GymnasiumServer(caller)
         else:
-            server = HttpResourceServer(outbound, verify_timeout=20.0, **given)
+            server = HttpResourceServer(caller, verify_timeout=20.0)
         try:
             probe = await server.probe()
             assert probe.healthy, probe.message

@@ -18,6 +18,7 @@ from apps.gym.addresses import OutboundPolicy
 from apps.gym.agent import Attempt, Harness
 from apps.gym.outbound import Outbound
 from apps.gym.policy.scripted import ScriptedPolicy
+from apps.gym.resources.calling import Caller
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
 
@@ -189,8 +190,8 @@ def test_our_own_adapter_drives_an_environment_of_the_main_server_with_a_key(var
     async def attempts(port):
         outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
         url = f"http://127.0.0.1:{port}/gym/environments/calculator"
-        options = {"call_timeout": 20, "verify_timeout": 20, "max_tries": 1, "api_key": made.stdout.strip()}
-        far = HttpResourceServer(outbound, name="calculator", base_url=url, **options)
+        options = {"call_timeout": 20, "max_tries": 1, "api_key": made.stdout.strip()}
+        far = HttpResourceServer(Caller(outbound, name="calculator", base_url=url, **options), verify_timeout=20)
         here = InProcessServer("calculator", name="calculator")
         try:
             return [await asyncio.gather(*(trace(server, seed) for seed in range(24))) for server in (here, far)]

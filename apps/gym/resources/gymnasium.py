@@ -11,14 +11,12 @@ import orjson
 
 from apps.gym.errors import EnvironmentFault, GymError, VerifierError
 from apps.gym.items import Item, TaskRow, Tool, dump_json, function_calls, message
-from apps.gym.observing import Observer, ignore
-from apps.gym.outbound import Outbound, OutboundReply
+from apps.gym.outbound import OutboundReply
 from apps.gym.resources.calling import Caller, describe, is_success, may_pass
 from apps.gym.resources.http import CLOSE_SECONDS
 from apps.gym.resources.protocol import Probe, ReverifyMode, Step, ToolOutput
 from apps.gym.resources.scoring import encode_body, is_number, keep_small
 from apps.gym.resources.surveying import probe_server
-from apps.gym.retrying import Pauses
 from apps.gym.rewards import Reward
 
 _MAX_STEP_REWARDS = 1_000
@@ -155,36 +153,13 @@ class GymnasiumSession:
 
 
 class GymnasiumServer:
-    """One Gymnasium server. `call_timeout` is seconds for a reset or a step; `max_tries` bounds each call."""
+    """The Gymnasium server that `caller` calls. Its `call_timeout` is for a reset or a step."""
 
-    def __init__(
-        self,
-        outbound: Outbound,
-        *,
-        name: str,
-        base_url: str,
-        call_timeout: float,
-        max_tries: int,
-        connect_timeout: float = 10.0,
-        verifies: bool = True,
-        api_key: str = "",
-        pauses: Pauses | None = None,
-        observe: Observer = ignore,
-    ) -> None:
-        self.name = name
-        self.call_timeout = call_timeout
+    def __init__(self, caller: Caller, *, verifies: bool = True) -> None:
+        self.name = caller.name
+        self.call_timeout = caller.call_timeout
         self.verifies = verifies
-        self.caller = Caller(
-            outbound,
-            name=name,
-            base_url=base_url,
-            call_timeout=call_timeout,
-            max_tries=max_tries,
-            connect_timeout=connect_timeout,
-            api_key=api_key,
-            pauses=pauses,
-            observe=observe,
-        )
+        self.caller = caller
 
     async def seed_session(self, row: TaskRow, *, seed: int) -> GymnasiumSession:
         """Raises EnvironmentFault, or TimedOut. The protocol has no place for `seed`: a row names its own."""

@@ -7,15 +7,13 @@ from urllib.parse import quote
 
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut, VerifierError
 from apps.gym.items import Item, TaskRow, Tool, dump_json
-from apps.gym.observing import Observer, ignore
-from apps.gym.outbound import Outbound, OutboundReply
+from apps.gym.outbound import OutboundReply
 from apps.gym.resources.calling import MAX_REPLY, Caller, ReplyTooLarge, describe, is_success, may_pass, read_object
 from apps.gym.resources.mcp_client import McpConnection, open_over_http
 from apps.gym.resources.openapi import GYMNASIUM_ROUTES, PROTOCOL_ROUTES
 from apps.gym.resources.protocol import Probe, ReverifyMode, ToolOutput
 from apps.gym.resources.scoring import encode_body, read_reward
 from apps.gym.resources.surveying import Survey, ask_reverify_mode, probe_server, survey_server
-from apps.gym.retrying import Pauses
 from apps.gym.rewards import Reward
 
 _MAX_TOOL_NAME = 256
@@ -147,42 +145,19 @@ class HttpSession:
 
 
 class HttpResourceServer:
-    """One resource server. `call_timeout` and `verify_timeout` are seconds; `max_tries` bounds each call.
+    """The resource server that `caller` calls. `verify_timeout` is seconds.
 
     `survey` is what is known of it already; without one it is asked when an attempt needs to know.
     """
 
     def __init__(
-        self,
-        outbound: Outbound,
-        *,
-        name: str,
-        base_url: str,
-        call_timeout: float,
-        verify_timeout: float,
-        max_tries: int,
-        connect_timeout: float = 10.0,
-        verifies: bool = True,
-        api_key: str = "",
-        pauses: Pauses | None = None,
-        observe: Observer = ignore,
-        survey: Survey | None = None,
+        self, caller: Caller, *, verify_timeout: float, verifies: bool = True, survey: Survey | None = None
     ) -> None:
-        self.name = name
-        self.call_timeout = call_timeout
+        self.name = caller.name
+        self.call_timeout = caller.call_timeout
         self.verify_timeout = verify_timeout
         self.verifies = verifies
-        self.caller = Caller(
-            outbound,
-            name=name,
-            base_url=base_url,
-            call_timeout=call_timeout,
-            max_tries=max_tries,
-            connect_timeout=connect_timeout,
-            api_key=api_key,
-            pauses=pauses,
-            observe=observe,
-        )
+        self.caller = caller
         self._survey = survey
         self._asking = asyncio.Lock()
 

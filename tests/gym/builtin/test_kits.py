@@ -10,6 +10,7 @@ from apps.gym.builtin.generating import CASE_KINDS, DIFFICULTIES, TooFewTasks, g
 from apps.gym.builtin.kits import KITS
 from apps.gym.builtin.registry import BUILTINS
 from apps.gym.items import dump_json
+from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
@@ -112,10 +113,10 @@ def test_verified_again_from_its_trace_alone_an_attempt_has_the_same_reward(name
 
 
 def far(name, outbound, port):
-    url = f"http://127.0.0.1:{port}"
+    caller = Caller(outbound, name=name, base_url=f"http://127.0.0.1:{port}", call_timeout=30, max_tries=1)
     if server(name).takes_turns:
-        return GymnasiumServer(outbound, name=name, base_url=url, call_timeout=30, max_tries=1)
-    return HttpResourceServer(outbound, name=name, base_url=url, call_timeout=30, verify_timeout=30, max_tries=1)
+        return GymnasiumServer(caller)
+    return HttpResourceServer(caller, verify_timeout=30)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from apps.gym.addresses import OutboundPolicy
 from apps.gym.outbound import Outbound
+from apps.gym.resources.calling import Caller
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.retrying import Pauses
 
@@ -66,11 +67,12 @@ async def serve(answers: Answers, *, adapter: Any = HttpResourceServer, **option
     await site.start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     outbound = Outbound(OutboundPolicy(options.pop("allow", ["127.0.0.1"])))
-    given = {"call_timeout": 5.0, "max_tries": 3, "pauses": Pauses(first=0.001), **options}
+    of_the_server = {name: options.pop(name) for name in ("verify_timeout", "verifies", "survey") if name in options}
     if adapter is HttpResourceServer:
-        given.setdefault("verify_timeout", 5.0)
+        of_the_server.setdefault("verify_timeout", 5.0)
+    call = {"base_url": url, "call_timeout": 5.0, "max_tries": 3, "pauses": Pauses(first=0.001), **options}
     try:
-        yield adapter(outbound, name="lab", base_url=given.pop("base_url", url), **given)
+        yield adapter(Caller(outbound, name="lab", **call), **of_the_server)
     finally:
         await outbound.close()
         await runner.cleanup()

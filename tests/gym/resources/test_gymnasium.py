@@ -5,6 +5,7 @@ import pytest
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.events import EnvironmentTurn, ToolResult
 from apps.gym.items import message
+from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.rewards import Reward
 from tests.gym.resources.servers import BROKEN, SLOW, Answers, serve
@@ -215,9 +216,8 @@ def test_the_health_check_knows_a_gymnasium_server(kind, healthy):
         outbound = loopback()
         try:
             async with serving(kind) as server:
-                return await GymnasiumServer(
-                    outbound, name="lab", base_url=server.base_url, call_timeout=5.0, max_tries=1
-                ).probe()
+                caller = Caller(outbound, name="lab", base_url=server.base_url, call_timeout=5.0, max_tries=1)
+                return await GymnasiumServer(caller).probe()
         finally:
             await outbound.close()
 

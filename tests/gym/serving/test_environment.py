@@ -15,6 +15,7 @@ from apps.gym.events import JudgeCall, SessionOpened, ToolResult, Verification
 from apps.gym.judging.judge import Judge
 from apps.gym.outbound import OutboundTimedOut
 from apps.gym.policy.scripted import ScriptedPolicy
+from apps.gym.resources.calling import Caller
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.verified import VerifiedServer
@@ -44,9 +45,8 @@ async def served(name="calculator", *, most=10, seconds=60.0, **options):
 
 
 def client(outbound, port, name):
-    return HttpResourceServer(
-        outbound, name=name, base_url=f"http://127.0.0.1:{port}", call_timeout=10, verify_timeout=10, max_tries=1
-    )
+    caller = Caller(outbound, name=name, base_url=f"http://127.0.0.1:{port}", call_timeout=10, max_tries=1)
+    return HttpResourceServer(caller, verify_timeout=10)
 
 
 def timeless(event):

@@ -11,6 +11,7 @@ from apps.gym.items import item_type
 from apps.gym.judging.judge import Judge
 from apps.gym.outbound import Outbound
 from apps.gym.policy.scripted import ScriptedPolicy
+from apps.gym.resources.calling import Caller
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command
@@ -32,9 +33,8 @@ async def compare(make_server, row, moves):
     served = await serve_environment(make_server(), most_sessions=10, session_seconds=60.0)
     async with on_a_port(served) as (port, outbound):
         url = f"http://127.0.0.1:{port}"
-        far = HttpResourceServer(
-            outbound, name=served.name, base_url=url, call_timeout=20, verify_timeout=60, max_tries=1
-        )
+        caller = Caller(outbound, name=served.name, base_url=url, call_timeout=20, max_tries=1)
+        far = HttpResourceServer(caller, verify_timeout=60)
         # What a judge was asked stays with who asks it.
         here = [timeless(event) for event in await attempt(make_server(), row, moves)]
         here = [event for event in here if not isinstance(event, JudgeCall)]

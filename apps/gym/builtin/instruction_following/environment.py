@@ -3,8 +3,8 @@
 import re
 from typing import Any, ClassVar
 
-from apps.gym.builtin.protocol import unknown_tool
-from apps.gym.items import Item, TaskRow, Tool, assistant_text
+from apps.gym.builtin.single_turn import SingleTurn
+from apps.gym.items import assistant_text
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.instructions import Instructions
 
@@ -13,7 +13,7 @@ _FEW = 40
 _VARIED = 0.3
 
 
-class InstructionFollowing:
+class InstructionFollowing(SingleTurn):
     """Length and keywords are cheap to fake by one word over and over: texts of more than forty words must have a
     different word in three of ten, over each stretch of a hundred."""
 
@@ -22,20 +22,8 @@ class InstructionFollowing:
         "No tools. The last message must follow every instruction of the row's instruction_id_list and kwargs, or a "
         "part of them where its grading_mode is fraction; a text that pads is worth nothing."
     )
-    tools: ClassVar[list[Tool]] = []
     needs: ClassVar[frozenset[str]] = frozenset({"instruction_id_list"})
     quick: ClassVar[bool] = False
-    asks_judge: ClassVar[bool] = False
-
-    def __init__(self, row: TaskRow, *, seed: int) -> None:
-        self.row = row
-        self.seed = seed
-
-    def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
-        raise unknown_tool(name, self.tools)
-
-    def respond(self, items: list[Item]) -> list[Item] | None:
-        return None
 
     def verify(self, response: dict[str, Any]) -> Reward:
         followed = Instructions().verify(self.row, response)

@@ -2,14 +2,13 @@
 
 from typing import Any, ClassVar
 
-from apps.gym.builtin.protocol import unknown_tool
-from apps.gym.items import Item, TaskRow, Tool
+from apps.gym.builtin.single_turn import SingleTurn
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.hybrid import Hybrid, Part
 from apps.gym.verifiers.protocol import Verifier
 
 
-class StructuredOutput:
+class StructuredOutput(SingleTurn):
     """A product: an object that fits the schema and tells something else is worth nothing, and neither is the reverse.
     What fits any schema, such as a false for every truth value, would else be worth a part."""
 
@@ -18,7 +17,6 @@ class StructuredOutput:
         "No tools. The JSON of the reply must fit the row's schema_str, closed, and hold the values of its "
         "expected_output."
     )
-    tools: ClassVar[list[Tool]] = []
     verifier: ClassVar[Verifier] = Hybrid(
         combine="product",
         components=[
@@ -27,18 +25,6 @@ class StructuredOutput:
         ],
     )
     needs: ClassVar[frozenset[str]] = frozenset({"schema_str", "expected_output"})
-    quick: ClassVar[bool] = True
-    asks_judge: ClassVar[bool] = False
-
-    def __init__(self, row: TaskRow, *, seed: int) -> None:
-        self.row = row
-        self.seed = seed
-
-    def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
-        raise unknown_tool(name, self.tools)
-
-    def respond(self, items: list[Item]) -> list[Item] | None:
-        return None
 
     def verify(self, response: dict[str, Any]) -> Reward:
         return self.verifier.verify(self.row, response)
