@@ -17,15 +17,13 @@ from apps.accounts.permissions import Permission, user_may
 from apps.api.declared import DeclaredFields
 from apps.api.filters import FlagFilter, IdFilter
 from apps.api.viewsets import TableViewSet
-from apps.gym.events import encode_event
-from apps.gym.items import input_items
 from apps.gym.verdicts import CHOICES, REASONS
 from apps.reviews.answers import Answer
 from apps.reviews.drafting import find_draft_problem
 from apps.reviews.leasing import MAX_DRAFT, renew_lease, skip_item
 from apps.reviews.models import Review, Rubric
 from apps.reviews.reviewing import score_rollout, submit_review
-from apps.reviews.withholding import read_shown, reveal
+from apps.reviews.withholding import read_shown, reveal, tell_shown
 from apps.rollouts.models import Rollout
 
 MAX_TOKEN = 64
@@ -155,20 +153,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
         is_one = getattr(view, "action", "") in {"retrieve", "claim", "undo", "renew"}
         if review.status not in {Review.Status.OPEN, Review.Status.LAPSED} or review.queue is None or not is_one:
             return None
-        shown = read_shown(review)
-        task = review.item.task if review.item else None
-        sides = [
-            {
-                "label": side.label,
-                "events": [{"seq": seq, "event": orjson.loads(encode_event(event))} for seq, event in side.events],
-                "left_out": side.left_out,
-                "stop_reason": side.stop_reason,
-                "reward": side.reward,
-                "model": side.model,
-            }
-            for side in shown.sides
-        ]
-        return {"prompt": input_items(task.row) if task else [], "expected": shown.expected, "sides": sides}
+        return tell_shown(review, read_shown(review))
 
     @extend_schema_field(RevealedSerializer(many=True))
     def get_revealed(self, review: Review) -> list[dict[str, Any]]:

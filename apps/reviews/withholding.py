@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import orjson
 
-from apps.gym.events import JudgeCall, ModelCall, TraceUnion, Verification
+from apps.gym.events import JudgeCall, ModelCall, TraceUnion, Verification, encode_event
+from apps.gym.items import input_items
 from apps.reviews.hiding import find_hidden
 from apps.reviews.models import Queue, Review
 from apps.rollouts.models import Rollout, TraceEvent
@@ -60,6 +62,23 @@ def read_shown(review: Review, *, whole: bool = False) -> Shown:
     row = rollouts[0].task.row if rollouts else {}
     expected = {name: value for name, value in row.items() if name != "responses_create_params"}
     return Shown(sides=sides, expected=expected if shows_expected else None)
+
+
+def tell_shown(review: Review, shown: Shown) -> dict[str, Any]:
+    """The same as plain data, with the prompt of the task: for programs."""
+    sides = [
+        {
+            "label": side.label,
+            "events": [{"seq": seq, "event": orjson.loads(encode_event(event))} for seq, event in side.events],
+            "left_out": side.left_out,
+            "stop_reason": side.stop_reason,
+            "reward": side.reward,
+            "model": side.model,
+        }
+        for side in shown.sides
+    ]
+    prompt = input_items(review.item.task.row) if review.item else []
+    return {"prompt": prompt, "expected": shown.expected, "sides": sides}
 
 
 def _may_show(review: Review, queue: Queue) -> tuple[bool, bool, bool]:

@@ -1,7 +1,6 @@
 """Lead a queue: its figures, what people differ on, and the verdicts that settle it."""
 
 import argparse
-import json
 from argparse import ArgumentParser
 from typing import Any
 
@@ -12,7 +11,6 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.accounts.management.people import find_people, find_person
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission
-from apps.gym.verdicts import CHOICES, REASONS
 from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.agreeing import (
     read_against_rewards,
@@ -21,10 +19,11 @@ from apps.reviews.agreeing import (
     read_progress,
     read_reviewers,
 )
-from apps.reviews.answers import Answer, AnswerRefused
+from apps.reviews.answers import AnswerRefused
 from apps.reviews.filling import QueueRefused
 from apps.reviews.leasing import CannotReview
-from apps.reviews.models import Queue
+from apps.reviews.management.answers import add_answer, read_answer
+from apps.reviews.models import Queue, QueueItem
 from apps.reviews.queueing import change_queue, close_queue, delete_queue, open_queue
 
 _CHANGES = ("name", "instructions", "overlap", "order", "lease_minutes")
@@ -38,14 +37,11 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         actions.add_parser("figures", help="progress, pace, and agreement with each other, themselves and rewards")
+        actions.add_parser("items", help="all that it is made of, and how far each is judged")
         actions.add_parser("disputes", help="the items that people differ on and nobody has settled")
         settle = actions.add_parser("settle", help="say what stands of an item; what people said is kept")
         settle.add_argument("item", type=int, help="its number, as disputes tells it")
-        settle.add_argument("--choice", choices=list(CHOICES), default="", help="of a pair: A is its first rollout")
-        settle.add_argument("--ranks", metavar="N,N", help="of a ranking, in the order of its rollouts; 1 is best")
-        settle.add_argument("--scores", metavar="JSON", help="of a rubric, by the key of the criterion")
-        settle.add_argument("--reason", action="append", choices=list(REASONS), default=[])
-        settle.add_argument("--note", default="")
+        add_answer(settle, first="its first rollout")
         change = actions.add_parser("change", help="its name, instructions, overlap, order, lease time or reviewers")
         change.add_argument("--name")
         change.add_argument("--instructions")
@@ -81,10 +77,8 @@ class Command(BaseCommand):
             case "figures":
                 figures = read_figures(queue)
                 return figures, _tell_figures(queue, figures)
-            case "disputes":
-                items = [_tell_item(item) for item in read_disputed(queue)]
-                words = [f"item {each['item']}: rollouts {each['rollouts']}, {each['doubt']:.0%}" for each in items]
-                return {"disputed": items}, "\n".join(words) or "Nobody disagrees, or nobody has judged the same twice."
+            case "items" | "disputes":
+                return _tell_items(queue, disputed=options["action"] == "disputes")
             case "settle":
                 return self._settle(queue, options)
             case "change":
@@ -106,13 +100,7 @@ class Command(BaseCommand):
         item = queue.items.filter(pk=options["item"]).first()
         if item is None:
             raise CommandError(f"{queue} has no item {options['item']}.")
-        answer = Answer(
-            choice=options["choice"],
-            ranks=_numbers(options["ranks"]),
-            scores=_object(options["scores"]),
-            reasons=options["reason"],
-            note=options["note"],
-        )
+        answer = read_answer(options)
         review = adjudicate_item(item=item, user=find_person(options["by"], Permission.LEAD), answer=answer)
         return {"review": review.pk, "item": item.pk}, f"item {item.pk} is settled by review {review.pk}"
 
@@ -147,9 +135,24 @@ def _tell_figures(queue: Queue, figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _tell_item(item: Any) -> dict[str, Any]:
-    rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
-    return {"item": item.pk, "rollouts": rollouts, "reviews": item.done, "doubt": item.doubt}
+def _tell_items(queue: Queue, *, disputed: bool) -> tuple[dict[str, Any], str]:
+    items = read_disputed(queue) if disputed else queue.items.prefetch_related("entries").order_by("pk")
+    rows = [_tell_item(item) for item in items]
+    words = "\n".join(map(_describe_item, rows)) or "Nobody disagrees, or nobody has judged the same twice."
+    return {"disputed" if disputed else "items": rows}, words
+
+
+def _tell_item(item: QueueItem) -> dict[str, Any]:
+    rollouts = [each.rollout_id for each in item.entries.all()]
+    told = {name: getattr(item, name) for name in ("doubt", "is_repeated", "is_adjudicated")}
+    return {"item": item.pk, "task": item.task_id, "rollouts": rollouts, "reviews": item.done, **told}
+
+
+def _describe_item(told: dict[str, Any]) -> str:
+    settled = ", settled" if told["is_adjudicated"] else ""
+    twice = ", comes twice" if told["is_repeated"] else ""
+    differs = f", {told['doubt']:.0%} differ" if told["doubt"] and told["reviews"] > 1 else ""
+    return f"item {told['item']}: rollouts {told['rollouts']}, {told['reviews']} reviews{differs}{twice}{settled}"
 
 
 def _number(value: float | None) -> str:
@@ -162,20 +165,3 @@ def _reviewers(options: dict[str, Any]) -> list[User] | None:
     if options["reviewer"] is None:
         return None
     return find_people(options["reviewer"])
-
-
-def _numbers(text: str | None) -> list[int]:
-    try:
-        return [int(one) for one in text.split(",")] if text else []
-    except ValueError:
-        raise CommandError("Ranks are numbers between commas.") from None
-
-
-def _object(text: str | None) -> dict[str, Any]:
-    try:
-        scores = json.loads(text) if text else {}
-    except ValueError as wrong:
-        raise CommandError(f"--scores is not JSON: {wrong}.") from wrong
-    if not isinstance(scores, dict):
-        raise CommandError('--scores is a JSON object: {"right": true}.')
-    return scores

@@ -1,0 +1,57 @@
+"""Write what people said of a collection's rollouts, or what stands between them, as JSON lines."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from apps.reviews.deciding import read_verdicts
+from apps.reviews.management.telling import tell_comment, tell_flag, tell_score, tell_verdict
+from apps.reviews.models import Comment, Flag, Review
+from apps.rollouts.models import Collection
+
+CHUNK = 1_000
+
+
+class Command(BaseCommand):
+    help = "Write the flags, scores or comments on a collection's rollouts, or the verdicts that stand between them."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("what", choices=list(_KINDS))
+        parser.add_argument("--collection", type=int, required=True, metavar="ID")
+        parser.add_argument("--text", action="store_true", help="in words instead of JSON lines")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        collection = Collection.objects.present().filter(pk=options["collection"]).first()
+        if collection is None:
+            raise CommandError(f"There is no collection {options['collection']}.")
+        for told, words in _KINDS[options["what"]](collection):
+            self.stdout.write(words if options["text"] else msgspec.json.encode(told).decode())
+
+
+def _flags(collection: Collection) -> Iterator[tuple[dict[str, Any], str]]:
+    rows = Flag.objects.filter(rollout__collection=collection).select_related("author").order_by("pk")
+    return map(tell_flag, rows.iterator(chunk_size=CHUNK))
+
+
+def _scores(collection: Collection) -> Iterator[tuple[dict[str, Any], str]]:
+    rows = Review.objects.filter(rollout__collection=collection, repeat_of__isnull=True).submitted().exclude(scores={})
+    return map(tell_score, rows.select_related("reviewer", "rubric").order_by("pk").iterator(chunk_size=CHUNK))
+
+
+def _comments(collection: Collection) -> Iterator[tuple[dict[str, Any], str]]:
+    rows = Comment.objects.filter(rollout__collection=collection).select_related("author", "resolved_by").order_by("pk")
+    return map(tell_comment, rows.iterator(chunk_size=CHUNK))
+
+
+def _verdicts(collection: Collection) -> Iterator[tuple[dict[str, Any], str]]:
+    return map(tell_verdict, read_verdicts(collection).values())
+
+
+_KINDS: dict[str, Callable[[Collection], Iterator[tuple[dict[str, Any], str]]]] = {
+    "verdicts": _verdicts,
+    "flags": _flags,
+    "scores": _scores,
+    "comments": _comments,
+}
