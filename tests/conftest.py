@@ -1,6 +1,5 @@
 """What every test begins with."""
 
-import os
 import tempfile
 from importlib import import_module
 from pathlib import Path
@@ -24,18 +23,17 @@ def pytest_runtest_setup(item):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item):
-    """What a test sets for its whole process must not reach the tests after it: those start servers as other users,
-    in folders that others may enter, and programs that inherit the environment. Seen after all its fixtures."""
+    """Where a process stands must not reach the tests after: those start servers as other users, who may not enter
+    every folder. Seen after all fixtures of the test."""
     result = yield
     before, now = item.stash[BEFORE], _of_the_process()
-    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-    assert not changed, f"the test has left its process changed: {', '.join(changed)}"
+    changed = [name for name in before if before[name] != now[name]]
+    assert not changed, f"the test has left another value of: {', '.join(changed)}"
     return result
 
 
 def _of_the_process() -> dict[str, object]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return {**environ, "the folder": Path.cwd(), "the temporary folder": tempfile.tempdir or tempfile.gettempdir()}
+    return {"the folder": Path.cwd(), "the temporary folder": tempfile.tempdir or tempfile.gettempdir()}
 
 
 @pytest.fixture(autouse=True)

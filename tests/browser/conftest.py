@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.browser.faults import faults_of
 from tests.gymweb.serving import ROOT, Served, serving
 from tests.migrated import lay_out_for
 from tests.walk.processes import process
@@ -126,9 +127,7 @@ def tab(chromium: Browser, signed_in: Any) -> Iterator[Page]:
     """A page of a signed-in browser, low enough to scroll. What it says on its console as an error fails the test."""
     context = chromium.new_context(storage_state=signed_in, viewport={"width": 1000, "height": 500})
     page = context.new_page()
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    wrong = faults_of(page)
     yield page
     said = list(wrong)  # before what is still under way is broken off
     context.close()

@@ -13,6 +13,7 @@ from playwright.sync_api import Error as BrowserError
 
 from apps.dashboard.urls import urlpatterns
 from tests.browser.conftest import Site, sign_in
+from tests.browser.faults import faults_of
 from tests.gymweb.serving import ROOT
 
 pytestmark = pytest.mark.slow
@@ -83,9 +84,7 @@ def looked_at(chromium: Browser, site: Site, admin: Any) -> Iterator[tuple[Page,
         storage_state=admin, viewport={"width": 1440, "height": 900}, reduced_motion="reduce"
     )
     page = context.new_page()
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(f"threw: {error}"))
-    page.on("console", lambda said: wrong.append(f"console: {said.text}") if said.type == "error" else None)
+    wrong = faults_of(page)
     page.on("request", lambda asked: None if asked.url.startswith((site.base, "blob:")) else wrong.append(asked.url))
     page.on("response", lambda got: wrong.append(f"{got.status}: {got.url}") if got.status >= 500 else None)
     page.add_init_script(

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.conftest import PASSWORD, Site
+from tests.browser.faults import faults_of
 
 pytestmark = pytest.mark.slow
 
@@ -105,9 +106,7 @@ class Keys(Hands):
 def test_tasks_become_rollouts_become_a_file(chromium: Browser, site: Site, kind: type[Hands], tmp_path: Path):
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     page = context.new_page()
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    wrong = faults_of(page)
     hands, slug = kind(page), f"walk-{kind.__name__.lower()}"
     page.goto(f"{site.base}/sign-in/")
     hands.write(page.get_by_label("User name"), "erika")
