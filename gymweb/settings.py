@@ -267,6 +267,9 @@ SANDBOXES = ("bubblewrap", "unprivileged_process", "none")
 SANDBOX = env.choice("GYMWEB_SANDBOX", default="bubblewrap", choices=SANDBOXES)
 SANDBOX_PYTHON = env.text("GYMWEB_SANDBOX_PYTHON", default="")
 SANDBOX_AT_ONCE = env.whole("GYMWEB_SANDBOX_AT_ONCE", default=0, least=0, most=1_000)
+# As much as each execution may have.
+_TOGETHER_MB = 288 * (SANDBOX_AT_ONCE or 4 * (os.cpu_count() or 1))
+SANDBOX_MEMORY_MB = env.whole("GYMWEB_SANDBOX_MEMORY_MB", default=_TOGETHER_MB, least=0, most=10_000_000)
 
 # How often any worker asks each environment's server whether it is well.
 PROBE_SECONDS = env.number("GYMWEB_PROBE_SECONDS", default=60.0, least=1, most=86_400)

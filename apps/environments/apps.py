@@ -12,6 +12,13 @@ class EnvironmentsConfig(AppConfig):
     def ready(self) -> None:
         from apps.environments.checks import check_written_environments
 
-        choose_sandbox(Choice(kind=settings.SANDBOX, python=settings.SANDBOX_PYTHON, at_once=settings.SANDBOX_AT_ONCE))
+        choose_sandbox(
+            Choice(
+                kind=settings.SANDBOX,
+                python=settings.SANDBOX_PYTHON,
+                at_once=settings.SANDBOX_AT_ONCE,
+                memory_mb=settings.SANDBOX_MEMORY_MB,
+            )
+        )
         load_environments(settings.ENVIRONMENTS)
         register(check_written_environments)

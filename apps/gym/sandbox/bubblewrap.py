@@ -13,6 +13,7 @@ from apps.gym.sandbox.boot import boot_arguments
 from apps.gym.sandbox.protocol import Limits, Outcome, SandboxMissing
 from apps.gym.sandbox.reading import run_bounded
 from apps.gym.sandbox.syscalls import build_filter
+from apps.gym.sandbox.together import Share
 
 logger = logging.getLogger(__name__)
 
@@ -33,13 +34,15 @@ _ROOTS = ("/lib", "/lib64", "/lib32")
 
 
 class Bubblewrap:
-    """`python` is the interpreter that runs inside, which every user of the machine must be able to read."""
+    """`python` is the interpreter that runs inside, which every user of the machine must be able to read. `share` is
+    the memory of the execution, where it has a group of its own."""
 
     name = "bubblewrap"
     lacks = ""
 
-    def __init__(self, *, python: str) -> None:
+    def __init__(self, *, python: str, share: Share | None = None) -> None:
         self._python = python
+        self._share = share
 
     def run(self, program: str, *, stdin: bytes = b"", limits: Limits = Limits()) -> Outcome:  # noqa: B008 - frozen
         given = program.encode(errors="replace")
@@ -59,6 +62,7 @@ class Bubblewrap:
                 limits=limits,
                 env=_ENVIRONMENT,
                 pass_fds=[] if descriptor is None else [descriptor],
+                share=self._share,
             )
         except FileNotFoundError as error:
             raise SandboxMissing(f"{error.filename} is not installed: {_NEEDED}") from None

@@ -4,11 +4,15 @@ from typing import Literal, Protocol
 
 import msgspec
 
-Ending = Literal["exited", "too_long", "too_much_output"]
+Ending = Literal["exited", "too_long", "too_much_output", "too_much_memory"]
 
 
 class SandboxMissing(Exception):
     """There is nothing here that runs code safely; the text says what to do about it."""
+
+
+_BESIDE = 16 * 1024**2
+"""What the kernel holds for an execution besides its memory and its files."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,9 +30,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     output: int = 16_000
     most_output: int = 1024**2
 
+    @property
+    def together(self) -> int:
+        """The bytes for all processes of it and its files, where they can be counted together: enough for one process
+        that takes all it may."""
+        return self.memory + self.files + _BESIDE
+
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`status` is the exit code, below 0 the signal that ended it. The outputs are cut at the limit: `cut` says so."""
+    """`status` is the exit code, below 0 the signal that ended it. The outputs are cut at the limit: `cut` says so.
+    `too_much_memory` is that of all its processes together; one that reaches its own limit has a MemoryError."""
 
     ending: Ending
     status: int

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 from apps.gym.sandbox.protocol import Ending, Limits, Outcome
+from apps.gym.sandbox.together import Share
 
 _PIECE = 65_536
 
@@ -22,11 +23,12 @@ def run_bounded(
     env: Mapping[str, str],
     cwd: str = "/",
     pass_fds: Sequence[int] = (),
+    share: Share | None = None,
 ) -> Outcome:
     """Raises OSError where the command cannot be started. Whatever happens, its process group is gone in the end."""
     began = time.monotonic()
     process = subprocess.Popen(  # noqa: S603 - the callers' own commands
-        command,
+        share.joined(command) if share else command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -41,6 +43,8 @@ def run_bounded(
         ending = reading.until(began + limits.seconds)
     finally:
         _end(process)
+    if share and ending == "exited" and share.was_full():
+        ending = "too_much_memory"
     return Outcome(
         ending=ending,
         status=process.returncode,

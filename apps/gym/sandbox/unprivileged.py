@@ -7,6 +7,7 @@ import tempfile
 from apps.gym.sandbox.boot import boot_arguments
 from apps.gym.sandbox.protocol import Limits, Outcome, SandboxMissing
 from apps.gym.sandbox.reading import run_bounded
+from apps.gym.sandbox.together import Share
 
 _NOBODY = "65534"
 
@@ -18,8 +19,9 @@ class UnprivilegedProcess:
         "user may, sees and signals that user's processes, may leave processes behind, and may start any number of them"
     )
 
-    def __init__(self, *, python: str) -> None:
+    def __init__(self, *, python: str, share: Share | None = None) -> None:
         self._python = python
+        self._share = share
 
     def run(self, program: str, *, stdin: bytes = b"", limits: Limits = Limits()) -> Outcome:  # noqa: B008 - frozen
         given = program.encode(errors="replace")
@@ -46,6 +48,6 @@ class UnprivilegedProcess:
             os.chmod(folder, 0o777 if open_to_all else 0o700)  # noqa: PTH101
             env = {"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder, "PATH": "/usr/bin:/bin"}
             try:
-                return run_bounded(command, stdin=given + stdin, limits=limits, env=env, cwd=folder)
+                return run_bounded(command, stdin=given + stdin, limits=limits, env=env, cwd=folder, share=self._share)
             except FileNotFoundError as error:
                 raise SandboxMissing(f"{error.filename} is not there") from None

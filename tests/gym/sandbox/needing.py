@@ -3,8 +3,22 @@
 import pytest
 
 from apps.gym.sandbox.choosing import Choice, ChosenSandbox
+from apps.gym.sandbox.delegated import NotDelegated, find_place
+from apps.gym.sandbox.together import MemoryGroup
+
+
+def find_what_lacks():
+    """Why no control group with a bound on memory can be made here, or nothing."""
+    try:
+        MemoryGroup(find_place(), most=2**28).remove()
+    except (NotDelegated, OSError) as why:
+        return str(why)
+    return ""
+
 
 MISSING = ChosenSandbox(Choice(at_once=1)).find_problem()
+NO_GROUP = MISSING or find_what_lacks()
+needs_group = pytest.mark.skipif(bool(NO_GROUP), reason=f"SKIPPED by name: a control group for memory: {NO_GROUP}")
 needs_sandbox = pytest.mark.skipif(bool(MISSING), reason=f"SKIPPED by name: the sandbox: {MISSING}")
 RUN_CODE = {"code_exec"}
 

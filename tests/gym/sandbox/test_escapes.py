@@ -6,24 +6,27 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from apps.gym.builtin.code_exec.testing import HiddenTest, HiddenTests, run_tests
 from apps.gym.sandbox.bubblewrap import Bubblewrap
+from apps.gym.sandbox.choosing import Choice, ChosenSandbox
 from apps.gym.sandbox.protocol import Limits
-from tests.gym.sandbox.needing import needs_sandbox
+from tests.gym.sandbox.needing import NO_GROUP, needs_group, needs_sandbox
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = "/usr/bin/python3"
+SANDBOX = ChosenSandbox(Choice(python=PYTHON))
 pytestmark = needs_sandbox
 
 
 def attempt(program, *, stdin=b"", **limits):
     """What the program wrote, and how it ended; the line of it is what `make sandbox-escapes` shows."""
     before = own_memory()
-    outcome = Bubblewrap(python=PYTHON).run(program, stdin=stdin, limits=Limits(**limits))
+    outcome = SANDBOX.run(program, stdin=stdin, limits=Limits(**limits))
     text = outcome.stdout.decode(errors="replace")
     last = (outcome.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
     grew = (own_memory() - before) / 1e6
@@ -251,6 +254,38 @@ def test_10_gb_are_not_given():
 def test_10_gb_in_pieces_are_not_given():
     outcome, _, last = attempt("held = []\nwhile True:\n    held.append(bytearray(10**7))")
     assert (outcome.ending, outcome.status, last) == ("exited", 1, "MemoryError")
+
+
+def test_how_the_memory_of_all_together_is_bounded_is_said():
+    told = SANDBOX.describe()
+    print(f"how_the_memory_of_all_together_is_bounded: {told}")
+    assert told.startswith("bubblewrap; all that run at once have " if not NO_GROUP else "bubblewrap; their memory ")
+
+
+@needs_group
+def test_the_memory_of_the_machine_is_not_taken_by_many_at_once():
+    """Eight programs of three processes with 200 MB each: 4.8 GB, of which each process may have its part."""
+    program = """
+import os, time
+if os.fork():
+    os.fork()
+held = b"1" * (200 * 10**6)
+time.sleep(1)
+print("held")
+"""
+    many = ChosenSandbox(Choice(python=PYTHON, at_once=8, memory_mb=512))
+    before = own_memory()
+    with ThreadPoolExecutor(8) as threads:
+        outcomes = list(threads.map(many.run, [program] * 8))
+    most = many._memory.open().read_most_used() / 2**20
+    ended = sum(outcome.ending == "too_much_memory" for outcome in outcomes)
+    print(f"the_memory_of_the_machine: {ended} of 8 ended for it, {most:.0f} of 512 MB held at most")
+    assert most <= 512
+    assert ended == 8
+    assert own_memory() - before < 50e6
+    assert many.run("print(1)").stdout == b"1\n"
+    many.close()
+    assert processes_of_nobody() == []
 
 
 def test_memory_that_no_process_owns_is_not_given():

@@ -27,6 +27,7 @@ _LIMITS = Limits()
 _ENDINGS = {
     "too_long": f"stopped: not done after {_LIMITS.seconds:g} s",
     "too_much_output": f"stopped: it wrote more than {_LIMITS.most_output:,} bytes",
+    "too_much_memory": "stopped: it held too much memory",
 }
 
 

@@ -147,6 +147,8 @@ def _explain(outcome: Outcome, limits: Limits) -> str:
         return f"not done after {limits.seconds:g} s"
     if outcome.ending == "too_much_output" or outcome.cut:
         return "too much output"
+    if outcome.ending == "too_much_memory":
+        return "it held too much memory"
     if outcome.status in (128 + 9, -9, 128 + 24, -24):
         return f"stopped after {limits.cpu_seconds} s of processor time"
     last = outcome.stderr.decode(errors="replace").strip().splitlines()
