@@ -11,6 +11,7 @@ from apps.accounts.models import User
 from apps.gym.storable import clean_line
 from apps.gym.taskfile import MARK_CHARS, MAX_TAGS
 from apps.tasks.models import DatasetVersion, Task, join_tags
+from apps.tasks.turns import check_nothing_follows
 
 MAX_TASKS = 1000
 
@@ -32,17 +33,22 @@ def mark_tasks(
     retired: bool | None = None,
     user: User | None = None,
 ) -> int:
-    """Mark tasks of ready versions; what is None or empty stays. Says how many there were. Raises MarkRefused."""
+    """Mark tasks of ready versions; what is None or empty stays. Says how many there were.
+
+    Raises MarkRefused, or DatasetIsBusy while a file is loaded that takes its marks from theirs.
+    """
     if len(task_ids) > MAX_TASKS:
         raise MarkRefused("tasks", f"At most {MAX_TASKS:,} tasks at a time.")
     split = None if split is None else clean_line(split.strip(), MARK_CHARS)
     added, removed = _clean(add_tags), set(_clean(remove_tags))
     with transaction.atomic():
-        tasks = list(Task.objects.ready().filter(pk__in=task_ids).defer("row_json").order_by("pk"))
-        versions = {task.version_id for task in tasks}
-        # Locked in their order: two people who mark at once count one after the other.
-        locked = DatasetVersion.objects.select_for_update().filter(pk__in=versions).order_by("pk")
-        counters = {version.pk: (version, Counter[str](), Counter[str]()) for version in locked}
+        named = Task.objects.ready().filter(pk__in=task_ids)
+        # Locked in their order, and before the tasks are read: two people who mark at once do so one after the other.
+        locked = DatasetVersion.objects.filter(pk__in=named.values("version")).order_by("pk")
+        counters = {version.pk: (version, Counter[str](), Counter[str]()) for version in locked.select_for_update()}
+        tasks = list(named.filter(version__in=counters).defer("row_json").order_by("pk"))
+        for version, _, _ in counters.values():
+            check_nothing_follows(version)
         for task in tasks:
             _, splits, tags = counters[task.version_id]
             splits[task.split] -= 1

@@ -48,6 +48,25 @@ def check_base(dataset: Dataset, base: DatasetVersion | None) -> None:
         raise DatasetIsBusy(f"A version of {dataset.slug} was deleted while the file was loaded: load it again.")
 
 
+def wait_for_marks(base: DatasetVersion) -> None:
+    """Whoever marks tasks of it has ended, and from now on is refused: the next version has every mark of it."""
+    with transaction.atomic():
+        list(DatasetVersion.objects.select_for_update().filter(pk=base.pk).values_list("pk"))
+
+
+def check_nothing_follows(version: DatasetVersion) -> None:
+    """Raises DatasetIsBusy where a version that takes its marks from this one is being loaded. The caller has locked
+    it."""
+    later = DatasetVersion.objects.filter(dataset=version.dataset_id, number__gt=version.number)
+    states = dict(later.order_by("number").values_list("number", "state"))
+    loading = [number for number, state in states.items() if state == DatasetVersion.State.LOADING]
+    if loading and DatasetVersion.State.READY not in states.values():
+        raise DatasetIsBusy(
+            f"Version {loading[0]} of {version.dataset.slug} is being loaded and takes over what the tasks of version "
+            f"{version.number} are marked with: nothing was marked. Mark them there when it is loaded."
+        )
+
+
 def _try(upload: Upload) -> DatasetVersion | None:
     versions = DatasetVersion.objects.filter(dataset=upload.dataset_id)
     # Looked at first: a try that fails takes SQLite's only write lock for nothing.

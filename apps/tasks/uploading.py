@@ -23,7 +23,7 @@ from apps.tasks.measuring import measure_version
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.receiving import create_upload, discard_files, parts_file
 from apps.tasks.rejecting import Rejects, rejects_file
-from apps.tasks.turns import ANSWER_SECONDS, TURN_SECONDS, DatasetIsBusy, check_base, take_turn
+from apps.tasks.turns import ANSWER_SECONDS, TURN_SECONDS, DatasetIsBusy, check_base, take_turn, wait_for_marks
 
 logger = logging.getLogger(__name__)
 
@@ -196,6 +196,8 @@ def _load(upload: Upload, stream: Readable, *, patience: float) -> Upload:
             version = take_turn(upload, patience=patience)
         # Not before its turn: whose turn it was has made another.
         base = upload.dataset.latest_version()
+        if base and version:
+            wait_for_marks(base)
         if base and base.metrics is None:
             measure_version(version=base)
         with Rejects(rejects_file(upload)) as rejects, Seen() as seen:

@@ -15,6 +15,7 @@ from django.db import connection
 from apps.tasks import loading
 from apps.tasks.choosing import Choices
 from apps.tasks.deleting import delete_next, queue_deletion
+from apps.tasks.marking import mark_tasks
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload
 from apps.tasks.receiving import store_file
 from apps.tasks.sweeping import sweep_uploads
@@ -232,3 +233,41 @@ def test_a_kept_file_is_loaded_again_on_the_version_that_is_then_the_latest(data
     assert (upload.state, upload.version, ids(dataset)) == ("queued", None, {"1"})
     assert load_queued_upload() is True
     assert ids(dataset) == {"1", "3"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_people_who_mark_the_same_tasks_at_once_neither_mark_is_lost(dataset):
+    version = load(dataset, *range(200)).version
+    chosen = list(version.tasks.values_list("pk", flat=True))
+    both = threading.Barrier(2)
+
+    def mark(tag: str) -> None:
+        both.wait()
+        mark_tasks(task_ids=chosen, add_tags=[tag])
+        connection.close()
+
+    for number in range(5):
+        with ThreadPoolExecutor(2) as people:
+            list(people.map(mark, [f"x{number}", f"y{number}"]))
+    version.refresh_from_db()
+    tags = {f"{who}{number}" for who in "xy" for number in range(5)}
+    assert {frozenset(task.tags) for task in version.tasks.all()} == {frozenset(tags)}
+    assert version.metrics["tags"] == dict.fromkeys(tags, 200)
+
+
+@pytest.mark.django_db
+def test_tasks_are_not_marked_while_the_next_version_takes_their_marks(dataset, monkeypatch):
+    first, base = load(dataset, 1).version, load(dataset, 2, 3).version
+    tried = []
+
+    def settle(self: loading.Loader) -> None:
+        with pytest.raises(DatasetIsBusy, match="Version 3 of sums is being loaded"):
+            mark_tasks(task_ids=[base.tasks.first().pk], retired=True)
+        tried.append(mark_tasks(task_ids=[first.tasks.first().pk], retired=True))
+        whole(self)
+
+    whole = loading.Loader._settle
+    monkeypatch.setattr(loading.Loader, "_settle", settle)
+    version = load(dataset, 2, 3, 4, mode="replace").version
+    assert (tried, version.number) == ([1], 3)
+    assert mark_tasks(task_ids=[version.tasks.first().pk, base.tasks.first().pk], retired=True) == 2

@@ -21,6 +21,7 @@ from apps.tasks.comparing import KINDS, changed_fields, count_changes, find_chan
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references, queue_deletion
 from apps.tasks.marking import MAX_TASKS, mark_tasks
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, TaskQuerySet
+from apps.tasks.turns import DatasetIsBusy
 from apps.tasks.uploading import create_dataset, rename_dataset
 
 _SHOWN_UPLOADS = 5
@@ -156,8 +157,12 @@ def dataset_mark(request: HttpRequest, slug: str) -> HttpResponse:
         messages.error(request, "Choose tasks first: check their boxes.")
     else:
         own = list(dataset.tasks.filter(pk__in=ids).values_list("pk", flat=True))
-        count = mark_tasks(task_ids=own, **form.marks(), user=cast(User, request.user))
-        messages.success(request, f"{count} task{'' if count == 1 else 's'} marked.")
+        try:
+            count = mark_tasks(task_ids=own, **form.marks(), user=cast(User, request.user))
+        except DatasetIsBusy as busy:
+            messages.error(request, str(busy))
+        else:
+            messages.success(request, f"{count} task{'' if count == 1 else 's'} marked.")
     response = redirect("dashboard:dataset_detail", slug)
     query = request.POST.get("back", "")[:500]
     if query:
