@@ -182,6 +182,23 @@ def test_an_attempt_that_is_cancelled_ends_whatever_its_code_makes_of_it(run):
     assert run(once()) is asyncio.CancelledError
 
 
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_callback_that_raises_is_in_the_log_and_the_attempt_goes_on(run, caplog):
+    async def verify(self, attempt):
+        def late():
+            raise ValueError("too late")
+
+        asyncio.get_running_loop().call_soon(late)
+        await asyncio.sleep(0.01)
+        return 1.0
+
+    async def once():
+        return await play_attempt(WrittenServer(written(verify=verify), name="mine"), ROW, say("x"))
+
+    assert reward_of(run(once())) == 1.0
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["too late"]
+
+
 def test_a_task_of_its_own_that_never_began_leaves_no_warning(recwarn):
     async def begin():
         asyncio.ensure_future(asyncio.sleep(1)).cancel()
