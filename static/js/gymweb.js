@@ -71,13 +71,20 @@ setInterval(() => {
 
 // A failed htmx request must not be silent.
 document.addEventListener("htmx:responseError", (event) => announce(`The server answered ${event.detail.xhr.status}.`));
-document.addEventListener("htmx:sendError", () => announce("The server cannot be reached."));
+document.addEventListener("htmx:sendError", () => announce("The server cannot be reached.", "unreachable"));
+document.addEventListener("htmx:afterOnLoad", withdrawUnreachable);
 
-function announce(text) {
+function announce(text, id = "") {
   const line = document.createElement("p");
+  line.id = id;
   line.className = "message error";
   line.textContent = text;
   document.getElementById("messages").replaceChildren(line);
+}
+
+// It was true until the server answered again.
+function withdrawUnreachable() {
+  document.getElementById("unreachable")?.remove();
 }
 
 // What asks by itself is told of an ended session, too: it says so until it is answered again.

@@ -48,11 +48,18 @@ function watchCollection(place) {
     if (document.hidden) return;
     refreshing = true;
     const began = Date.now();
-    await replace("collection-results");
-    if (isReading(document.getElementById("rollout-table"))) offerNewer();
-    else await replace("rollout-table");
+    let missed = false;
+    try {
+      await replace("collection-results");
+      await replace("breakdown");
+      if (isReading(document.getElementById("rollout-table"))) offerNewer();
+      else await replace("rollout-table");
+    } catch {
+      // The server is away: what it shows then is still to be had.
+      missed = true;
+    }
     refreshing = false;
-    if (again || !settled) {
+    if (again || missed || !settled) {
       again = false;
       // Large collections take their time to measure: no page keeps the database busier than a fifth of the time.
       pending = setTimeout(refresh, Math.max(RESULTS_MS, 4 * (Date.now() - began)));
@@ -61,16 +68,26 @@ function watchCollection(place) {
 
   function replace(id) {
     const target = document.getElementById(id);
-    const address = id === "collection-results" ? place.dataset.results : place.dataset.poll;
-    return target && htmx.ajax("GET", address, { target, swap: "outerHTML" });
+    if (!target) return null;
+    const addresses = {
+      "collection-results": () => place.dataset.results,
+      // By what its reader has chosen; nothing is chosen before it has come.
+      breakdown: () => !holdsReader(target) && target.querySelector("[aria-current]")?.href,
+      "rollout-table": () => place.dataset.poll,
+    };
+    const address = addresses[id]();
+    return address ? htmx.ajax("GET", address, { target, swap: "outerHTML" }) : null;
   }
 
   // A table that its reader has filtered, paged, scrolled or is in stays as it is.
   function isReading(table) {
-    const selection = getSelection();
-    return location.search !== "" || table.contains(document.activeElement)
-      || (!selection.isCollapsed && table.contains(selection.anchorNode))
+    return location.search !== "" || holdsReader(table)
       || [...table.querySelectorAll(".scroll")].some((each) => each.scrollLeft > 0);
+  }
+
+  function holdsReader(part) {
+    const selection = getSelection();
+    return part.contains(document.activeElement) || (!selection.isCollapsed && part.contains(selection.anchorNode));
   }
 
   function offerNewer() {
@@ -101,6 +118,7 @@ function watchCollection(place) {
           headers: { "HX-Request": "true", "HX-Target": "collection-progress" },
         });
         sayWhetherSignedOut(reply);
+        withdrawUnreachable();
         if (reply.ok) show(await reply.text());
       } catch {
         // The server is away; the next poll or the socket's return shows the truth.

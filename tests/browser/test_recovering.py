@@ -24,6 +24,8 @@ def test_a_collection_is_followed_without_a_socket(site, tab):
     tab.evaluate("window.kept = true")
     expect(state(tab)).to_contain_text("completed", timeout=SECONDS)
     expect(tab.locator("#collection-results")).to_contain_text("3 rewarded of 3 rollouts", timeout=SECONDS)
+    expect(tab.locator("#breakdown tbody tr").first.locator("td").nth(2)).to_have_text("3", timeout=SECONDS)
+    expect(tab.locator("#facets")).not_to_contain_text("queued", timeout=SECONDS)
     assert tab.evaluate("window.kept") is True
 
 
@@ -44,6 +46,9 @@ def test_pages_recover_when_the_server_was_started_again(chromium: Browser, tmp_
         with serving(tmp_path, "--seats", "2", "--port", str(site.served.port), **given):
             expect(state(page)).to_contain_text("completed", timeout=2 * SECONDS)
             expect(page.locator("#collection-progress")).to_contain_text("4 of 4 rollouts")
+            expect(page.locator("#collection-results")).to_contain_text("4 rewarded of 4 rollouts", timeout=SECONDS)
+            expect(page.locator("#rollouts")).not_to_contain_text("queued", timeout=SECONDS)
+            expect(page.locator("#unreachable")).to_have_count(0, timeout=SECONDS)
             expect(trace.locator("#rollout-facts .chip").first).to_contain_text("completed", timeout=SECONDS)
             expect(trace.locator("#rollout-trace .event.verification")).to_have_count(1, timeout=SECONDS)
             assert [each.evaluate("window.kept") for each in (page, trace)] == [True, True]
