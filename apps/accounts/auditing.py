@@ -86,7 +86,8 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[d
 def _storable(value: dict[str, Any]) -> dict[str, Any]:
     """What JSON and every database can hold, shortened, without credentials. Numbers beyond all numbers become null."""
     plain = orjson.loads(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)) if value else {}
-    clean, _ = _REDACTOR.redact_value(_shorten(plain))
+    # Before it is shortened: no rule knows half a credential.
+    clean = _shorten(_REDACTOR.redact_value(plain)[0])
     return clean if isinstance(clean, dict) else {}
 
 

@@ -30,6 +30,7 @@ from apps.exports.ordering import ExportRefused
 from apps.exports.pairing import CannotCancel, PairingRefused, PairSetInUse
 from apps.gym.gymconfig.problems import ConfigRefused
 from apps.gym.mappings.columns import MappingRefused
+from apps.gym.redaction.shortening import pointer_step
 from apps.gym.tokens import TokensUnreadable
 from apps.policies.redacting import current_redactor
 from apps.policies.saving import PolicyModelChanged
@@ -137,7 +138,7 @@ def flatten_errors(details: Any, pointer: str = "") -> Iterator[dict[str, str]]:
         yield {"pointer": pointer, "code": details["code"], "message": str(details["message"])}
     elif isinstance(details, Mapping):
         for key, value in details.items():
-            escaped = str(key).replace("~", "~0").replace("/", "~1")
+            escaped = pointer_step(key, 200)
             yield from flatten_errors(value, pointer if key in WHOLE_BODY else f"{pointer}/{escaped}")
     elif isinstance(details, list):
         for index, value in enumerate(details):

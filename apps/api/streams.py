@@ -25,6 +25,7 @@ from apps.api.repeating import HEADER, MAX_KEY_LENGTH, read_key
 from apps.api.steering import MAX_INTEGER, LimitsSerializer
 from apps.api.viewsets import TableViewSet
 from apps.environments.models import Environment
+from apps.gym.redaction.shortening import cut
 from apps.policies.addressing import find_addressed
 from apps.policies.models import PolicyModel, Provider, Wire
 from apps.rollouts.models import Collection
@@ -265,7 +266,7 @@ class StreamViewSet(TableViewSet):
             dataset=version.dataset,
             version=version,
             task_ids=task_ids,
-            name=f"Stream: {version.dataset.name} × {fields['policy_model'].name}"[:200],
+            name=cut(f"Stream: {version.dataset.name} × {fields['policy_model'].name}", 200),
             max_seconds=seconds,
             user=self.person,
             idempotency_key=key or None,

@@ -18,6 +18,7 @@ from apps.exports.ordering import ExportRefused
 from apps.exports.rows import RowReader
 from apps.gym import leaving
 from apps.gym.exporters.registry import find_format
+from apps.gym.redaction.shortening import cut_clean
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
     except Exception as problem:
         # The row is where people look for what went wrong; the log keeps the traceback.
         logger.exception("export %s failed", export_id)
-        message = f"{type(problem).__name__}: {problem}"[:500]
+        message = cut_clean(f"{type(problem).__name__}: {problem}", 500)
         _owned(export_id, attempt).update(state=Export.State.FAILED, message=message, touched_at=timezone.now())
 
 

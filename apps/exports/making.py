@@ -13,6 +13,7 @@ from apps.exports.counting import NewPair, PairMaker
 from apps.exports.models import PairDecision, PairSet, PreferencePair
 from apps.gym import leaving
 from apps.gym.pairs import read_rule
+from apps.gym.redaction.shortening import cut_clean
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ def _make(pair_set_id: int, attempt: int) -> None:
     except Exception as problem:
         # The row is where people look for what went wrong; the log keeps the traceback.
         logger.exception("pair set %s failed", pair_set_id)
-        message = f"{type(problem).__name__}: {problem}"[:500]
+        message = cut_clean(f"{type(problem).__name__}: {problem}", 500)
         owned.update(state=State.FAILED, message=message, touched_at=timezone.now(), finished_at=timezone.now())
 
 

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 
 from yarl import URL
 
+from apps.gym.redaction.shortening import cut
+
 _SETTING = "GYMWEB_OUTBOUND_ALLOW"
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -219,4 +221,4 @@ def _is_loopback_name(host: str) -> bool:
 
 def _cut(url: str) -> str:
     """A URL that could not be parsed, short and without what may be a password."""
-    return repr(url[:80] if "@" not in url else "the given text")
+    return repr(cut(url, 80) if "@" not in url else "the given text")

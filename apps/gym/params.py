@@ -8,6 +8,7 @@ import msgspec
 
 from apps.gym.itemchecks import find_choice_problem, find_item_problem
 from apps.gym.items import TaskRow
+from apps.gym.redaction.shortening import pointer_step
 from apps.gym.rows import RowRefused, wrong_type
 
 PARAMS = "responses_create_params"
@@ -33,7 +34,7 @@ def find_params(row: TaskRow) -> dict[str, Any]:
             close = get_close_matches(key, PARAM_KEYS, n=1)
             hint = f"did you mean {close[0]}? " if close else ""
             allowed = ", ".join(sorted(PARAM_KEYS))
-            shown = key[:80].replace("~", "~0").replace("/", "~1")
+            shown = pointer_step(key, 80)
             message = f"is not a known key: {hint}allowed are {allowed}"
             raise RowRefused("unknown_key", message, pointer=f"/{PARAMS}/{shown}")
     return params
@@ -97,7 +98,7 @@ def _check_metadata(value: object, pointer: str) -> None:
         raise wrong_type(pointer, "an object of texts", value)
     for key, text in value.items():
         if not isinstance(text, str):
-            raise wrong_type(f"{pointer}/{key[:80]}", "text", text)
+            raise wrong_type(f"{pointer}/{pointer_step(key, 80)}", "text", text)
 
 
 def _of(wanted: str, *types: type) -> Callable[[object, str], None]:

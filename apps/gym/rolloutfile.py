@@ -20,6 +20,7 @@ from apps.gym.events import (
 )
 from apps.gym.items import Item, TaskRow, dump_json, function_calls, input_items, item_type, text_of
 from apps.gym.params import PARAMS
+from apps.gym.redaction.shortening import cut
 from apps.gym.resources.scoring import keep_small
 from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
 from apps.gym.rows import RowRefused, read_row
@@ -164,7 +165,7 @@ def _reward(row: dict[str, Any]) -> float | None:
         return None
     value = row.get("reward")
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_REWARD:
-        shown = "is missing" if "reward" not in row else f"must be {REWARD_BOUNDS}, not {str(value)[:60]}"
+        shown = "is missing" if "reward" not in row else f"must be {REWARD_BOUNDS}, not {cut(str(value), 60)}"
         raise RowRefused("reward", f"/reward {shown}")
     return float(value)
 
@@ -192,7 +193,7 @@ def _components(row: dict[str, Any]) -> dict[str, float]:
         raise RowRefused("wrong_type", "/reward_components must be an object of numbers")
     for name, value in given.items():
         if not isinstance(value, int | float) or not abs(value) <= MAX_REWARD:
-            raise RowRefused("reward", f"/reward_components/{name[:60]} must be {REWARD_BOUNDS}")
+            raise RowRefused("reward", f"/reward_components/{cut(name, 60)} must be {REWARD_BOUNDS}")
     return {name: float(value) for name, value in given.items()}
 
 

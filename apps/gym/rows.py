@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from apps.gym.items import TaskRow
+from apps.gym.redaction.shortening import cut
 from apps.gym.taskfiles.limits import MAX_DEPTH
 
 
@@ -96,7 +97,7 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(names) < len(pairs):
         seen: set[str] = set()
         name = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise RowRefused("duplicate_key", f"the name {name[:80]!r} stands twice in one object")
+        raise RowRefused("duplicate_key", f"the name {cut(name, 80)!r} stands twice in one object")
     return names
 
 

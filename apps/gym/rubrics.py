@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from apps.gym.redaction.shortening import cut
 from apps.gym.storable import find_unstorable
 
 KINDS = ("numeric", "boolean", "category", "text")
@@ -34,7 +35,7 @@ def find_criteria_problem(criteria: object) -> str:
 def check_scores(criteria: Sequence[Criterion], scores: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """The scores as they are stored, and by key what is wrong with others. What nobody scored is left out."""
     by_key = {str(each["key"]): each for each in criteria}
-    wrong = {str(key)[:64]: "The rubric has no such criterion." for key in scores if key not in by_key}
+    wrong = {cut(str(key), 64): "The rubric has no such criterion." for key in scores if key not in by_key}
     clean: dict[str, Any] = {}
     for key, criterion in by_key.items():
         value = scores.get(key)
@@ -67,7 +68,7 @@ def _problems(criterion: Criterion) -> Iterator[str]:
     if kind not in KINDS:
         yield f"has none of the kinds {', '.join(KINDS)}"
     if unknown := sorted(set(criterion) - _COMMON - _OWN.get(str(kind), set())):
-        yield f"of kind {kind} has nothing called “{str(unknown[0])[:50]}”"
+        yield f"of kind {kind} has nothing called “{cut(str(unknown[0]), 50)}”"
     if not isinstance(key, str) or not key.isascii() or not key.isidentifier() or len(key) > 64:
         yield "needs a key of letters, digits and underscores, at most 64"
     if not isinstance(label, str) or not 1 <= len(label.strip()) <= 200:

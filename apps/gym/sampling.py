@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from apps.gym.policy.dialect import FIXED
+from apps.gym.redaction.shortening import shorten
 
 _Check = tuple[Callable[[Any], bool], str]
 
@@ -53,4 +54,4 @@ def find_default_problems(sampling: object) -> list[str]:
 
 def _shown(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"
+    return shorten(text, 40)

@@ -6,6 +6,8 @@ import math
 import re
 from typing import Any
 
+from apps.gym.redaction.shortening import cut
+
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -18,7 +20,7 @@ REFUSAL = (
 
 def clean_line(text: str, limit: int) -> str:
     """One line of at most `limit` characters, without control characters: for what strangers say."""
-    return _NOT_SHOWN.sub(" ", text[:limit])
+    return _NOT_SHOWN.sub(" ", cut(text, limit))
 
 
 def clean_names(values: dict[str, float]) -> dict[str, float]:

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from apps.gym.items import Tool
+from apps.gym.redaction.shortening import pointer_step, shorten
 
 MOST_TOOLS = 128
 
@@ -92,14 +93,14 @@ def _problems_of_schema(at: str, schema: Any) -> list[str]:
 def _explain(at: str, error: Any) -> str:
     if at.endswith("/type"):
         return f"{at} is {_show(error.instance)}: a type is {_TYPES}, or a list of these."
-    message = error.message if len(error.message) <= _SHOWN else f"{error.message[:_SHOWN]}…"
+    message = shorten(error.message, _SHOWN)
     return f"{at} is no JSON Schema: {message}."
 
 
 def _pointer(path: Any) -> str:
-    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
+    return "".join(f"/{pointer_step(step, _SHOWN)}" for step in path)
 
 
 def _show(value: object) -> str:
     text = "nothing" if value is None else repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    return shorten(text, 60)

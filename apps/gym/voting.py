@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from apps.gym.items import Item, assistant_text
+from apps.gym.redaction.shortening import cut
 from apps.gym.verifiers.answers import extract_answer
 
 MAX_ANSWER = 200
@@ -41,7 +42,7 @@ def comparable_answer(said: list[Item], details: Mapping[str, Any]) -> str:
     text = " ".join(unicodedata.normalize("NFKC", text).casefold().split()).removesuffix(".")
     if len(text) <= MAX_ANSWER:
         return text
-    return f"{text[:_KEPT]}…{hashlib.blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}"
+    return f"{cut(text, _KEPT)}…{hashlib.blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}"
 
 
 def majority_at_k(answers: Sequence[Answers], k: int) -> float:

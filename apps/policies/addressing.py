@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts.models import User
 from apps.gym.items import dump_json
+from apps.gym.redaction.shortening import cut
 from apps.policies.models import PolicyModel
 from apps.policies.saving import save_policy_model
 
@@ -38,7 +39,7 @@ def find_addressed(
     slug = f"online-{hashlib.sha256(dump_json(asked).encode()).hexdigest()[:16]}"
     found = PolicyModel.objects.filter(slug=slug).first()
     if found is None:
-        fresh = PolicyModel(slug=slug, name=f"Online: {model_name}"[:100], version=version or "", **asked)
+        fresh = PolicyModel(slug=slug, name=cut(f"Online: {model_name}", 100), version=version or "", **asked)
         try:
             with transaction.atomic():
                 return save_policy_model(policy_model=fresh, api_key=None, user=user)

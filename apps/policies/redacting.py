@@ -9,6 +9,7 @@ from django.conf import settings
 
 from apps.gym.errors import PolicyError
 from apps.gym.redaction.redacting import Pattern, Redactor
+from apps.gym.redaction.shortening import shorten_with
 from apps.policies.models import PolicyModel, RedactionPattern
 from apps.policies.secrets import decrypt_secret
 
@@ -30,7 +31,7 @@ _known = _Known()
 def current_redactor() -> Redactor:
     """The redactor as it was read last, without asking the database."""
     if _known.redactor is None:
-        _known.redactor = Redactor(known=_own_settings(), enabled=settings.REDACT)
+        return _keep(Redactor(known=_own_settings(), enabled=settings.REDACT))
     return _known.redactor
 
 
@@ -38,7 +39,7 @@ def fresh_redactor() -> Redactor:
     """The redactor, at most FRESH_SECONDS old. Not for an event loop."""
     if time.monotonic() > _known.until:
         with _known.lock:
-            _known.redactor = _read()
+            _keep(_read())
             _known.until = time.monotonic() + FRESH_SECONDS
     return current_redactor()
 
@@ -46,6 +47,12 @@ def fresh_redactor() -> Redactor:
 def forget_redactor() -> None:
     """Something it is made of has changed in this process; others learn of it within FRESH_SECONDS."""
     _known.until = 0.0
+
+
+def _keep(redactor: Redactor) -> Redactor:
+    _known.redactor = redactor
+    shorten_with(redactor)
+    return redactor
 
 
 def _read() -> Redactor:

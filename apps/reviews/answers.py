@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from apps.gym.redaction.shortening import cut
 from apps.gym.rubrics import Criterion, check_scores
 from apps.gym.storable import find_unstorable
 from apps.gym.verdicts import (
@@ -83,7 +84,7 @@ def store_verdicts(review: Review, verdicts: list[Verdict]) -> None:
 def _common_problems(answer: Answer) -> dict[str, str]:
     wrong = {}
     if unknown := [each for each in answer.reasons if each not in REASONS]:
-        wrong["reasons"] = f"There is no reason “{str(unknown[0])[:50]}”: give {', '.join(REASONS)}."
+        wrong["reasons"] = f"There is no reason “{cut(str(unknown[0]), 50)}”: give {', '.join(REASONS)}."
     if len(answer.note) > MAX_NOTE or find_unstorable(answer.note) is not None:
         wrong["note"] = f"This is a text of at most {MAX_NOTE:,} characters."
     if answer.confidence is not None and answer.confidence not in CONFIDENCE:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from apps.gym.redaction.shortening import cut
 from apps.gym.storable import find_unstorable
 
 
@@ -10,7 +11,7 @@ def find_draft_problem(draft: Mapping[str, Any]) -> str:
     """Why a work page could not show it; empty where it could. What is missing is not written yet."""
     for name, value in draft.items():
         if name not in _FITS:
-            return f"A draft has {', '.join(_FITS)}, and no “{str(name)[:50]}”."
+            return f"A draft has {', '.join(_FITS)}, and no “{cut(str(name), 50)}”."
         if not _FITS[name](value):
             return f"“{name}” of a draft is not like that of an answer."
     return "" if find_unstorable(dict(draft)) is None else "A draft holds text that can be stored."

@@ -6,6 +6,7 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
+from apps.gym.redaction.shortening import cut
 from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import Flag
 from apps.rollouts.models import Rollout
@@ -21,7 +22,7 @@ def raise_flag(*, rollout: Rollout, kind: str, author: User, seq: int | None = N
     """Flag a rollout, or event `seq` of its latest attempt; the same by the same person stands once. Raises
     FlagRefused."""
     if kind not in Flag.Kind.values:
-        raise FlagRefused(f"There is no flag “{kind[:50]}”: give {', '.join(Flag.Kind.values)}.")
+        raise FlagRefused(f"There is no flag “{cut(kind, 50)}”: give {', '.join(Flag.Kind.values)}.")
     note = note.strip()
     if len(note) > MAX_NOTE:
         raise FlagRefused(f"A note has at most {MAX_NOTE:,} characters; this one has {len(note):,}.")

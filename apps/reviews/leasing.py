@@ -12,6 +12,7 @@ from django.db.models.functions import Coalesce
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
+from apps.gym.redaction.shortening import cut
 from apps.reviews.hiding import end_broken, is_whole
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.showing import arrange, arrange_again
@@ -87,7 +88,7 @@ def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = No
 
 def skip_item(*, review: Review, user: User, reason: str) -> Review:
     """Leave the item to others; it does not come to this person again. Raises CannotReview."""
-    reason = reason.strip()[:500]
+    reason = cut(reason.strip(), 500)
     if not reason:
         raise CannotReview("Say why you skip it: who leads the queue reads that.")
     assert review.queue is not None

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from apps.gym.observing import Outcome
+from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.models import Breaker
 
 FIRST_COOLDOWN = 5.0
@@ -87,7 +88,7 @@ def store_turns(turns: dict[Endpoint, Turn]) -> None:
             shut.update(state=Breaker.State.CLOSED, failures=0, retry_at=None, opened_at=None, cooldown=0.0)
             continue
         breaker, _ = Breaker.objects.get_or_create(**_key(endpoint), defaults={})
-        said = {"failures": turn.failures, "message": turn.message.replace("\0", "")[:500]}
+        said = {"failures": turn.failures, "message": cut_clean(turn.message.replace("\0", ""), 500)}
         mine = Breaker.objects.filter(pk=breaker.pk)
         mine.filter(state=Breaker.State.CLOSED).update(
             state=Breaker.State.OPEN,

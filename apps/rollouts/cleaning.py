@@ -3,7 +3,7 @@
 import msgspec
 
 from apps.gym.events import ModelCall, TraceUnion, encode_event, event_tokens
-from apps.gym.redaction.redacting import Counts, Redactor
+from apps.gym.redaction.redacting import Counts, Redactor, count_marks
 from apps.rollouts.recording import End
 
 TOKENS_NOTE = "redacted"
@@ -30,6 +30,8 @@ def clean_event(
 
 def clean_end(end: End, redactor: Redactor, redactions: Counts) -> End:
     """The end as it is stored, with the counts of its attempt's events, where its own texts are counted."""
+    # What was too long for a message was redacted where it was cut.
+    marked = count_marks(end.error_message)
     said = "\n".join((end.error_message, end.answer, *end.tools, *end.components))
     if redactor.is_suspicious(said):
         message, found = redactor.redact_text(end.error_message)
@@ -39,7 +41,8 @@ def clean_end(end: End, redactor: Redactor, redactions: Counts) -> End:
         end = msgspec.structs.replace(
             end, error_message=message, answer=answer[:200], tools=tools, components=components
         )
-        redactions = redactions or add_counts(found, also_found)
+        marked = add_counts(marked, add_counts(found, also_found))
+    redactions = redactions or marked
     return msgspec.structs.replace(end, redactions=redactions, flagged=True) if redactions else end
 
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.gym import leaving
+from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
 from apps.rollouts.removing import remove_rollouts
@@ -85,10 +86,10 @@ def _carry_out(deletion: CollectionDeletion) -> None:
         # Something was made of it in the moment before: what is still whole comes back.
         message = str(problem) if isinstance(problem, StillInUse) else "Something refers to its rollouts."
         Collection.objects.filter(pk=deletion.collection_id or 0).update(is_being_deleted=False)
-        row.update(state=State.FAILED, message=message[:500], touched_at=timezone.now())
+        row.update(state=State.FAILED, message=cut_clean(message, 500), touched_at=timezone.now())
     except Exception as problem:
         logger.exception("deletion %s of a collection failed", deletion.pk)
-        message = f"{type(problem).__name__}: {problem}"[:500]
+        message = cut_clean(f"{type(problem).__name__}: {problem}", 500)
         row.update(state=State.FAILED, message=message, touched_at=timezone.now())
     else:
         row.update(state=State.DONE, touched_at=timezone.now())

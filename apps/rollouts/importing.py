@@ -25,6 +25,7 @@ from apps.agents.models import Agent
 from apps.gym import leaving
 from apps.gym.events import event_kind
 from apps.gym.redaction.redacting import Redactor
+from apps.gym.redaction.shortening import cut_clean
 from apps.gym.rolloutfile import StoredAttempt
 from apps.gym.rolloutshapes.reading import RolloutFormat
 from apps.gym.slugs import RESERVED_SLUGS
@@ -132,7 +133,7 @@ def _read_and_store(
     version = reading.store_tasks(dataset, files, user)
     model = policy_model or _model_of(reading.model)
     collection = Collection(
-        name=name or f"Imported: {files[0].name}"[:200],
+        name=name or cut_clean(f"Imported: {files[0].name}", 200),
         dataset=dataset,
         version=version,
         environment=dataset.environment,

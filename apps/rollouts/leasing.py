@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.clock import server_now
 from apps.rollouts.limiting import lock_collections, settle_collections
 from apps.rollouts.models import Collection, Rollout, Worker
@@ -53,7 +54,7 @@ def take_lease(*, seats: int, group: str = "") -> Worker:
 def renew_lease(*, worker_id: int, vitals: Vitals) -> bool:
     """False when the lease is lost: reaped by another worker, or ended."""
     live = Worker.objects.filter(pk=worker_id, state__in=LIVE)
-    said = {**vitals._asdict(), "trouble": vitals.trouble[:MAX_TROUBLE]}
+    said = {**vitals._asdict(), "trouble": cut_clean(vitals.trouble, MAX_TROUBLE)}
     with transaction.atomic():
         return bool(live.update(heartbeat_at=server_now(), lease_expires_at=server_now(_lease()), **said))
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from apps.gym import leaving
 from apps.gym.errors import GymError
+from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.models import Reverification
 
 logger = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ def as_owner(
         # The row is where people look for what went wrong; the log keeps the traceback of what is no expected failure.
         if not isinstance(problem, GymError):
             logger.exception("reverification %s failed", reverification.pk)
-        message = f"{type(problem).__name__}: {problem}"[:500]
+        message = cut_clean(f"{type(problem).__name__}: {problem}", 500)
         mine.update(state=State.FAILED, message=message, finished_at=timezone.now())
 
 

@@ -24,6 +24,7 @@ from apps.gym.gymconfig.looking_up import Values
 from apps.gym.gymconfig.pasting import MOST_DESCRIBED, MOST_PASTED, split_texts
 from apps.gym.gymconfig.problems import ConfigRefused, Problem
 from apps.gym.outbound import OutboundFailed
+from apps.gym.redaction.shortening import cut_clean
 from apps.policies.connecting import open_outbound, stored_key
 from apps.policies.models import PolicyModel, Provider, Wire
 from apps.policies.saving import save_policy_model
@@ -230,7 +231,7 @@ class _Registrar:
         parts = [f"License: {given.license}." if given.license else "", f"From {given.source}." if given.source else ""]
         described = " ".join(part for part in parts if part)
         self.done.add("dataset", slug, "created")
-        name = f"{given.server} {given.name}"[:100]
+        name = cut_clean(f"{given.server} {given.name}", 100)
         return create_dataset(slug=slug, name=name, environment=environment, description=described, user=self._user)
 
     def _save(
@@ -247,7 +248,7 @@ class _Registrar:
         row = model._default_manager.filter(slug=slug).first()
         outcome = "created" if row is None else "changed"
         if row is None:
-            row = model(slug=slug, name=given.name[:100], **fields)
+            row = model(slug=slug, name=cut_clean(given.name, 100), **fields)
         else:
             changed = [name for name, value in fields.items() if getattr(row, name) != value]
             if not changed and same(row):

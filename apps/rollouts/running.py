@@ -14,6 +14,7 @@ from apps.gym.items import Item, TaskRow, TokenUsage
 from apps.gym.policy.protocol import Policy
 from apps.gym.policy.usage import lacks_usage
 from apps.gym.pricing import FREE, Prices
+from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import ResourceServer
 from apps.gym.voting import comparable_answer
 from apps.rollouts.claiming import Claim
@@ -88,7 +89,7 @@ class Tally:
             self.calls_without_usage += lacks_usage(event)
 
     def _count_tool(self, event: ToolResult) -> None:
-        name = _storable(event.name)[:MAX_TOOL_NAME]
+        name = cut(_storable(event.name), MAX_TOOL_NAME)
         if name not in self.tools and len(self.tools) == MAX_TOOLS:
             # Models invent names without end.
             name = OTHER_TOOLS
@@ -188,7 +189,7 @@ def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, *
     verified = tally.verification
     outcome: dict[str, Any]
     if failure or verified is None:
-        message = _storable(failure["error_message"])[:MAX_MESSAGE]
+        message = cut(_storable(failure["error_message"]), MAX_MESSAGE)
         outcome = {
             "status": Rollout.Status.FAILED.value,
             "error_kind": failure["error_kind"],

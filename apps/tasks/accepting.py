@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts.models import User
 from apps.environments.models import Environment
+from apps.gym.redaction.shortening import cut
 from apps.gym.rows import RowRefused
 from apps.gym.taskfile import parse_line
 from apps.tasks.choosing import Choices
@@ -58,7 +59,7 @@ def _dataset_of(environment: Environment, user: User | None) -> Dataset:
             with transaction.atomic():
                 return create_dataset(
                     slug=slug,
-                    name=f"Online: {environment.name}"[:100],
+                    name=cut(f"Online: {environment.name}", 100),
                     environment=environment,
                     description="Rows that came with requests for rollouts; others are another version.",
                     user=user,

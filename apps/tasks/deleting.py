@@ -14,6 +14,7 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.gym import leaving
+from apps.gym.redaction.shortening import cut_clean
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, Upload
 from apps.tasks.receiving import discard_files
 
@@ -110,10 +111,10 @@ def _carry_out(deletion: Deletion) -> None:
         # Something was made of it in the moment before: what is still whole comes back.
         message = str(problem) if isinstance(problem, StillInUse) else "Something refers to its tasks."
         _give_back(deletion)
-        row.update(state=Deletion.State.FAILED, message=message[:500], touched_at=timezone.now())
+        row.update(state=Deletion.State.FAILED, message=cut_clean(message, 500), touched_at=timezone.now())
     except Exception as problem:
         logger.exception("deletion %s failed", deletion.pk)
-        message = f"{type(problem).__name__}: {problem}"[:500]
+        message = cut_clean(f"{type(problem).__name__}: {problem}", 500)
         row.update(state=Deletion.State.FAILED, message=message, touched_at=timezone.now())
     else:
         row.update(state=Deletion.State.DONE, touched_at=timezone.now())

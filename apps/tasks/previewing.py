@@ -8,6 +8,7 @@ from apps.gym.items import dump_json
 from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.redaction.redacting import Redactor
+from apps.gym.redaction.shortening import cut
 from apps.gym.rows import RowRefused, read_row
 from apps.gym.taskfile import ParsedTask, check_task, parse_line
 from apps.gym.taskfiles.limits import BadRow, FileRefused
@@ -136,4 +137,4 @@ def _note(columns: dict[str, Column], path: str, value: Any) -> None:
         columns[path].rows += 1
     elif len(columns) < MAX_COLUMNS:
         text = value if isinstance(value, str) else dump_json(value)
-        columns[path] = Column(path, " ".join(text[: 4 * SHOWN_CHARS].split())[:SHOWN_CHARS], 1)
+        columns[path] = Column(path, cut(" ".join(cut(text, 4 * SHOWN_CHARS).split()), SHOWN_CHARS), 1)

@@ -14,6 +14,7 @@ from apps.accounts.auditing import describe, record
 from apps.accounts.models import User
 from apps.environments.models import Environment
 from apps.gym import leaving
+from apps.gym.redaction.shortening import cut_clean
 from apps.gym.slugs import find_slug_problem
 from apps.gym.taskfiles.limits import FILE_CODES, FileRefused, Readable
 from apps.tasks.choosing import Choices
@@ -226,7 +227,7 @@ def _break_off(upload: Upload, broken: BaseException) -> None:
         # Not as an attempt that was lost.
         owned(upload).update(state=Upload.State.QUEUED, attempt=F("attempt") - 1, version=None)
     elif isinstance(broken, DatasetIsBusy):
-        owned(upload).update(state=Upload.State.FAILED, message=str(broken)[:500])
+        owned(upload).update(state=Upload.State.FAILED, message=cut_clean(str(broken), 500))
     elif isinstance(broken, OperationalError | InterfaceError) and 0 < upload.attempt < MAX_ATTEMPTS:
         owned(upload).update(state=Upload.State.QUEUED, version=None)
     else:
@@ -277,7 +278,7 @@ def _reject(
         rejected=rejects.count,
         errors=rejects.first,
         over_limit=over_limit[:64],
-        message=reason[:500],
+        message=cut_clean(reason, 500),
         touched_at=timezone.now(),
     )
 
@@ -304,7 +305,12 @@ def _publish(upload: Upload, version: DatasetVersion, base: DatasetVersion | Non
 
 
 def _finish(upload: Upload, state: Upload.State, loader: Loader, *, message: str) -> None:
-    fields = {"state": state, "errors": loader.rejects.first, "message": message[:500], "touched_at": timezone.now()}
+    fields = {
+        "state": state,
+        "errors": loader.rejects.first,
+        "message": cut_clean(message, 500),
+        "touched_at": timezone.now(),
+    }
     if not upload.received_bytes:
         fields["received_bytes"] = loader.bytes_read
     if not owned(upload).update(**fields):

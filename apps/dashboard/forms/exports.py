@@ -11,6 +11,7 @@ from apps.exports.filtering import filters_of, resolve_filters
 from apps.exports.models import Encoding, PairSet
 from apps.exports.splitting import MAX_SHARE
 from apps.gym.exporters.protocol import NUMBERS, Format
+from apps.gym.redaction.shortening import cut
 from apps.rollouts.models import Collection
 
 
@@ -99,7 +100,7 @@ class ExportForm(forms.Form):
     def clean_rollouts(self) -> str:
         given: str = self.cleaned_data["rollouts"]
         if wrong := [word for word in _words(given) if not (word.isascii() and word.isdigit() and len(word) < 19)]:
-            raise forms.ValidationError(f"“{wrong[0][:40]}” is no number of a rollout.")
+            raise forms.ValidationError(f"“{cut(wrong[0], 40)}” is no number of a rollout.")
         return given
 
     @cached_property

@@ -9,6 +9,7 @@ from django import forms
 from apps.dashboard.forms.fields import LinesField
 from apps.dashboard.forms.importing import SeveralFiles
 from apps.gym.gymconfig.pasting import MOST_PASTED, join_texts
+from apps.gym.redaction.shortening import cut
 
 
 class YamlFilesField(forms.FileField):
@@ -64,7 +65,7 @@ class GymConfigForm(forms.Form):
         for line in self.cleaned_data["addresses"]:
             name, equals, url = line.partition("=")
             if not (name.strip() and equals and url.strip()):
-                raise forms.ValidationError(f"{line[:80]}: write it with a name, = and a URL.")
+                raise forms.ValidationError(f"{cut(line, 80)}: write it with a name, = and a URL.")
             found[name.strip()] = url.strip()
         return found
 

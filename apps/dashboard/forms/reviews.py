@@ -10,6 +10,7 @@ from django.http import QueryDict
 
 from apps.accounts.models import Role, User
 from apps.dashboard.forms.fields import JSONTextField, slug_field
+from apps.gym.redaction.shortening import cut
 from apps.gym.rubrics import Criterion
 from apps.gym.verdicts import CONFIDENCE, REASONS
 from apps.reviews.answers import Answer
@@ -87,7 +88,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
         """A list for each line."""
         lines = [line for line in self.cleaned_data["rollouts"].splitlines() if line.strip()]
         if wrong := [word for line in lines for word in re.split(r"[,\s]+", line.strip()) if not _is_number(word)]:
-            raise ValidationError(f"“{wrong[0][:40]}” is no number of a rollout.")
+            raise ValidationError(f"“{cut(wrong[0], 40)}” is no number of a rollout.")
         return [[int(word) for word in re.split(r"[,\s]+", line.strip())] for line in lines]
 
 

@@ -6,6 +6,7 @@ from typing import Any, BinaryIO, cast
 from django import forms
 
 from apps.gym.mappings.columns import MappingRefused, read_mapping, write_mapping
+from apps.gym.redaction.shortening import cut
 from apps.tasks.choosing import MAX_SEED, ChoiceRefused, Choices
 from apps.tasks.models import Upload
 
@@ -173,7 +174,7 @@ class MappingForm(forms.Form):
         for line in filter(None, map(str.strip, given.get("fields_text", "").splitlines())):
             name, sign, path = line.partition("=")
             if not sign or not name.strip() or not path.strip():
-                raise MappingRefused("/fields", f"“{line[:60]}” is not of the form: name = column.")
+                raise MappingRefused("/fields", f"“{cut(line, 60)}” is not of the form: name = column.")
             fields[name.strip()] = path.strip()
         kept = {name: value for name, value in mapping.items() if value}
         return {

@@ -4,6 +4,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard, runtime_check
 
 from apps.gym.items import Item, TaskRow, Tool
 from apps.gym.judging.judge import Hearing
+from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.protocol import Verifier
 
@@ -90,4 +91,4 @@ def is_judged(environment: BuiltinEnvironment) -> TypeGuard[JudgedEnvironment]:
 def unknown_tool(name: str, tools: list[Tool]) -> ToolRefused:
     names = ", ".join(tool["name"] for tool in tools)
     known = f"the tools are: {names}" if names else "this environment has no tools"
-    return ToolRefused("unknown_tool", f"there is no tool named {name[:100]!r}; {known}")
+    return ToolRefused("unknown_tool", f"there is no tool named {cut(name, 100)!r}; {known}")

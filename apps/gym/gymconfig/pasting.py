@@ -2,6 +2,8 @@
 
 import re
 
+from apps.gym.redaction.shortening import cut
+
 MOST_PASTED = 100_000
 """Characters; read in about two seconds, however they are chosen."""
 MOST_DESCRIBED = 200
@@ -13,7 +15,7 @@ def split_texts(text: str) -> dict[str, str]:
     """Each document by its name; one without a name is called by its number. Empty ones count for nothing."""
     names, starts, ends = [""], [0], []
     for divider in _DIVIDER.finditer(text):
-        names.append((divider["name"] or "").strip()[:100])
+        names.append(cut((divider["name"] or "").strip(), 100))
         starts.append(divider.end())
         ends.append(divider.start())
     texts: dict[str, str] = {}

@@ -12,12 +12,13 @@ import msgspec
 from apps.gym.errors import GymError, JudgeError
 from apps.gym.events import JudgeCall
 from apps.gym.items import Item, assistant_text
-from apps.gym.judging.prompts import ask_again, ask_verdict, shorten
+from apps.gym.judging.prompts import ask_again, ask_verdict
 from apps.gym.judging.reading import read_verdict
 from apps.gym.judging.rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.scale import Verdict, VerdictUnreadable, read_choice, read_explanation, verdict_schema
 from apps.gym.judging.settings import JudgeSettings
 from apps.gym.policy.protocol import VERDICT_SCHEMA, Ask, Policy, Reply
+from apps.gym.redaction.shortening import cut_middle
 
 CONTRADICTION = "contradicts itself"
 """In the message of a JudgeError by which both orders were answered, and differently."""
@@ -138,7 +139,7 @@ class Hearing:
     ) -> _Asked:
         mark = secrets.token_hex(4)
         limit = self.settings.max_characters
-        shown = {section: shorten(text, limit) for section, text in sections.items()}
+        shown = {section: cut_middle(text, limit) for section, text in sections.items()}
         return _Asked(
             name, ask_verdict(question, rubric=rubric, sections=shown, schema=schema, mark=mark), schema, mark
         )

@@ -4,6 +4,7 @@ from typing import Any
 
 from apps.gym.items import Item, dump_json, item_type, message, text_of
 from apps.gym.judging.rubrics import fill_rubric
+from apps.gym.redaction.shortening import cut_middle
 
 NO_ANSWER = "(The attempt ended without an answer.)"
 
@@ -45,7 +46,7 @@ def ask_again(problem: str) -> Item:
 def readable_prompt(items: list[Item], limit: int) -> str:
     """What the attempt was asked, as text; the system prompt and earlier turns included."""
     users = [text_of(item) for item in items if item_type(item) == "message" and item.get("role") == "user"]
-    return shorten(users[0] if len(users) == len(items) == 1 else readable_trace(items, limit), limit)
+    return cut_middle(users[0] if len(users) == len(items) == 1 else readable_trace(items, limit), limit)
 
 
 def final_answer(output: list[Item]) -> str:
@@ -57,15 +58,7 @@ def final_answer(output: list[Item]) -> str:
 def readable_trace(items: list[Item], limit: int) -> str:
     """Messages, calls and their results as text, without reasoning: what was done is judged, not what was thought."""
     parts = (_readable(item) for item in items)
-    return shorten("\n\n".join(part for part in parts if part), limit)
-
-
-def shorten(text: str, limit: int) -> str:
-    """At most so many characters of a text, its beginning and its end."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
+    return cut_middle("\n\n".join(part for part in parts if part), limit)
 
 
 def _readable(item: Item) -> str:

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from apps.gym.redaction.shortening import cut, shorten
+
 MAX_EXPLANATION = 8_000
 """Characters of a judge's explanation that are kept; the reply itself is kept whole."""
 
@@ -94,7 +96,7 @@ def read_explanation(answer: dict[str, Any]) -> str:
     if not isinstance(explanation, str):
         return ""
     # JSON can escape half a surrogate pair, which nothing stores.
-    return explanation[:MAX_EXPLANATION].encode(errors="replace").decode().strip()
+    return cut(explanation, MAX_EXPLANATION).encode(errors="replace").decode().strip()
 
 
 def _number(given: object) -> float | None:
@@ -114,4 +116,4 @@ def _number(given: object) -> float | None:
 
 def _excerpt(given: object) -> str:
     text = repr(given)
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    return shorten(text, 80)

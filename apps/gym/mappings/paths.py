@@ -3,6 +3,8 @@ as it stands first."""
 
 from typing import Any
 
+from apps.gym.redaction.shortening import pointer_step
+
 MISSING: Any = object()
 
 
@@ -22,4 +24,4 @@ def look_up(row: Any, path: str) -> Any:
 
 
 def pointer_of(path: str) -> str:
-    return "/" + path.replace("~", "~0").replace("/", "~1").replace(".", "/")
+    return "/" + pointer_step(path, 500).replace(".", "/")

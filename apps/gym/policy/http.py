@@ -20,6 +20,7 @@ from apps.gym.policy.dialect import PLAIN, Dialect
 from apps.gym.policy.protocol import Ask, Reply, Weights, reseed
 from apps.gym.policy.responses import ReplyFailed, read_responses_reply, responses_request
 from apps.gym.policy.sending import PlainSender, Sender
+from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
 
 _MESSAGE_CHARACTERS = 500
@@ -220,7 +221,7 @@ class HttpPolicy:
         return PolicyError(self._said(message))
 
     def _said(self, message: str) -> str:
-        return hide_secrets(message, self._secrets)[:_MESSAGE_CHARACTERS]
+        return cut(hide_secrets(message, self._secrets), _MESSAGE_CHARACTERS)
 
 
 def hide_secrets(message: str, secrets: Iterable[str]) -> str:
@@ -257,7 +258,7 @@ def explain_refusal(body: bytes) -> tuple[str, str]:
     try:
         given: Any = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return body[: 4 * _MESSAGE_CHARACTERS].decode(errors="replace").strip(), ""
+        return cut_body(body, 4 * _MESSAGE_CHARACTERS), ""
     if isinstance(given, dict):
         error = given.get("error", given)
         if isinstance(error, dict):

@@ -15,6 +15,7 @@ from apps.gym.outbound import (
     OutboundTimedOut,
     OutboundTooLarge,
 )
+from apps.gym.redaction.shortening import cut_body
 from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
 
 _JSON = {"Content-Type": "application/json"}
@@ -143,7 +144,7 @@ def may_pass(reply: OutboundReply) -> bool:
 
 
 def describe(reply: OutboundReply) -> str:
-    text = reply.body[:2000].decode("utf-8", "replace").strip()
+    text = cut_body(reply.body, 2000)
     return f"{reply.status}: {text}" if text else str(reply.status)
 
 

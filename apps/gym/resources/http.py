@@ -8,6 +8,7 @@ from urllib.parse import quote
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut, VerifierError
 from apps.gym.items import Item, TaskRow, Tool, dump_json
 from apps.gym.outbound import OutboundReply
+from apps.gym.redaction.shortening import cut
 from apps.gym.resources.calling import MAX_REPLY, Caller, ReplyTooLarge, describe, is_success, may_pass, read_object
 from apps.gym.resources.mcp_client import McpConnection, open_over_http
 from apps.gym.resources.openapi import GYMNASIUM_ROUTES, PROTOCOL_ROUTES
@@ -71,7 +72,7 @@ class HttpSession:
         if self._mcp is not None:
             return await self._mcp.call_tool(name, arguments)
         if not self._is_tool(name):
-            text = dump_json({"error": f"there is no tool named {name[:100]!r}"})
+            text = dump_json({"error": f"there is no tool named {cut(name, 100)!r}"})
             return ToolOutput(text=text, error="unknown_tool")
         path = quote(name, safe="", errors="replace")
         try:

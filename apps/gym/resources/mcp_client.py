@@ -13,6 +13,7 @@ from apps.gym.addresses import OutboundRefused
 from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.items import Tool, dump_json
 from apps.gym.outbound import Outbound, OutboundFailed, OutboundReply, OutboundTimedOut
+from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.resources.mcp_process import ProcessStreams
 from apps.gym.resources.protocol import ToolOutput
 
@@ -61,7 +62,7 @@ class Trouble:
         if self.problem is not None:
             return str(self.problem)
         if self.refusal is not None:
-            text = self.refusal.body[:500].decode("utf-8", "replace").strip()
+            text = cut_body(self.refusal.body, 500)
             return f"it answered {self.refusal.status}{f': {text}' if text else ''}"
         if self.ending:
             return self.ending
@@ -241,7 +242,7 @@ class McpConnection:
         from mcp.shared.exceptions import MCPError
 
         if self._names is not None and name not in self._names:
-            return _failed(f"there is no tool named {name[:100]!r}", "unknown_tool")
+            return _failed(f"there is no tool named {cut(name, 100)!r}", "unknown_tool")
         known = (self._names or {}).get(name, name)
         try:
             result = await self._ask(lambda client: client.call_tool(known, arguments))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from apps.gym.redaction.shortening import cut_to_end
+
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.client._transport import TransportStreams
@@ -43,7 +45,7 @@ class ProcessStreams:
     def last_words(self) -> str:
         """The last lines of the error output."""
         lines = self._tail.decode(errors="replace").strip().splitlines()
-        return "\n".join(lines[-_LAST_LINES:])[-_LAST_CHARACTERS:]
+        return cut_to_end("\n".join(lines[-_LAST_LINES:]), _LAST_CHARACTERS)
 
     @contextlib.asynccontextmanager
     async def open(self) -> "AsyncIterator[TransportStreams]":

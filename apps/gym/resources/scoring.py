@@ -8,6 +8,7 @@ import orjson
 
 from apps.gym.errors import JudgeError, VerifierError
 from apps.gym.items import TaskRow
+from apps.gym.redaction.shortening import cut, shorten
 from apps.gym.rewards import Reward
 
 _ECHOED = frozenset({"reward", "reward_components", "explanation", "responses_create_params", "response"})
@@ -51,7 +52,7 @@ def read_reward(reply: bytes, row: TaskRow, *, source: str) -> Reward:
     return Reward(
         value=float(value),
         components={
-            _storable(name)[:_LONGEST_NAME]: float(part)
+            cut(_storable(name), _LONGEST_NAME): float(part)
             for name, part in components.items()
             if isinstance(part, bool) or is_number(part)
         },
@@ -113,4 +114,4 @@ def _storable(text: str) -> str:
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= 4000 else f"{text[:4000]}… ({len(text):,} characters)"
+    return text if len(text) <= 4000 else f"{shorten(text, 4000)} ({len(text):,} characters)"

@@ -6,6 +6,7 @@ from apps.gym.errors import VerifierError
 from apps.gym.events import JudgeCall
 from apps.gym.items import Item, TaskRow, Tool, dump_json
 from apps.gym.judging.judge import Hearing, Judge
+from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Session, Step, Stepped, ToolOutput
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.protocol import Verifier
@@ -149,7 +150,7 @@ class ToollessSession:
         return []
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
-        return ToolOutput(text=dump_json({"error": f"there is no tool named {name[:100]!r}"}), error="unknown_tool")
+        return ToolOutput(text=dump_json({"error": f"there is no tool named {cut(name, 100)!r}"}), error="unknown_tool")
 
     async def respond(self, items: list[Item]) -> list[Item] | None:
         return None

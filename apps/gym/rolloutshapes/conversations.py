@@ -7,6 +7,7 @@ import orjson
 
 from apps.gym.items import Item, Tool, dump_json
 from apps.gym.policy.chat_turns import assistant_items, chat_items
+from apps.gym.redaction.shortening import cut
 from apps.gym.rows import RowRefused
 from apps.gym.turning import TURN_ENDS
 
@@ -92,7 +93,7 @@ def _checked(given: object, at: str, text_role: str) -> Message:
         # What `verifiers` calls the plain text of a completion.
         message["role"] = text_role
     elif role not in ROLES:
-        shown = "is missing" if role is None else f"is {str(role)[:40]!r}"
+        shown = "is missing" if role is None else f"is {cut(str(role), 40)!r}"
         raise RowRefused("unknown_role", f"{shown}: it must be one of {', '.join(ROLES)}", pointer=f"{at}/role")
     elif role == "function":
         message["role"] = "tool"

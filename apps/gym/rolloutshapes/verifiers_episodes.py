@@ -6,6 +6,7 @@ from typing import Any
 from apps.gym.agent import StopReason
 from apps.gym.items import Item, TaskRow
 from apps.gym.params import PARAMS
+from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import MAX_REWARD
 from apps.gym.rolloutfile import FAILURE_CLASS
 from apps.gym.rolloutshapes.chat_logs import FINISHED
@@ -119,7 +120,7 @@ def _rewards(trace: dict[str, Any], at: str) -> dict[str, Any]:
     """Each reward counts with its weight, and stands as a component; the metrics do without counting."""
     given = _object(trace.get("rewards"))
     rewards = {
-        name: _worth(reward, f"{at}/rewards/{name[:60]}") for name, reward in given.items() if reward is not None
+        name: _worth(reward, f"{at}/rewards/{cut(name, 60)}") for name, reward in given.items() if reward is not None
     }
     metrics = {name: value for name, value in _object(trace.get("metrics")).items() if is_number(value)}
     components = {name: value for name, value in {**metrics, **rewards}.items() if abs(value) <= MAX_REWARD}

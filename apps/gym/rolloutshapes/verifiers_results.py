@@ -7,6 +7,7 @@ import orjson
 from apps.gym.agent import StopReason
 from apps.gym.items import TaskRow
 from apps.gym.params import PARAMS
+from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
 from apps.gym.rolloutfile import FAILURE_CLASS
 from apps.gym.rolloutshapes.chat_logs import read_usage
@@ -104,7 +105,7 @@ def _metrics(row: dict[str, Any]) -> dict[str, float]:
     components = {key: value for key, value in columns.items() if is_number(value)}
     for key, value in components.items():
         if not abs(value) <= MAX_REWARD:
-            raise RowRefused("reward", f"must be {REWARD_BOUNDS}", pointer=f"/metrics/{key[:60]}")
+            raise RowRefused("reward", f"must be {REWARD_BOUNDS}", pointer=f"/metrics/{cut(key, 60)}")
     return components
 
 
@@ -128,7 +129,7 @@ _CLASSES = {"ModelError": "model_error", "InvalidModelResponseError": "model_err
 def class_of(error: object) -> str:
     """The class of the error, from its record or its `repr`."""
     name = error.get("error") if isinstance(error, dict) else str(error).partition("(")[0]
-    return _CLASSES.get(str(name), str(name)[:100] or "error")
+    return _CLASSES.get(str(name), cut(str(name), 100) or "error")
 
 
 def _words_of(error: object) -> str:

@@ -8,7 +8,8 @@ MAX_DEPTH = 100
 RATIO_COUNTS_FROM = 64 * 1024**2
 """Files that unpack to less than this may be packed as well as they like."""
 MAX_ZSTD_WINDOW = 64 * 1024**2
-KEPT_OF_LONG_ROW = 2048
+KEPT_OF_LONG_ROW = 16 * 1024
+"""More than is shown of it: what is cut off for that is redacted before, and a credential must not be cut here."""
 
 
 class Readable(Protocol):

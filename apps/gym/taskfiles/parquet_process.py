@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 
+from apps.gym.redaction.shortening import cut
+
 BATCH_BYTES = 2 * 1024**2
 
 
@@ -40,7 +42,7 @@ def main(descriptor: str, *limits: str) -> None:
     except (MemoryError, pa.ArrowMemoryError):
         sys.exit(3)
     except (pa.ArrowException, OSError, ValueError) as error:
-        words = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        words = cut(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
         if "malloc" in words or "allocat" in words.lower():
             sys.exit(3)
         _say(

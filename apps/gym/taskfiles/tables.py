@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import orjson
 
+from apps.gym.redaction.shortening import cut
 from apps.gym.taskfiles.limits import KEPT_OF_LONG_ROW, BadRow, FileRefused, Readable, too_long
 from apps.gym.taskfiles.lines import LineReader
 
@@ -111,7 +112,7 @@ class TableReader:
             if not name:
                 raise FileRefused("bad_header", f"column {number} has no name in the header")
             if names.index(name) != number - 1:
-                raise FileRefused("bad_header", f"two columns are called {name[:80]}")
+                raise FileRefused("bad_header", f"two columns are called {cut(name, 80)}")
         return names
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from apps.gym.errors import VerifierError
 from apps.gym.items import TaskRow
+from apps.gym.redaction.shortening import shorten
 
 ExtractionMode = Literal["boxed", "last_line", "final_answer", "full_response"]
 EXTRACTION_MODES: tuple[ExtractionMode, ...] = ("boxed", "last_line", "final_answer", "full_response")
@@ -84,7 +85,7 @@ def stands_in_box(text: str, mode: str | None) -> bool:
 
 def excerpt(text: str) -> str:
     """The text, short enough for a sentence."""
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    return shorten(text, 200)
 
 
 def _without_label(line: str | None) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from apps.gym.errors import VerifierError
+from apps.gym.redaction.shortening import cut
 from apps.gym.verifiers.framing import receive, send
 from apps.gym.verifiers.registry import read_verifier
 
@@ -41,7 +42,7 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
     except MemoryError:
         return {"error": f"it needed more than {MAX_MEMORY // 1024**3} GiB of memory"}
     except Exception as bug:
-        return {"error": f"{type(bug).__name__}: {bug}"[:2_000]}
+        return {"error": cut(f"{type(bug).__name__}: {bug}", 2_000)}
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from apps.gym.redaction.shortening import pointer_step, shorten
+
 _NOUNS = {
     "object": "an object",
     "array": "a list",
@@ -31,7 +33,7 @@ def explain_problems(given: object, schema: dict[str, Any]) -> Iterator[tuple[st
 
 
 def join_pointer(path: Any) -> str:
-    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
+    return "".join(f"/{pointer_step(step, 80)}" for step in path)
 
 
 def _explain(error: Any) -> Iterator[tuple[str, str]]:
@@ -46,7 +48,7 @@ def _explain(error: Any) -> Iterator[tuple[str, str]]:
             for name in sorted(set(error.instance) - set(schema["properties"])):
                 close = get_close_matches(name, known, n=1)
                 hint = f"did you mean {close[0]}? " if close else ""
-                pointer = at + join_pointer([name[:80]])
+                pointer = at + join_pointer([name])
                 yield pointer, f"is not a parameter of it: {hint}there are {', '.join(known) or 'none'}"
         case _:
             yield at, f"is {_show(error.instance)}: give {_describe(schema)}"
@@ -73,4 +75,4 @@ def _describe(schema: dict[str, Any]) -> str:
 
 def _show(value: object) -> str:
     text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    return shorten(text, 80)

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from apps.gym.items import TaskRow, item_type, text_of
+from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.answering import refuse
 from apps.gym.verifiers.constraints import CONSTRAINTS, relate, texts, whole_number
@@ -110,7 +111,7 @@ class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
 def instruction_problems(instruction: Instruction) -> Iterator[Problem]:
     known = CONSTRAINTS.get(instruction.id)
     if known is None:
-        yield "/id", f"is {instruction.id[:80]!r}: give one of {', '.join(CONSTRAINTS)}"
+        yield "/id", f"is {cut(instruction.id, 80)!r}: give one of {', '.join(CONSTRAINTS)}"
         return
     for name in sorted(known.needs - instruction.arguments.keys()):
         yield f"/arguments/{name}", f"is missing: {instruction.id} needs it"

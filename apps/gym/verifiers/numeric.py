@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from apps.gym.items import TaskRow, assistant_text
+from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.answering import AnswerVerifier, Extraction, refuse
 from apps.gym.verifiers.answers import excerpt, extraction_mode, stands_in_box
@@ -186,7 +187,7 @@ class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
         wanted = self.find_expected(row)
         expected = parse_number(wanted)
         if expected is None:
-            raise refuse(f"the task row's `{self.expected_field}` is no number: {wanted[:100]!r}")
+            raise refuse(f"the task row's `{self.expected_field}` is no number: {cut(wanted, 100)!r}")
         return wanted, expected
 
     def _mode(self, row: TaskRow) -> Extraction | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from apps.gym.redaction.shortening import cut
 from apps.gym.verifiers.explaining import explain_problems
 from apps.gym.verifiers.protocol import Problem, Verifier
 from apps.gym.verifiers.schemas import schema_of
@@ -39,7 +40,7 @@ def find_problems_as(given: object, kinds: Kinds) -> Iterator[Problem]:
         return
     kind = given.get("type")
     if not isinstance(kind, str) or kind not in kinds:
-        told = "is missing" if kind is None else f"is {str(kind)[:80]!r}"
+        told = "is missing" if kind is None else f"is {cut(str(kind), 80)!r}"
         yield "/type", f"{told}: give one of {', '.join(kinds)}"
         return
     try:

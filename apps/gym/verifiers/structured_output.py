@@ -7,6 +7,7 @@ import orjson
 from msgspec import Meta
 
 from apps.gym.items import TaskRow, assistant_text, function_calls
+from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.answering import refuse
 from apps.gym.verifiers.answers import excerpt
@@ -176,9 +177,9 @@ def _schema_problems(schema: dict[str, Any]) -> Iterator[Problem]:
         yield "", "is nested too deeply for a JSON schema"
     for reference in _references(schema):
         if not reference.startswith("#"):
-            yield "", f"refers to {reference[:80]!r}: only references within the schema, #/…, are followed"
+            yield "", f"refers to {cut(reference, 80)!r}: only references within the schema, #/…, are followed"
     if endless := find_endless(schema):
-        yield "", f"refers to itself without an end, by {endless[:80]!r}: no value could be held to it"
+        yield "", f"refers to itself without an end, by {cut(endless, 80)!r}: no value could be held to it"
 
 
 def _references(schema: Any) -> Iterator[str]:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 
 from apps.gym.items import TaskRow
+from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.calls import Call, calls_expected, calls_made, same
 from apps.gym.verifiers.protocol import Verifier
@@ -103,5 +104,5 @@ class ToolCalls(Verifier, frozen=True, kw_only=True, tag="tool_calls"):
 
 
 def _list(calls: list[Call]) -> str:
-    shown = ", ".join(call.shown()[:200] for call in calls[:10])
+    shown = ", ".join(cut(call.shown(), 200) for call in calls[:10])
     return f"{shown}{', …' if len(calls) > 10 else ''}" or "none"

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from apps.gym.redaction.shortening import cut
 from apps.rollouts.filtering.grammar import (
     Anything,
     Between,
@@ -143,7 +144,7 @@ def _find_key(name: str, *, start: int, end: int) -> Key:
         return key
     meant = _closest(folded, [*KEYS, *ALIASES])
     hint = f"Do you mean {meant}:?" if meant else f"There are {', '.join(KEYS)}."
-    message = f"Nothing is filtered by “{name[:60]}”. {hint} Words of the trace stand in quotation marks."
+    message = f"Nothing is filtered by “{cut(name, 60)}”. {hint} Words of the trace stand in quotation marks."
     raise FilterRefused(message, start=start, end=end, key=name, suggestion=meant)
 
 
@@ -183,7 +184,7 @@ def _chosen(key: Key, text: str, *, start: int, end: int) -> Text:
             return Text(folded)
         meant = _closest(folded, key.choices)
         hint = f"Do you mean {meant}?" if meant else f"There are {', '.join(key.choices)}."
-        raise FilterRefused(f"{key.name} is never “{text[:60]}”. {hint}", start=start, end=end, suggestion=meant)
+        raise FilterRefused(f"{key.name} is never “{cut(text, 60)}”. {hint}", start=start, end=end, suggestion=meant)
     if key.kind is Kind.WORDS and not any(split_words(text)):
         raise FilterRefused("Here stand neither letters nor digits to look for.", start=start, end=end)
     if "\0" in text:

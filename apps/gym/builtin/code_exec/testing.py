@@ -13,6 +13,7 @@ import msgspec
 from apps.gym.errors import VerifierError
 from apps.gym.fences import find_block
 from apps.gym.items import Item, TaskRow, item_type, text_of
+from apps.gym.redaction.shortening import cut
 from apps.gym.sandbox.choosing import the_sandbox
 from apps.gym.sandbox.protocol import Limits, Outcome
 
@@ -109,7 +110,7 @@ def run_tests(code: str, tests: HiddenTests) -> Tally:
     outcome = the_sandbox().run(PROGRAM, stdin=json.dumps(given).encode(errors="replace"), limits=tests.limits)
     results = _read_results(outcome.stdout)
     if len(results) == 1 and total > 1 and "error" in results[0]:
-        return Tally(0, total, str(results[0]["error"])[:_SHOWN])
+        return Tally(0, total, cut(str(results[0]["error"]), _SHOWN))
     passed, told = 0, ""
     for number, test in enumerate(tests.hidden_tests):
         result = results[number] if number < len(results) else {"error": _explain(outcome, tests.limits)}
@@ -138,8 +139,8 @@ def _read_results(output: bytes) -> list[dict[str, Any]]:
 
 def _describe(result: dict[str, Any]) -> str:
     if "value" not in result:
-        return str(result.get("error", "no value"))[:_SHOWN]
-    return f"gave {json.dumps(result['value'])[:_SHOWN]}"
+        return cut(str(result.get("error", "no value")), _SHOWN)
+    return f"gave {cut(json.dumps(result['value']), _SHOWN)}"
 
 
 def _explain(outcome: Outcome, limits: Limits) -> str:

@@ -10,6 +10,7 @@ from apps.gym.builtin.search import index
 from apps.gym.builtin.search.documents import write_documents
 from apps.gym.errors import VerifierError
 from apps.gym.items import Item, TaskRow, Tool, dump_json, function_calls, item_type, text_of
+from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.verifiers.answers import excerpt
 from apps.gym.verifiers.exact_match import normalise
@@ -116,7 +117,7 @@ class Search:
             raise ToolRefused("bad_arguments", 'read_document takes one argument, {"id": "t12"}')
         document = write_documents().get(place)
         if document is None:
-            raise ToolRefused("not_found", f"there is no entry {place[:40]!r}; the search gives ids")
+            raise ToolRefused("not_found", f"there is no entry {cut(place, 40)!r}; the search gives ids")
         return dump_json(document._asdict())
 
 

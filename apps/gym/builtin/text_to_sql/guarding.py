@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from apps.gym.redaction.shortening import cut
+
 Value = None | int | float | str
 
 LONGEST_QUERY = 5_000
@@ -139,7 +141,7 @@ def _tell(problem: Exception) -> str:
     told = str(problem).encode(errors="replace").decode()
     if "not authorized" in told or "prohibited" in told:
         return f"{told}: only reading with SELECT is allowed, with the functions {', '.join(sorted(_FUNCTIONS))}"
-    return told[:500] or type(problem).__name__
+    return cut(told, 500) or type(problem).__name__
 
 
 def _plain(value: object) -> Value:

@@ -8,6 +8,7 @@ from apps.gym.builtin.twenty_questions.game import Questions
 from apps.gym.builtin.twenty_questions.things import THINGS
 from apps.gym.errors import EnvironmentFault
 from apps.gym.items import Item, TaskRow, Tool, assistant_text, message
+from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 
 _MOST = 100
@@ -46,7 +47,7 @@ class TwentyQuestions:
         for reply in all_replies(response):
             questions.hear(reply)
         right = float(questions.right)
-        told = f"guessed {questions.guess[:80]!r}" if questions.guess else "made no guess"
+        told = f"guessed {cut(questions.guess, 80)!r}" if questions.guess else "made no guess"
         return Reward(
             value=right,
             components={

@@ -7,6 +7,7 @@ from zlib import crc32
 from apps.gym.builtin.protocol import ToolRefused
 from apps.gym.errors import EnvironmentFault
 from apps.gym.items import TaskRow, dump_json
+from apps.gym.redaction.shortening import cut
 
 Record = dict[str, Any]
 Table = dict[str, Record]
@@ -129,7 +130,7 @@ class Office:
     def _find(self, table: str, id: str) -> Record:
         record = self.tables[table].get(id)
         if record is None:
-            raise ToolRefused("not_found", f"there is nothing with the id {id[:40]!r} in {table}")
+            raise ToolRefused("not_found", f"there is nothing with the id {cut(id, 40)!r} in {table}")
         return record
 
     def _matching(self, table: str, query: str, fields: tuple[str, ...], *, most: int = _MOST_FOUND) -> list[Record]:
@@ -173,7 +174,7 @@ class Office:
 
 def _address(given: str) -> str:
     if not re.fullmatch(r"[^@\s]{1,80}@[^@\s]{1,80}", given):
-        raise ToolRefused("bad_arguments", f"{given[:80]!r} is no e-mail address; search_contacts finds them")
+        raise ToolRefused("bad_arguments", f"{cut(given, 80)!r} is no e-mail address; search_contacts finds them")
     return given
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from apps.gym.builtin.protocol import ToolRefused, unknown_tool
 from apps.gym.builtin.workplace.office import FOLDERS, PRIORITIES, STATUSES, Office, Record
 from apps.gym.items import Tool
+from apps.gym.redaction.shortening import cut
 
 Schema = dict[str, Any]
 
@@ -149,7 +150,10 @@ def use_tool(office: Office, name: str, arguments: dict[str, Any]) -> Record | l
     missing = [field for field in schema["required"] if field not in arguments]
     unknown = [field for field in arguments if field not in schema["properties"]]
     if missing or unknown:
-        told = [*(f"{field} is missing" for field in missing), *(f"there is no {field[:40]!r}" for field in unknown)]
+        told = [
+            *(f"{field} is missing" for field in missing),
+            *(f"there is no {cut(field, 40)!r}" for field in unknown),
+        ]
         raise ToolRefused("bad_arguments", f"{name}: {', '.join(told[:5])}")
     for field, value in arguments.items():
         if problem := _find_problem(schema["properties"][field], value):
