@@ -7,9 +7,10 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
-from django.db import NotSupportedError, OperationalError, connection, connections
+from django.db import DatabaseError, NotSupportedError, OperationalError, connection, connections
 
 from gymweb.folders import who_else_reads
+from gymweb.tables import find_mismatch
 
 SQLITE = (3, 37)
 POSTGRES = 14
@@ -49,6 +50,24 @@ def _check_server(server: Any) -> list[CheckMessage]:
             f"PostgreSQL is too old: GymWeb needs {POSTGRES} or newer, and this is {version}.",
             hint="Upgrade the server that GYMWEB_DATABASE_URL names.",
             id="gymweb.E002",
+        )
+    ]
+
+
+def check_tables(**kwargs: Any) -> list[CheckMessage]:
+    """Asked when a process of ours starts, which would else end with a table that does not exist."""
+    try:
+        problem = find_mismatch()
+    except DatabaseError:
+        return []  # Whoever needs the database will say so.
+    if not problem:
+        return []
+    what, _, remedy = problem.partition(": ")
+    return [
+        Error(
+            f"GymWeb does not start on this database: {what}.",
+            hint=f"{remedy[:1].upper()}{remedy[1:]}.",
+            id="gymweb.E003",
         )
     ]
 

@@ -3,15 +3,13 @@
 import asyncio
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
 
 from channels.layers import get_channel_layer
 from django.db import DatabaseError, connection
-from django.db.migrations.loader import MigrationLoader
-from django.db.migrations.recorder import MigrationRecorder
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from apps.accounts.permissions import Permission, allow
+from gymweb.tables import find_mismatch
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +47,10 @@ async def _ask_database() -> dict[str, str]:
     return {"migrations" if "migration" in problem else "database": problem}
 
 
-@cache
-def _known_migrations() -> frozenset[tuple[str, str]]:
-    """Those of the code, by app and name. Read once: building their graph for each question would cost 30 ms."""
-    return frozenset(MigrationLoader(None).disk_migrations)
-
-
 def _look_at_database() -> str:
     """What is wrong, or nothing. On a connection of its own, since the one that is open may be the last that opened."""
     try:
-        waiting = len(_known_migrations() - MigrationRecorder(connection).applied_migrations().keys())
-        return f"{waiting} migrations are not applied: manage.py migrate" if waiting else ""
+        return find_mismatch()
     except DatabaseError as problem:
         logger.warning("not ready, the database fails: %s", problem)
         return "does not answer"

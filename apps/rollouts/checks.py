@@ -13,6 +13,8 @@ from apps.rollouts.models import Worker
 
 WORKER_STARTS = "worker-starts"
 """Tag of what is asked of the database when a worker process starts."""
+PROCESS_STARTS = "process-starts"
+"""Tag of what is asked of the database when any process starts that needs all of its tables."""
 SEVERAL_PROCESSES = "several-processes"
 """Tag of what matters where web and workers are processes of their own: their commands ask, and `check --deploy`."""
 

@@ -9,7 +9,7 @@ import pytest
 from django.core.checks import run_checks
 from django.db import NotSupportedError, OperationalError, connection
 
-from apps.rollouts.checks import SEVERAL_PROCESSES
+from apps.rollouts.checks import PROCESS_STARTS, SEVERAL_PROCESSES
 from gymweb import checks
 from tests.gymweb.serving import ROOT
 
@@ -80,3 +80,46 @@ def test_processes_that_start_together_generate_one_key(tmp_path):
     assert (keys, oct(kept.stat().st_mode)[-3:]) == ({kept.read_text()}, "600")
     assert len(kept.read_text()) == 64
     assert [path.name for path in tmp_path.glob("secret_key*")] == ["secret_key"]
+
+
+@pytest.mark.parametrize(
+    "words", [["serve", "--port", "0"], ["serve", "--no-worker", "--port", "0"], ["rolloutworker"]]
+)
+def test_a_process_refuses_a_database_that_nobody_migrated_and_says_what_to_do(tmp_path, words):
+    ended = subprocess.run(
+        [sys.executable, "manage.py", *words],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "gymweb.settings",
+            "GYMWEB_VAR": str(tmp_path),
+            "GYMWEB_DATABASE_URL": f"sqlite:///{tmp_path}/new.sqlite3",
+            "GYMWEB_REDIS_URL": "",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "GymWeb does not start on this database: " in ended.stderr
+    assert "migrations are not applied.\n\tHINT: Run manage.py migrate." in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.django_db
+def test_a_database_with_tables_of_a_newer_version_is_refused():
+    applied = "INSERT INTO django_migrations (app, name, applied) VALUES ('tasks', '9999_later', CURRENT_TIMESTAMP)"
+    with connection.cursor() as cursor:
+        cursor.execute(applied)
+    [objection] = run_checks(tags=[PROCESS_STARTS], include_deployment_checks=True)
+    assert (objection.id, objection.hint) == (
+        "gymweb.E003",
+        "Run that version, or restore the backup that was made before its migration.",
+    )
+    assert "9999_later" in objection.msg
+
+
+@pytest.mark.django_db
+def test_tables_of_this_version_are_no_objection():
+    assert run_checks(tags=[PROCESS_STARTS], include_deployment_checks=True) == []

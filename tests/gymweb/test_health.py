@@ -31,7 +31,27 @@ def test_migrations_that_wait_are_counted():
             status, said = ready()
         finally:
             cursor.executemany(applied, rows)
-    problem = f"{len(rows)} migrations are not applied: manage.py migrate"
+    problem = f"{len(rows)} migrations are not applied: run manage.py migrate"
+    assert (status, said) == (503, {"ready": False, "missing": {"migrations": problem}})
+
+
+def test_tables_of_a_newer_version_are_named():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('reviews', '9999_later', CURRENT_TIMESTAMP)"
+        )
+        # What is no app of ours is none of our business.
+        cursor.execute(
+            "INSERT INTO django_migrations (app, name, applied) VALUES ('others', '0001_initial', CURRENT_TIMESTAMP)"
+        )
+        try:
+            status, said = ready()
+        finally:
+            cursor.execute("DELETE FROM django_migrations WHERE app = 'others' OR name = '9999_later'")
+    problem = (
+        "the tables are of a newer version (9999_later was applied): run that version, or restore the backup that was "
+        "made before its migration"
+    )
     assert (status, said) == (503, {"ready": False, "missing": {"migrations": problem}})
 
 

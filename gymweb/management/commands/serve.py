@@ -36,9 +36,10 @@ class Command(BaseCommand):
 
     def handle(self, *, host: str, port: int, no_worker: bool, seats: int | None, **options: Any) -> None:
         if not options["skip_checks"]:
-            from apps.rollouts.checks import SEVERAL_PROCESSES, WORKER_STARTS
+            from apps.rollouts.checks import PROCESS_STARTS, SEVERAL_PROCESSES, WORKER_STARTS
 
             tags = [SEVERAL_PROCESSES] if no_worker else [Tags.database, WORKER_STARTS]
+            self.check(tags=[PROCESS_STARTS], include_deployment_checks=True)  # First: others read the tables.
             self.check(tags=tags, databases=["default"], include_deployment_checks=True)
             connection.close()  # The server's threads have their own.
         # Imported here, since the import installs an event loop that no other command needs.

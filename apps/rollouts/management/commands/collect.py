@@ -14,7 +14,7 @@ from django.db import connections
 from django.db.models import Count, Max
 from tqdm import tqdm
 
-from apps.rollouts.checks import WORKER_STARTS
+from apps.rollouts.checks import PROCESS_STARTS, WORKER_STARTS
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.estimating import Estimate, estimate_plan
 from apps.rollouts.holding import Holds, explain_pause
@@ -49,6 +49,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["skip_checks"]:
             # It may run a worker of its own.
+            self.check(tags=[PROCESS_STARTS], include_deployment_checks=True)  # First: others read the tables.
             self.check(tags=[WORKER_STARTS], include_deployment_checks=True)
         try:
             plan = given_plan(options) | given_limits(options)

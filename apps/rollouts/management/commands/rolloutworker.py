@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand
 from django.db import connection
 
 from apps.rollouts.announcing import DOORBELL
-from apps.rollouts.checks import SEVERAL_PROCESSES, WORKER_STARTS
+from apps.rollouts.checks import PROCESS_STARTS, SEVERAL_PROCESSES, WORKER_STARTS
 from apps.rollouts.management.options import read_group, read_seats
 from apps.rollouts.worker import RolloutWorker
 
@@ -40,6 +40,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["skip_checks"]:
+            self.check(tags=[PROCESS_STARTS], include_deployment_checks=True)  # First: others read the tables.
             tags = [Tags.database, WORKER_STARTS, SEVERAL_PROCESSES]
             self.check(tags=tags, databases=["default"], include_deployment_checks=True)
             connection.close()  # The worker's threads have their own.
