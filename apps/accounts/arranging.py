@@ -19,6 +19,14 @@ class ViewRefused(Exception):
         self.argument = argument
 
 
+class NameTaken(ViewRefused):
+    """Another view of theirs, `view`, has this name."""
+
+    def __init__(self, name: str, view: SavedView, remedy: str) -> None:
+        super().__init__(f"A view of yours is called “{name}” already: {remedy}.", "name")
+        self.view = view
+
+
 class NotYourView(Exception):
     """Somebody else saved it: it can be seen, and not changed."""
 
@@ -42,7 +50,7 @@ def save_view(
 ) -> SavedView:
     """A new view; with `replace` the one of this name of theirs as it shall be now. The caller has read the query.
 
-    Raises ViewRefused for a name that is none or is taken, and for too many.
+    Raises NameTaken, and ViewRefused for a name that is none and for too many.
     """
     name = " ".join(name.split())
     if not name or len(name) > 100 or not name.isprintable():
@@ -51,17 +59,19 @@ def save_view(
     with transaction.atomic():
         if user.saved_views.exclude(table=table, name=name).count() >= MOST_VIEWS:
             raise ViewRefused(f"There are {MOST_VIEWS} views of yours: delete some first.")
-        if not replace and user.saved_views.filter(table=table, name=name).exists():
-            raise ViewRefused(
-                f"A view of yours is called “{name}” already: replace it, or choose another name.", "name"
-            )
-        view, _ = SavedView.objects.update_or_create(user=user, table=table, name=name, defaults=given)
+        view, is_new = SavedView.objects.get_or_create(user=user, table=table, name=name, defaults=given)
+        if not is_new:
+            if not replace:
+                raise NameTaken(name, view, "replace it, or choose another name")
+            for field, value in given.items():
+                setattr(view, field, value)
+            view.save(update_fields=[*given])
         record(user=user, action="view.saved", target=f"view {view.pk}", name=name, shared=is_shared)
     return view
 
 
 def change_view(*, view: SavedView, user: User, **changes: object) -> SavedView:
-    """Raises NotYourView and ViewRefused."""
+    """Raises NotYourView, NameTaken and ViewRefused."""
     _refuse_others(view, user)
     if "name" in changes:
         changes["name"] = " ".join(str(changes["name"]).split())
@@ -74,7 +84,8 @@ def change_view(*, view: SavedView, user: User, **changes: object) -> SavedView:
             view.save(update_fields=[*changes])
             record(user=user, action="view.changed", target=f"view {view.pk}", fields=sorted(changes))
     except IntegrityError:
-        raise ViewRefused("Another view of yours has this name.", "name") from None
+        other = user.saved_views.get(table=view.table, name=view.name)
+        raise NameTaken(other.name, other, "choose another name, or delete that one") from None
     return view
 
 

@@ -109,7 +109,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "InvitationRequest": {"username": "nora", "email": "nora@example.com", "role": "annotator"},
     "PatchedPersonEditRequest": {"role": "engineer", "is_active": True},
     "RedactionPatternRequest": {"kind": "prefix", "text": "acme_live_", "least": 16},
-    "SavedViewRequest": {"name": "Cut and wrong", "query": "flag:truncated reward:<0.5", "sort": "-tokens"},
+    "NewSavedViewRequest": {"name": "Cut and wrong", "query": "flag:truncated reward:<0.5", "sort": "-tokens"},
     "PatchedSavedViewRequest": {"is_shared": True},
     "SampleRequest": {"sample": "Authorization: Bearer acme_live_0123456789abcdef"},
     "GymConfigRequest": {"text": GYM_CONFIG, "without_data": True},

@@ -19,7 +19,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from apps.accounts.arranging import NotYourView, ViewRefused
+from apps.accounts.arranging import NameTaken, NotYourView, ViewRefused
 from apps.accounts.people import LastAdmin
 from apps.environments.proving import CasesNotRun
 from apps.environments.saving import EnvironmentChanged
@@ -204,6 +204,13 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     ExportRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "export-refused", str(error)),
     CommentRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "comment-refused", str(error)),
     NotYourView: lambda error: Problem(HTTPStatus.FORBIDDEN, "not-yours", str(error)),
+    NameTaken: lambda error: Problem(
+        HTTPStatus.CONFLICT,
+        "name-taken",
+        str(error),
+        errors=[{"pointer": "/name", "code": "taken", "message": str(error)}],
+        saved_view=error.view.pk,
+    ),
     ViewRefused: lambda error: _invalid(
         [{"pointer": f"/{error.argument}" if error.argument else "", "code": "invalid", "message": str(error)}]
     ),

@@ -4,8 +4,9 @@ from http import HTTPStatus
 from typing import Any
 
 from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -43,7 +44,7 @@ class SavedViewSerializer(DeclaredFields, serializers.ModelSerializer[SavedView]
         model = SavedView
         fields = ["id", "user", "table", "name", "query", "sort", "columns", "is_shared", "created_at"]
         read_only_fields = ["table"]
-        # A name that is there already is saved anew, by whoever saved it.
+        # Of names that are taken the operation speaks, which knows what may be replaced.
         validators: list[Any] = []
 
     def validate_query(self, text: str) -> str:
@@ -54,12 +55,24 @@ class SavedViewSerializer(DeclaredFields, serializers.ModelSerializer[SavedView]
             raise serializers.ValidationError(f"At character {refusal.start + 1}: {refusal}", code=code) from None
 
 
+class NewSavedViewSerializer(SavedViewSerializer):
+    replace = serializers.BooleanField(
+        default=False,
+        write_only=True,
+        help_text="Saves it in place of one's own of this name, which keeps its number; else a name that is taken is a "
+        "409 with that view's number as `saved_view`.",
+    )
+
+    class Meta(SavedViewSerializer.Meta):
+        fields = [*SavedViewSerializer.Meta.fields, "replace"]
+
+
 def _cleaned(given: serializers.BaseSerializer[SavedView]) -> dict[str, Any]:
     """What was given, without credentials in its name and its filter."""
     return {name: clean_typed(one) if isinstance(one, str) else one for name, one in given.validated_data.items()}
 
 
-class SavedViewViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+class SavedViewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     queryset = SavedView.objects.none()
     serializer_class = SavedViewSerializer
     lookup_value_regex = "[0-9]+"
@@ -76,8 +89,13 @@ class SavedViewViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Tab
             return self.queryset
         return SavedView.objects.seen_by(self.person).select_related("user")
 
-    def perform_create(self, serializer: serializers.BaseSerializer[SavedView]) -> None:
-        serializer.instance = save_view(user=self.person, table="rollouts", replace=True, **_cleaned(serializer))
+    @extend_schema(request=NewSavedViewSerializer, responses={201: SavedViewSerializer})
+    def create(self, request: Request) -> Response:
+        """Save a view under a name, which is one's own only once."""
+        given = NewSavedViewSerializer(data=request.data, context=self.get_serializer_context())
+        given.is_valid(raise_exception=True)
+        view = save_view(user=self.person, table="rollouts", **_cleaned(given))
+        return Response(SavedViewSerializer(view).data, status=HTTPStatus.CREATED)
 
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change a view of one's own."""

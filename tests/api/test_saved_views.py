@@ -26,10 +26,33 @@ def test_a_view_is_saved_listed_changed_and_deleted(viewer):
     assert list(actions) == ["view.saved", "view.changed", "view.deleted"]
 
 
-def test_saving_under_the_same_name_saves_anew(viewer):
+def test_a_name_that_is_taken_is_a_conflict_that_says_what_to_do(viewer):
     first = send(viewer, "post", URL, name="Mine", query="reward:1").json()
-    again = send(viewer, "post", URL, name="Mine", query="reward:0").json()
-    assert (first["id"], again["query"], SavedView.objects.count()) == (again["id"], "reward:0", 1)
+    refused = send(viewer, "post", URL, name="Mine", query="reward:0")
+    told = refused.json()
+    assert (refused.status_code, told["type"], told["saved_view"]) == (
+        409,
+        "urn:gymweb:problem:name-taken",
+        first["id"],
+    )
+    assert told["detail"] == "A view of yours is called “Mine” already: replace it, or choose another name."
+    assert [error["pointer"] for error in told["errors"]] == ["/name"]
+    assert [view.query for view in SavedView.objects.all()] == ["reward:1"]
+
+
+def test_a_view_is_replaced_where_that_is_asked_for(viewer):
+    first = send(viewer, "post", URL, name="Mine", query="reward:1", replace=True).json()
+    again = send(viewer, "post", URL, name="Mine", query="reward:0", replace=True)
+    assert (again.status_code, again.json()["id"], again.json()["query"]) == (201, first["id"], "reward:0")
+    assert [view.query for view in SavedView.objects.all()] == ["reward:0"]
+
+
+def test_a_view_is_not_renamed_to_another_of_ones_own(viewer):
+    first = send(viewer, "post", URL, name="Mine", query="reward:1").json()
+    second = send(viewer, "post", URL, name="Also mine", query="reward:0").json()
+    refused = send(viewer, "patch", f"{URL}{second['id']}/", name="Mine")
+    assert (refused.status_code, refused.json()["saved_view"]) == (409, first["id"])
+    assert sorted(view.name for view in SavedView.objects.all()) == ["Also mine", "Mine"]
 
 
 def test_others_see_what_is_shared_and_change_nothing(viewer):
