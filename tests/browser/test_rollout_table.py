@@ -112,6 +112,22 @@ def test_marks_and_the_focus_outlast_sorting_filtering_and_coming_back(site, tab
     expect(said).to_have_text("2 marked, 1 of them not shown here.")
 
 
+def test_all_rows_are_marked_by_one_box_on_a_phone_too(site, tab, seeded):
+    tab.set_viewport_size({"width": 360, "height": 740})
+    open_table(site, tab, f"collection:{seeded['a']}")
+    box = tab.get_by_label("Mark all rows shown")
+    expect(tab.locator("#rollouts label", has_text="Mark all rows shown")).to_be_visible()
+    # Its words are part of what is touched.
+    tab.locator("#rollouts label", has_text="Mark all rows shown").click()
+    expect(box).to_be_checked()
+    count = tab.locator("#rollouts tr[data-row]").count()
+    expect(tab.locator("[data-marked]")).to_have_text(f"{count} marked.")
+    assert tab.evaluate("document.documentElement.scrollWidth") == 360
+    tab.set_viewport_size({"width": 1440, "height": 740})
+    expect(tab.locator("#rollouts label")).to_be_hidden()
+    expect(box).to_be_visible()
+
+
 def test_counts_lead_on_and_can_be_taken_back(site, tab, seeded):
     tab.set_viewport_size({"width": 1400, "height": 800})
     open_table(site, tab, f"collection:{seeded['a']}")
