@@ -159,6 +159,8 @@
   const watch = (root) => { for (const card of root.matches(".event") ? [root] : root.querySelectorAll(".event, .alone")) near.observe(card); };
 
   document.addEventListener("trace:added", (event) => watch(event.detail));
+  // What was switched off when its card came into sight.
+  document.addEventListener("trace:shown", (event) => watch(event.detail));
   watch(reader);
   addEventListener("beforeprint", () => { for (const card of reader.querySelectorAll(".event")) enhance(card); });
 })();

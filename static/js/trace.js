@@ -68,9 +68,12 @@
     return document.getElementById(`e${seq}`);
   }
 
-  async function goTo(seq, { push = false } = {}) {
+  // `part` is the text of the event that is meant, where one is: what a find leads to.
+  async function goTo(seq, { push = false, part } = {}) {
+    sendBack();
     const target = await find(seq);
     if (!target) return null;
+    const place = part === undefined ? target : bring(target, `${seq}/${part}`);
     for (let fold = target.parentElement?.closest("details"); fold; fold = fold.parentElement?.closest("details")) fold.open = true;
     if (push) history.pushState(null, "", `#e${seq}`);
     const card = target.closest(".event") || target;
@@ -80,10 +83,60 @@
       showNoise("hide=none", false);
       document.getElementById("hidden-note").textContent = `Event #${seq} was switched off: here everything is shown.`;
     }
-    target.scrollIntoView({ block: "start" });
-    pin(target);
+    place.scrollIntoView({ block: "start" });
+    pin(place);
     card.focus({ preventScroll: true });
     return card;
+  }
+
+  // What a find leads to is shown in its card though it is switched off, and goes back when the reader goes on.
+  let brought = [];
+  let unfolded = [];
+  let broughtNote = "";
+
+  function bring(target, address) {
+    const card = target.closest(".event") || target;
+    const text = [...card.querySelectorAll("pre[data-part]")].find((each) => each.dataset.part === address);
+    const hidden = (reader.dataset.hide || "").split(" ").filter(Boolean);
+    const names = [];
+    for (const name of hidden) {
+      const part = (text ?? target).closest(NAMES[name]);
+      if (part) bringOne(part, `“${labelOf(name)}”`, names);
+    }
+    if (reader.dataset.only && !card.matches(".trouble")) bringOne(card, "what has no error", names);
+    for (let fold = text?.closest("details"); fold && card.contains(fold); fold = fold.parentElement.closest("details")) {
+      if (fold.open) continue;
+      fold.open = true;
+      unfolded.push(fold);
+    }
+    broughtNote = names.length ? `Switched off, and shown in step #${seqOf(card)} for what was found there: ${names.join(", ")}.` : "";
+    sayHidden();
+    if (names.length) document.dispatchEvent(new CustomEvent("trace:shown", { detail: card }));
+    return text?.closest(".arguments, .result, .block") ?? target;
+  }
+
+  function bringOne(part, what, names) {
+    const note = document.createElement("p");
+    note.className = "brought-note muted small";
+    note.textContent = `Switched off: ${what}. It is shown here for what was found.`;
+    part.classList.add("brought");
+    if (part.matches(".event")) part.querySelector(".event-head").after(note);
+    else part.prepend(note);
+    brought.push(part);
+    names.push(what);
+  }
+
+  function sendBack() {
+    for (const each of brought) {
+      each.classList.remove("brought");
+      each.querySelector(".brought-note")?.remove();
+    }
+    for (const each of unfolded) each.open = false;
+    brought = [];
+    unfolded = [];
+    if (!broughtNote) return;
+    broughtNote = "";
+    sayHidden();
   }
 
   // What stands above is measured only once it is drawn or loaded: for a moment the target is held where it is wanted,
@@ -112,7 +165,7 @@
     const seq = Number(/^#e(\d+)$/.exec(link?.getAttribute("href") ?? "")?.[1] ?? NaN);
     if (!Number.isNaN(seq)) {
       event.preventDefault();
-      goTo(seq, { push: true });
+      goTo(seq, { push: true, part: link.dataset.hit?.split("/")[1] });
       return;
     }
     const card = event.target.closest?.("#rollout-trace .event");
@@ -224,11 +277,14 @@
   }).observe(bar);
   const NAMES = { system: ".event.session, .block.system, .block.developer", reasoning: ".block.reasoning", arguments: ".arguments", results: ".result, .block.output", environment: ".event.environment_turn, .event.verification, .event.judge_call" };
 
+  const labelOf = (name) => bar.querySelector(`[data-part="${name}"]`).lastChild.textContent;
+
   function showNoise(query, remember = true) {
     const given = new URLSearchParams(query);
     const hidden = (given.get("hide") || "").split(",").filter((name) => name in NAMES);
     const errors = given.get("only") === "errors";
     const top = chosen();
+    sendBack();
     reader.dataset.hide = hidden.join(" ");
     if (errors) reader.dataset.only = "errors";
     else delete reader.dataset.only;
@@ -246,18 +302,19 @@
       document.cookie = `trace_view=${said.replace("&", "|")}; path=/; max-age=31536000; samesite=lax${secure}`;
       top?.scrollIntoView({ block: "nearest" });
     }
+    document.dispatchEvent(new CustomEvent("trace:shown", { detail: transcript() }));
     sayHidden();
   }
 
   function sayHidden() {
     const hidden = (reader.dataset.hide || "").split(" ").filter(Boolean);
-    const counts = hidden.map((name) => [transcript().querySelectorAll(NAMES[name]).length, bar.querySelector(`[data-part="${name}"]`).lastChild.textContent.toLowerCase()])
+    const counts = hidden.map((name) => [transcript().querySelectorAll(NAMES[name]).length, labelOf(name).toLowerCase()])
       .filter(([count]) => count).map(([count, label]) => `${label} ${count}×`);
     if (reader.dataset.only) {
       const all = transcript().querySelectorAll(".event").length;
       counts.unshift(`${all - transcript().querySelectorAll(".event.trouble").length} of ${all} steps without errors`);
     }
-    document.getElementById("hidden-note").textContent = counts.length ? `Hidden here: ${counts.join(", ")}.` : "";
+    document.getElementById("hidden-note").textContent = [counts.length ? `Hidden here: ${counts.join(", ")}.` : "", broughtNote].filter(Boolean).join(" ");
   }
 
   function flip(name) {
@@ -294,7 +351,7 @@
     }
     try {
       const fresh = await fetchPart(`${reader.dataset.find}&q=${encodeURIComponent(box.value)}`);
-      document.getElementById("found")?.remove();
+      endFind();
       const pane = document.getElementById("outline");
       pane.open = true;
       pane.querySelector("summary").after(document.adoptNode(fresh.getElementById("found")));
@@ -304,7 +361,12 @@
       sayFound("The server cannot be reached.");
     }
   });
-  box.addEventListener("search", () => { if (!box.value) document.getElementById("found")?.remove(); });
+  box.addEventListener("search", () => { if (!box.value) endFind(); });
+
+  function endFind() {
+    document.getElementById("found")?.remove();
+    sendBack();
+  }
 
   function sayFound(text) {
     document.getElementById("hidden-note").textContent = text;

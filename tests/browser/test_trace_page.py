@@ -88,6 +88,49 @@ def test_a_step_that_is_not_loaded_is_linked_found_and_walked_to(site, own_host,
     expect(tab.locator("#e401")).to_be_in_viewport(timeout=PATIENCE)
 
 
+def test_what_is_found_in_a_part_that_is_switched_off_is_shown_in_its_card_until_the_reader_goes_on(
+    site, own_host, rollouts
+):
+    tab = own_host
+    off = "?hide=reasoning,arguments,results,environment"
+    tab.goto(address(site, rollouts["readable"], off))
+    thought, arguments, result = (tab.locator(f"#e2 {one}") for one in (".reasoning", ".arguments >> nth=0", "#e4"))
+    note, find, hits = tab.locator("#hidden-note"), tab.locator("#find"), tab.locator("#found a")
+    for part in (thought, arguments, result):
+        expect(part).to_be_hidden()
+    find.fill("let me see")
+    find.press("Enter")
+    hits.nth(40).click()
+    expect(thought.locator("pre, .rendered").last).to_be_in_viewport(timeout=PATIENCE)
+    expect(note).to_contain_text("Switched off, and shown in step #2 for what was found there: “Reasoning”.")
+    for part in (arguments, result):
+        expect(part).to_be_hidden()
+    # The next place sends it back, and so does the end of the find.
+    find.fill("FAILED")
+    find.press("Enter")
+    expect(thought).to_be_hidden()
+    hits.first.click()
+    expect(result).to_be_in_viewport()
+    expect(note).to_contain_text("“Results”")
+    expect(result).to_contain_text("Switched off: “Results”. It is shown here for what was found.")
+    # In its form, as if it had been shown all along.
+    expect(result.locator(".terminal .sgr-1")).to_have_text("FAILED")
+    find.fill("")
+    find.dispatch_event("search")
+    expect(result).to_be_hidden()
+    expect(note).not_to_contain_text("Switched off")
+    # A card that is switched off as a whole comes back alone, and goes when the reader goes on.
+    find.fill("score")
+    find.press("Enter")
+    hits.first.click()
+    expect(tab.locator("#e7")).to_be_visible()
+    expect(tab.locator("#e8")).to_be_hidden()
+    expect(tab.locator(".brought-note")).to_have_count(1)
+    assert "hide=reasoning,arguments,results,environment" in tab.url
+    tab.keyboard.press("k")
+    expect(tab.locator("#e7")).to_be_hidden()
+
+
 def test_noise_is_switched_off_in_the_address_and_stays_off(site, own_host, rollouts):
     tab = own_host
     tab.goto(address(site, rollouts["readable"]))

@@ -243,8 +243,12 @@ def test_words_are_found_wherever_they_stand_and_counted():
     found = squeezed(signed_in(Role.VIEWER).get(address("find", rollout, q="needle"), headers=HTMX).text)
     assert "<strong>5</strong> places in 4 steps." in found
     assert "&lt;b&gt;<mark>NEEDLE</mark>&lt;/b&gt;" in found
+    # Each leads to the very text, which its card may have switched off.
+    parts = {hit.part for hit in find_words(rollout, rollout.attempt, "needle").hits if hit.seq == 2}
+    shown = signed_in().get(address("detail", rollout)).text
+    assert [f'data-part="2/{part}"' in shown and f'data-hit="2/{part}"' in found for part in parts] == [True]
     whole = signed_in().get(address("find", rollout, q="needle")).text
-    assert (f'href="{address("detail", rollout)}?step=2#e2"' in whole, faults(whole)) == (True, [])
+    assert (f'href="{address("detail", rollout)}?hide=none&amp;step=2#e2"' in whole, faults(whole)) == (True, [])
     assert "“nothing of it” stands nowhere" in signed_in().get(address("find", rollout), {"q": "nothing of it"}).text
 
 

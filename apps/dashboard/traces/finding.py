@@ -20,9 +20,11 @@ AROUND = 60
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A place where the words stand: in event `seq`, between `before` and `after`."""
+    """A place where the words stand: in event `seq`, between `before` and `after`. `part` is the text of the event that
+    has them; empty where that has no address of its own, such as the name of a tool."""
 
     seq: int
+    part: str
     label: str
     before: str
     found: str
@@ -54,13 +56,16 @@ def find_words(rollout: Rollout, attempt: int, words: str) -> Found:
     for seq, kind, payload in rows:
         if _cannot_have(payload, wanted):
             continue
-        for text in _texts(decode(payload), seq, payload):
+        for part, text in _texts(decode(payload), seq, payload):
             folded = _fold(text)
             count = folded.count(wanted)
             if count:
                 total += count
                 steps.add(seq)
-                hits += islice(_places(text, folded, wanted, seq, KINDS.get(kind, kind)), MOST_HITS - len(hits))
+                hits += islice(
+                    _places(text, folded, wanted, seq=seq, part=part, label=KINDS.get(kind, kind)),
+                    MOST_HITS - len(hits),
+                )
     return Found(words, hits, total, len(steps))
 
 
@@ -70,16 +75,18 @@ def _cannot_have(payload: str, wanted: str) -> bool:
     return is_plain and "\\u" not in payload and wanted not in payload.lower()
 
 
-def _texts(event: TraceUnion | None, seq: int, payload: str) -> Iterator[str]:
+def _texts(event: TraceUnion | None, seq: int, payload: str) -> Iterator[tuple[str, str]]:
+    """Each with the part that it is."""
     if event is None:
-        yield payload
+        yield "", payload
         return
-    yield from names_in(event)
+    for name in names_in(event):
+        yield "", name
     for body in bodies_of(event, seq):
-        yield body.laid_out
+        yield body.part, body.laid_out
 
 
-def _places(text: str, folded: str, wanted: str, seq: int, label: str) -> Iterator[Hit]:
+def _places(text: str, folded: str, wanted: str, *, seq: int, part: str, label: str) -> Iterator[Hit]:
     origin = _origins(text) if not text.isascii() else range(len(text))
     at = folded.find(wanted)
     while at >= 0:
@@ -88,7 +95,7 @@ def _places(text: str, folded: str, wanted: str, seq: int, label: str) -> Iterat
         start = origin[at]
         stop = max(start + 1, origin[end] if end < len(origin) else len(text))
         before = " ".join(text[max(0, start - AROUND) : start].split("\n"))
-        yield Hit(seq, label, before, text[start:stop], " ".join(text[stop : stop + AROUND].split("\n")))
+        yield Hit(seq, part, label, before, text[start:stop], " ".join(text[stop : stop + AROUND].split("\n")))
         at = folded.find(wanted, end)
 
 
