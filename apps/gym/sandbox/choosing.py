@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from apps.gym.redaction.shortening import cut_to_end
 from apps.gym.sandbox.bubblewrap import Bubblewrap
 from apps.gym.sandbox.protocol import Limits, Outcome, Sandbox, SandboxMissing
 from apps.gym.sandbox.together import Share, TotalMemory
@@ -92,7 +93,7 @@ class ChosenSandbox:
         if outcome.ending == "too_much_memory":
             return "code cannot be run here: GYMWEB_SANDBOX_MEMORY_MB is too little for a single program"
         if outcome.stdout.strip() != b"42":
-            told = outcome.stderr.decode(errors="replace").strip()[-500:] or f"status {outcome.status}"
+            told = cut_to_end(outcome.stderr.decode(errors="replace").strip(), 500) or f"status {outcome.status}"
             return f"code cannot be run here: {sandbox.name} does not work on this machine: {told}"
         if sandbox.lacks:
             logger.warning("GYMWEB_SANDBOX is %s, which is no sandbox: %s", sandbox.name, sandbox.lacks)
