@@ -77,6 +77,7 @@ gymweb.forms = (() => {
     // Its output is escaped text in spans; parsed apart, and only the spans are taken over.
     const parsed = new DOMParser().parseFromString(hljs.highlight(code.textContent, { language, ignoreIllegals: true }).value, "text/html");
     code.replaceChildren(...spans(parsed.body));
+    reveal(code);
   }
 
   function spans(root) {
@@ -290,9 +291,33 @@ gymweb.forms = (() => {
   const KINDS = { markdown, json, ansi, diff };
 
   // An element that shows the text in its form; null for one that is best read as it stands.
-  async function show(text, form, places, tool) {
-    return Object.hasOwn(KINDS, form) ? KINDS[form](text, places, tool) : null;
+  // Characters that are not seen and change what is, as the filter `revealed` of the templates names them: their text
+  // stays, their order ends with them, and the style sheet shows their number.
+  const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
+
+  function reveal(root) {
+    const texts = [];
+    const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) if (walker.currentNode.data.search(HIDDEN) >= 0) texts.push(walker.currentNode);
+    for (const text of texts) {
+      if (text.parentElement?.matches(".control")) continue;
+      let last = 0;
+      const parts = [];
+      for (const found of text.data.matchAll(HIDDEN)) {
+        const control = element("span", "control", found[0]);
+        control.dataset.code = `U+${found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+        parts.push(text.data.slice(last, found.index), control);
+        last = found.index + found[0].length;
+      }
+      text.replaceWith(...parts, text.data.slice(last));
+    }
+    return root;
   }
 
-  return { show, jsonLines, element };
+  async function show(text, form, places, tool) {
+    const shown = Object.hasOwn(KINDS, form) ? await KINDS[form](text, places, tool) : null;
+    return shown && reveal(shown);
+  }
+
+  return { show, jsonLines: (text) => reveal(jsonLines(text)), element, reveal };
 })();

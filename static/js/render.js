@@ -3,7 +3,7 @@
 (() => {
   const reader = document.getElementById("reader");
   if (!reader) return;
-  const { show, element, jsonLines } = gymweb.forms;
+  const { show, element, jsonLines, reveal } = gymweb.forms;
   const places = { marked: reader.dataset.marked, purify: reader.dataset.purify, hljs: reader.dataset.hljs };
   const VIEWS = new Map([["rendered", "rendered"], ["raw", "raw"], ["json", "as JSON"]]);
   const usual = () => (localStorage.getItem("trace.view") === "raw" ? "raw" : "rendered");
@@ -119,6 +119,7 @@
     link.textContent = "loading…";
     try {
       pre.textContent = await fetchText(link.getAttribute("href"));
+      reveal(pre);
       delete pre.dataset.done;
       delete pre.dataset.rendered;
       note.parentElement.querySelector(".rendered")?.remove();

@@ -30,6 +30,7 @@ from tests.gym.traces import with_tokens  # noqa: E402
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 MARKDOWN = "## Found\n\nIt was **here**:\n\n```python\nprint('x')\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
 ANSI = "\x1b[31mFAILED\x1b[0m one\nok"
+TOOLS = ["bash", *(f"tool_{number}" for number in range(20))]
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old\n+new\n"
 
 
@@ -49,8 +50,8 @@ def picture(address: str) -> dict[str, Any]:
 def readable() -> list[TraceUnion]:
     """Every kind of step, each form of text, two calls at once, one of which failed."""
     return [
-        SessionOpened(environment="shell", tools=[{"type": "function", "name": "bash"}]),
-        Prompt(items=[message("system", "Be careful."), message("user", "Mend the test.")]),
+        SessionOpened(environment="shell", tools=[{"type": "function", "name": name} for name in TOOLS]),
+        Prompt(items=[message("system", "Be careful."), message("user", "Mend the \u202e**test**.")]),
         ModelCall(
             seen=2,
             items=[thought("Let me see. " * 100), call("bash", {"command": "pytest"}, "a"), call("bash", {}, "b")],

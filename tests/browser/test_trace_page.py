@@ -51,6 +51,9 @@ def test_texts_are_shown_in_their_form_raw_and_as_json(site, own_host, rollouts)
     expect(tab.locator("#e4 .terminal .sgr-1")).to_have_text("FAILED")
     expect(tab.locator("#e3 .diff-added")).to_have_count(1)
     assert tab.evaluate("document.querySelector('#e5 img').naturalWidth") == 1
+    expect(tab.locator("#e0 details.many > summary")).to_contain_text("21 tools bash, tool_0")
+    hidden = tab.locator("#e1 .markdown .control")
+    assert (hidden.get_attribute("data-code"), hidden.text_content()) == ("U+202E", "\u202e")
     boxes = [tab.locator(f"#e2 .block.call >> nth={n}").bounding_box() for n in (0, 1)]
     assert boxes[0]["y"] == boxes[1]["y"]
     assert boxes[0]["x"] < boxes[1]["x"]

@@ -279,7 +279,7 @@ def test_an_upload_that_goes_on_is_looked_at_again(pages: Client, empty: Dataset
     )
     address = f"/uploads/{upload.pk}/"
     page = pages.get(address).text
-    assert f'hx-get="{address}" hx-trigger="load delay:1s"' in page
+    assert f'hx-get="{address}" hx-trigger="every 1s"' in page
     assert '<progress max="1" value="0.2500"' in page
     assert '<noscript><meta http-equiv="refresh" content="3"></noscript>' in page
     upload.state = Upload.State.FAILED

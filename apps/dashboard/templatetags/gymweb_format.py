@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -11,7 +12,7 @@ from django import template
 from django.db.models.fields import BLANK_CHOICE_DASH
 from django.forms import BoundField, ChoiceField, ModelChoiceField
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.dashboard.icons import ICONS
@@ -51,6 +52,28 @@ def pretty_json(value: Any) -> str:
         except ValueError:
             return str(value)
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
+"""Controls of direction and characters without a width, less the joiners that scripts need, and ESC, which colours."""
+
+
+@register.filter
+def revealed(text: Any) -> str:
+    """Text whose hidden characters are seen: each in an element of its own, where the order that it asks for ends,
+    and whose number the style sheet shows. The text itself stays as it is."""
+    text = str(text)
+    if not _HIDDEN.search(text):
+        return text
+    parts, last = [], 0
+    for found in _HIDDEN.finditer(text):
+        parts.append((text[last : found.start()], f"U+{ord(found[0]):04X}", found[0]))
+        last = found.end()
+    return format_html_join("", '{}<span class="control" data-code="{}">{}</span>', parts) + conditional_escape(
+        text[last:]
+    )
 
 
 @register.filter

@@ -7,6 +7,8 @@ from apps.dashboard.traces.bodies import Body
 from apps.gym.segments import Break, TokenFigures
 
 Fact = tuple[str, str]
+MOST_TOOLS = 8
+"""Of a session, that stand in the open."""
 _ROLES = frozenset({"system", "developer", "user", "assistant"})
 
 
@@ -88,6 +90,11 @@ class Card:
             run = tuple(blocks)
             groups += [run] if is_call else [(block,) for block in run]
         return groups
+
+    @property
+    def listed(self) -> tuple[Block, ...]:
+        """The tools of a session that has more than the prompt below them should wait for: behind one fold."""
+        return self.blocks if self.kind == "session" and len(self.blocks) > MOST_TOOLS else ()
 
     @property
     def is_trouble(self) -> bool:
