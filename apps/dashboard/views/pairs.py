@@ -190,7 +190,7 @@ def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
     """A queue of the pairs that the rewards are least sure of."""
     pair_set, form = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk), AskForm(request.POST)
     if not form.is_valid():
-        messages.error(request, " ".join(f"{name}: {' '.join(wrong)}" for name, wrong in form.errors.items()))
+        messages.error(request, " ".join(f"{name}: {' '.join(map(str, wrong))}" for name, wrong in form.errors.items()))
         return redirect("dashboard:pair_set_detail", pk=pk)
     try:
         queue = ask_people(pair_set=pair_set, **form.asked, user=request.user)
