@@ -265,3 +265,9 @@ def test_an_export_that_is_being_written_is_not_deleted():
     Export.objects.update(state="writing")
     assert "cancel it first" in client.post(url(export, "export_delete"), follow=True).text
     assert Export.objects.count() == 1
+
+
+@pytest.mark.parametrize("query", ["", "?format=axolotl_dpo"])
+def test_names_of_settings_in_a_note_are_shown_as_code(query):
+    page = signed_in().get(f"{CREATE}{query}").text
+    assert ("No <code>type</code> in the configuration" in page, "`" in page) == (True, False)

@@ -36,9 +36,11 @@ def call_text(call: dict[str, Any]) -> str:
 
 
 def turn_text(message: Message) -> str:
-    """What an assistant message says: its content, then its calls."""
-    parts = [message["content"]] if message["content"] else []
-    return "\n".join([*parts, *(call_text(call) for call in message.get("tool_calls", ()))])
+    """What an assistant message says: its content, then its calls. Reasoning alone ends in the break before a call."""
+    content: str = message["content"]
+    calls = "\n".join(call_text(call) for call in message.get("tool_calls", ()))
+    separate = content and calls and not content.endswith("</think>\n\n")
+    return f"{content}\n{calls}" if separate else content + calls
 
 
 def prompt_text(messages: list[Message]) -> str:
