@@ -23,11 +23,15 @@ class Event(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class SessionOpened(Event, tag="session"):
-    """The resource server was seeded and named its tools."""
+    """The resource server was seeded and named its tools.
+
+    `original` is what the file of an imported attempt says beyond the events, see apps.gym.originals.
+    """
 
     environment: str
     tools: list[Tool] = []
     seed: int = 0
+    original: dict[str, Any] = {}
 
 
 class Prompt(Event, tag="prompt"):

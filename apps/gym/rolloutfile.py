@@ -19,10 +19,12 @@ from apps.gym.events import (
     Verification,
 )
 from apps.gym.items import Item, TaskRow, dump_json, function_calls, input_items, item_type, text_of
+from apps.gym.originals import read_original
 from apps.gym.params import PARAMS
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.scoring import keep_small
 from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
+from apps.gym.rolloutkeys import OURS, PREFIXES, verifier_details
 from apps.gym.rows import RowRefused, read_row
 from apps.gym.taskfile import parse_line
 from apps.gym.turning import CUTS, read_turns, why_cut
@@ -32,33 +34,6 @@ LineKind = Literal["task", "rollout", "failure"]
 FAILURE_CLASS = "_ng_failure_class"
 TASK_INDEX = "_ng_task_index"
 ROLLOUT_INDEX = "_ng_rollout_index"
-
-_OF_THE_ATTEMPT = frozenset(
-    {
-        "response",
-        "reward",
-        "reward_components",
-        "explanation",
-        "agent_ref",
-        "skills_ref",
-        "gymweb",
-        "verification_skipped",
-    }
-)
-"""Keys of a rollout row that are of the attempt, not of its task; so is every key that starts with one of
-_PREFIXES."""
-_PREFIXES = ("_ng_", "ng_", "_gymweb")
-
-_SAID = (
-    "accuracy correctness equivalence_score error_message error_type extracted_answer failure_reason "
-    "follow_instruction_list format info judge_evaluations judge_passed library_reward match_details num_correct "
-    "num_expected num_predicted order_instruction_following_failure original_term_minefield_hit parsed_option "
-    "parsed_synonym_values player predicted_calls result schema_valid score set_overlap task_name terminated "
-    "total_reward truncated value"
-)
-VERIFIERS_SAY = frozenset(_SAID.split())
-"""What the public resource servers add to a row as they verify it. A row whose task is not at hand is parted by these
-names: sent back to `/verify`, they would break it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +63,7 @@ def read_object(line: bytes) -> dict[str, Any]:
 
 def plain_task(row: dict[str, Any]) -> TaskRow:
     """A row of materialised inputs without what its rollout adds to the task."""
-    return {key: value for key, value in row.items() if not key.startswith(_PREFIXES)}
-
-
-def own_task(row: dict[str, Any]) -> TaskRow:
-    """The task of a rollout row, as far as the row itself tells: less the attempt, less what verifiers say."""
-    return {key: value for key, value in row.items() if not _is_of_attempt(key) and key not in VERIFIERS_SAY}
+    return {key: value for key, value in row.items() if not key.startswith(PREFIXES)}
 
 
 def check_task(task: TaskRow) -> None:
@@ -106,22 +76,28 @@ def prompt_texts(task: TaskRow) -> tuple[str, ...]:
     return tuple(_said(item) for item in input_items(task))
 
 
-def read_attempt(row: dict[str, Any], task: TaskRow, *, environment: str) -> StoredAttempt:
-    """The events of the row's attempt at `task`. Raises RowRefused."""
+def read_attempt(
+    row: dict[str, Any], task: TaskRow, *, environment: str, is_original: bool = False, numbered: bool = False
+) -> StoredAttempt:
+    """The events of the row's attempt at `task`. Of an `original` row, one that nobody here put into this shape, the
+    first event keeps what the others cannot tell; with its place in its run, if it is `numbered`. Raises RowRefused.
+    """
     failure = row.get(FAILURE_CLASS)
     reward = None if failure else _reward(row)
     response = _response(row, needed=not failure)
     params = {key: value for key, value in row[PARAMS].items() if value is not None}
     tools = params.get("tools") or []
-    events: list[TraceUnion] = [
-        SessionOpened(environment=environment, tools=tools),
-        Prompt(items=input_items({PARAMS: params})),
-    ]
-    events += read_turns(response, params, seen=len(events[1].new_items()))
+    opened, prompt = SessionOpened(environment=environment, tools=tools), Prompt(items=input_items({PARAMS: params}))
+    events: list[TraceUnion] = [opened, prompt]
+    events += read_turns(response, params, seen=len(prompt.items))
     model = str(response.get("model") or "")
     if failure:
         return _failed(row, events, str(failure), model)
-    components, details = _components(row), _details(row, task)
+    components, said = _components(row), verifier_details(row, task)
+    details = keep_small(said)
+    if is_original:
+        cut = {key: value for key, value in said.items() if details[key] is not value}
+        opened.original = read_original(row, events, cut=cut, numbered=numbered)
     stop_reason = _stop_reason(row, response, events)
     explanation = row.get("explanation")
     events.append(
@@ -146,10 +122,6 @@ def judged_stop_reason(events: list[TraceUnion]) -> str:
     if any(isinstance(event, EnvironmentTurn) for event in events):
         return "environment_done"
     return "answered" if any(text_of(item).strip() for item in calls[-1].items) else "empty_reply"
-
-
-def _is_of_attempt(key: str) -> bool:
-    return key in _OF_THE_ATTEMPT or key.startswith(_PREFIXES)
 
 
 def _said(item: Item) -> str:
@@ -197,19 +169,8 @@ def _components(row: dict[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in given.items()}
 
 
-def _details(row: dict[str, Any], task: TaskRow) -> dict[str, Any]:
-    """What the verifier said beside the reward: keys that the task does not have, or has with another value."""
-    return keep_small(
-        {
-            key: value
-            for key, value in row.items()
-            if key != PARAMS and not _is_of_attempt(key) and (key not in task or task[key] != value)
-        }
-    )
-
-
 def _stop_reason(row: dict[str, Any], response: dict[str, Any], events: list[TraceUnion]) -> str:
-    ours = row.get("gymweb")
+    ours = row.get(OURS)
     told = ours.get("stop_reason") if isinstance(ours, dict) else None
     if told in get_args(StopReason):
         return str(told)

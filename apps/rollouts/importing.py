@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+import msgspec
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F
@@ -23,7 +24,8 @@ from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.gym import leaving
-from apps.gym.events import event_kind
+from apps.gym.events import SessionOpened, event_kind
+from apps.gym.originals import without_tokens
 from apps.gym.redaction.redacting import Redactor
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.rolloutfile import StoredAttempt
@@ -249,6 +251,10 @@ def _clean_trace(rollout: Rollout, attempt: StoredAttempt, redactor: Redactor) -
     for event in attempt.events:
         payload, tokens, counts = clean_event(event, redactor, counts)
         trace.append((event_kind(event), payload, tokens))
+    opened = attempt.events[0]
+    if counts and isinstance(opened, SessionOpened) and opened.original:
+        bare = msgspec.structs.replace(opened, original=without_tokens(opened.original))
+        trace[0] = (event_kind(bare), *clean_event(bare, redactor, None)[:2])
     rollout.redactions = counts or {}
     rollout.flagged = bool(counts)
     return trace

@@ -18,6 +18,7 @@ CREATE TABLE rollout (
     task INTEGER NOT NULL, repeat INTEGER NOT NULL, file INTEGER NOT NULL, line INTEGER NOT NULL,
     failed INTEGER NOT NULL, PRIMARY KEY (task, repeat)
 ) WITHOUT ROWID;
+CREATE TABLE numbered (number INTEGER NOT NULL, task INTEGER NOT NULL, PRIMARY KEY (number, task)) WITHOUT ROWID;
 CREATE TABLE claimed (
     file INTEGER NOT NULL, number INTEGER NOT NULL, repeat INTEGER NOT NULL, line INTEGER NOT NULL,
     PRIMARY KEY (file, number, repeat)
@@ -37,6 +38,7 @@ class LineIndex:
         """How many texts the prompts have."""
         self.renumbered = 0
         """Lines whose own number another rollout of the task had."""
+        self._unnumbered = 0
         self._tasks = 0
 
     def close(self) -> None:
@@ -117,6 +119,19 @@ class LineIndex:
         self._database.execute("INSERT OR IGNORE INTO claimed VALUES (?, ?, ?, ?)", (file, number, repeat, line))
         claimed = "SELECT line FROM claimed WHERE file = ? AND number = ? AND repeat = ?"
         return self._one(claimed, file, number, repeat) or line
+
+    def note_number(self, number: int | None, repeat: int | None, *, task: int) -> None:
+        """What a line says to be the numbers of its task and of its rollout."""
+        if number is None or repeat is None:
+            self._unnumbered += 1
+        else:
+            self._database.execute("INSERT OR IGNORE INTO numbered VALUES (?, ?)", (number, task))
+
+    def fits_together(self) -> bool:
+        """Whether the lines number their rollouts as one run does: each of them, none twice, and each task by a number
+        of its own."""
+        query = "SELECT count(*) = count(DISTINCT number) AND count(*) = count(DISTINCT task) FROM numbered"
+        return not self._unnumbered and not self.renumbered and bool(self._one(query))
 
     def largest_group(self) -> int:
         return self._one("SELECT max(rollouts) FROM task") or 0

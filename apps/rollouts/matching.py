@@ -160,9 +160,9 @@ class StoredFiles:
             except RowRefused as refusal:
                 self._refuse(file, number, refusal)
                 continue
-            added = self._index.add_rollout(
-                task=self._find_task(given, index, place), repeat=repeat, file=place, line=number, failed=failed
-            )
+            task = self._find_task(given, index, place)
+            self._index.note_number(index, repeat, task=task)
+            added = self._index.add_rollout(task=task, repeat=repeat, file=place, line=number, failed=failed)
             self.count += added
             self.superseded += not added
             self.model = self.model or attempt.model
@@ -241,11 +241,19 @@ class StoredFiles:
     def attempts(self, files: Sequence[File]) -> Iterator[tuple[int, int, StoredAttempt]]:
         """Third pass: (task, repeat, attempt) of every rollout that was taken."""
         lines = self._lines(files)
+        numbered = self._index.fits_together()
         for file, number, task, repeat in self._index.rollouts():
             line = next(text for place, at, _, text in lines if (place, at) == (file, number))
             self._tasks.seek(self._starts[task])
             row = read_object(self._tasks.readline())
-            yield task, repeat, read_attempt(read_line(line, self._wanted).row, row, environment=self.environment)
+            given = read_line(line, self._wanted)
+            yield (
+                task,
+                repeat,
+                read_attempt(
+                    given.row, row, environment=self.environment, is_original=given.is_original, numbered=numbered
+                ),
+            )
 
     def _lines(self, files: Sequence[File]) -> Iterator[tuple[int, int, str, bytes]]:
         for place, file in enumerate(files):

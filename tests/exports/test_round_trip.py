@@ -11,12 +11,13 @@ from apps.exports.exporting import write_export
 from apps.exports.ordering import queue_export
 from apps.gym.exporters.nemo_gym_rollouts import input_row
 from apps.rollouts.importing import import_rollouts
+from apps.rollouts.measuring import measure_collection
 from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
-from tests.factories import make_agent, make_dataset, make_environment
+from tests.factories import make_agent, make_collection, make_dataset, make_environment, make_rollout, make_trace
 from tests.gym.verifiers.test_nemo_gym_rollouts import KINDS
 from tests.nemo_gym import kinds
 from tests.nemo_gym.servers import serving
-from tests.rollouts.stored import NAMES, as_file, needs_shared, shared_files, shared_rows
+from tests.rollouts.stored import NAMES, as_file, needs_shared, shared_files, shared_rows, stored_row
 
 pytestmark = [pytest.mark.django_db, needs_shared]
 
@@ -31,6 +32,84 @@ def exported(collection, path):
     written = write_export(export=export, path=path)
     assert (written.state, written.rows) == ("ready", collection.completed)
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_that_was_read_is_written_with_all_that_it_said(name, tmp_path):
+    # An export goes by task, which is another order than that of the lines.
+    given = sorted(shared_rows(name), key=lambda row: row["response"]["id"])
+    written = exported(imported(shared_files(name)), tmp_path / "out.jsonl")
+    written.sort(key=lambda row: row["response"]["id"])
+    assert [{key: row.get(key) for key in was} for was, row in zip(given, written, strict=True)] == given
+    # What stands beside it is the task's, and ours.
+    ours = {"gymweb", "_gymweb_details", "_ng_task_index", "_ng_rollout_index", "_ng_rollout_id", "agent_ref"}
+    fields = {key for line in shared_files(name)[1].stream for key in json.loads(line)}
+    assert {key for was, row in zip(given, written, strict=True) for key in set(row) - set(was)} <= ours | fields
+
+
+def voted(text, extracted, repeat):
+    return stored_row(answer=text, reward=float(extracted == 2), extracted_answer=extracted, _ng_task_index=3,
+                      _ng_rollout_index=repeat)  # fmt: skip
+
+
+def test_metrics_of_what_went_out_and_came_back_are_those_before(tmp_path):
+    texts = [("I say it is 1 apple", 1), ("so 1", 1), ("Thus 5 - 3. I conclude 2", 2), ("I conclude 2", None)]
+    first = imported([as_file(*(voted(text, extracted, n) for n, (text, extracted) in enumerate(texts)))])
+    rows = exported(first, tmp_path / "out.jsonl")
+    assert [row["extracted_answer"] for row in rows] == [1, 1, 2, None]
+    assert [row["_ng_rollout_id"] for row in rows] == ["3-0", "3-1", "3-2", "3-3"]
+    second = imported([as_file(*rows)])
+    assert second.rollouts.get(repeat=0).task.row == first.rollouts.get(repeat=0).task.row
+    before, after = (measure_collection(collection) for collection in (first, second))
+    assert after.majority_at_k == before.majority_at_k
+    assert before.majority_at_k[4] == 0.0
+
+
+def test_numbers_that_do_not_fit_together_are_given_anew(tmp_path):
+    rows = [voted("so 2", 2, 0), {**voted("so 1", 1, 1), "responses_create_params": {"input": "Another?"}}]
+    again = exported(
+        imported([as_file(rows[0], name="a.jsonl"), as_file(rows[1], name="b.jsonl")]), tmp_path / "out.jsonl"
+    )
+    assert [row["_ng_rollout_id"] for row in again] == ["0-0", "1-1"]
+
+
+def test_what_an_agent_observed_goes_with_the_token_ids_where_a_credential_was_taken_out(tmp_path):
+    observed = {"ng_trajectory": {"turns": [{"prompt_token_ids": [1, 2]}]}, "skills_ref": {"name": "math"}}
+    judged = [{"judge": "x" * 30_000}]
+    secret = f"Bearer sk-proj-{'AbCdEf0123456789' * 4}"
+    rows = [stored_row(answer=said, judge_evaluations=judged, **observed) for said in ("4", secret)]
+    clean, redacted = exported(imported([as_file(*rows)]), tmp_path / "out.jsonl")
+    assert {name: clean[name] for name in observed} == observed
+    # What is too large for a trace's page is kept all the same.
+    assert [row["judge_evaluations"] for row in (clean, redacted)] == [judged, judged]
+    assert ("ng_trajectory" in redacted, redacted["skills_ref"]) == (False, {"name": "math"})
+    assert "AbCdEf" not in json.dumps(redacted)
+
+
+def test_what_the_verifier_here_said_stands_beside_the_reward_and_comes_back_as_what_it_said(tmp_path):
+    task = {"responses_create_params": {"input": "2 + 2?"}, "expected_answer": "4", "value": 7, "score": 1}
+    environment = make_environment()
+    dataset = make_dataset(rows=[task], environment=environment)
+    collection = make_collection(dataset=dataset, total=1, completed=1)
+    details = {"extracted_answer": "4", "is_exact": True, "score": 0.5, "reward": 9, "_ng_x": 1}
+    trace = make_trace(tool_call=False)
+    trace[-1].details = details
+    rollout = make_rollout(collection, trace=trace, components={}, answer="4")
+    [row] = exported(collection, tmp_path / "out.jsonl")
+    assert {key: row[key] for key in (*task, "extracted_answer", "is_exact", "explanation")} == {
+        **task, "responses_create_params": row["responses_create_params"], "score": 0.5, "extracted_answer": "4",
+        "is_exact": True, "explanation": "compared"}  # fmt: skip
+    assert (row["reward"], "_ng_x" in row) == (1.0, False)
+    asked = input_row(row)
+    assert {key: asked[key] for key in set(asked) - {"agent_ref"} if key[0] != "_"} == {
+        **task,
+        "responses_create_params": {"input": row["responses_create_params"]["input"]},
+    }
+    [again] = imported([as_file(row)]).rollouts.all()
+    kept = {key: value for key, value in again.task.row.items() if key != "responses_create_params"}
+    assert kept == {"expected_answer": "4", "value": 7, "score": 1}
+    assert again.trace()[-1].details == {"extracted_answer": "4", "is_exact": True, "score": 0.5}
+    assert (again.trace()[-1].explanation, again.answer) == ("compared", rollout.answer)
 
 
 def without_origin(rows):
@@ -119,9 +198,13 @@ def test_a_resource_server_gives_what_went_out_the_reward_of_what_came_in(name, 
         assert [reward for _, reward in verified] == [row["reward"] for row in rows]
 
 
-def test_an_input_says_nothing_of_the_attempt(tmp_path):
+def test_an_input_says_nothing_of_the_attempt_nor_of_what_a_verifier_said(tmp_path):
     row = exported(imported(shared_files("example_tool_call_multireward")), tmp_path / "out.jsonl")[0]
     asked = input_row(row)
-    assert set(row) - set(asked) == {"response", "reward", "reward_components", "gymweb", "_ng_rollout_id"}
+    said = {"correctness", "format", "predicted_calls", "schema_valid"}
+    of_the_attempt = {"response", "reward", "reward_components", "gymweb", "_gymweb_details", "_ng_rollout_id"}
+    assert set(row) - set(asked) == of_the_attempt | said
     assert (asked["_ng_task_index"], asked["_ng_rollout_index"]) == (1, 0)
-    assert asked["agent_ref"]["type"] == "responses_api_agents"
+    assert asked["agent_ref"] == row["agent_ref"]
+    assert None not in asked["responses_create_params"].values()
+    assert asked["responses_create_params"]["input"] == row["responses_create_params"]["input"]

@@ -1,18 +1,24 @@
 """Scored rollouts as NeMo Gym rollout rows: the task's own fields, what was really asked, the response, the reward.
 
-A row is complete enough to be verified again. NeMo Gym does so from two files, this one and its materialised inputs,
-which `input_row` makes of the same rows: it sends an input with the `response` to `/verify`. What the verifier said
-besides the reward is left out, since verifiers refuse their own output as input.
+What the verifier said besides the reward stands beside them, as NeMo Gym's servers answer. A row that was imported
+goes out as it came in, as far as nothing else was found out since.
+
+NeMo Gym verifies again from two files, this one and its materialised inputs, which `input_row` makes of the same rows:
+it sends an input with the `response` to `/verify`. In these is nothing that a verifier said: they refuse their own
+output as input.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from apps.gym.events import ModelCall, TraceUnion
+from apps.gym.events import ModelCall, TraceUnion, Verification
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row
 from apps.gym.items import TaskRow
 from apps.gym.messages import Dropped, offered_tools
+from apps.gym.originals import NUMBERS, find_original, restore_params, restore_response
+from apps.gym.params import PARAMS
 from apps.gym.responses import assemble_response, prompt_items
+from apps.gym.rolloutkeys import ECHOED, OURS, is_of_attempt, verifier_fields, with_details
 from apps.gym.segments import TokenFigures, check_prefixes, stored_tokens
 from apps.gym.tokens import TokensUnreadable, restore_tokens
 
@@ -46,19 +52,42 @@ def rollout_row(
         events = restore_tokens(events)
     except TokensUnreadable:
         raise Dropped("tokens_unreadable") from None
+    original = find_original(events)
+    told = original.get("row", {})
     params = materialised_params(events, row)
-    return {
-        **row,
-        "responses_create_params": params,
-        "response": assemble_response(events, {**row, "responses_create_params": params}, stop_reason=stop_reason),
-        "reward": float(reward),
-        **({"reward_components": {name: float(value) for name, value in components.items()}} if components else {}),
+    response = assemble_response(events, {**row, PARAMS: params}, stop_reason=stop_reason)
+    verified = next((event for event in reversed(events) if isinstance(event, Verification)), None)
+    whole, echoed = with_details(row, _details(verified, original))
+    place = {
         "_ng_task_index": task_index,
         "_ng_rollout_index": repeat,
-        "_ng_rollout_id": f"{task_index}-{repeat}",
-        "agent_ref": {"type": "responses_api_agents", "name": agent},
-        "gymweb": {**origin, "stop_reason": stop_reason, **({"tokens": _figures(found)} if found.captured else {})},
+        **{name: told[name] for name in NUMBERS if name in told},
     }
+    return {
+        **whole,
+        PARAMS: restore_params(params, original),
+        "response": restore_response(response, original),
+        "reward": float(reward),
+        **({"reward_components": {name: float(value) for name, value in components.items()}} if components else {}),
+        **({"explanation": verified.explanation} if verified and verified.explanation else {}),
+        "_ng_rollout_id": f"{place['_ng_task_index']}-{place['_ng_rollout_index']}",
+        "agent_ref": {"type": "responses_api_agents", "name": agent},
+        **told,
+        **place,
+        OURS: {
+            **origin,
+            "stop_reason": stop_reason,
+            **({ECHOED: echoed} if echoed else {}),
+            **({"tokens": _figures(found)} if found.captured else {}),
+        },
+    }
+
+
+def _details(verified: Verification | None, original: dict[str, Any]) -> dict[str, Any]:
+    """Of the verification that counts; those too large for a trace are known of the one that the row came with."""
+    if verified is None:
+        return {}
+    return {**verified.details, **({} if verified.reverification else original.get("details", {}))}
 
 
 def _figures(found: TokenFigures) -> dict[str, Any]:
@@ -80,12 +109,17 @@ def materialised_params(events: list[TraceUnion], row: TaskRow) -> dict[str, Any
     return {**given, **sampling, "input": prompt_items(events), **({"tools": tools} if tools else {})}
 
 
-_OF_THE_ATTEMPT = frozenset({"response", "reward", "reward_components", "gymweb", "_ng_rollout_id"})
+_OF_AN_INPUT = frozenset({"agent_ref", "skills_ref", "_ng_task_index", "_ng_rollout_index", "_ng_attempt_index"})
 
 
 def input_row(row: Row) -> Row:
-    """What was asked in a rollout row, as NeMo Gym's `_materialized_inputs` file has it."""
-    return {key: value for key, value in row.items() if key not in _OF_THE_ATTEMPT}
+    """What was asked in a rollout row, as NeMo Gym's `_materialized_inputs` file has it: without nulls, which it
+    refuses for tools and tool_choice."""
+    said = verifier_fields(row) or frozenset()
+    task = {key: value for key, value in row.items() if key not in said and not is_of_attempt(key)}
+    place = {key: value for key, value in row.items() if key in _OF_AN_INPUT}
+    params = {key: value for key, value in row[PARAMS].items() if value is not None}
+    return {**task, **row[OURS].get(ECHOED, {}), PARAMS: params, **place}
 
 
 def input_rows(attempt: Attempt, options: Options) -> Iterator[Row]:

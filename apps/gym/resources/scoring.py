@@ -10,10 +10,9 @@ from apps.gym.errors import JudgeError, VerifierError
 from apps.gym.items import TaskRow
 from apps.gym.redaction.shortening import cut, shorten
 from apps.gym.rewards import Reward
+from apps.gym.rolloutkeys import DETAILS
 
 _ECHOED = frozenset({"reward", "reward_components", "explanation", "responses_create_params", "response"})
-DETAILS = "_gymweb_details"
-"""In which field of a verdict our own servers name the fields that are of the verifier, not of the task."""
 _MAX_DETAIL = 20_000
 _MAX_DETAILS = 64_000
 _MOST_COMPONENTS = 200

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from apps.gym.items import TaskRow
 from apps.gym.params import PARAMS
-from apps.gym.rolloutfile import LineKind, line_kind, own_task, read_object
+from apps.gym.rolloutfile import LineKind, line_kind, read_object
+from apps.gym.rolloutkeys import own_task
 from apps.gym.rolloutshapes.chat_logs import read_chat_log
 from apps.gym.rolloutshapes.verifiers_episodes import is_episode, read_episode
 from apps.gym.rolloutshapes.verifiers_results import is_metadata, read_result
@@ -32,14 +33,16 @@ _READERS: dict[str, _Reader] = {"verifiers": _read_verifiers, "openai_chat": rea
 
 @dataclass(frozen=True, slots=True)
 class StoredLine:
-    """`row` is a row of NeMo Gym; of a rollout, `task` is what the row itself tells of its task, and `group` says which
-    rows of one file attempt the same task where neither an index nor a task row does. Metadata has only a model."""
+    """`row` is a row of NeMo Gym, and as it came where it is the `original`; of a rollout, `task` is what the row
+    itself tells of its task, and `group` says which rows of one file attempt the same task where neither an index nor a
+    task row does. Metadata has only a model."""
 
     kind: LineKind | Literal["metadata"]
     row: dict[str, Any]
     task: TaskRow
     group: object = None
     model: str = ""
+    is_original: bool = False
 
 
 def read_line(line: bytes, wanted: RolloutFormat = "auto") -> StoredLine:
@@ -50,7 +53,7 @@ def read_line(line: bytes, wanted: RolloutFormat = "auto") -> StoredLine:
         return StoredLine("metadata", {}, {}, model=str(given.get("model") or ""))
     if found == "nemo_gym":
         kind = line_kind(given)
-        return StoredLine(kind, given, given if kind == "task" else own_task(given))
+        return StoredLine(kind, given, given if kind == "task" else own_task(given), is_original=True)
     row, task = _READERS[found](given)
     return StoredLine(line_kind(row), row, task, group=_group(found, task))
 

@@ -8,9 +8,9 @@ from apps.gym.errors import JudgeError
 from apps.gym.items import TaskRow, Tool
 from apps.gym.resources.http import TOOL_ERROR
 from apps.gym.resources.protocol import ResourceServer, ReverifyMode, Session
-from apps.gym.resources.scoring import DETAILS
 from apps.gym.reverifying import ask_reverify_mode
 from apps.gym.rewards import Reward
+from apps.gym.rolloutkeys import DETAILS
 from apps.gym.serving.aggregating import aggregate
 from apps.gym.serving.asking import (
     Answer,

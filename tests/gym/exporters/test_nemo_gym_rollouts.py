@@ -12,7 +12,7 @@ from apps.gym.messages import Dropped
 from apps.gym.resources.inprocess import InProcessServer
 from tests.gym.traces import WEATHER_TOOL, nulls, row, said, trace, turn, weather_trace, with_tokens
 
-NOT_FOR_VERIFY = {"reward", "reward_components", "agent_ref", "gymweb"}
+NOT_FOR_VERIFY = {"_gymweb_details", "reward", "reward_components", "agent_ref", "gymweb"}
 
 
 def made(events, task=None, **fields):
@@ -44,6 +44,7 @@ def test_a_row_is_the_task_with_what_was_asked_answered_and_scored():
         "_ng_task_index": 5,
         "_ng_rollout_index": 2,
         "_ng_rollout_id": "5-2",
+        "_gymweb_details": [],
         "agent_ref": {"type": "responses_api_agents", "name": "default"},
         "gymweb": {"rollout_id": 9, "stop_reason": "answered"},
     }
