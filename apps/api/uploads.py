@@ -157,6 +157,11 @@ class PreviewSerializer(serializers.Serializer[Any]):
     columns = serializers.ListField(child=serializers.DictField())
     rows = PreviewRowSerializer(many=True)
     problem = serializers.CharField(help_text="Why the file cannot be read (any further), or nothing.")
+    notes = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Of a mapping that was found: columns that are named like a part of the prompt or like an answer, "
+        "and are neither.",
+    )
 
 
 class UploadFilter(django_filters.FilterSet):

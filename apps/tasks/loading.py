@@ -14,7 +14,9 @@ from django.utils import timezone
 
 from apps.gym import leaving
 from apps.gym.dataset_metrics import DatasetMetrics
+from apps.gym.items import TaskRow
 from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
+from apps.gym.mappings.leftovers import Leftovers
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.resources.verified import ROW_FIELD
 from apps.gym.rows import RowRefused, read_row
@@ -115,6 +117,7 @@ class Loader:
         self._verifies_here = environment.verifies_here
         self.lacking: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
+        self._leftovers: Leftovers | None = None
         self.lines = 0
         self.accepted = 0
 
@@ -142,6 +145,11 @@ class Loader:
     def task_count(self) -> int:
         """Of the new version."""
         return self._first_new + self.counts["new"] if self._upserts else self.accepted
+
+    @property
+    def left_out(self) -> str:
+        """What people are told of columns that were not taken for what they are called, or nothing."""
+        return self._leftovers.told if self._leftovers else ""
 
     # -- rows out of the file --------------------------------------------------------------------------------------
 
@@ -194,11 +202,10 @@ class Loader:
         return sample
 
     def _parser(self, sample: list[bytes | BadRow]) -> Callable[[bytes], ParsedTask]:
-        mapping: Mapping | None
+        shape, suggested = find_shape(parsed_sample(sample), self._file.header)
+        mapping: Mapping | None = suggested
         if self._upload.mapping:
             shape, mapping = self._upload.shape, read_mapping(self._upload.mapping)
-        else:
-            shape, mapping = find_shape(parsed_sample(sample))
         found = {
             "format": self._file.format,
             "packing": self._file.packing,
@@ -211,7 +218,16 @@ class Loader:
         if mapping is None:
             return parse_line
         chosen = mapping
-        return lambda line: parse_changed(line, lambda row: apply_mapping(chosen, row))
+        if chosen != suggested:
+            return lambda line: parse_changed(line, lambda row: apply_mapping(chosen, row))
+        # Nobody said what these columns are: people are told what they were not taken for.
+        leftovers = self._leftovers = Leftovers(chosen)
+
+        def change(row: TaskRow) -> TaskRow:
+            leftovers.look(row)
+            return apply_mapping(chosen, row)
+
+        return lambda line: parse_changed(line, change)
 
     # -- tasks into the version ------------------------------------------------------------------------------------
 

@@ -1,11 +1,13 @@
 """The first rows of a file as the tasks they would become: what a mapping is made by."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from apps.gym.items import dump_json
 from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
+from apps.gym.mappings.leftovers import Leftovers
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.redaction.redacting import Redactor
 from apps.gym.redaction.shortening import cut
@@ -37,7 +39,7 @@ class PreviewRow:
 
 @dataclass
 class Column:
-    """A path that the file's rows have, with what stands there first."""
+    """A path that the file's rows have, with what stands there first; `rows` in which something does."""
 
     path: str
     example: str
@@ -53,6 +55,7 @@ class Preview:
     columns: list[dict[str, Any]] = field(default_factory=list)
     rows: list[PreviewRow] = field(default_factory=list)
     problem: str = ""
+    notes: list[str] = field(default_factory=list)
 
 
 def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> Preview:
@@ -63,35 +66,48 @@ def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> 
     preview, redactor = Preview(), fresh_redactor()
     try:
         with parts_file(upload).open("rb") as stream:
-            lines = _read(stream, upload, preview)
+            lines, header = _read(stream, upload, preview)
     except FileNotFoundError:
         preview.problem = "The file is not here (any more)."
         return preview
     sample = parsed_sample([row for _, row in lines])
-    preview.shape, found = find_shape(sample)
+    preview.shape, found = find_shape(sample, header)
     given = mapping or upload.mapping
     chosen = read_mapping(given) if given else found
     preview.mapping = write_mapping(chosen) if chosen else None
+    preview.notes = _notes(found, sample) if chosen and chosen == found else []
     preview.rows = [_preview_row(number, row, chosen, redactor) for number, row in lines]
     # In place: nobody looks at them after this.
-    preview.columns = [vars(column) for column in find_columns(redactor.redact_value(sample)[0])]
+    preview.columns = [
+        vars(column) for column in find_columns(redactor.redact_value(sample)[0], redactor.redact_value(header)[0])
+    ]
     return preview
 
 
-def _read(stream: Any, upload: Upload, preview: Preview) -> list[tuple[int, bytes | BadRow]]:
+def _notes(mapping: Mapping, rows: list[dict[str, Any]]) -> list[str]:
+    leftovers = Leftovers(mapping)
+    for row in rows:
+        leftovers.look(row)
+    return [leftovers.told] if leftovers.told else []
+
+
+def _read(stream: Any, upload: Upload, preview: Preview) -> tuple[list[tuple[int, bytes | BadRow]], list[str]]:
+    """The first rows, and the names in the header where there is one."""
     lines: list[tuple[int, bytes | BadRow]] = []
+    header: list[str] = []
     size = 0
     try:
         file = open_rows(stream, filename=upload.filename, limits=upload_limits())
         preview.format, preview.packing = file.format, file.packing
         for number, row in islice(file.rows, PREVIEWED_ROWS):
             lines.append((number, row))
+            header = file.header
             size += len(row) if isinstance(row, bytes) else 0
             if size > PREVIEWED_BYTES:
                 break
     except FileRefused as refused:
         preview.problem = fresh_redactor().redact_text(refused.message)[0]
-    return lines
+    return lines, header
 
 
 def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, redactor: Redactor) -> PreviewRow:
@@ -118,9 +134,11 @@ def _parse(line: bytes, mapping: Mapping | None) -> ParsedTask:
     return check_task(dump_json(row), row)
 
 
-def find_columns(rows: list[dict[str, Any]]) -> list[Column]:
-    """Top-level columns and those one level below, in the order of the rows."""
+def find_columns(rows: list[dict[str, Any]], header: Iterable[str] = ()) -> list[Column]:
+    """Top-level columns and those one level below, in the order of the header and of the rows."""
     columns: dict[str, Column] = {}
+    for name in header:
+        _note(columns, name, None)
     for row in rows:
         for name, value in row.items():
             _note(columns, name, value)
@@ -131,10 +149,12 @@ def find_columns(rows: list[dict[str, Any]]) -> list[Column]:
 
 
 def _note(columns: dict[str, Column], path: str, value: Any) -> None:
-    if value is None:
+    if path not in columns and len(columns) < MAX_COLUMNS:
+        columns[path] = Column(path, "", 0)
+    if value is None or path not in columns:
         return
-    if path in columns:
-        columns[path].rows += 1
-    elif len(columns) < MAX_COLUMNS:
+    column = columns[path]
+    if not column.rows:
         text = value if isinstance(value, str) else dump_json(value)
-        columns[path] = Column(path, cut(" ".join(cut(text, 4 * SHOWN_CHARS).split()), SHOWN_CHARS), 1)
+        column.example = cut(" ".join(cut(text, 4 * SHOWN_CHARS).split()), SHOWN_CHARS)
+    column.rows += 1

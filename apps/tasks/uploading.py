@@ -237,7 +237,7 @@ def _break_off(upload: Upload, broken: BaseException) -> None:
 def _end(upload: Upload, version: DatasetVersion | None, base: DatasetVersion | None, loader: Loader) -> None:
     if version is None and loader.lines:
         loader.report()
-        _finish(upload, Upload.State.CHECKED, loader, message=_lacking(upload, loader))
+        _finish(upload, Upload.State.CHECKED, loader, message=_remarks(upload, loader))
     elif reason := _reason(upload, loader):
         _reject(upload, version, loader.rejects, reason)
     else:
@@ -299,7 +299,7 @@ def _publish(upload: Upload, version: DatasetVersion, base: DatasetVersion | Non
         changes=counts,
         metrics=loader.metrics.figures(),
     )
-    _finish(upload, Upload.State.READY, loader, message=_lacking(upload, loader))
+    _finish(upload, Upload.State.READY, loader, message=_remarks(upload, loader))
     detail: dict[str, Any] = {"upload": upload.pk, "mode": upload.mode, "tasks": loader.task_count}
     record(user=upload.created_by, action="dataset_version.create", target=version, **detail)
 
@@ -317,9 +317,11 @@ def _finish(upload: Upload, state: Upload.State, loader: Loader, *, message: str
         raise UploadTakenAway(f"{upload} was given up at its end")
 
 
-def _lacking(upload: Upload, loader: Loader) -> str:
-    # Loaded all the same: the dataset may be meant for another environment, or for people to judge.
-    return " ".join(
+def _remarks(upload: Upload, loader: Loader) -> str:
+    """What people are told of rows that are loaded all the same."""
+    # The dataset may be meant for another environment, or for people to judge.
+    lacking = [
         f"No {field} in {number:,} of {loader.accepted:,} tasks: {upload.dataset.environment} cannot verify those."
         for field, number in sorted(loader.lacking.items())
-    )
+    ]
+    return " ".join(filter(None, [*lacking, loader.left_out]))

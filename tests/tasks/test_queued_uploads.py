@@ -41,9 +41,9 @@ def dataset():
 
 
 def store(dataset, content: bytes = QUESTIONS, **options) -> Upload:
-    draft = options.pop("draft", False)
+    draft, filename = options.pop("draft", False), options.pop("filename", "a.jsonl")
     choices = Choices(**options)
-    return store_file(dataset=dataset, stream=io.BytesIO(content), filename="a.jsonl", choices=choices, draft=draft)
+    return store_file(dataset=dataset, stream=io.BytesIO(content), filename=filename, choices=choices, draft=draft)
 
 
 def test_a_stored_file_is_loaded_by_the_next_chore_and_then_removed(dataset, uploads_dir):
@@ -92,6 +92,49 @@ def test_a_draft_is_previewed_checked_and_committed(dataset, uploads_dir):
         queue_upload(upload=upload, choices=Choices())
 
 
+def test_columns_that_a_found_mapping_leaves_out_are_told_in_the_preview_and_by_the_check(dataset):
+    content = b"question,choices,answer\n" + b"Which?,a or b,\n" * 60 + b"Which?,a or b,a\n"
+    upload = store(dataset, content, draft=True, filename="a.csv")
+    preview = preview_upload(upload=upload)
+    told = (
+        "Not in the prompt, though named like a part of it: choices. They stay with the tasks as fields; map the "
+        "columns to change that."
+    )
+    assert (preview.mapping, preview.notes) == ({"input": "question", "expected_answer": "answer"}, [told])
+    assert [(one["path"], one["example"], one["rows"]) for one in preview.columns] == [
+        ("question", "Which?", 50), ("choices", "a or b", 50), ("answer", "", 0),
+    ]  # fmt: skip
+    upload = load_now(upload=queue_upload(upload=upload, choices=Choices(mapping=preview.mapping, check_only=True)))
+    assert upload.message.endswith(f"cannot verify those. {told}")
+    own = {"user": "{question} {choices}", "expected_answer": "answer"}
+    upload = load_now(upload=queue_upload(upload=upload, choices=Choices(mapping=own)))
+    assert told not in upload.message
+    assert [task.row.get("expected_answer") for task in upload.version.tasks.order_by("index")] == [None] * 60 + ["a"]
+
+
+def test_an_answer_that_no_sampled_row_has_is_told(dataset):
+    rows = [{"question": f"Is {n} odd?"} for n in range(60)] + [{"question": "Is 7 odd?", "answer": "yes"}]
+    upload = load_now(upload=store(dataset, b"\n".join(json.dumps(row).encode() for row in rows)))
+    assert "Not the expected answer, though named like one: answer." in upload.message
+
+
+def test_verl_rows_of_two_splits_do_not_replace_each_other(dataset):
+    for split in ("train", "test", "train"):
+        rows = [
+            {
+                "data_source": "gsm8k",
+                "prompt": [{"role": "user", "content": f"{split} {n}?"}],
+                "reward_model": {"ground_truth": "2"},
+                "extra_info": {"split": split, "index": n},
+            }
+            for n in range(2)
+        ]
+        content = b"\n".join(json.dumps(row).encode() for row in rows)
+        upload = load_now(upload=store(dataset, content, mode="upsert"))
+    ids = list(upload.version.tasks.order_by("index").values_list("external_id", flat=True))
+    assert ids == ["gsm8k/train/0", "gsm8k/train/1", "gsm8k/test/0", "gsm8k/test/1"]
+
+
 def test_a_preview_shows_no_credential_and_what_it_shows_is_what_is_stored(dataset):
     token = "ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ"
     rows = [
@@ -115,6 +158,8 @@ def test_a_preview_shows_no_credential_and_what_it_shows_is_what_is_stored(datas
     upload = load_now(upload=queue_upload(upload=upload, choices=choices))
     assert upload.version.tasks.get().row == preview.rows[0].row
     assert upload.mapping["fields"] == {"[REDACTED:github_token]": "[REDACTED:github_token]"}
+    table = preview_upload(upload=store(dataset, f"question,{token}\nhi,\n".encode(), draft=True, filename="a.csv"))
+    assert [column["path"] for column in table.columns] == ["question", "[REDACTED:github_token]"]
 
 
 def test_a_draft_can_be_forgotten_but_not_what_is_loaded(dataset, uploads_dir):

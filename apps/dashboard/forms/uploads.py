@@ -69,7 +69,7 @@ def _template(label: str, help_text: str) -> forms.CharField:
     )
 
 
-PATHS = ("input", "expected_answer", "external_id", "split_column", "tags", "tools")
+PATHS = ("input", "context", "expected_answer", "external_id", "split_column", "tags", "tools")
 TEMPLATES = ("user", "system")
 
 
@@ -82,10 +82,11 @@ class MappingForm(forms.Form):
         widget=forms.RadioSelect,
     )
     input = _path("Prompt", "The column with the question, or with a list of messages.")
+    context = _path("Text after the prompt", "After an empty line, in the rows that have one.")
     user = _template("Or a template of the user's message", "Columns in braces: Solve {problem}. Literal braces twice.")
     system = _template("System message", "A template too; before the prompt.")
     expected_answer = _path("Expected answer")
-    external_id = _path("Id", "Makes a row the same task in the next version.")
+    external_id = _path("Id", "Makes a row the same task in the next version. Of several columns: {split}/{number}.")
     split_column = _path("Split")
     tags = _path("Tags", "A list, or texts with commas.")
     tools = _path("Tools")

@@ -4,8 +4,15 @@ from typing import Any, Literal
 
 import msgspec
 
+from apps.gym.items import dump_json
 from apps.gym.mappings.paths import MISSING, look_up, pointer_of
-from apps.gym.mappings.templates import GapEmpty, TemplateRefused, fill_template, template_paths
+from apps.gym.mappings.templates import (
+    GapEmpty,
+    TemplateRefused,
+    fill_template,
+    parse_template,
+    template_paths,
+)
 from apps.gym.params import PARAMS
 from apps.gym.policy.chat_turns import chat_items
 from apps.gym.rows import RowRefused
@@ -27,12 +34,15 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     input: str = ""
     """Path of the prompt: text, or a list of chat messages or Responses items."""
+    context: str = ""
+    """Path of a text that follows the prompt after an empty line, in rows that have one: an Alpaca row's `input`."""
     user: str = ""
     """Template of the user's message, instead of `input`."""
     system: str = ""
-    """Template of a system message before the prompt."""
+    """Template of a system message before the prompt. Of gaps alone, it is left out where all of them are empty."""
     expected_answer: str = ""
     external_id: str = ""
+    """Path, or a template of several columns: a row that lacks one of them has no id."""
     split: str = ""
     tags: str = ""
     tools: str = ""
@@ -45,9 +55,15 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     @property
     def paths(self) -> list[str]:
-        own = [self.input, self.expected_answer, self.external_id, self.split, self.tags, self.tools]
+        """Of what becomes a part of the task. The columns that an id is put together of stay what they are, too."""
+        own = [self.input, self.context, self.expected_answer, self.split, self.tags, self.tools]
+        own += [] if is_template(self.external_id) else [self.external_id]
         own += [*self.fields.values(), *template_paths(self.user), *template_paths(self.system)]
         return [path for path in own if path]
+
+
+def is_template(path: str) -> bool:
+    return "{" in path or "}" in path
 
 
 def read_mapping(given: object) -> Mapping:
@@ -59,11 +75,13 @@ def read_mapping(given: object) -> Mapping:
         raise MappingRefused("/" + where.rstrip("`").lstrip(".").replace(".", "/"), what) from None
     if bool(mapping.input) == bool(mapping.user):
         raise MappingRefused("/input", "Give either the column of the prompt or a template of the user's message.")
+    if mapping.context and mapping.user:
+        raise MappingRefused("/context", "A template has no column after it: put a gap into the template.")
     if len(mapping.fields) > MAX_MAPPED_FIELDS:
         raise MappingRefused("/fields", f"At most {MAX_MAPPED_FIELDS} fields.")
     if PARAMS in mapping.fields:
         raise MappingRefused("/fields", f"{PARAMS} is made of the prompt: it cannot be a field.")
-    for name in ("system", "user"):
+    for name in ("system", "user", "external_id"):
         template = getattr(mapping, name)
         if len(template) > _TEXT_LIMIT:
             raise MappingRefused(f"/{name}", f"At most {_TEXT_LIMIT:,} characters.")
@@ -92,7 +110,7 @@ def apply_mapping(mapping: Mapping, row: dict[str, Any]) -> dict[str, Any]:
     for name, path in mapping.fields.items():
         _put(task, name, _optional(row, path))
     _put(task, "expected_answer", _optional(row, mapping.expected_answer, answer))
-    _put(task, "id", _plain(row, mapping.external_id))
+    _put(task, "id", _id(row, mapping.external_id))
     _put(task, "split", _plain(row, mapping.split))
     _put(task, "tags", _tags(_optional(row, mapping.tags)))
     return task
@@ -115,10 +133,18 @@ def _plain(row: dict[str, Any], path: str) -> Any:
     return value
 
 
+def _id(row: dict[str, Any], path: str) -> Any:
+    if not is_template(path):
+        return _plain(row, path)
+    if any(look_up(row, gap) in (MISSING, "") for gap in template_paths(path)):
+        return None
+    return fill_template(path, row)
+
+
 def _items(mapping: Mapping, row: dict[str, Any]) -> tuple[list[Any], Any]:
     """The prompt's items and, where it was cut off them, the answer."""
     try:
-        opening = [{"role": "system", "content": fill_template(mapping.system, row)}] if mapping.system else []
+        opening = _opening(mapping.system, row)
         if mapping.user:
             return [*opening, {"role": "user", "content": fill_template(mapping.user, row)}], None
     except GapEmpty as gap:
@@ -127,9 +153,13 @@ def _items(mapping: Mapping, row: dict[str, Any]) -> tuple[list[Any], Any]:
     pointer = pointer_of(mapping.input)
     if value is MISSING or value == "":
         raise RowRefused("missing", "is missing: the column of the prompt", pointer=pointer)
-    value = _parsed(value)
+    value = parse_cell(value)
+    context = _context(row, mapping.context)
     if isinstance(value, str):
-        return [*opening, {"role": "user", "content": value}], None
+        return [*opening, {"role": "user", "content": f"{value}\n\n{context}" if context else value}], None
+    if context:
+        message = "follows a prompt that is text, and this one is none"
+        raise RowRefused("wrong_type", message, pointer=pointer_of(mapping.context))
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise RowRefused("wrong_type", "must be text or a list of messages", pointer=pointer)
     answer = None
@@ -137,6 +167,22 @@ def _items(mapping: Mapping, row: dict[str, Any]) -> tuple[list[Any], Any]:
         *value, last = value
         answer = last["content"] if isinstance(last.get("content"), str) else None
     return [*opening, *(_as_items(value, pointer))], answer
+
+
+def _opening(template: str, row: dict[str, Any]) -> list[dict[str, Any]]:
+    if not template:
+        return []
+    parts = parse_template(template)
+    gaps = [path for _, path in parts if path is not None]
+    if gaps and not any(text.strip() for text, _ in parts) and all(look_up(row, gap) in (MISSING, "") for gap in gaps):
+        return []
+    return [{"role": "system", "content": fill_template(template, row)}]
+
+
+def _context(row: dict[str, Any], path: str) -> str:
+    value = _optional(row, path, "")
+    text = value if isinstance(value, str) else dump_json(value)
+    return text if text.strip() else ""
 
 
 def _as_items(messages: list[dict[str, Any]], pointer: str) -> list[Any]:
@@ -157,7 +203,7 @@ def _as_items(messages: list[dict[str, Any]], pointer: str) -> list[Any]:
         raise RowRefused("wrong_shape", "holds messages that are no chat messages", pointer=pointer) from None
 
 
-def _parsed(value: Any) -> Any:
+def parse_cell(value: Any) -> Any:
     """A cell of a table may hold a list as JSON text."""
     if isinstance(value, str) and value.lstrip().startswith(("[{", "[ {")):
         try:
@@ -168,7 +214,7 @@ def _parsed(value: Any) -> Any:
 
 
 def _tools(value: Any) -> Any:
-    value = _parsed(value)
+    value = parse_cell(value)
     if not isinstance(value, list):
         return value
     return [_flat(tool) for tool in value]
@@ -182,7 +228,7 @@ def _flat(tool: Any) -> Any:
 
 
 def _tags(value: Any) -> Any:
-    value = _parsed(value)
+    value = parse_cell(value)
     if isinstance(value, str):
         separator = "," if "," in value else ";"
         return [tag.strip() for tag in value.split(separator) if tag.strip()]

@@ -1,6 +1,6 @@
 """Rows out of a file, whatever it comes as: its content says what it is, and its name only where that says nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from apps.gym.taskfiles.arrays import ArrayReader
@@ -23,6 +23,12 @@ class OpenFile:
     packing: str
     rows: Iterator[tuple[int, bytes | BadRow]]
     _source: Counted
+    _table: TableReader | None = None
+
+    @property
+    def header(self) -> list[str]:
+        """The columns that a table names, once its first row was read: its rows are without those that are empty."""
+        return self._table.columns if self._table else []
 
     @property
     def bytes_read(self) -> int:
@@ -37,8 +43,9 @@ def open_rows(stream: Readable, *, filename: str, limits: Limits) -> OpenFile:
     start = content.peek()
     name = filename.lower().removesuffix(".gz").removesuffix(".zst")
     format = _find_format(start, name)
-    rows = _reader(format, content, name=name, limits=limits, packed=bool(packing))
-    return OpenFile(format=format, packing=packing, rows=_bounded(rows, limits), _source=source)
+    reader = _reader(format, content, name=name, limits=limits, packed=bool(packing))
+    table = reader if isinstance(reader, TableReader) else None
+    return OpenFile(format=format, packing=packing, rows=_bounded(iter(reader), limits), _source=source, _table=table)
 
 
 def _find_format(start: bytes, name: str) -> str:
@@ -69,15 +76,15 @@ def _is_jsonl(text: bytes) -> bool:
 
 def _reader(
     format: str, content: Counted, *, name: str, limits: Limits, packed: bool
-) -> Iterator[tuple[int, bytes | BadRow]]:
+) -> Iterable[tuple[int, bytes | BadRow]]:
     if format == "parquet":
-        return iter(ParquetReader(content, limits, packed=packed))
+        return ParquetReader(content, limits, packed=packed)
     if format == "array":
-        return iter(ArrayReader(content, max_line_bytes=limits.line_bytes))
+        return ArrayReader(content, max_line_bytes=limits.line_bytes)
     if format in {"csv", "tsv"}:
         delimiter = find_delimiter(content.peek(), name)
-        return iter(TableReader(content, max_line_bytes=limits.line_bytes, delimiter=delimiter))
-    return iter(LineReader(content, max_line_bytes=limits.line_bytes))
+        return TableReader(content, max_line_bytes=limits.line_bytes, delimiter=delimiter)
+    return LineReader(content, max_line_bytes=limits.line_bytes)
 
 
 def _bounded(rows: Iterator[tuple[int, bytes | BadRow]], limits: Limits) -> Iterator[tuple[int, bytes | BadRow]]:

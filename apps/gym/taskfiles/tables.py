@@ -61,9 +61,11 @@ class TableReader:
     def __init__(self, stream: Readable, *, max_line_bytes: int, delimiter: str) -> None:
         self._lines = _Lines(iter(LineReader(stream, max_line_bytes=max_line_bytes, exact=True)), max_line_bytes)
         self._records = csv.reader(self._lines, delimiter=delimiter, strict=True)
+        self.columns: list[str] = []
+        """The names in the header, once the first row was read."""
 
     def __iter__(self) -> Iterator[tuple[int, bytes | BadRow]]:
-        columns = self._header()
+        columns = self.columns = self._header()
         if not columns:
             return
         while True:

@@ -3,11 +3,19 @@
 import pytest
 
 from apps.gym.mappings.columns import Mapping, MappingRefused, apply_mapping, read_mapping, write_mapping
+from apps.gym.mappings.leftovers import Leftovers
 from apps.gym.mappings.paths import MISSING, look_up
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.mappings.templates import GapEmpty, TemplateRefused, fill_template
 from apps.gym.rows import RowRefused
 from apps.gym.taskfile import check_task, parse_changed
+
+
+def user_texts(rows: list[dict[str, object]]) -> list[str]:
+    """The prompts that the mapping found for these rows makes of them, each with the system message before it."""
+    _, mapping = find_shape(rows)
+    tasks = [apply_mapping(mapping, one)["responses_create_params"]["input"] for one in rows]
+    return [" | ".join(item["content"] for item in items) for items in tasks]
 
 
 def made(rows: list[dict[str, object]]) -> tuple[str, dict[str, object]]:
@@ -80,8 +88,13 @@ def test_verl_rows_are_found():
     }
     shape, task = made([row])
     assert shape == "verl"
-    assert (task["expected_answer"], task["split"], task["id"], task["tags"]) == ("2", "train", 7, ["math"])
-    assert task["reward_model"] == row["reward_model"]
+    assert (task["expected_answer"], task["split"], task["id"], task["tags"]) == (
+        "2",
+        "train",
+        "gsm8k/train/7",
+        ["math"],
+    )
+    assert (task["reward_model"], task["data_source"]) == (row["reward_model"], "gsm8k")
     assert task["responses_create_params"] == {"input": row["prompt"]}
 
 
@@ -110,6 +123,104 @@ def test_rows_of_nemo_gym_need_no_mapping_and_the_unknown_has_none():
 def test_a_few_odd_rows_do_not_change_what_the_file_is():
     rows = [{"a": 1}, *[{"question": "q", "answer": "a"}] * 5, {"responses_create_params": {}}]
     assert find_shape(rows)[0] == "prompt_answer"
+
+
+def verl(**fields: object) -> dict[str, object]:
+    prompt = [{"role": "user", "content": "1 + 1?"}]
+    return {"data_source": "gsm8k", "prompt": prompt, "reward_model": {"ground_truth": "2"}, **fields}
+
+
+@pytest.mark.parametrize(
+    ("row", "id"),
+    [
+        (verl(extra_info={"split": "test", "index": 0}), "gsm8k/test/0"),
+        (verl(extra_info={"split": "train", "index": 0}, data_source="math"), "math/train/0"),
+        (verl(extra_info={"index": 0}, split="dev"), "gsm8k/dev/0"),
+        (verl(extra_info={"index": 0}), None),
+        (verl(extra_info={"split": "train", "index": 0}, id="own"), "own"),
+        (verl(extra_info={"split": "train", "index": 0}, data_source=None), "train/0"),
+    ],
+)
+def test_the_number_of_a_verl_row_is_an_id_only_together_with_its_split_and_source(row, id):
+    assert made([row])[1].get("id") == id
+
+
+def test_an_id_of_several_columns_leaves_them_and_a_row_that_lacks_one_has_none():
+    mapping = read_mapping({"input": "q", "external_id": "{part}/{n}"})
+    assert apply_mapping(mapping, {"q": "hi", "part": "a", "n": 0})["id"] == "a/0"
+    assert apply_mapping(mapping, {"q": "hi", "part": "", "n": 0}).keys() == {"responses_create_params", "part", "n"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "texts"),
+    [
+        (
+            [
+                {"instruction": "Add.", "input": "1 + 1", "output": "2"},
+                {"instruction": "Sing.", "input": "", "output": ""},
+            ],
+            ["Add.\n\n1 + 1", "Sing."],
+        ),
+        ([{"instruction": "Who?", "context": "Ada did.", "response": "Ada"}], ["Who?\n\nAda did."]),
+        ([{"question": "Who?", "context": None}, {"question": "Why?", "context": "Rain."}], ["Who?", "Why?\n\nRain."]),
+        ([{"question": "Who?", "context": {"title": ["x"]}}], ["Who?"]),
+        ([{"prompt": "Who? Ada did.", "context": "Ada did."}], ["Who? Ada did."]),
+        ([{"system": "", "question": "a"}, {"system": "Be brief.", "question": "b"}], ["a", "Be brief. | b"]),
+        ([{"system": 5, "question": "a"}], ["a"]),
+        ([{"system": "S", "messages": [{"role": "user", "content": "a"}]}], ["S | a"]),
+        (
+            [{"system": "S", "prompt": [{"role": "system", "content": "own"}, {"role": "user", "content": "a"}]}],
+            ["own | a"],
+        ),
+    ],
+)
+def test_what_goes_on_with_a_prompt_and_comes_before_it_is_in_it(rows, texts):
+    assert user_texts(rows) == texts
+
+
+def test_a_system_message_of_more_than_gaps_needs_them():
+    mapping = Mapping(input="q", system="You are {role}.")
+    assert refusal(mapping, {"q": "hi"}) == ("missing", "/role is missing: the prompt template needs it")
+
+
+def test_a_context_needs_a_prompt_that_is_text_and_no_template():
+    mapping = Mapping(input="q", context="c")
+    prompt = [{"role": "user", "content": "a"}]
+    assert apply_mapping(mapping, {"q": prompt, "c": ""})["responses_create_params"]["input"] == prompt
+    assert refusal(mapping, {"q": prompt, "c": "more"})[0] == "wrong_type"
+    with pytest.raises(MappingRefused, match="put a gap into the template"):
+        read_mapping({"user": "{q}", "context": "c"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "answer"),
+    [
+        ([{"question": "q", "answer": None}] * 3, (), "answer"),
+        ([{"question": "q", "answer": ""}] * 3, (), "answer"),
+        ([{"question": "q"}] * 3, ("question", "answer"), "answer"),
+        ([{"question": "q", "answer": None, "solution": "s"}] * 3, (), "solution"),
+        ([{"question": "q", "answer": "a"}] * 3 + [{"question": "q", "expected_answer": "e"}], (), "answer"),
+        (
+            [{"question": "q", "answer": "a"}] * 3 + [{"responses_create_params": {}, "expected_answer": "e"}] * 2,
+            (),
+            "answer",
+        ),
+        ([{"question": "q"}], (), ""),
+    ],
+)
+def test_the_answer_is_the_column_that_is_called_so_whether_or_not_the_first_rows_have_one(rows, header, answer):
+    assert find_shape(rows, header)[1].expected_answer == answer
+
+
+def test_columns_named_like_a_part_of_the_prompt_or_an_answer_are_told_where_they_are_neither():
+    row = {"question": "q", "choices": ["a", "b"], "answer": "a", "solution": "because", "history": [], "level": 3}
+    leftovers = Leftovers(find_shape([row])[1])
+    assert leftovers.told == ""
+    leftovers.look(row)
+    assert leftovers.told == (
+        "Not in the prompt, though named like a part of it: choices. Not the expected answer, though named like one: "
+        "solution. They stay with the tasks as fields; map the columns to change that."
+    )
 
 
 def test_a_mapping_says_what_becomes_of_each_column():
@@ -155,6 +266,7 @@ def test_columns_that_nothing_names_are_kept_but_not_those_that_are_used():
         ({"inptu": "a"}, "/"),
         ({"input": 5}, "/input"),
         ({"user": "{"}, "/user"),
+        ({"input": "a", "external_id": "{x"}, "/external_id"),
         ({"input": "a", "system": "{x!r}"}, "/system"),
         ({"input": "a", "fields": {"responses_create_params": "x"}}, "/fields"),
         ({"input": "a", "fields": {f"f{n}": "x" for n in range(101)}}, "/fields"),
