@@ -68,7 +68,10 @@ def _of_version_2(own: Path, *, top: Path) -> Place:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Root may write everywhere, the neighbours of its unit included: what is left to it bears a mark."""
+    """Root may write everywhere, the neighbours of its unit included: what is left to it bears a mark. A slice is
+    systemd's own, also where the user may write."""
+    if folder.suffix == ".slice":
+        return False
     if os.geteuid() != 0:
         return os.access(folder / "cgroup.procs", os.W_OK)
     for name in _DELEGATED:

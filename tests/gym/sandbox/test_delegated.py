@@ -95,6 +95,15 @@ def test_root_takes_no_group_that_is_not_marked_as_left_to_it(tmp_path, monkeypa
     assert where(V2.format("/gym.service/worker"), seen) == Place(folder=above, version=2)
 
 
+def test_a_slice_is_nobodys_but_systemds(tmp_path, monkeypatch):
+    fill(tmp_path / "app.slice", cgroup_procs="", cgroup_subtree_control="memory\n")
+    fill(tmp_path / "app.slice" / "shell.scope", cgroup_controllers="memory\n", cgroup_subtree_control="")
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    assert why_not(V2.format("/app.slice/shell.scope"), mount(tmp_path, version=2)) == (
+        f"{tmp_path}/app.slice is not left to this process"
+    )
+
+
 def test_version_2_is_not_left_with_a_bound_of_its_own(tmp_path, monkeypatch):
     _, own = unit(tmp_path, memory_max="1000000\n")
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
