@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from apps.dashboard.causes import Failure, say_why
 from apps.dashboard.charts.curves import Curves, draw_curves
 from apps.dashboard.charts.histogram import Histogram, draw_histogram
 from apps.dashboard.charts.intervals import IntervalBar, draw_intervals
@@ -25,7 +26,7 @@ class Results:
     most_attempts: int
     groups: list[Part]
     stop_reasons: list[tuple[str, int]]
-    errors: list[tuple[str, int]]
+    errors: list[Failure]
     components: list[tuple[ComponentFigures, IntervalBar | None]]
     histogram: Histogram
     scatter: Scatter
@@ -58,7 +59,7 @@ def read_results(collection: Collection, *, may_wait: bool) -> Results | None:
         most_attempts=max(metrics.pass_at_k, default=1),
         groups=draw_shares([(name, metrics.groups.get(name, 0), tone) for name, tone in _BUCKETS]),
         stop_reasons=_by_count(metrics.stop_reasons),
-        errors=_by_count(metrics.errors),
+        errors=say_why(collection, metrics.errors),
         components=list(zip(figures, bars, strict=True)),
         histogram=draw_histogram(metrics.histogram),
         scatter=draw_scatter(scatter_rewards(collection), metrics.by_length, whole=metrics.rewarded),

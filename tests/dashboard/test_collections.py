@@ -3,6 +3,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts.models import Role
 from apps.rollouts.deleting import delete_next_collection
@@ -207,6 +208,17 @@ def test_the_page_shows_progress_results_and_rollouts():
     assert f'<td>0.90 to 1</td><td class="num">{bar}</td>' in page
     assert page.count('<th scope="row"><a href="/rollouts/') == 4
     assert "style=" not in page
+
+
+def test_a_collection_of_failures_is_not_done_well_and_says_why():
+    collection = make_collection(state="completed", total=4, failed=4, finished_at=timezone.now())
+    broken = {"reward": None, "status": "failed", "stop_reason": "", "error_kind": "policy_error", "trace": []}
+    for message in ("answered 401: no such key", "answered 401: no such key", "answered 500", "answered 401: <key>"):
+        make_rollout(collection, **broken, error_message=message)
+    page = squeezed(signed_in().get(detail(collection)).text)
+    assert '<span class="chip bad"><span aria-hidden="true">✗</span> all failed</span> 4 of 4 rollouts' in page
+    assert "answered 401: no such key <em>and others</em>" in page
+    assert "all failed" in signed_in().get("/collections/").text
 
 
 def test_the_page_of_an_empty_collection_reads():

@@ -12,13 +12,13 @@ from django import template
 from django.db.models.fields import BLANK_CHOICE_DASH
 from django.forms import BoundField, ChoiceField, ModelChoiceField
 from django.utils import timezone
-from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.dashboard.icons import ICONS
 from apps.dashboard.items import ItemView, view_item
 from apps.gym.stopping import ENDED_BY_ITSELF
-from apps.rollouts.models import Rollout
+from apps.rollouts.models import Collection, Rollout
 
 register = template.Library()
 
@@ -71,9 +71,8 @@ def revealed(text: Any) -> str:
     for found in _HIDDEN.finditer(text):
         parts.append((text[last : found.start()], f"U+{ord(found[0]):04X}", found[0]))
         last = found.end()
-    return format_html_join("", '{}<span class="control" data-code="{}">{}</span>', parts) + conditional_escape(
-        text[last:]
-    )
+    named = format_html_join("", '{}<span class="control" data-code="{}">{}</span>', parts)
+    return format_html("{}{}", named, text[last:])
 
 
 @register.filter
@@ -256,6 +255,14 @@ def status_chip(status: str, label: str = "") -> SafeString:
         _GLYPHS[kind],
         label or str(status).replace("_", " "),
     )
+
+
+@register.filter
+def collection_chip(collection: Collection) -> SafeString:
+    """Its state; one that ended with nothing but failures is not done well."""
+    if collection.state == Collection.State.COMPLETED and 0 < collection.total == collection.failed:
+        return status_chip("failed", "all failed")
+    return status_chip(collection.state)
 
 
 _CHECKS = {"ok": "healthy", "failed": "failed", "not_applicable": "not_applicable"}
