@@ -61,10 +61,10 @@ _HIDDEN = re.compile(
 
 
 @register.filter
-def revealed(text: Any) -> str:
+def revealed(value: Any) -> str:
     """Text whose hidden characters are seen: each in an element of its own, where the order that it asks for ends,
     and whose number the style sheet shows. The text itself stays as it is."""
-    text = str(text)
+    text = str(value)
     if not _HIDDEN.search(text):
         return text
     parts, last = [], 0
