@@ -293,6 +293,7 @@ WORKER_CHORES = [
     "apps.environments.probing.probe_due_environments",
     "apps.rollouts.planning.sweep_plans",
     "apps.rollouts.controlling.sweep_cancelled",
+    "apps.rollouts.reading.sweep_left",
     "apps.tasks.uploading.load_queued_upload",
     "apps.tasks.sweeping.sweep_uploads",
     "apps.tasks.measuring.measure_next_version",

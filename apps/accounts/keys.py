@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.accounts.models import ApiKey, User
-from apps.accounts.permissions import Permission, user_may
+from apps.accounts.permissions import Permission, caller_may, user_may
 
 # A key in constant use must not cost a write for every request.
 LAST_USED_PRECISION = timedelta(minutes=1)
@@ -56,6 +56,15 @@ def find_api_key(token: str, *, address: str = "") -> ApiKey | None:
         return None
     _touch(api_key, address)
     return api_key
+
+
+def still_may(user_id: int, api_key: object, permission: Permission) -> bool:
+    """Whether who was let in a while ago would be let in now: asked by what stays open for long."""
+    if isinstance(api_key, ApiKey):
+        api_key = ApiKey.objects.usable().filter(pk=api_key.pk).first()
+        if api_key is None:
+            return False
+    return caller_may(User.objects.filter(pk=user_id).first(), api_key, permission)
 
 
 def _touch(api_key: ApiKey, address: str) -> None:

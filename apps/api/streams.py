@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from weakref import WeakSet
@@ -17,6 +18,7 @@ from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
+from apps.accounts.keys import still_may
 from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
 from apps.api.declared import DeclaredFields
@@ -246,7 +248,13 @@ class StreamViewSet(TableViewSet):
         grouped, keep, seconds = fields.pop("group"), fields.pop("keep"), fields.pop("seconds")
         collection = self._plan(request, fields, seconds)
         stream = RolloutStream(
-            collection=collection, grouped=grouped, seconds=float(seconds), keep=keep, user=self.person
+            collection=collection,
+            grouped=grouped,
+            seconds=float(seconds),
+            keep=keep,
+            user=self.person,
+            may_return=bool(read_key(request)),
+            may_read=partial(still_may, self.person.pk, request.auth, Permission.COLLECT),
         )
         return StreamResponse(stream)
 
@@ -258,7 +266,7 @@ class StreamViewSet(TableViewSet):
         }
         text = orjson.dumps(["stream", self.person.pk, content], option=orjson.OPT_SORT_KEYS, default=str)
         digest = hashlib.sha256(text).hexdigest()
-        if earlier := find_planned(key or None, digest):
+        if earlier := find_planned(key or None, digest, self.person):
             return earlier
         fields["policy_model"] = self._policy_model(fields)
         version, task_ids = self._tasks(fields)

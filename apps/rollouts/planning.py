@@ -40,7 +40,7 @@ QUIET_TO_ASK_AGAIN = timedelta(seconds=60)
 
 
 class PlanConflict(Exception):
-    """The idempotency key belongs to another plan, or to another person's."""
+    """The idempotency key belongs to another plan of the same person."""
 
 
 class NothingToCollect(Exception):
@@ -116,7 +116,7 @@ def plan_collection(
         }
     )
     digest = asked or _digest(plan, name, version)
-    if earlier := find_planned(idempotency_key, digest):
+    if earlier := find_planned(idempotency_key, digest, user):
         return earlier
     choice = choose_rollouts(plan, version=version, task_ids=task_ids)
     if next(choice.rollouts(), None) is None:
@@ -139,7 +139,7 @@ def plan_collection(
             collection.save()
             record(user=user, action="collection.create", target=f"collection {collection.pk}", **_say_plan(collection))
     except IntegrityError:
-        if earlier := find_planned(idempotency_key, digest):
+        if earlier := find_planned(idempotency_key, digest, user):
             return earlier
         raise
     rows = (Planned(task_id, repeat, rollout_seed(seed, index, repeat)) for task_id, index, repeat in choice.rollouts())
@@ -341,9 +341,11 @@ def _queue(collection: Collection, chunk: list[Planned]) -> None:
         )
 
 
-def find_planned(idempotency_key: str | None, digest: str) -> Collection | None:
-    """The collection that stands for the key. A plan whose planner died is deleted, so that it can be made anew."""
-    earlier = Collection.objects.filter(idempotency_key=idempotency_key).first() if idempotency_key else None
+def find_planned(idempotency_key: str | None, digest: str, user: User | None) -> Collection | None:
+    """The collection that stands for this person's key. A plan whose planner died is deleted, so that it can be made
+    anew."""
+    mine = Collection.objects.filter(idempotency_key=idempotency_key, created_by=user)
+    earlier = mine.first() if idempotency_key else None
     if earlier is None:
         return None
     if earlier.plan_digest and earlier.plan_digest != digest:

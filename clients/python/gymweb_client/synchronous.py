@@ -97,7 +97,7 @@ class GymWeb(AbstractContextManager["GymWeb"]):
         try:
             yield Stream(self, stream)
         finally:
-            self._loop.call_soon_threadsafe(stream._answer.close)
+            self._run(stream.__aexit__())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         running = asyncio.run_coroutine_threadsafe(work, self._loop)
