@@ -4,22 +4,29 @@ import hashlib
 import io
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
 from apps.accounts.models import User
 from apps.environments.models import Environment
+from apps.gym.mappings.columns import apply_mapping
+from apps.gym.mappings.shapes import find_shape
 from apps.gym.redaction.shortening import cut
 from apps.gym.rows import RowRefused
-from apps.gym.taskfile import parse_line
+from apps.gym.taskfile import parse_changed, parse_line
+from apps.policies.redacting import fresh_redactor
 from apps.tasks.choosing import Choices
+from apps.tasks.loading import parsed_sample, take_sample
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from apps.tasks.turns import ANSWER_SECONDS
 from apps.tasks.uploading import create_dataset, upload_file
 
 SLUG = "online-"
 SLUG_CHARS = 64
+SHOWN = 100
+"""How many retired rows a refusal names."""
 
 
 class RowsRefused(Exception):
@@ -33,12 +40,16 @@ class RowsRefused(Exception):
 def accept_rows(*, environment: Environment, rows: Sequence[Any], user: User | None = None) -> DatasetVersion:
     """The version that holds these rows in their order; the same rows again give the version that exists.
 
-    Raises RowsRefused and DatasetIsBusy; nothing is stored then.
+    Raises RowsRefused, where one of them is retired too, and DatasetIsBusy.
     """
     lines = [json.dumps(row, ensure_ascii=False).encode() for row in rows]
     dataset = _dataset_of(environment, user)
-    if known := _known_version(dataset, lines):
-        return known
+    version = _known_version(dataset, lines) or _load(dataset, lines, user)
+    _refuse_retired(version)
+    return version
+
+
+def _load(dataset: Dataset, lines: Sequence[bytes], user: User | None) -> DatasetVersion:
     choices = Choices(on_error=Upload.OnError.REJECT, on_duplicate=Upload.OnDuplicate.KEEP)
     stream = io.BytesIO(b"\n".join(lines) + b"\n")
     given: dict[str, Any] = {"stream": stream, "filename": "rows.jsonl", "choices": choices, "user": user}
@@ -46,6 +57,21 @@ def accept_rows(*, environment: Environment, rows: Sequence[Any], user: User | N
     if upload.state != Upload.State.READY or upload.version is None:
         raise RowsRefused(upload.message, [{**error, "row": error.get("line", 1) - 1} for error in upload.errors])
     return upload.version
+
+
+def _refuse_retired(version: DatasetVersion) -> None:
+    """Somebody decided that these are not run any more; whoever asks for them must hear it, and not get fewer."""
+    retired = version.tasks.filter(is_retired=True).order_by("index").values_list("index", "pk")
+    if not retired:
+        return
+    errors = [
+        {"row": index, "pointer": "", "code": "retired", "message": f"This row is task {pk}, which is retired."}
+        for index, pk in retired
+    ]
+    rows = (
+        "1 of these rows is a retired task" if len(errors) == 1 else f"{len(errors):,} of these rows are retired tasks"
+    )
+    raise RowsRefused(f"{rows} of {version}: leave them out, or take the tasks back.", errors[:SHOWN])
 
 
 def _dataset_of(environment: Environment, user: User | None) -> Dataset:
@@ -73,12 +99,16 @@ def _dataset_of(environment: Environment, user: User | None) -> Dataset:
 
 
 def _known_version(dataset: Dataset, lines: Sequence[bytes]) -> DatasetVersion | None:
-    digest = hashlib.sha256()
+    """Where the tasks that loading would make of these lines stand already."""
+    digest, redactor = hashlib.sha256(), fresh_redactor()
+    sample = take_sample(iter(enumerate(lines)))
+    _, mapping = find_shape(parsed_sample([line for _, line in sample]))
     try:
         for line in lines:
-            digest.update(parse_line(line).row_json.encode() + b"\n")
+            task = parse_changed(line, partial(apply_mapping, mapping)) if mapping else parse_line(line)
+            digest.update(redactor.redact_json(task.row_json)[0].encode() + b"\n")
     except RowRefused:
-        # Rows of another shape, which loading recognises, or none: it says what is wrong with them.
+        # Loading says what is wrong with them.
         return None
     ready = dataset.versions.filter(state=DatasetVersion.State.READY, content_hash=digest.hexdigest())
     return ready.order_by("number").first()

@@ -155,7 +155,7 @@ class Loader:
 
     def _candidates(self) -> Iterator[_Candidate]:
         rows = iter(self._file.rows)
-        sample = self._sample(rows)
+        sample = take_sample(rows)
         parse = self._parser([row for _, row in sample])
         for number, line in _chain(sample, rows):
             self.lines += 1
@@ -190,16 +190,6 @@ class Loader:
         # Of a row that is refused, which people download to mend it.
         clean, found = self._redactor.redact_text(text.decode(errors="replace"))
         return clean.encode() if found else text
-
-    def _sample(self, rows: Iterator[tuple[int, bytes | BadRow]]) -> list[tuple[int, bytes | BadRow]]:
-        """The first rows, which tell what the others are."""
-        sample, size = [], 0
-        for number, row in rows:
-            sample.append((number, row))
-            size += len(row) if isinstance(row, bytes) else 0
-            if len(sample) >= SAMPLE_ROWS or size >= SAMPLE_BYTES:
-                break
-        return sample
 
     def _parser(self, sample: list[bytes | BadRow]) -> Callable[[bytes], ParsedTask]:
         shape, suggested = find_shape(parsed_sample(sample), self._file.header)
@@ -352,6 +342,17 @@ def _chain(
     yield from first
     first.clear()
     yield from rest
+
+
+def take_sample(rows: Iterator[tuple[int, bytes | BadRow]]) -> list[tuple[int, bytes | BadRow]]:
+    """The first rows, which tell what the others are."""
+    sample, size = [], 0
+    for number, row in rows:
+        sample.append((number, row))
+        size += len(row) if isinstance(row, bytes) else 0
+        if len(sample) >= SAMPLE_ROWS or size >= SAMPLE_BYTES:
+            break
+    return sample
 
 
 def parsed_sample(sample: list[bytes | BadRow]) -> list[dict[str, object]]:
