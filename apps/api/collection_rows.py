@@ -71,6 +71,15 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
         ]
 
 
+MOVING = frozenset(
+    {
+        "total", "completed", "failed", "cancelled", "retried", "rewarded", "mean_reward", "input_tokens",
+        "output_tokens", "judge_tokens", "calls_without_usage", "cost", "started_at", "finished_at", "held_back_by",
+    }
+)  # fmt: skip
+"""What changes by itself while a collection runs."""
+
+
 class CollectionDetailSerializer(CollectionSerializer):
     held_back_by = serializers.SerializerMethodField(
         help_text="Why its rollouts wait: breakers that are open, an environment whose server is unwell"

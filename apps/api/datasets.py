@@ -207,7 +207,8 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
     def partial_update(self, request: Request, slug: str) -> Response:
         """Change how a dataset is called and described."""
         dataset = self.get_object()
-        wanted = DatasetNamesSerializer(data=request.data, partial=True)
+        context = {"shown": DatasetSerializer(dataset).data, "moving": {"version_count", "latest_version"}}
+        wanted = DatasetNamesSerializer(data=request.data, partial=True, context=context)
         wanted.is_valid(raise_exception=True)
         rename_dataset(dataset=dataset, **wanted.validated_data, user=self.person)
         return Response(DatasetSerializer(self.get_object()).data)

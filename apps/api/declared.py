@@ -14,12 +14,16 @@ else:
 
 
 def hint(name: str, known: Collection[str]) -> str:
-    close = get_close_matches(name, known, n=1)
+    # The same words in another order are nearer than any spelling: min_reward is reward_min.
+    words = sorted(name.split("_"))
+    close = [one for one in known if sorted(one.split("_")) == words] or get_close_matches(name, known, n=1)
     return f"Did you mean “{close[0]}”?" if close else f"Known: {', '.join(sorted(known)) or 'none'}."
 
 
 class DeclaredFields(Base):
     # For a serializer that reads bodies. Fields that are only shown may be sent back as they came, and are ignored.
+    # Where a row is read and changed by two serializers, `context["shown"]` is the row as it is shown now: what differs
+    # from it was meant to change something, and is refused. What changes by itself stands in `context["moving"]`.
 
     def to_internal_value(self, data: Any) -> Any:
         errors = self._undeclared(data) if isinstance(data, Mapping) else {}
@@ -36,7 +40,12 @@ class DeclaredFields(Base):
 
     def _undeclared(self, data: Mapping[str, Any]) -> dict[str, Any]:
         known = [name for name, field in self.fields.items() if not field.read_only]
-        return {
-            name: [ErrorDetail(f"There is no field “{name}”. {hint(name, known)}", code="unknown")]
-            for name in sorted(set(data) - set(self.fields))
-        }
+        shown, moving = self.context.get("shown", {}), self.context.get("moving", ())
+        errors = {}
+        for name in sorted(set(data) - set(self.fields)):
+            if name not in shown:
+                errors[name] = [ErrorDetail(f"There is no field “{name}”. {hint(name, known)}", code="unknown")]
+            elif name not in moving and data[name] != shown[name]:
+                message = f"“{name}” is only shown here: send it back as it is, or leave it out. {hint(name, known)}"
+                errors[name] = [ErrorDetail(message, code="read_only")]
+        return errors

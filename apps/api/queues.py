@@ -116,11 +116,13 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @extend_schema(request=QueueChangeSerializer, responses=QueueSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change its name, instructions, overlap, order, lease time or reviewers; the rest stays as it was made."""
-        body = QueueChangeSerializer(data=request.data, partial=True)
+        queue = self.get_object()
+        context = {"shown": self._answer(queue).data, "moving": {"is_open", "item_count"}}
+        body = QueueChangeSerializer(data=request.data, partial=True, context=context)
         body.is_valid(raise_exception=True)
         changes = dict(body.validated_data)
         reviewers = changes.pop("reviewers", None)
-        queue = change_queue(queue=self.get_object(), changes=changes, reviewers=reviewers, user=self.person)
+        queue = change_queue(queue=queue, changes=changes, reviewers=reviewers, user=self.person)
         return self._answer(queue)
 
     @extend_schema(responses={204: None})

@@ -8,7 +8,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api.collection_rows import CollectionSerializer
+from apps.api.collection_rows import MOVING, CollectionDetailSerializer, CollectionSerializer
 from apps.api.declared import DeclaredFields
 from apps.api.viewsets import TableViewSet
 from apps.gym.errors import ErrorKind
@@ -68,12 +68,12 @@ class SteeringActions(TableViewSet):
     @extend_schema(request=LimitsSerializer, responses=CollectionSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change priority, concurrency and limits, while it runs too. A limit that is null is none."""
-        limits = LimitsSerializer(data=request.data, partial=True)
+        collection = self.get_object()
+        context = {"shown": CollectionDetailSerializer(collection).data, "moving": MOVING}
+        limits = LimitsSerializer(data=request.data, partial=True, context=context)
         limits.is_valid(raise_exception=True)
-        collection = adjust_collection(
-            collection=self.get_object(), changes=dict(limits.validated_data), user=self.person
-        )
-        return Response(CollectionSerializer(collection).data)
+        changed = adjust_collection(collection=collection, changes=dict(limits.validated_data), user=self.person)
+        return Response(CollectionSerializer(changed).data)
 
     @extend_schema(request=None, responses=CollectionSerializer)
     @action(detail=True, methods=["post"])

@@ -124,7 +124,7 @@ class TaskViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change a task's split or tags, or retire it. Its row never changes."""
         task = self.get_object()
-        wanted = MarkSerializer(data=request.data)
+        wanted = MarkSerializer(data=request.data, context={"shown": TaskWithRowSerializer(task).data})
         wanted.is_valid(raise_exception=True)
         mark_tasks(task_ids=[task.pk], **wanted.validated_data, user=self.person)
         return Response(TaskWithRowSerializer(self.get_object()).data)

@@ -1,0 +1,43 @@
+"""What a GET shows may come back in a PATCH: it is ignored where it is the same, and refused where it is meant."""
+
+import pytest
+
+from apps.api.declared import hint
+from apps.tasks.models import Task
+from tests.factories import make_collection, make_dataset, make_row
+
+pytestmark = pytest.mark.django_db
+
+
+def addresses():
+    dataset = make_dataset(rows=[make_row()])
+    yield f"/api/v1/datasets/{dataset.slug}/"
+    yield f"/api/v1/tasks/{Task.objects.get().pk}/"
+    yield f"/api/v1/collections/{make_collection().pk}/"
+
+
+@pytest.mark.parametrize("kind", ["datasets", "tasks", "collections"])
+def test_what_is_shown_may_be_sent_back(engineer, kind):
+    (address,) = (one for one in addresses() if f"/{kind}/" in one)
+    shown = engineer.get(address).json()
+    answer = engineer.patch(address, shown, content_type="application/json")
+    assert (answer.status_code, answer.json().keys() - shown.keys()) == (200, set())
+    wrong = engineer.patch(address, {**shown, "id": shown["id"] + 1}, content_type="application/json")
+    assert wrong.status_code == 400
+    assert [(one["pointer"], one["code"]) for one in wrong.json()["errors"]] == [("/id", "read_only")]
+
+
+def test_what_would_change_a_name_that_is_only_shown_hears_what_changes_it(engineer):
+    _, address, collection = addresses()
+    said = engineer.patch(address, {"is_retired": True}, content_type="application/json").json()["errors"][0]["message"]
+    assert said == "“is_retired” is only shown here: send it back as it is, or leave it out. Did you mean “retired”?"
+    # What a collection counts may have moved on since it was read.
+    moved = engineer.patch(collection, {"completed": 99, "priority": 3}, content_type="application/json")
+    assert (moved.status_code, moved.json()["priority"]) == (200, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("min_reward", "reward_min"), ("rewarde", "rewarded"), ("reapeats", "repeats")]
+)
+def test_a_hint_knows_the_same_words_in_another_order(name, meant):
+    assert hint(name, ["rewarded", "reward_min", "reward_max", "repeats"]) == f"Did you mean “{meant}”?"
