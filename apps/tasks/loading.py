@@ -222,29 +222,31 @@ class Loader:
     # -- tasks into the version ------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        known = self._base.find({candidate.key for candidate in self._chunk})
+        known = self._base.find([(candidate.key, candidate.row_hash) for candidate in self._chunk])
         said = self._said_before(known)
         tasks = []
         for candidate in self._chunk:
-            first_line = self._seen.first_line(candidate.key, candidate.line)
+            before = known.get(candidate.key)
+            first_line = self._seen.first_line(candidate.key, candidate.row_hash, candidate.line, before)
             if first_line is not None and not self._take_duplicate(candidate, first_line):
                 continue
-            before = known.get(candidate.key)
-            if self._upserts and before and before.count > 1:
+            if self._upserts and before and before.count > 1 and not self._stays(candidate, before):
                 message = "the version before has several tasks of this id: none of them can be replaced"
                 self._refuse(candidate.line, RowRefused("ambiguous_id", message), candidate.task.row_json.encode())
                 continue
-            change = "new" if before is None else "unchanged" if before.row_hash == candidate.row_hash else "updated"
+            change = "new" if before is None else "unchanged" if before.copies[candidate.row_hash] else "updated"
             index = self.accepted
             if self._upserts:
                 index = before.index if before else self._first_new + self.counts["new"]
             if first_line is None:
                 self.counts[change] += 1
+            else:
+                self.counts.update(self._seen.count_later(candidate.key, candidate.row_hash, before))
             marks = carry_marks(candidate.task, before, said=said.get(candidate.key), chosen=self._choose(candidate))
             fields = self._accept(candidate, marks)
             # A row that an upsert leaves as it is comes with the rest, unless the split that was chosen moves it.
-            is_of_rest = self._upserts and before and change == "unchanged" and marks.split == before.split
-            if self._version and not is_of_rest:
+            is_of_rest = before and change == "unchanged" and (before.count > 1 or marks.split == before.split)
+            if self._version and not (self._upserts and is_of_rest):
                 tasks.append(
                     Task(dataset_id=self._upload.dataset_id, version_id=self._version.pk, index=index, **fields)
                 )
@@ -252,6 +254,10 @@ class Loader:
         if tasks and not self.is_refused:
             Task.objects.bulk_create(tasks)
         self._breathe()
+
+    def _stays(self, candidate: _Candidate, before: Known) -> bool:
+        """Whether the row leaves each of several tasks as it is."""
+        return before.copies[candidate.row_hash] == before.count and not self._choose(candidate)
 
     def _take_duplicate(self, candidate: _Candidate, first_line: int) -> bool:
         self.counts["duplicate"] += 1
@@ -269,7 +275,7 @@ class Loader:
             before = known.get(candidate.key)
             if before is None or before.count > 1:
                 continue
-            if before.row_hash == candidate.row_hash:
+            if before.copies[candidate.row_hash]:
                 said[candidate.key] = Marks(candidate.task.split, candidate.task.tags)
             elif before.split or before.tags or candidate.task.split or candidate.task.tags:
                 places[before.index] = candidate.key

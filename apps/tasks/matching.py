@@ -2,8 +2,9 @@
 
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -24,16 +25,17 @@ def key_of(external_id: str, row_hash: str) -> str:
     return hash_text(b"id:" + external_id.encode("utf-8", "surrogatepass")) if external_id else row_hash
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Known:
-    """A task of the base version; `count` tells whether its key is its own."""
+    """The first task of the base version with a key; `count` tells whether the key is its own."""
 
     index: int
-    row_hash: str
     split: str = ""
     tags: tuple[str, ...] = ()
     is_retired: bool = False
-    count: int = 1
+    count: int = 0
+    copies: Counter[str] = field(default_factory=Counter)
+    """By their hashes, how many tasks of the key have a row that was asked for."""
 
 
 class Base:
@@ -42,18 +44,21 @@ class Base:
     def __init__(self, version: DatasetVersion | None) -> None:
         self._version = version
 
-    def find(self, keys: Iterable[str]) -> dict[str, Known]:
+    def find(self, wanted: Collection[tuple[str, str]]) -> dict[str, Known]:
+        """By their keys, what is known of rows, which are keys and hashes."""
         if self._version is None:
             return {}
         found: dict[str, Known] = {}
+        keys, hashes = {key for key, _ in wanted}, {row_hash for _, row_hash in wanted}
         rows = self._version.tasks.filter(key__in=list(keys)).order_by("index")
         columns = ("key", "index", "row_hash", "split", "tags_text", "is_retired")
         for key, index, row_hash, split, tags, is_retired in rows.values_list(*columns).iterator():
-            earlier = found.get(key)
-            if earlier is None:
-                found[key] = Known(index, row_hash, split, tuple(filter(None, tags.split("\n"))), is_retired)
-            else:
-                found[key] = Known(earlier.index, row_hash, count=2)
+            known = found.get(key)
+            if known is None:
+                known = found[key] = Known(index, split, tuple(filter(None, tags.split("\n"))), is_retired)
+            known.count += 1
+            if row_hash in hashes:
+                known.copies[row_hash] += 1
         return found
 
     def rows(self, indexes: Iterable[int]) -> Iterator[tuple[int, TaskRow]]:
@@ -65,7 +70,11 @@ class Base:
 
 
 class Seen:
-    """The keys of the file so far, in a file of its own: memory stays flat, whatever the number of rows."""
+    """The keys of the file so far, in a file of its own: memory stays flat, whatever the number of rows.
+
+    Of rows with one key, as many as stand in the base too are unchanged; of the others there and here, as many as there
+    are on both sides are updated.
+    """
 
     def __enter__(self) -> "Seen":
         folder = Path(settings.FILE_UPLOAD_TEMP_DIR)
@@ -74,7 +83,12 @@ class Seen:
         self._database = sqlite3.connect(Path(self._folder.name) / "keys.sqlite3", isolation_level=None)
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")
-        self._database.execute("CREATE TABLE seen (key BLOB PRIMARY KEY, line INTEGER) WITHOUT ROWID")
+        # `row` is the first one's, where it is not the key itself; `rows` and `same` count those that are kept.
+        columns = "key BLOB PRIMARY KEY, line INTEGER, row BLOB, rows INTEGER, same INTEGER"
+        self._database.execute(f"CREATE TABLE seen ({columns}) WITHOUT ROWID")
+        # Of keys that stand several times: the other rows.
+        columns = "key BLOB, row BLOB, rows INTEGER, PRIMARY KEY (key, row)"
+        self._database.execute(f"CREATE TABLE later ({columns}) WITHOUT ROWID")
         self._database.execute("BEGIN")
         return self
 
@@ -82,10 +96,33 @@ class Seen:
         self._database.close()
         self._folder.cleanup()
 
-    def first_line(self, key: str, line: int) -> int | None:
+    def first_line(self, key: str, row_hash: str, line: int, known: Known | None) -> int | None:
         """The line where this key was seen first; None where that is now."""
-        mark = bytes.fromhex(key)
-        if self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (mark, line)).rowcount:
+        mark, row = bytes.fromhex(key), None if row_hash == key else bytes.fromhex(row_hash)
+        same = 1 if known and known.copies[row_hash] else 0
+        values = (mark, line, row, same)
+        if self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?, 1, ?)", values).rowcount:
             return None
         found: tuple[int] = self._database.execute("SELECT line FROM seen WHERE key = ?", (mark,)).fetchone()
         return found[0]
+
+    def count_later(self, key: str, row_hash: str, known: Known | None) -> dict[str, int]:
+        """What one more row of a key that was seen before makes new, updated or unchanged: what is the same may show
+        only now."""
+        mark, row = bytes.fromhex(key), bytes.fromhex(row_hash)
+        first, rows, same = self._database.execute("SELECT row, rows, same FROM seen WHERE key = ?", (mark,)).fetchone()
+        found = self._database.execute("SELECT rows FROM later WHERE key = ? AND row = ?", (mark, row)).fetchone()
+        equal = (found[0] if found else 0) + ((first or mark) == row)
+        before = _count(rows, same, known)
+        same_now = same + (equal < known.copies[row_hash] if known else 0)
+        self._database.execute("UPDATE seen SET rows = rows + 1, same = ? WHERE key = ?", (same_now, mark))
+        upsert = "INSERT INTO later VALUES (?, ?, 1) ON CONFLICT (key, row) DO UPDATE SET rows = rows + 1"
+        self._database.execute(upsert, (mark, row))
+        after = _count(rows + 1, same_now, known)
+        return {name: after[name] - before[name] for name in after}
+
+
+def _count(rows: int, same: int, known: Known | None) -> dict[str, int]:
+    """Of so many rows with one key, of which so many are the same as in the base."""
+    updated = min(rows, known.count) - same if known else 0
+    return {"new": rows - same - updated, "updated": updated, "unchanged": same}

@@ -78,7 +78,7 @@ def test_a_draft_is_previewed_checked_and_committed(dataset, uploads_dir):
     assert load_queued_upload() is True
     upload.refresh_from_db()
     assert (upload.state, upload.accepted, upload.rejected, upload.version) == ("checked", 11, 0, None)
-    assert (upload.counts["new"], upload.counts["duplicate"], Task.objects.count()) == (6, 5, 0)
+    assert (upload.counts["new"], upload.counts["duplicate"], Task.objects.count()) == (11, 5, 0)
     again = {**mapping, "input": "question", "user": ""}
     queue_upload(upload=upload, choices=Choices(mapping=again, check_only=True, on_duplicate="skip"))
     load_queued_upload()

@@ -66,6 +66,43 @@ def test_rows_without_an_id_are_the_same_when_they_are_equal(dataset):
     }  # fmt: skip
 
 
+A, B, C = row(1, "a"), row(1, "b"), row(1, "c")
+X, Y = make_row("x"), make_row("y")
+
+
+@pytest.mark.parametrize(
+    ("base", "file", "changes"),
+    [
+        ([A, B, X, X, Y], [A, B, X, X, Y], (0, 0, 5, 0)),
+        ([A, B, X, X, Y], [X, B, Y, A, X], (0, 0, 5, 0)),
+        ([A], [B, A], (1, 0, 1, 0)),
+        ([A, B], [B], (0, 0, 1, 1)),
+        ([A, B], [C, C], (0, 2, 0, 0)),
+        ([A, A, B], [B, C, B, A], (1, 1, 2, 0)),
+        ([X], [X, X, X], (2, 0, 1, 0)),
+        ([X, X, X], [X], (0, 0, 1, 2)),
+        ([Y], [A, A], (2, 0, 0, 1)),
+    ],
+)
+def test_rows_that_stand_several_times_are_counted_against_as_many_of_the_version_before(
+    dataset, monkeypatch, base, file, changes
+):
+    monkeypatch.setattr(loading, "CHUNK_ROWS", 2)
+    assert load(dataset, *base).version.changes["new"] == len(base)
+    upload = load(dataset, *file)
+    assert tuple(upload.version.changes[name] for name in ("new", "updated", "unchanged", "removed")) == changes
+    assert {name: upload.counts.get(name, 0) for name in upload.version.changes} == upload.version.changes
+
+
+def test_an_upsert_leaves_equal_rows_of_which_the_base_has_several(dataset):
+    base = load(dataset, X, X, Y).version
+    version = load(dataset, X, make_row("z"), mode="upsert").version
+    assert version.changes == {"new": 1, "updated": 0, "unchanged": 3, "removed": 0}
+    assert [one.prompt_excerpt for one in version.tasks.order_by("index")] == ["x", "x", "y", "z"]
+    assert load(dataset, X, mode="upsert", split="test").errors[0]["code"] == "ambiguous_id"
+    assert base.tasks.count() == 3
+
+
 def test_duplicates_are_kept_skipped_or_refused_as_was_chosen(dataset):
     rows = [row(1), row(2), row(1, "other"), row(2)]
     kept = load(dataset, *rows)
