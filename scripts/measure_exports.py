@@ -69,7 +69,8 @@ def write_one(format: str, encoding: str, collection: int, folder: Path) -> dict
 
     any_reward = {"min_reward": -1e9} if FORMATS[format].makes == "demonstrations" else {}
     planned = Collection.objects.get(pk=collection)
-    everything = {**EVERYTHING, **any_reward}
+    # Tasks are all written, whatever came of attempts at them.
+    everything = {} if FORMATS[format].makes == "tasks" else {**EVERYTHING, **any_reward}
     small = {**everything, "max_rows": WARM_UP_ROWS}
     warm_up = queue_export(format=format, collection=planned, encoding=encoding, filters=small)
     write_export(export=warm_up, path=folder / "warm-up")

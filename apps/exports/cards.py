@@ -47,11 +47,12 @@ def _body(format: Format, manifest: Mapping[str, Any]) -> str:
             "## Where the rows come from",
             "",
             f"Collection {source['collection']['id']} of the dataset `{source['dataset']}` in the environment "
-            f"`{source['environment']}`, attempted by `{source['policy_model']['model_name']}`.",
+            f"`{source['environment']}`, attempted by `{_model(source['policy_model'])}`.",
             f"Of {counts['considered']:,} looked at, {counts['written_from']:,} were written"
             + (", the others left out:" if dropped else "."),
             *(["", dropped] if dropped else []),
             *(["", _rewards(manifest["rewards"])] if "rewards" in manifest else []),
+            *(["", _tools(manifest["tools"])] if "tools" in manifest else []),
             "",
             f"Filters: `{manifest['filters'] or 'none'}`. Options: `{manifest['options'] or 'none'}`. Splits are by "
             "prompt: what shows a model the same stands in one file. Credentials were taken out before anything was "
@@ -61,6 +62,20 @@ def _body(format: Format, manifest: Mapping[str, Any]) -> str:
             "",
         ]
     )
+
+
+def _model(said: Mapping[str, str]) -> str:
+    """By its own name; the scripted one has none but ours."""
+    return said["model_name"] or said["slug"]
+
+
+def _tools(said: Mapping[str, int]) -> str:
+    told = f"Attempts at {said['offered']:,} of the tasks were offered tools, by the task or by its environment"
+    if said["differing"]:
+        told += f" (not the same ones in {said['differing']:,}: those of the first attempt count)"
+    if said["unknown"]:
+        told += f"; of {said['unknown']:,} nobody knows, since no attempt at them began: they go without tools"
+    return f"{told}."
 
 
 def _rewards(said: Mapping[str, Any]) -> str:

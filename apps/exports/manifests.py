@@ -25,6 +25,9 @@ def make_manifest(
     `rewards` says whose count in it; of those in what was written, `set_by_people` are not the verifier's. Pairs have
     their set's own rule.
 
+    `tools`, of rows that are tasks, counts those whose attempts were `offered` tools (`differing`: not all the same
+    ones), those where there were `none`, and those of which it is `unknown`, since nobody began an attempt.
+
     `longest_row_bytes` helps to set a trainer's `max_length`, whose default cuts long rows.
     """
     pairs = {"pair_set": _pair_set(export.pair_set)} if export.pair_set else {}
@@ -49,6 +52,7 @@ def make_manifest(
             **({"pairs_by_source": dict(sorted((+reader.sources).items()))} if export.pair_set else {}),
         },
         **_rewards(export, reader),
+        **({"tools": reader.offers.counts} if reader.makes == "tasks" else {}),
         **census,
         "source": {**_source(export.collection), **pairs},
         "gymweb_version": settings.VERSION,

@@ -11,13 +11,14 @@ from django.db.models import Q
 from apps.exports.filtering import Filters
 from apps.exports.models import Export, PreferencePair
 from apps.exports.narrowing import find_unselected
+from apps.exports.offering import Offer, Offers
 from apps.exports.picking import Picked, Picks
 from apps.exports.prompting import planned_harness, row_as_asked
 from apps.exports.selecting import Candidate, Chosen, choose_rollouts
 from apps.exports.splitting import split_of
 from apps.exports.traces import read_traces
 from apps.gym.events import TraceUnion
-from apps.gym.exporters.protocol import Attempt, Options, Preference, TaskPrompt
+from apps.gym.exporters.protocol import Attempt, Makes, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
 from apps.gym.fingerprints import completion_fingerprint
 from apps.gym.items import TaskRow
@@ -48,7 +49,10 @@ class RowReader:
         """Pairs that became rows, by where their preference comes from."""
         self.set_by_people = 0
         """Rewards of what became rows that are not the verifier's."""
+        self.offers = Offers(export.collection)
         self._source = ""
+        self._by_people = 0
+        self._offer: Offer | None = None
         self._wrote = False
         self._side: tuple[int, str] = (0, "")
         self.made_of: Attempt | Preference | TaskPrompt | None = None
@@ -62,6 +66,10 @@ class RowReader:
         self._harness = planned_harness(collection)
 
     @property
+    def makes(self) -> Makes:
+        return self._format.makes
+
+    @property
     def reward_from(self) -> str:
         return self._filters.reward_from
 
@@ -72,11 +80,18 @@ class RowReader:
             self.written_from += 1
             self.sources[self._source] += 1
             yield split, rows[:left]
+            if self._wrote:
+                self._count()
             if left is not None and self._wrote and (left := left - len(rows)) <= 0:
                 # Whole groups are looked at: the rest of them would have gone on.
                 rest = self.considered - self.written_from - self.dropped.total()
                 self.dropped["beyond_max_rows"] += rest
                 return
+
+    def _count(self) -> None:
+        self.set_by_people += self._by_people
+        if self._offer:
+            self.offers.count(self._offer)
 
     def take_back(self, reason: str) -> None:
         """What came last could not be written."""
@@ -125,10 +140,10 @@ class RowReader:
                     if done in seen:
                         self._drop_repetition(rollout, seen[done])
                         continue
+                    self._by_people = int(rollout.set_by_a_person)
                     yield from self._of(chosen.task, self._attempt(chosen, rollout, events))
                     if self._wrote:
                         picks.wrote(chosen.task.pk)
-                        self.set_by_people += rollout.set_by_a_person
                         if done[1]:
                             seen[done] = rollout.reward
             self.dropped["beyond_the_best_of_its_task"] += picks.left
@@ -147,8 +162,10 @@ class RowReader:
     def _tasks(self) -> Iterator[SplitRows]:
         collection = self.export.collection
         for chunk in self._chosen():
+            offers = self.offers.read(chunk)
             for chosen in chunk:
                 task = chosen.task
+                offer = offers[task.pk]
                 prompt = TaskPrompt(
                     task=task.row,
                     asked=self._asked(task),
@@ -159,10 +176,12 @@ class RowReader:
                     task_id=task.external_id or str(task.pk),
                     task_index=task.index,
                     group=chosen.group,
+                    tools=offer.tools,
+                    agent_ref=offer.agent_ref,
                 )
                 self.on_step()
+                self._by_people, self._offer = chosen.set_by_people, offer
                 yield from self._of(task, prompt)
-                self.set_by_people += chosen.set_by_people if self._wrote else 0
 
     def _asked(self, task: Task) -> TaskRow | None:
         try:

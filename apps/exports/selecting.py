@@ -48,13 +48,14 @@ _LIGHT = Candidate._fields[:-2]
 class Chosen:
     """A task with its group's figures, and those of its rollouts that may become rows, best first where that counts.
 
-    Of the group's rewards, `set_by_people` are not the verifier's.
+    Of the group's rewards, `set_by_people` are not the verifier's. For `tasks`, `attempted` are all of its rollouts.
     """
 
     task: Task
     group: Group | None
     set_by_people: int = 0
     rollouts: list[Candidate] = field(default_factory=list)
+    attempted: list[Candidate] = field(default_factory=list)
 
 
 def choose_rollouts(
@@ -85,7 +86,9 @@ def choose_rollouts(
                 continue
             set_by_people = sum(one.set_by_a_person for one in rollouts)
             chosen = Chosen(task=tasks[task_id], group=group, set_by_people=set_by_people)
-            if makes != "tasks":
+            if makes == "tasks":
+                chosen.attempted = rollouts
+            else:
                 dropped["not_selected"] += len(rollouts) - len(selected)
                 chosen.rollouts = _choose(selected, filters, dropped)
             chunk.append(chosen)

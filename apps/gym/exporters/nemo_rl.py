@@ -42,13 +42,15 @@ def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
 
 
 def task_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
-    """The row as NeMo Gym has it. Its nulls are left out, since NeMo Gym refuses them for tools and tool_choice."""
+    """The row as NeMo Gym has it, with the tools that its environment names only when a session is seeded: an agent
+    there offers those of the row alone. Its nulls are left out, since NeMo Gym refuses them for tools and tool_choice.
+    """
     row = opened_row(task, options)
     params = {key: value for key, value in row["responses_create_params"].items() if value is not None}
     yield {
         **row,
-        "responses_create_params": params,
-        "agent_ref": {"type": "responses_api_agents", "name": task.agent},
+        "responses_create_params": {**params, **({"tools": task.tools} if task.tools else {})},
+        "agent_ref": task.agent_ref or {"type": "responses_api_agents", "name": task.agent},
     }
 
 

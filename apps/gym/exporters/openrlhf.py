@@ -96,6 +96,7 @@ FORMATS = [
         features=lambda _: {"input": "json[]", "label": "string", "datasource": "string", **TASK_FEATURES},
         choices={"opening": OPENINGS},
         encodings=("jsonl",),
-        note="--data.input_key input --data.label_key label. OpenRLHF samples its own completions.",
+        note="--data.input_key input --data.label_key label. OpenRLHF samples its own completions. "
+        "Tools are no part of these rows: its own sampling offers none.",
     ),
 ]

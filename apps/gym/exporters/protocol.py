@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_type_hints
 import msgspec
 
 from apps.gym.events import TraceUnion
-from apps.gym.items import TaskRow
+from apps.gym.items import TaskRow, Tool
 
 Row = dict[str, Any]
 
@@ -72,12 +72,16 @@ class TaskPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """A task to be attempted by a trainer's own policy; `group` is what attempts at it got so far.
 
     `asked` is the row with the whole prompt of these attempts as its input; None where they could not be asked.
+    `tools` are those that they were offered, by the task or by its environment; empty also where nobody knows.
+    `agent_ref` names the agent that made them elsewhere, where they were imported.
     """
 
     task: TaskRow
     asked: TaskRow | None
     agent: str
     dataset: str
+    tools: list[Tool] = []
+    agent_ref: dict[str, Any] = {}
     environment: str
     split: str = ""
     task_id: str = ""

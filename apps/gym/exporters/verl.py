@@ -10,6 +10,7 @@ from apps.gym.exporters.columns import ATTEMPT_FEATURES, as_text, attempt_column
 from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row, TaskPrompt
 from apps.gym.exporters.questions import OPENINGS, ground_truth, question_messages, task_columns
+from apps.gym.messages import nested_tools
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
@@ -22,12 +23,12 @@ def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
 
 
 def rl_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
-    """No `tools_kwargs`: an empty one cannot be written to Parquet, and different ones are unified with nulls."""
-    has_tools = bool(task.task["responses_create_params"].get("tools"))
+    """No `tools_kwargs`: an empty one cannot be written to Parquet, and different ones are unified with nulls. Schemas
+    of tools are text, for the same reason."""
     figures = task_columns(task)
     yield {
         "data_source": task.dataset,
-        **({"agent_name": "tool_agent"} if has_tools else {"agent_name": "single_turn_agent"}),
+        "agent_name": "tool_agent" if task.tools else "single_turn_agent",
         "prompt": question_messages(task, options),
         "ability": task.environment,
         "reward_model": {"style": "rule", "ground_truth": ground_truth(task.task)},
@@ -38,6 +39,7 @@ def rl_rows(task: TaskPrompt, options: Options) -> Iterator[Row]:
             "attempts": figures["attempts"],
             "mean_reward": figures["mean_reward"],
             "solve_rate": figures["solve_rate"],
+            "tools": as_text(nested_tools(task.tools)),
         },
     }
 
@@ -80,6 +82,8 @@ FORMATS = [
         },
         choices={"opening": OPENINGS},
         encodings=("jsonl",),
-        note="verl samples its own completions and scores them by data_source and ground_truth, which is text always.",
+        note="verl samples its own completions and scores them by data_source and ground_truth, which is text always. "
+        "Tasks with tools go to its tool_agent, which calls what its tool_config_path names: extra_info.tools has the "
+        "schemas of theirs, as text.",
     ),
 ]

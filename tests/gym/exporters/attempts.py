@@ -86,6 +86,7 @@ def task(**fields: Any) -> TaskPrompt:
         agent="simple_agent",
         dataset="weather_agent",
         environment="weather",
+        tools=TOOLS,
         split="train",
         task_id="task-0",
         group=Group(size=4, mean=0.5, std=0.5, least=0.0, most=1.0, solved=2),

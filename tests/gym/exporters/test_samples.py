@@ -8,7 +8,8 @@ from apps.gym.exporters.columns import ATTEMPT_FEATURES, PAIR_FEATURES
 from apps.gym.exporters.protocol import Row, resolve_options
 from apps.gym.exporters.questions import TASK_FEATURES
 from apps.gym.exporters.registry import find_format
-from tests.gym.exporters.attempts import attempt, paris, preference, task
+from apps.gym.messages import nested_tools
+from tests.gym.exporters.attempts import TOOLS, attempt, paris, preference, task
 from tests.gym.exporters.stored import SAMPLES, read_lines
 
 pytestmark = pytest.mark.skipif(not SAMPLES.exists(), reason="the shared samples are not here")
@@ -100,6 +101,7 @@ def test_labels():
 def test_prompts_for_rl():
     assert rows("nemo_rl_tasks", task()) == sample("nemorl.grpo.nemo_gym.jsonl")
     [grpo], [openrlhf], [verl] = rows("trl_grpo", task()), rows("openrlhf_rl", task()), rows("verl_rl", task())
+    assert json.loads(verl["extra_info"]["tools"]) == nested_tools(TOOLS)
     assert set(sample("trl_grpo.jsonl")[0]) <= set(grpo)
     assert theirs(openrlhf) == {**sample("openrlhf.rl.jsonl")[0], "datasource": "weather"}
     theirs_ = sample("verl.rl.jsonl")[0]
