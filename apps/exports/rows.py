@@ -57,6 +57,8 @@ class RowReader:
         self._side: tuple[int, str] = (0, "")
         self.made_of: Attempt | Preference | TaskPrompt | None = None
         """What the rows that came last were made of."""
+        self.dataset_split = ""
+        """The split of the dataset that their task is of."""
         self._format = find_format(export.format)
         self._filters = msgspec.convert(export.filters, Filters)
         self._options = msgspec.convert(export.options, Options)
@@ -218,7 +220,7 @@ class RowReader:
             self.dropped[why.reason] += 1
         else:
             self._wrote = True
-            self.made_of = source
+            self.made_of, self.dataset_split = source, task.split
             yield self._split_of(task), rows
 
     def _split_of(self, task: Task) -> str:
