@@ -49,7 +49,8 @@ class RowReader:
         """Pairs that became rows, by where their preference comes from."""
         self.set_by_people = 0
         """Rewards of what became rows that are not the verifier's."""
-        self.offers = Offers(export.collection)
+        self._is_imported = "imported" in export.collection.snapshot
+        self.offers = Offers(is_imported=self._is_imported)
         self._source = ""
         self._by_people = 0
         self._offer: Offer | None = None
@@ -242,10 +243,15 @@ class RowReader:
             agent=self._agent,
             task_index=chosen.task.index,
             repeat=rollout.repeat,
+            ended=self._ended(rollout),
             columns={"rollout_id": rollout.id, **self._origin(chosen.task)},
             group=chosen.group,
             override=_tell(rollout.override),
         )
+
+    def _ended(self, rollout: Candidate) -> float:
+        """Files that were imported do not say it."""
+        return rollout.finished_at.timestamp() if rollout.finished_at and not self._is_imported else 0.0
 
     def _pair_refusal(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]], per_task: Counter[int]) -> str:
         """Why the pair is left out; empty when it is not."""
