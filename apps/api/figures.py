@@ -9,12 +9,14 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.api.metrics import FiguresSerializer
 from apps.api.operations import whole
 from apps.api.pagination import MAX_KEY
 from apps.api.problems import QueryProblem
 from apps.api.viewsets import TableViewSet
-from apps.rollouts.breakdowns import FACETS, break_down
+from apps.rollouts.breakdowns import break_down
 from apps.rollouts.contrasting import contrast_collections
+from apps.rollouts.labelling import FACETS, MAX_LABELS
 from apps.rollouts.models import Collection
 from apps.rollouts.profiles import BUCKETS, profile_tasks
 
@@ -27,16 +29,15 @@ QUERY_PARAMETERS = {
 }
 
 
-class ShareSerializer(serializers.Serializer[Any]):
+class ShareSerializer(FiguresSerializer):
     label = serializers.CharField(allow_blank=True, help_text="Empty: no split, tag or version was given.")  # type: ignore[assignment]
-    rollouts = serializers.IntegerField()
-    rewarded = serializers.IntegerField()
-    tasks = serializers.IntegerField()
-    mean_reward = serializers.FloatField(allow_null=True)
-    confidence = serializers.ListField(
-        child=serializers.FloatField(), allow_null=True, help_text="95 % interval of the mean, clustered by task."
+
+
+class BreakdownSerializer(serializers.Serializer[Any]):
+    results = ShareSerializer(source="shares", many=True)
+    left_out = serializers.IntegerField(
+        help_text=f"Labels with fewer rollouts than these: the {MAX_LABELS} with the most are measured."
     )
-    pass_at_1 = serializers.FloatField(allow_null=True)
 
 
 class ProfileSerializer(serializers.Serializer[Any]):
@@ -97,17 +98,18 @@ class FigureViewSet(TableViewSet):
     """The part of the viewset of collections that reads figures."""
 
     @extend_schema(
-        responses=ShareSerializer(many=True),
+        responses=BreakdownSerializer,
         parameters=[OpenApiParameter("by", OpenApiTypes.STR, enum=list(FACETS), default="split")],
     )
     @action(detail=True, pagination_class=None, filter_backends=[])
     def breakdown(self, request: Request, pk: str) -> Response:
-        """Rewards by split, by tag or by version of the model, the largest share first."""
+        """The figures by split, by tag or by version of the model, the largest share first. By tag, a task counts for
+        each of its tags; by version, a group is the attempts at a task that began with one version."""
         by = request.query_params.get("by", "split")
         facet = next((each for each in FACETS if each == by), None)
         if facet is None:
             raise _bad("by", f"There is no breakdown by {by}: choose one of {', '.join(FACETS)}.")
-        return Response(ShareSerializer(break_down(self.get_object(), facet), many=True).data)
+        return Response(BreakdownSerializer(break_down(self.get_object(), facet)).data)
 
     @extend_schema(
         responses=ProfilePageSerializer,

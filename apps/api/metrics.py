@@ -48,11 +48,14 @@ class LengthBarSerializer(serializers.Serializer[Any]):
     mean_reward = serializers.FloatField()
 
 
-class MetricsSerializer(serializers.Serializer[Any]):
+class FiguresSerializer(serializers.Serializer[Any]):
+    """What is known of a whole collection and of each share of it."""
+
     rollouts = serializers.IntegerField()
     completed = serializers.IntegerField()
     failed = serializers.IntegerField()
     rewarded = serializers.IntegerField(help_text="Completed with a reward; a failed rollout has none.")
+    tasks = serializers.IntegerField(help_text="Tasks with a reward.")
     mean_reward = serializers.FloatField(allow_null=True)
     std = serializers.FloatField(allow_null=True)
     median = serializers.FloatField(allow_null=True)
@@ -72,19 +75,22 @@ class MetricsSerializer(serializers.Serializer[Any]):
     groups = serializers.DictField(
         child=serializers.IntegerField(), help_text="Tasks solved never, sometimes, and always."
     )
-    histogram = HistogramBinSerializer(many=True)
     stop_reasons = serializers.DictField(child=serializers.IntegerField())
     errors = serializers.DictField(child=serializers.IntegerField(), help_text="Failed rollouts by kind.")  # type: ignore[assignment]
     components = serializers.DictField(child=serializers.FloatField(), help_text="Mean of each reward component.")
     component_figures = ComponentSerializer(many=True)
-    tools = ToolSerializer(many=True, help_text="Calls by tool in completed rollouts.")
     tokens = serializers.DictField(child=serializers.IntegerField())
     cost = serializers.FloatField(help_text="USD of the attempts that ended last.")
-    judge = JudgeFiguresSerializer(allow_null=True, help_text="Null where no judge model scores.")
     mean_turns = serializers.FloatField(allow_null=True)
     mean_duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
     mean_tool_calls = serializers.FloatField(allow_null=True)
     latency = serializers.DictField(
         child=serializers.FloatField(), help_text="Mean seconds a completed rollout spent in model, tools and verify."
     )
+
+
+class MetricsSerializer(FiguresSerializer):
+    histogram = HistogramBinSerializer(many=True)
+    tools = ToolSerializer(many=True, help_text="Calls by tool in completed rollouts.")
+    judge = JudgeFiguresSerializer(allow_null=True, help_text="Null where no judge model scores.")
     by_length = LengthBarSerializer(many=True, help_text="Reward by output tokens.")

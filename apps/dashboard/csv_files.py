@@ -14,7 +14,7 @@ def answer_csv(filename: str, header: Sequence[str], rows: Iterable[Sequence[obj
     """Nothing stands for None."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(header)
+    writer.writerow(_cell(name) for name in header)
     writer.writerows([_cell(value) for value in row] for row in rows)
     response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = content_disposition_header(True, filename) or "attachment"

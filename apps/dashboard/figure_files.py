@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from apps.rollouts.breakdowns import Share
+from apps.rollouts.components import ComponentFigures
 from apps.rollouts.measuring import CollectionMetrics
 from apps.rollouts.scattering import Scattered
 
@@ -22,11 +23,9 @@ def _attempts(metrics: CollectionMetrics) -> Table:
 
 
 def _components(metrics: CollectionMetrics) -> Table:
-    rows = [
-        (each.name, each.count, each.mean, each.std, each.median, *(each.confidence or (None, None)))
-        for each in metrics.component_figures
-    ]
-    return Table(("component", "rollouts", "mean", "std", "median", "low_95", "high_95"), rows)
+    return Table(
+        ("component", *_COMPONENT_COLUMNS), [(each.name, *_component(each)) for each in metrics.component_figures]
+    )
 
 
 FIGURES: dict[str, Callable[[CollectionMetrics], Table]] = {
@@ -56,19 +55,74 @@ FIGURES: dict[str, Callable[[CollectionMetrics], Table]] = {
 
 
 def tabulate_shares(shares: Sequence[Share]) -> Table:
-    rows = [
-        (
-            share.label,
-            share.rollouts,
-            share.rewarded,
-            share.tasks,
-            share.mean_reward,
-            *(share.confidence or (None, None)),
-            share.pass_at_1,
-        )
-        for share in shares
+    """A column for each k and each component that any of them has."""
+    ks = sorted({k for share in shares for k in share.pass_at_k})
+    names = sorted({name for share in shares for name in share.components})
+    header = [
+        *_SHARE_COLUMNS,
+        *(f"{curve}_{k}" for curve in ("pass_at", "majority_at", "average_of") for k in ks),
+        *(f"{phase}_seconds" for phase in _PHASES),
+        *(f"{name}: {figure}" for name in names for figure in _COMPONENT_COLUMNS),
     ]
-    return Table(("label", "rollouts", "rewarded", "tasks", "mean_reward", "low_95", "high_95", "pass_at_1"), rows)
+    return Table(header, [_share(share, ks, names) for share in shares])
+
+
+_PHASES = ("model", "tools", "verify")
+_COMPONENT_COLUMNS = ("rollouts", "mean", "std", "median", "low_95", "high_95")
+_SHARE_COLUMNS = (
+    "label",
+    "rollouts",
+    "completed",
+    "failed",
+    "rewarded",
+    "tasks",
+    "mean_reward",
+    "low_95",
+    "high_95",
+    "std",
+    "median",
+    "min_reward",
+    "max_reward",
+    "input_tokens",
+    "output_tokens",
+    "cost",
+    "mean_turns",
+    "mean_tool_calls",
+    "mean_seconds",
+)
+
+
+def _share(share: Share, ks: Sequence[int], names: Sequence[str]) -> list[object]:
+    by_name = {each.name: each for each in share.component_figures}
+    return [
+        share.label,
+        share.rollouts,
+        share.completed,
+        share.failed,
+        share.rewarded,
+        share.tasks,
+        share.mean_reward,
+        *(share.confidence or (None, None)),
+        share.std,
+        share.median,
+        share.min_reward,
+        share.max_reward,
+        share.tokens["input"],
+        share.tokens["output"],
+        share.cost,
+        share.mean_turns,
+        share.mean_tool_calls,
+        share.mean_duration,
+        *(curve.get(k) for curve in (share.pass_at_k, share.majority_at_k, share.average_of_k) for k in ks),
+        *(share.latency.get(phase) for phase in _PHASES),
+        *(value for name in names for value in _component(by_name.get(name))),
+    ]
+
+
+def _component(found: ComponentFigures | None) -> Sequence[object]:
+    if found is None:
+        return [None] * len(_COMPONENT_COLUMNS)
+    return [found.count, found.mean, found.std, found.median, *(found.confidence or (None, None))]
 
 
 def tabulate_points(points: Sequence[Scattered]) -> Table:

@@ -9,8 +9,9 @@ from apps.dashboard.charts.histogram import Histogram, draw_histogram
 from apps.dashboard.charts.intervals import IntervalBar, draw_intervals
 from apps.dashboard.charts.scatter import Scatter, draw_scatter
 from apps.dashboard.charts.shares import Part, draw_shares
+from apps.rollouts.components import ComponentFigures
 from apps.rollouts.keeping import read_metrics
-from apps.rollouts.measuring import CollectionMetrics, ComponentFigures
+from apps.rollouts.measuring import CollectionMetrics
 from apps.rollouts.models import Collection
 from apps.rollouts.scattering import scatter_rewards
 

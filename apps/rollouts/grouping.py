@@ -1,29 +1,34 @@
 """Read the groups of a collection, all attempts at one task, by their shapes: the database counts, few rows come."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
 
 from django.db import connection, transaction
 
 from apps.gym.metrics import SOLVED
 from apps.gym.voting import Answers
+from apps.rollouts.labelling import Labels, read_by_label
 
 # A group's votes as text, such as 0:3:2/1:5:5: five gave one answer, all solved; three gave none, two of them solved.
 # They tell its size and how many solved it; what is summed of the rewards of alike groups stands beside them. The sum
-# of squares takes deviations from the mean before it squares them: large, close rewards keep their digits.
+# of squares takes deviations from the mean before it squares them: large, close rewards keep their digits. Under labels
+# of rollouts, those of one task may be groups of several.
 _GROUPS = f"""
-    SELECT votes, COUNT(*), SUM(total / size), SUM((total - size * mean) * (total - size * mean))
+    WITH {{known}}
+    SELECT {{label}}, votes, COUNT(*), SUM(total / size), SUM((total - size * n0) * (total - size * n0))
     FROM (
-        SELECT {{joined}} AS votes, SUM(attempts) AS size, SUM(total) AS total FROM (
-            SELECT task_id, CASE WHEN answer = '' THEN 0 ELSE 1 END AS voting, COUNT(*) AS attempts,
-                SUM(CASE WHEN reward >= {SOLVED} THEN 1 ELSE 0 END) AS solved,
-                SUM(CAST(reward AS double precision)) AS total
-            FROM rollouts_rollout WHERE collection_id = %s AND reward IS NOT NULL GROUP BY task_id, answer
-        ) answers GROUP BY task_id
-    ) groups, (SELECT CAST(%s AS double precision) AS mean) known
-    GROUP BY votes
+        SELECT r.*, {{raw}} AS raw FROM (
+            SELECT r.task_id{{version}}, {{joined}} AS votes, SUM(attempts) AS size, SUM(total) AS total FROM (
+                SELECT r.task_id{{version}}, CASE WHEN r.answer = '' THEN 0 ELSE 1 END AS voting,
+                    COUNT(*) AS attempts, SUM(CASE WHEN r.reward >= {SOLVED} THEN 1 ELSE 0 END) AS solved,
+                    SUM(CAST(r.reward AS double precision)) AS total
+                FROM rollouts_rollout r WHERE r.collection_id = %s AND r.reward IS NOT NULL
+                GROUP BY r.task_id{{version}}, r.answer
+            ) r GROUP BY r.task_id{{version}}
+        ) r {{join}}
+    ) stored {{parts}} JOIN known ON known.label = {{label}} GROUP BY 1, 2
 """  # noqa: S608 (constants alone are formatted in)
 _JOINED = {
     "sqlite": "group_concat(voting || ':' || attempts || ':' || solved, '/')",
@@ -43,41 +48,47 @@ def room_to_group() -> Iterator[None]:
         yield
 
 
-class Groups(NamedTuple):
-    """`solved` counts the groups by (size, solved attempts), `votes` by the shape of their answers; `means` has the
-    number of groups and the sum of their mean rewards by size; `squares` is the sum over groups of their squared
-    deviation, for the clustered standard error."""
+@dataclass(slots=True)
+class Groups:
+    """Those under one label. `solved` counts them by (size, solved attempts), `votes` by the shape of their answers;
+    `means` has the number of groups and the sum of their mean rewards by size; `squares` is the sum over groups of
+    their squared deviation, for the clustered standard error."""
 
-    solved: Counter[tuple[int, int]]
-    votes: Counter[tuple[Answers, ...]]
-    means: dict[int, tuple[int, float]]
-    squares: float
+    solved: Counter[tuple[int, int]] = field(default_factory=Counter)
+    votes: Counter[tuple[Answers, ...]] = field(default_factory=Counter)
+    means: dict[int, tuple[int, float]] = field(default_factory=dict)
+    squares: float = 0.0
 
     @property
     def known(self) -> int:
         return self.solved.total()
 
-
-def read_groups(collection_id: int, mean_reward: float | None) -> Groups:
-    """Of the rewarded attempts of a collection: one pass over them. Empty without any."""
-    solved: Counter[tuple[int, int]] = Counter()
-    shapes: Counter[tuple[Answers, ...]] = Counter()
-    means: dict[int, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
-    squares = 0.0
-    query = _GROUPS.format(joined=_JOINED[connection.vendor])
-    for votes, groups, mean_sum, squared in _rows(query, [collection_id, mean_reward or 0.0]):
-        parts = (tuple(map(int, answer.split(":"))) for answer in votes.split("/"))
-        answers = tuple(sorted(Answers(attempts, right, bool(voting)) for voting, attempts, right in parts))
+    def add(self, answers: tuple[Answers, ...], *, groups: int, mean_sum: float, squares: float) -> None:
+        """So many groups with these answers."""
         size = sum(each.attempts for each in answers)
-        shapes[answers] += groups
-        solved[size, sum(each.solved for each in answers)] += groups
-        before = means[size]
-        means[size] = (before[0] + groups, before[1] + mean_sum)
-        squares += squared
-    return Groups(solved, shapes, dict(means), squares)
+        self.votes[answers] += groups
+        self.solved[size, sum(each.solved for each in answers)] += groups
+        before, total = self.means.get(size, (0, 0.0))
+        self.means[size] = before + groups, total + mean_sum
+        self.squares += squares
 
 
-def _rows(query: str, given: list[Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(query, given)
-        return list(cursor.fetchall())
+def read_groups(collection_id: int, labels: Labels, means: Mapping[str, float]) -> defaultdict[str, Groups]:
+    """Of the rewarded attempts of a collection, by label, given the mean reward under each: one pass over them."""
+    found: defaultdict[str, Groups] = defaultdict(Groups)
+    if not means:
+        return found
+    known = {label: [mean] for label, mean in means.items()}
+    shapes: dict[str, tuple[Answers, ...]] = {}
+    for label, votes, groups, mean_sum, squares in read_by_label(
+        _GROUPS, labels, [collection_id], known, joined=_JOINED[connection.vendor]
+    ):
+        if votes not in shapes:
+            shapes[votes] = _answers(votes)
+        found[label].add(shapes[votes], groups=groups, mean_sum=mean_sum, squares=squares)
+    return found
+
+
+def _answers(votes: str) -> tuple[Answers, ...]:
+    parts = (tuple(map(int, answer.split(":"))) for answer in votes.split("/"))
+    return tuple(sorted(Answers(attempts, right, bool(voting)) for voting, attempts, right in parts))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from apps.rollouts.labelling import FACETS
 from apps.rollouts.models import Collection
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
 
@@ -23,9 +24,19 @@ def get(client, collection, path):
 
 
 def test_a_breakdown_names_its_labels(viewer, collection):
-    (share,) = get(viewer, collection, "breakdown/?by=model_version").json()
+    found = get(viewer, collection, "breakdown/?by=model_version").json()
+    (share,) = found["results"]
     assert (share["label"], share["rollouts"], share["tasks"], share["mean_reward"]) == ("v1", 6, 3, 0.5)
-    assert get(viewer, collection, "breakdown/").json()[0]["label"] == ""
+    assert found["left_out"] == 0
+    assert get(viewer, collection, "breakdown/").json()["results"][0]["label"] == ""
+
+
+@pytest.mark.parametrize("by", FACETS)
+def test_the_only_share_of_a_collection_has_all_figures_of_the_collection(viewer, collection, by):
+    (share,) = get(viewer, collection, f"breakdown/?by={by}").json()["results"]
+    metrics = get(viewer, collection, "metrics/").json()
+    of_all = {"histogram", "tools", "judge", "by_length"}
+    assert share == {"label": share["label"], **{name: metrics[name] for name in metrics.keys() - of_all}}
 
 
 def test_profiles_are_read_page_by_page(viewer, collection):

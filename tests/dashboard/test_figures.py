@@ -101,9 +101,9 @@ def test_breakdown_and_tasks_take_as_many_queries_for_three_rows_as_for_one(part
 def test_a_breakdown_goes_by_what_the_address_says():
     collection = collected(1.0, 0.0, tags="\nhard\nlong\n")
     client = signed_in()
-    assert [share.label for share, _ in client.get(at(collection, "breakdown")).context["shares"]] == ["train"]
+    assert [row.share.label for row in client.get(at(collection, "breakdown")).context["shares"]] == ["train"]
     by_tag = client.get(at(collection, "breakdown", "?by=tag"), headers={"HX-Request": "true"})
-    assert [share.label for share, _ in by_tag.context["shares"]] == ["hard", "long"]
+    assert [row.share.label for row in by_tag.context["shares"]] == ["hard", "long"]
     assert ("<html" in by_tag.text, "A task counts for each of its tags." in by_tag.text) == (False, True)
     assert client.get(at(collection, "breakdown", "?by=password")).context["facet"] == "split"
 
@@ -164,7 +164,15 @@ def test_points_and_breakdowns_come_as_files_too():
     assert read_csv(points) == [["rollout", "reward", "output_tokens"], [str(rollout.pk), "1.0", "40"]]
     shares = client.get(reverse("dashboard:collection_figure", args=[collection.pk, "breakdown"]), {"by": "tag"}).text
     # A spreadsheet must not take a tag for a formula.
-    assert read_csv(shares)[1] == ["'=HYPERLINK(1)", "1", "1", "1", "1.0", "", "", "1.0"]
+    (row,) = csv.DictReader(shares.splitlines())
+    assert (row["label"], row["rollouts"], row["mean_reward"], row["low_95"], row["median"], row["pass_at_1"]) == (
+        "'=HYPERLINK(1)",
+        "1",
+        "1.0",
+        "",
+        "1.0",
+        "1.0",
+    )
 
 
 def test_a_figure_that_is_none_is_not_found():

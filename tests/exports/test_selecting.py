@@ -45,11 +45,9 @@ def collection():
     return made
 
 
-def export(collection, format="scored_rollouts", *, filters=None, **order):
-    """Of all splits of the dataset, unless filters name some."""
+def export(collection, format="scored_rollouts", **order):
     encoding = {"encoding": "jsonl"} if format == "scored_rollouts" else {}
-    taken = {"splits": [], **(filters or {})}
-    return write_export(export=queue_export(format=format, collection=collection, filters=taken, **encoding, **order))
+    return write_export(export=queue_export(format=format, collection=collection, **encoding, **order))
 
 
 def rows_of(written, split="train"):

@@ -5,8 +5,9 @@ import statistics
 
 import pytest
 
-from apps.rollouts.breakdowns import break_down
+from apps.rollouts.breakdowns import break_down, recent_breakdown
 from apps.rollouts.contrasting import CannotContrast, contrast_collections
+from apps.rollouts.labelling import FACETS
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection
 from apps.rollouts.profiles import BUCKETS, profile_tasks
@@ -47,7 +48,7 @@ REWARDS = [[1.0, 1.0, 0.5], [0.0, 1.0], [0.25, None], [None, None]]
 
 
 def test_splits_have_their_own_figures(dataset):
-    train, validation = break_down(fill(make_collection(dataset=dataset), REWARDS), "split")
+    train, validation = break_down(fill(make_collection(dataset=dataset), REWARDS), "split").shares
     assert (train.label, train.rollouts, train.rewarded, train.tasks) == ("train", 7, 5, 2)
     assert train.mean_reward == pytest.approx(3.5 / 5)
     assert train.pass_at_1 == pytest.approx((2 / 3 + 1 / 2) / 2)
@@ -62,7 +63,7 @@ def test_splits_have_their_own_figures(dataset):
 
 
 def test_a_task_counts_for_each_of_its_tags(dataset):
-    shares = {share.label: share for share in break_down(fill(make_collection(dataset=dataset), REWARDS), "tag")}
+    shares = {share.label: share for share in break_down(fill(make_collection(dataset=dataset), REWARDS), "tag").shares}
     assert {label: share.rollouts for label, share in shares.items()} == {"easy": 5, "sums": 5, "": 2}
     assert shares["easy"].mean_reward == pytest.approx(2.5 / 3)
     assert (shares["easy"].tasks, shares["sums"].tasks) == (1, 2)
@@ -70,10 +71,43 @@ def test_a_task_counts_for_each_of_its_tags(dataset):
 
 def test_a_facet_without_differences_has_the_figures_of_the_collection(dataset):
     collection = fill(make_collection(dataset=dataset), [[1e6 + 1, 1e6 + 2], [1e6 + 1.5], [1e6], [1e6 + 3]])
-    (whole,) = break_down(collection, "model_version")
+    (whole,) = break_down(collection, "model_version").shares
     measured = measure_collection(collection)
     assert whole.mean_reward == pytest.approx(measured.mean_reward, rel=1e-12)
     assert whole.confidence == pytest.approx(measured.confidence, abs=1e-6)
+
+
+def test_the_labels_with_the_most_rollouts_are_measured_and_the_rest_is_counted(dataset, monkeypatch):
+    monkeypatch.setattr("apps.rollouts.labelling.MAX_LABELS", 1)
+    collection = fill(make_collection(dataset=dataset), [[1.0], [0.0, 1.0], [0.25, None], [None, None]])
+    found = {facet: break_down(collection, facet) for facet in FACETS}
+    assert {facet: ([share.label for share in each.shares], each.left_out) for facet, each in found.items()} == {
+        "split": (["train"], 1),
+        "tag": (["easy"], 2),
+        "model_version": ([""], 0),
+    }
+    assert (found["tag"].shares[0].rollouts, found["tag"].shares[0].mean_reward) == (3, 1.0)
+
+
+def test_a_page_has_the_breakdown_of_a_large_collection_that_was_measured_lately(dataset, monkeypatch):
+    collection = fill(make_collection(dataset=dataset), [[1.0], [0.0], [], []])
+
+    def rewarded():
+        collection.refresh_from_db()
+        return recent_breakdown(collection, "model_version").shares[0].rewarded
+
+    assert rewarded() == 2
+    monkeypatch.setattr("apps.rollouts.breakdowns.AT_ONCE", -1)
+    monkeypatch.setattr("apps.rollouts.breakdowns.SHARE", 100_000)
+    assert rewarded() == 2
+    make_rollout(collection, task=collection.version.tasks.last(), reward=1.0, trace=[])
+    assert rewarded() == 2
+    Collection.objects.filter(pk=collection.pk).update(state="completed", finished_at=collection.created_at)
+    assert rewarded() == 3
+
+
+def test_nothing_attempted_has_no_shares(dataset):
+    assert break_down(make_collection(dataset=dataset), "tag") == ([], 0)
 
 
 def test_every_task_has_a_profile(dataset):

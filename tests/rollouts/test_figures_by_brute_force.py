@@ -2,7 +2,7 @@
 
 import random
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from fractions import Fraction
 from itertools import combinations
 from math import comb
@@ -10,7 +10,9 @@ from math import comb
 import pytest
 
 from apps.gym.comparisons import mcnemar
+from apps.rollouts.breakdowns import break_down
 from apps.rollouts.contrasting import contrast_collections
+from apps.rollouts.labelling import FACETS
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Rollout
 from tests.factories import make_collection, make_dataset, make_row
@@ -84,6 +86,106 @@ def test_the_figures_of_a_collection_are_those_of_every_draw(seed):
     assert measured.pass_at_k == in_every_draw(groups, is_solved)
     assert measured.average_of_k == in_every_draw(groups, average)
     assert measured.majority_at_k == in_every_draw(groups, vote)
+
+
+TAGS = ["easy", "hard", 'say "no"', "back\\nslash\\\\", "größer"]
+
+
+def mark(collection, seed):
+    """Splits, tags, versions, components and what was used, drawn for a stored collection."""
+    draw = random.Random(seed)
+    for task in collection.version.tasks.all():
+        task.split, task.tags = draw.choice(["", "train", "test"]), draw.sample(TAGS, draw.randint(0, 3))
+        task.save()
+    rollouts = list(collection.rollouts.all())
+    for rollout in rollouts:
+        rollout.model_version = draw.choice(["", "v1", "v2"])
+        rollout.output_tokens, rollout.cost = draw.randint(0, 50), draw.random()
+        rollout.duration, rollout.model_time, rollout.tool_time, rollout.verify_time = (draw.random() for _ in range(4))
+        if rollout.reward is not None:
+            named = draw.sample(["correct", 'for"mat', "speed"], draw.randint(0, 3))
+            rollout.components = {name: draw.choice([0.0, 1.0, draw.random()]) for name in named}
+    Rollout.objects.bulk_update(
+        rollouts,
+        ["model_version", "output_tokens", "cost", "duration", "model_time", "tool_time", "verify_time", "components"],
+    )
+
+
+def labels_of(rollout, facet):
+    if facet == "tag":
+        return rollout.task.tags or [""]
+    return [rollout.task.split if facet == "split" else rollout.model_version]
+
+
+def clustered(values):
+    """The interval of the mean of (task, value), as Miller 2024 has it."""
+    mean, tasks = statistics.fmean(value for _, value in values), {task for task, _ in values}
+    if len(tasks) < 2:
+        return None
+    off = sum(sum(value - mean for at, value in values if at == task) ** 2 for task in tasks)
+    return tuple(pytest.approx(mean + sign * 1.959963984540054 * off**0.5 / len(values)) for sign in (-1, 1))
+
+
+def spread_of(values):
+    """Count, mean, std, median and interval of (task, value)."""
+    plain = [value for _, value in values]
+    return (
+        len(plain),
+        pytest.approx(statistics.fmean(plain)),
+        pytest.approx(statistics.stdev(plain)) if len(plain) > 1 else None,
+        pytest.approx(statistics.median(plain)),
+        clustered(values),
+    )
+
+
+@pytest.mark.parametrize("facet", FACETS)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_figures_of_each_share_are_those_of_its_rollouts_alone(seed, facet):
+    collection = store(generate(seed))
+    mark(collection, seed)
+    under = defaultdict(list)
+    for rollout in collection.rollouts.select_related("task"):
+        for label in labels_of(rollout, facet):
+            under[label].append(rollout)
+    shares = break_down(collection, facet).shares
+    assert [share.label for share in shares] == sorted(under, key=lambda label: (-len(under[label]), label))
+    for share in shares:
+        rollouts = under[share.label]
+        rewarded = [each for each in rollouts if each.reward is not None]
+        assert (share.rollouts, share.completed, share.failed) == (
+            len(rollouts),
+            len(rewarded),
+            len(rollouts) - len(rewarded),
+        )
+        assert share.tokens["output"] == sum(each.output_tokens for each in rollouts)
+        assert share.cost == pytest.approx(sum(each.cost for each in rollouts))
+        if not rewarded:
+            assert (share.rewarded, share.mean_reward, share.median, share.pass_at_k) == (0, None, None, {})
+            continue
+        given = [(each.task_id, each.reward) for each in rewarded]
+        assert (share.rewarded, share.mean_reward, share.std, share.median, share.confidence) == spread_of(given)
+        assert (share.min_reward, share.max_reward) == (min(given, key=lambda one: one[1])[1], max(r for _, r in given))
+        assert share.mean_duration == pytest.approx(statistics.fmean(each.duration for each in rewarded))
+        assert share.latency == {
+            "model": pytest.approx(statistics.fmean(each.model_time for each in rewarded)),
+            "tools": pytest.approx(statistics.fmean(each.tool_time for each in rewarded)),
+            "verify": pytest.approx(statistics.fmean(each.verify_time for each in rewarded)),
+        }
+        groups = [
+            [(each.answer, each.reward) for each in rewarded if each.task_id == task] for task in {t for t, _ in given}
+        ]
+        assert share.tasks == len(groups)
+        assert share.pass_at_k == in_every_draw(groups, is_solved)
+        assert share.average_of_k == in_every_draw(groups, average)
+        assert share.majority_at_k == in_every_draw(groups, vote)
+        having = defaultdict(list)
+        for each in rewarded:
+            for name, value in each.components.items():
+                having[name].append((each.task_id, value))
+        assert {
+            each.name: (each.count, each.mean, each.std, each.median, each.confidence)
+            for each in share.component_figures
+        } == {name: spread_of(values) for name, values in having.items()}
 
 
 @pytest.mark.parametrize("seed", range(12, 15))

@@ -11,8 +11,10 @@ from apps.dashboard.csv_files import answer_csv
 from apps.dashboard.figure_files import FIGURES, Table, tabulate_points, tabulate_shares
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.results import read_results
-from apps.rollouts.breakdowns import FACETS, Facet, break_down
+from apps.dashboard.shares import lay_out_shares, name_attempts
+from apps.rollouts.breakdowns import break_down, recent_breakdown
 from apps.rollouts.keeping import fresh_metrics
+from apps.rollouts.labelling import FACETS, Facet
 from apps.rollouts.models import Collection
 from apps.rollouts.profiles import BUCKETS, profile_tasks
 from apps.rollouts.scattering import scatter_rewards
@@ -48,14 +50,15 @@ def collection_breakdown(request: PageRequest, pk: int) -> HttpResponse:
     """By split, where the address does not say by what."""
     collection = _collection(pk)
     facet = _facet(request)
-    shares = break_down(collection, facet)
-    bars = draw_intervals([(share.mean_reward, share.confidence) for share in shares])
+    breakdown = recent_breakdown(collection, facet)
     context = {
         "collection": collection,
         "facet": facet,
         "facets": _LABELS.items(),
         "label": _LABELS[facet],
-        "shares": list(zip(shares, bars, strict=True)),
+        "left_out": breakdown.left_out,
+        "attempts": name_attempts(breakdown.shares),
+        "shares": lay_out_shares(breakdown.shares),
     }
     return answer(request, "collections/breakdown.html", context, part="breakdown")
 
@@ -90,7 +93,7 @@ def collection_figure(request: PageRequest, pk: int, name: str) -> HttpResponse:
 
 def _table(request: PageRequest, collection: Collection, name: str) -> Table:
     if name == "breakdown":
-        return tabulate_shares(break_down(collection, _facet(request)))
+        return tabulate_shares(break_down(collection, _facet(request)).shares)
     if name == "points":
         return tabulate_points(scatter_rewards(collection))
     if name not in FIGURES:

@@ -1,0 +1,40 @@
+"""The shares of a breakdown as rows of a table."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from apps.dashboard.charts.intervals import IntervalBar, draw_intervals
+from apps.rollouts.breakdowns import Share
+
+
+class ShareRow(NamedTuple):
+    """`attempts` has a value for each name of `name_attempts`."""
+
+    share: Share
+    bar: IntervalBar | None
+    attempts: list[float | None]
+
+
+def name_attempts(shares: Sequence[Share]) -> list[str]:
+    """What the table has of figures by the number of attempts: for one, and for the most that any share has."""
+    return [f"{name}@{k}" for name, k in _chosen(shares)]
+
+
+def lay_out_shares(shares: Sequence[Share]) -> list[ShareRow]:
+    bars = draw_intervals([(share.mean_reward, share.confidence) for share in shares])
+    chosen = _chosen(shares)
+    return [
+        ShareRow(share, bar, [_attempts(share, name).get(k) for name, k in chosen])
+        for share, bar in zip(shares, bars, strict=True)
+    ]
+
+
+def _chosen(shares: Sequence[Share]) -> list[tuple[str, int]]:
+    most = {
+        name: max((k for share in shares for k in _attempts(share, name)), default=1) for name in ("pass", "majority")
+    }
+    return [("pass", 1), *((name, k) for name, k in most.items() if k > 1)]
+
+
+def _attempts(share: Share, name: str) -> dict[int, float]:
+    return share.pass_at_k if name == "pass" else share.majority_at_k
