@@ -90,6 +90,7 @@ test-scale: $(INSTALLED) ## a million rollouts and a million tasks: queue, figur
 	run $(BIN)/python scripts/bench.py engine.claim engine.claim.sqlite engine.live_loops sandbox.executions figures.postgres --hold; \
 	run $(BIN)/python scripts/measure_lists.py; \
 	run $(BIN)/python scripts/measure_reading.py; \
+	run $(BIN)/python scripts/measure_reviewing.py; \
 	run $(BIN)/python scripts/measure_endings.py; \
 	run $(BIN)/python scripts/measure_exports.py; \
 	run $(BIN)/python scripts/measure_pairs.py; \

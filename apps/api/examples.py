@@ -64,6 +64,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "QueuePlanRequest": {"name": "Sums, by hand", "kind": "pairwise", "collection": 7, "overlap": 2},
     "PatchedQueueChangeRequest": {"overlap": 3, "lease_minutes": 30},
     "AnswerRequest": {"token": "f3b1", "choice": "a_much", "reasons": ["correctness"], "confidence": 3},
+    "SubmissionRequest": {"token": "f3b1", "choice": "a_much", "reasons": ["correctness"], "claim": True},
     "DraftRequest": {"draft": {"choice": "a"}},
     "SkipRequest": {"reason": "I do not read this language."},
     "ScoreRequest": {"rollout": 41, "rubric": "clarity", "scores": {"clear": 4}},

@@ -104,6 +104,13 @@ class QueueChangeSerializer(DeclaredFields, serializers.ModelSerializer[Queue]):
         fields = ["name", "instructions", "overlap", "order", "lease_minutes", "reviewers"]
 
 
+class WaitingSerializer(serializers.Serializer[Any]):
+    queue = serializers.IntegerField(source="queue.pk")
+    name = serializers.CharField(source="queue.name")
+    left = serializers.IntegerField(help_text="Reviews that you may still give here, hidden repeats included.")
+    is_begun = serializers.BooleanField(help_text="You hold an item of it.")
+
+
 class ProgressSerializer(serializers.Serializer[Any]):
     items = serializers.IntegerField()
     finished = serializers.IntegerField(help_text="Judged as often as they overlap, or adjudicated.")

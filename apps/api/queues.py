@@ -26,6 +26,7 @@ from apps.api.queue_rows import (
     QueueItemSerializer,
     QueuePlanSerializer,
     QueueSerializer,
+    WaitingSerializer,
 )
 from apps.api.reviews import AnswerSerializer, ReviewSerializer, read_answer
 from apps.api.streams import NdjsonRenderer
@@ -45,6 +46,7 @@ from apps.reviews.leasing import claim_item
 from apps.reviews.models import Queue, QueueItem
 from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
 from apps.reviews.reviewing import undo_review
+from apps.reviews.waiting import read_waiting
 
 
 class QueueFilter(django_filters.FilterSet):
@@ -79,6 +81,7 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     permissions = {
         "list": Permission.REVIEW,
         "retrieve": Permission.REVIEW,
+        "waiting": Permission.REVIEW,
         "claim": Permission.REVIEW,
         "undo": Permission.REVIEW,
         "create": Permission.LEAD,
@@ -112,6 +115,12 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         items = _fill(queue, sources, per_task=per_task, size=size)
         made = create_queue(queue=queue, items=items, reviewers=reviewers, user=self.person)
         return self._answer(made, HTTPStatus.CREATED)
+
+    @extend_schema(responses=WaitingSerializer(many=True), filters=False)
+    @action(detail=False, pagination_class=None, filterset_class=None)
+    def waiting(self, request: Request) -> Response:
+        """The queues in which there is something for you to review: what you hold first, then what names you."""
+        return Response(WaitingSerializer(read_waiting(self.person), many=True).data)
 
     @extend_schema(request=QueueChangeSerializer, responses=QueueSerializer)
     def partial_update(self, request: Request, pk: str) -> Response:

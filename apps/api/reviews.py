@@ -22,7 +22,7 @@ from apps.reviews.answers import Answer
 from apps.reviews.drafting import find_draft_problem
 from apps.reviews.leasing import MAX_DRAFT, renew_lease, skip_item
 from apps.reviews.models import Review, Rubric
-from apps.reviews.reviewing import score_rollout, submit_review
+from apps.reviews.reviewing import score_rollout, submit_and_claim, submit_review
 from apps.reviews.withholding import read_shown, reveal, tell_shown
 from apps.rollouts.models import Rollout
 
@@ -47,6 +47,12 @@ class AnswerSerializer(DeclaredFields, serializers.Serializer[Any]):
     note = serializers.CharField(required=False, allow_blank=True, max_length=10_000)
     confidence = serializers.IntegerField(
         required=False, allow_null=True, min_value=1, max_value=3, help_text="1 unsure, 2 rather sure, 3 sure."
+    )
+
+
+class SubmissionSerializer(AnswerSerializer):
+    claim = serializers.BooleanField(
+        default=False, help_text="Take the queue's next item with it: `next` of the answer is its review."
     )
 
 
@@ -167,6 +173,18 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
         return list(review.arrangement) if view is not None and view.may(Permission.LEAD) else None
 
 
+class SubmittedSerializer(ReviewSerializer):
+    next = serializers.SerializerMethodField(help_text="The review of the next item, where `claim` asked for one.")
+
+    class Meta(ReviewSerializer.Meta):
+        fields = [*ReviewSerializer.Meta.fields, "next"]
+
+    @extend_schema_field({"type": "integer", "nullable": True})
+    def get_next(self, review: Review) -> int | None:
+        found: int | None = self.context.get("next")
+        return found
+
+
 class ReviewFilter(django_filters.FilterSet):
     queue = IdFilter("queue")
     item = IdFilter("item")
@@ -224,12 +242,22 @@ class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         review = renew_lease(review=self.get_object(), user=self.person, draft=body.validated_data.get("draft"))
         return self._answer(review)
 
-    @extend_schema(request=AnswerSerializer, responses=ReviewSerializer)
+    @extend_schema(request=SubmissionSerializer, responses=SubmittedSerializer)
     @action(detail=True, methods=["post"])
     def submit(self, request: Request, pk: str) -> Response:
         """Say what you think. The same `token` again changes nothing, so that a lost answer can be asked for again."""
-        token, answer = read_answer(request.data)
-        return self._answer(submit_review(review=self.get_object(), user=self.person, token=token, answer=answer))
+        body = SubmissionSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        said = dict(body.validated_data)
+        claims, token = said.pop("claim"), said.pop("token")
+        given: dict[str, Any] = {"user": self.person, "token": token, "answer": Answer(**said)}
+        following: Review | None = None
+        if claims:
+            review, following = submit_and_claim(review=self.get_object(), **given)
+        else:
+            review = submit_review(review=self.get_object(), **given)
+        context = {**self.get_serializer_context(), "next": following.pk if following else None}
+        return Response(SubmittedSerializer(review, context=context).data)
 
     @extend_schema(request=SkipSerializer, responses=ReviewSerializer)
     @action(detail=True, methods=["post"])

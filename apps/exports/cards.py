@@ -53,6 +53,7 @@ def _body(format: Format, manifest: Mapping[str, Any]) -> str:
             *(["", dropped] if dropped else []),
             *(["", _rewards(manifest["rewards"])] if "rewards" in manifest else []),
             *(["", _tools(manifest["tools"])] if "tools" in manifest else []),
+            *_dataset_splits(manifest),
             "",
             f"Filters: `{manifest['filters'] or 'none'}`. Options: `{manifest['options'] or 'none'}`. Splits are by "
             "prompt: what shows a model the same stands in one file. Credentials were taken out before anything was "
@@ -85,6 +86,13 @@ def _rewards(said: Mapping[str, Any]) -> str:
         f"Rewards are those that people set where they did ({said['set_by_people']:,} of those behind these rows), "
         "else the verifier's."
     )
+
+
+def _dataset_splits(manifest: Mapping[str, Any]) -> list[str]:
+    """What a trainer must not see of the dataset is no matter of the files' names."""
+    counts = manifest.get("dataset_splits", {})
+    told = (f"{rows:,} of `{split}`" if split else f"{rows:,} of none" for split, rows in counts.items())
+    return ["", f"Rows by the split that their task is of in the dataset: {', '.join(told)}."] if counts else []
 
 
 def _unsplit(manifest: Mapping[str, Any]) -> list[str]:

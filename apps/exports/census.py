@@ -1,4 +1,5 @@
-"""What a trainer should know of the written rows before it loads them: whose weights sampled them, how tokens join."""
+"""What a trainer should know of the written rows before it loads them: the dataset's splits that they are of, whose
+weights sampled them, how tokens join."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,16 +11,18 @@ Told = tuple[set[str], dict[str, int]]
 
 
 class Census:
-    """Counts rows as they are written, by what those of the format say of themselves. Others are not looked at: the
-    fields of a task may have any name."""
+    """Counts rows as they are written: by the split of their task, and by what those of the format say of themselves.
+    Others are not looked at: the fields of a task may have any name."""
 
     def __init__(self, format: str) -> None:
+        self.splits: Counter[str] = Counter()
         self.versions: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
         self._read = _READERS.get(format)
 
-    def count(self, rows: Rows) -> None:
+    def count(self, rows: Rows, *, dataset_split: str) -> None:
         """The rows of one attempt, pair or task."""
+        self.splits[dataset_split] += len(rows)
         if self._read is None:
             return
         versions, found = self._read(rows)
@@ -30,9 +33,10 @@ class Census:
             self.tokens["every_call_captured"] += found["captured"] == found["calls"]
 
     def figures(self) -> dict[str, Any]:
-        """For the manifest; without versions or tokens there is no key for them."""
+        """For the manifest; without splits, versions or tokens there is no key for them."""
         counts = {name: self.tokens[name] for name in ("rows", "one_segment", "more_segments", "every_call_captured")}
         return {
+            **({"dataset_splits": dict(sorted(self.splits.items()))} if any(self.splits) else {}),
             **({"model_versions": dict(sorted(self.versions.items()))} if self.versions else {}),
             **({"tokens": counts} if self.tokens else {}),
         }

@@ -140,7 +140,7 @@ def _write_rows(export: Export, attempt: int, folder: ExportFolder) -> None:
             # Half a surrogate pair, or an integer past 64 bits, that a model wrote: no trainer could read it.
             reader.take_back("not_encodable")
         else:
-            census.count(rows)
+            census.count(rows, dataset_split=reader.dataset_split)
     manifest = make_manifest(export, folder.finish(), reader=reader, census=census.figures())
     # Renamed inside the transaction that the fence decides, so that a writer given up for lost replaces no file.
     with transaction.atomic():

@@ -42,7 +42,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     drop_zero_variance: bool = False
     """Leave tasks out whose attempts all got the same reward: they teach a policy nothing."""
     splits: list[str] = []
-    """Only tasks of these splits of the dataset."""
+    """Only tasks of these splits of the dataset; left out of an order, `train` where there are others as well."""
     include_rejected: bool = False
     """Also pairs that somebody rejected."""
     only_accepted: bool = False

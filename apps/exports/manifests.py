@@ -19,8 +19,9 @@ def make_manifest(
 
     An attempt may become several rows, so `counts.written` may be more than `counts.written_from`.
 
-    `census` adds what the rows say of themselves: `model_versions` counts attempts by the versions in them, `tokens`
-    those with captured tokens, of which NeMo RL loads `one_segment` as they are.
+    `census` adds what the rows say of themselves: `dataset_splits` counts rows by the split that their task is of in
+    the dataset ("" for none), `model_versions` attempts by the versions in them, `tokens` those with captured tokens,
+    of which NeMo RL loads `one_segment` as they are.
 
     `rewards` says whose count in it; of those in what was written, `set_by_people` are not the verifier's. Pairs have
     their set's own rule.

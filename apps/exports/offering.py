@@ -7,7 +7,7 @@ from typing import Any, Literal
 from apps.exports.selecting import Candidate, Chosen
 from apps.gym.events import SessionOpened, decode_event
 from apps.gym.items import Tool
-from apps.rollouts.models import Collection, TraceEvent
+from apps.rollouts.models import TraceEvent
 
 ATTEMPTS = 4
 """So many attempts of a task are looked at: one tells its tools, the others whether they had the same."""
@@ -28,9 +28,9 @@ class Offer:
 class Offers:
     """Those of an export's tasks; `counts` tells them of the tasks that became rows."""
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, *, is_imported: bool) -> None:
         self.counts = dict.fromkeys(("offered", "none", "unknown", "differing"), 0)
-        self._is_imported = "imported" in collection.snapshot
+        self._is_imported = is_imported
 
     def count(self, offer: Offer) -> None:
         self.counts[offer.known] += 1

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.exports.filtering import FilterRefused, Filters, kept_filters, resolve_filters
+from apps.exports.holding_out import checked_splits
 from apps.exports.models import Export, PairSet, PreferencePair
 from apps.exports.narrowing import narrow_rollouts
 from apps.exports.splitting import MAX_SHARE
@@ -42,8 +44,9 @@ def queue_export(
     """An export that a worker will write. Raises ExportRefused.
 
     `filters` as of filtering.Filters, `options` as of gym.exporters.protocol.Options; left out, the format's own
-    defaults hold. The export keeps what was applied. Rollouts that had credentials, and that nobody has looked at
-    since, refuse the export unless `include_flagged` is true.
+    defaults hold, and of a dataset with splits `train` is taken, see holding_out.py. The export keeps what was applied.
+    Rollouts that had credentials, and that nobody has looked at since, refuse the export unless `include_flagged` is
+    true.
     """
     export = prepare_export(
         format=format,
@@ -74,9 +77,14 @@ def prepare_export(
     split_seed: int = 0,
 ) -> Export:
     """The same, not stored: for a preview. Raises ExportRefused."""
+    collections = [collection.pk]
+    if pair_set is not None:
+        collections = [pair_set.collection_id, *pair_set.further.values_list("pk", flat=True)]
     try:
         found = find_format(format)
+        _check_pair_set(found, collection, pair_set)
         applied = resolve_filters(found, filters or {})
+        splits = checked_splits(applied, collections, given="splits" in (filters or {}))
         worded = resolve_options(found, _with_level(found, pair_set, options or {}))
     except FormatUnknown as refusal:
         raise ExportRefused(str(refusal), "format") from None
@@ -84,8 +92,8 @@ def prepare_export(
         raise ExportRefused(str(refusal), "filters") from None
     except OptionRefused as refusal:
         raise ExportRefused(str(refusal), "options") from None
-    _check_pair_set(found, collection, pair_set)
-    _check_selection(applied, [collection.pk, *(pair_set.further.values_list("pk", flat=True) if pair_set else ())])
+    applied = msgspec.structs.replace(applied, splits=splits)
+    _check_selection(applied, collections)
     if not applied.include_flagged and found.makes != "tasks":
         _check_flags(collection, pair_set, applied)
     if not 0.0 <= validation_share <= MAX_SHARE:

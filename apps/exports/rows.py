@@ -49,7 +49,8 @@ class RowReader:
         """Pairs that became rows, by where their preference comes from."""
         self.set_by_people = 0
         """Rewards of what became rows that are not the verifier's."""
-        self.offers = Offers(export.collection)
+        self._is_imported = "imported" in export.collection.snapshot
+        self.offers = Offers(is_imported=self._is_imported)
         self._source = ""
         self._by_people = 0
         self._offer: Offer | None = None
@@ -57,6 +58,8 @@ class RowReader:
         self._side: tuple[int, str] = (0, "")
         self.made_of: Attempt | Preference | TaskPrompt | None = None
         """What the rows that came last were made of."""
+        self.dataset_split = ""
+        """The split of the dataset that their task is of."""
         self._format = find_format(export.format)
         self._filters = msgspec.convert(export.filters, Filters)
         self._options = msgspec.convert(export.options, Options)
@@ -218,7 +221,7 @@ class RowReader:
             self.dropped[why.reason] += 1
         else:
             self._wrote = True
-            self.made_of = source
+            self.made_of, self.dataset_split = source, task.split
             yield self._split_of(task), rows
 
     def _split_of(self, task: Task) -> str:
@@ -240,10 +243,15 @@ class RowReader:
             agent=self._agent,
             task_index=chosen.task.index,
             repeat=rollout.repeat,
+            ended=self._ended(rollout),
             columns={"rollout_id": rollout.id, **self._origin(chosen.task)},
             group=chosen.group,
             override=_tell(rollout.override),
         )
+
+    def _ended(self, rollout: Candidate) -> float:
+        """Files that were imported do not say it."""
+        return rollout.finished_at.timestamp() if rollout.finished_at and not self._is_imported else 0.0
 
     def _pair_refusal(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]], per_task: Counter[int]) -> str:
         """Why the pair is left out; empty when it is not."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import groupby, starmap
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ class Candidate(NamedTuple):
     model_version: str
     output_tokens: int
     flagged: bool
+    finished_at: datetime | None
     set_by_a_person: bool = False
     """The reward is not the verifier's."""
     override: StandingOverride | None = None

@@ -12,6 +12,7 @@ OURS = "gymweb"
 """Where a row that went out from here says what NeMo Gym has no field for."""
 ECHOED = "task"
 """Under OURS: the task's own fields where the verifier's have the same names."""
+_REPEATED = ("expected_answer",)
 
 _OF_THE_ATTEMPT = frozenset(
     {
@@ -49,10 +50,15 @@ def own_task(row: Mapping[str, Any]) -> TaskRow:
     """The task of a rollout row, as far as the row itself tells: less the attempt, less what its verifier said."""
     named = verifier_fields(row)
     said = _VERIFIERS_SAY if named is None else named
-    ours = row.get(OURS)
-    kept = ours.get(ECHOED) if named is not None and isinstance(ours, dict) else None
     task = {key: value for key, value in row.items() if not is_of_attempt(key) and key not in said}
-    return {**task, **kept} if isinstance(kept, dict) else task
+    if named is None:
+        return task
+    ours = row.get(OURS)
+    echoed = ours.get(ECHOED) if isinstance(ours, dict) else None
+    if not isinstance(echoed, dict):
+        # Servers of ours repeat the task's expected answer beside what they say, and have no place for the rest.
+        echoed = {key: row[key] for key in _REPEATED if key in row}
+    return {**task, **{key: echoed[key] for key in named if key in echoed}}
 
 
 def verifier_fields(row: Mapping[str, Any]) -> frozenset[str] | None:
@@ -74,9 +80,9 @@ def verifier_details(row: Mapping[str, Any], task: TaskRow) -> dict[str, Any]:
     }
 
 
-def with_details(row: TaskRow, details: Mapping[str, Any]) -> tuple[dict[str, Any], TaskRow]:
-    """The row with the verifier's fields beside the task's, as NeMo Gym's servers answer, and their names; and those of
-    the task's own that gave way."""
+def with_details(row: TaskRow, details: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, TaskRow]]:
+    """The row with the verifier's fields beside the task's, as NeMo Gym's servers answer, and their names; and, for the
+    field OURS, what the task itself has under these names."""
     said = {key: value for key, value in details.items() if key != PARAMS and not is_of_attempt(key)}
-    echoed = {key: row[key] for key in said if key in row and row[key] != said[key]}
-    return {**row, **said, DETAILS: sorted(said)}, echoed
+    echoed = {key: row[key] for key in said if key in row}
+    return {**row, **said, DETAILS: sorted(said)}, {ECHOED: echoed} if said else {}

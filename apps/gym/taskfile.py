@@ -77,15 +77,18 @@ def prompt_excerpt(row: TaskRow) -> str:
 
 
 def external_id(row: TaskRow) -> str:
-    """The row's own id as it is, or nothing. One that cannot be stored whole is refused: cut, it would be another's."""
+    """The row's own id as it is, or nothing. One that cannot be stored whole is refused: cut, it would be another's.
+    So is one of another kind: passed over, the row would have another id than its file says, or none."""
     for key in ID_KEYS:
         value = row.get(key)
-        if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+        if value is not None and value != "":
             return _whole_id(key, value)
     return ""
 
 
-def _whole_id(key: str, value: str | int) -> str:
+def _whole_id(key: str, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise wrong_type(f"/{key}", "text or a whole number, since it is the row's id", value)
     # Python writes no whole number of thousands of digits as text.
     is_long = len(value) > ID_CHARS if isinstance(value, str) else abs(value) >= 10**ID_CHARS
     if is_long:
@@ -100,11 +103,24 @@ def read_marks(row: TaskRow) -> tuple[str, tuple[str, ...]]:
         tags = _tags(row.get("tags"))
     except RowRefused:
         tags = ()
-    return _split(row.get("split")), tags
+    try:
+        split = _split(row.get("split"))
+    except RowRefused:
+        split = _plain(value, MARK_CHARS) if isinstance(value := row.get("split"), str) else ""
+    return split, tags
 
 
 def _split(value: object) -> str:
-    return _plain(value, MARK_CHARS) if isinstance(value, str) else ""
+    """Cut it would be another split, and anything else of that name would be dropped without a word."""
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise wrong_type("/split", "text or a whole number", value)
+    # Python writes no whole number of thousands of digits as text; one character more than the limit tells.
+    most = MARK_CHARS - 1
+    if abs(value) >= 10**most if isinstance(value, int) else len(_plain(value, MARK_CHARS + 1)) > MARK_CHARS:
+        raise RowRefused("too_long", f"must have at most {MARK_CHARS} characters", pointer="/split")
+    return _plain(str(value), MARK_CHARS)
 
 
 def _tags(value: object) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Make a model server on this machine known as a policy model."""
+"""Make a model server on this machine, or the model that asks none, known as a policy model."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -8,6 +8,8 @@ from django.utils.text import slugify
 
 from apps.policies.models import PolicyModel, Provider, Wire
 from apps.policies.saving import find_errors, save_policy_model
+
+SCRIPTED = "scripted"
 
 
 class NotOurs(Exception):
@@ -44,6 +46,15 @@ def register_local_model(
         return model
     # The server asks for no key, and one that was stored belonged to another server.
     return save_policy_model(policy_model=model, api_key="", user=None)
+
+
+def register_scripted_model(*, mistake_rate: float = 0.0) -> PolicyModel:
+    """The model that asks no LLM, under its own slug; as it is, where it is registered."""
+    model = PolicyModel.objects.filter(slug=SCRIPTED).first()
+    if model is not None:
+        return model
+    scripted = {"name": "Scripted solver", "provider": Provider.SCRIPTED, "mistake_rate": mistake_rate}
+    return save_policy_model(policy_model=PolicyModel(slug=SCRIPTED, **scripted), api_key="", user=None)
 
 
 def _is_loopback(base_url: str) -> bool:

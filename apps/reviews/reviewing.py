@@ -13,7 +13,16 @@ from apps.accounts.models import User
 from apps.gym.verdicts import Verdict
 from apps.reviews.answers import Answer, store_verdicts, take_answer
 from apps.reviews.hiding import BROKEN, LATE_FOR, UNDO_FOR, end_unkept
-from apps.reviews.leasing import KEPT, CannotReview, find_objection, lock_queue, own_review, refuse_stranger, take_slot
+from apps.reviews.leasing import (
+    KEPT,
+    CannotReview,
+    claim_item,
+    find_objection,
+    lock_queue,
+    own_review,
+    refuse_stranger,
+    take_slot,
+)
 from apps.reviews.models import Queue, QueueItem, Review, Rubric
 from apps.rollouts.clock import server_now
 from apps.rollouts.models import Rollout
@@ -33,6 +42,8 @@ def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> 
     with transaction.atomic():
         queue = lock_queue(review.queue)
         locked = own_review(review, user)
+        # Known already, to whoever tells it.
+        locked.queue, locked.reviewer = queue, user
         # Also what was taken back since: its repetition, late, must not bring it back.
         if locked.token == token:
             return locked
@@ -47,6 +58,17 @@ def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> 
     if refusal:
         raise CannotReview(f"{refusal} {KEPT}")
     return locked
+
+
+def submit_and_claim(*, review: Review, user: User, token: str, answer: Answer) -> tuple[Review, Review | None]:
+    """The same, and the review that `claim_item` gives this person next in the queue: None where nothing is left, or
+    where they may have nothing here any more. Sent twice, both are the same again. Raises as `submit_review`."""
+    said = submit_review(review=review, user=user, token=token, answer=answer)
+    assert review.queue is not None
+    try:
+        return said, claim_item(queue=review.queue, user=user)
+    except CannotReview:
+        return said, None
 
 
 def _take(queue: Queue, review: Review, token: str, verdicts: list[Verdict], user: User) -> None:

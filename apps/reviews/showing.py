@@ -3,6 +3,8 @@
 import random
 from collections.abc import Sequence
 
+from django.db.models import Count, Q
+
 from apps.reviews.models import Queue, Review
 
 MOST_APART = 4
@@ -18,8 +20,8 @@ def arrange(*, queue: Queue, rollouts: Sequence[int], reviewer_id: int) -> list[
     if queue.kind != Queue.Kind.PAIRWISE:
         return shuffle(shown)
     seen = Review.objects.filter(queue=queue, reviewer=reviewer_id, repeat_of__isnull=True, is_adjudication=False)
-    swapped = seen.filter(is_swapped=True).count()
-    apart = 2 * swapped - seen.count()
+    counted = seen.aggregate(swapped=Count("pk", filter=Q(is_swapped=True)), all=Count("pk"))
+    apart = 2 * counted["swapped"] - counted["all"]
     return shown[::-1] if _drawn.random() * 2 * MOST_APART < MOST_APART - apart else shown
 
 

@@ -115,14 +115,15 @@ class StoredFiles:
         self._told = True
 
     def _take_task(self, given: StoredLine, line: bytes) -> None:
-        parse_line(line)
         row = given.row
         if ROLLOUT_INDEX not in row:
+            parse_line(line)
             self._add_task(row, line)
             return
         # Materialised inputs: one row for each rollout of a task.
         index = _index(row, TASK_INDEX, MAX_INDEX)
         _index(row, ROLLOUT_INDEX, MAX_REPEAT)
+        parse_line(line)
         if index is not None and self._index.named_task(index) is not None:
             return
         task = plain_task(row)

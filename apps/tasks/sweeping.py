@@ -13,7 +13,8 @@ from apps.tasks.models import DatasetVersion, Upload
 from apps.tasks.receiving import parts_file
 from apps.tasks.uploading import MAX_ATTEMPTS
 
-QUIET_LOADING = timedelta(minutes=10)
+QUIET_LOADING = timedelta(minutes=2)
+"""Sixty signs of life that were missed. A worker that only slept finds its upload taken away, and stores nothing."""
 QUIET_WAITING = timedelta(hours=24)
 """How long parts, a mapping or a commit may keep an upload waiting."""
 FILES_EVERY_SECONDS = 600.0

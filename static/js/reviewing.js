@@ -86,9 +86,13 @@
     } else if (!waits && [...outcomes.values()].includes("sent")) location.reload();
   });
 
-  // To the next item, once this one is with the server: taken as the page's own form does, whose answer leads to the
-  // page and carries no trace. Where there is none, the page says why.
+  // To the next item, once this one is with the server. Where it did not come with the answer, it is taken as the page's
+  // own form does, whose answer leads to the page and carries no trace. Where there is none, the page says why.
   async function goOn() {
+    if (unsent.claimed()) {
+      location.assign(form.dataset.work);
+      return;
+    }
     try {
       const reply = await fetch(form.dataset.work, { method: "POST", redirect: "manual", headers: { "X-CSRFToken": unsent.token() } });
       if (reply.status < 500) {

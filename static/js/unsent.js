@@ -142,16 +142,23 @@ gymweb.unsent = (() => {
     return "waits";
   }
 
+  const isOpenHere = (record) => document.getElementById("review-form")?.dataset.review === String(record.review);
+  let claimed = null;
+
   async function send(record) {
     let reply;
     try {
-      reply = await post(`reviews/${record.review}/submit/`, record.answer);
+      // Who has it open goes on: the next item comes with the answer, without another request.
+      reply = await post(`reviews/${record.review}/submit/`, isOpenHere(record) ? { ...record.answer, claim: true } : record.answer);
     } catch {
       delay = FIRST_MS;
       return wait("No connection. What you said is kept in this browser and sent as soon as there is one.");
     }
     const { status, told } = reply;
-    if (reply.ok) return finish(record);
+    if (reply.ok) {
+      claimed = told.next ?? claimed;
+      return finish(record);
+    }
     if (status === 429) return wait("The server asks to wait a little. What you said is kept in this browser until it is sent.", reply.waits);
     if (status === 408 || status >= 500) return wait(`The server answered with an error (${status}). What you said is kept in this browser and sent again.`, reply.waits);
     if ([401, 403, 404].includes(status) && await explainSession()) {
@@ -161,8 +168,7 @@ gymweb.unsent = (() => {
     }
     if (status === 409 && await isThere(record)) return finish(record);
     const errors = (told.errors ?? []).map((each) => each.message).join(" ");
-    const isOpenHere = document.getElementById("review-form")?.dataset.review === String(record.review);
-    if (status === 400 && isOpenHere) {
+    if (status === 400 && isOpenHere(record)) {
       // It is in the form, and its draft in the storage.
       store.set(DRAFT + record.review, { user, draft: record.answer, at: Date.now() });
       store.remove(UNSENT + record.review);
@@ -274,6 +280,7 @@ gymweb.unsent = (() => {
     token: () => token ?? gymweb.page.csrf(),
     add(record) { store.set(UNSENT + record.review, { user, ...record }); },
     find: (review) => all().find((each) => String(each.review) === String(review) && !each.refused) ?? null,
+    claimed: () => claimed,
     count: () => all().filter((each) => !each.refused).length,
     listen: (listener) => listeners.push(listener),
   };

@@ -85,6 +85,34 @@ def test_a_reviewer_claims_writes_submits_undoes_and_skips(reviewer):
     assert send(reviewer, f"queues/{queue.pk}/claim/").json()["id"] != held["id"]
 
 
+def test_a_submission_brings_the_next_item_with_it_and_the_same_one_when_it_is_sent_again(reviewer):
+    queue = make_queue(pairs=2)
+    first = send(reviewer, f"queues/{queue.pk}/claim/").json()["id"]
+    answer = {"token": "t1", "choice": "a"}
+    assert send(reviewer, f"reviews/{first}/submit/", answer).json()["next"] is None
+    assert Review.objects.count() == 1
+    following = [send(reviewer, f"reviews/{first}/submit/", {**answer, "claim": True}).json()["next"] for _ in range(2)]
+    assert following == [send(reviewer, f"queues/{queue.pk}/claim/").json()["id"]] * 2
+    last = send(reviewer, f"reviews/{following[0]}/submit/", {**answer, "token": "t2", "claim": True})
+    assert (last.status_code, last.json()["status"], last.json()["next"]) == (200, "submitted", None)
+
+
+def test_a_submission_that_is_refused_takes_no_item(reviewer):
+    queue = make_queue(pairs=2)
+    held = send(reviewer, f"queues/{queue.pk}/claim/").json()["id"]
+    refused = send(reviewer, f"reviews/{held}/submit/", {"token": "t1", "claim": True})
+    assert (refused.status_code, Review.objects.count()) == (400, 1)
+
+
+def test_what_waits_is_told_queue_by_queue(reviewer):
+    first, second = make_queue(pairs=2), make_queue(pairs=3, name="Sums")
+    send(reviewer, f"queues/{second.pk}/claim/")
+    assert reviewer.get("/api/v1/queues/waiting/").json() == [
+        {"queue": second.pk, "name": "Sums", "left": 3, "is_begun": True},
+        {"queue": first.pk, "name": "Queue", "left": 2, "is_begun": False},
+    ]
+
+
 def test_when_nothing_is_left_claiming_says_so(reviewer):
     queue = make_queue(pairs=1)
     judge(queue, annotator())

@@ -236,6 +236,13 @@ def test_flags_scores_and_another_reward_stand_beside_the_trace(pages):
     pages.post(f"{path}flags/", {"kind": "hallucinated", "seq": 2, "note": "No such tool."})
     pages.post(f"{path}override/", {"reward": "0.25", "reason": "It guessed."})
     pages.post(f"{path}scores/", {"rubric": rubric.slug, "score-right": "true", "score-clear": "3"})
+    step = {"rubric": rubric.slug, "score-right": "false", "score-clear": "1", "seq": "2", "note": "Here."}
+    assert "give the number of an event" in pages.post(f"{path}scores/", step | {"seq": "x"}, follow=True).text
+    assert "has no event 99" in pages.post(f"{path}scores/", step | {"seq": "99"}, follow=True).text
+    pages.post(f"{path}scores/", step)
+    assert list(rollout.reviews.filter(seq=2).values_list("scores", "note")) == [
+        ({"right": False, "clear": 1}, "Here.")
+    ]
     html = pages.get(path).content.decode()
     for text in ("hallucinated", "No such tool.", "It guessed.", "0.25", "right True"):
         assert text in html

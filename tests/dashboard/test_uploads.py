@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
+from django.utils import timezone
 
 from apps.tasks.models import ColumnMapping, Dataset, Task, Upload
 from apps.tasks.uploading import load_queued_upload
@@ -282,6 +284,9 @@ def test_an_upload_that_goes_on_is_looked_at_again(pages: Client, empty: Dataset
     assert f'hx-get="{address}" hx-trigger="every 1s"' in page
     assert '<progress max="1" value="0.2500"' in page
     assert '<noscript><meta http-equiv="refresh" content="3"></noscript>' in page
+    assert "sign of life" not in page
+    Upload.objects.update(touched_at=timezone.now() - timedelta(seconds=50))
+    assert "gave its last sign of life" in pages.get(address).text
     upload.state = Upload.State.FAILED
     upload.save()
     fragment = pages.get(address, headers=HTMX).text

@@ -1,6 +1,7 @@
 """Rollouts go out as NeMo Gym rows and come back the same, and its servers verify them to the same rewards."""
 
 import json
+from dataclasses import asdict
 
 import aiohttp
 import pytest
@@ -10,6 +11,7 @@ from apps.environments.models import Adapter
 from apps.exports.exporting import write_export
 from apps.exports.ordering import queue_export
 from apps.gym.exporters.nemo_gym_rollouts import input_row
+from apps.gym.serving.aggregating import aggregate_metrics
 from apps.rollouts.importing import import_rollouts
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
@@ -41,6 +43,8 @@ def test_a_row_that_was_read_is_written_with_all_that_it_said(name, tmp_path):
     written = exported(imported(shared_files(name)), tmp_path / "out.jsonl")
     written.sort(key=lambda row: row["response"]["id"])
     assert [{key: row.get(key) for key in was} for was, row in zip(given, written, strict=True)] == given
+    before, after = (aggregate_metrics({"verify_responses": rows})["key_metrics"] for rows in (given, written))
+    assert {name: after.get(name) for name in before} == before
     # What stands beside it is the task's, and ours.
     ours = {"gymweb", "_gymweb_details", "_ng_task_index", "_ng_rollout_index", "_ng_rollout_id", "agent_ref"}
     fields = {key for line in shared_files(name)[1].stream for key in json.loads(line)}
@@ -91,7 +95,7 @@ def test_what_the_verifier_here_said_stands_beside_the_reward_and_comes_back_as_
     environment = make_environment()
     dataset = make_dataset(rows=[task], environment=environment)
     collection = make_collection(dataset=dataset, total=1, completed=1)
-    details = {"extracted_answer": "4", "is_exact": True, "score": 0.5, "reward": 9, "_ng_x": 1}
+    details = {"extracted_answer": "4", "expected_answer": "4", "is_exact": True, "score": 0.5, "reward": 9, "_ng_x": 1}
     trace = make_trace(tool_call=False)
     trace[-1].details = details
     rollout = make_rollout(collection, trace=trace, components={}, answer="4")
@@ -100,6 +104,7 @@ def test_what_the_verifier_here_said_stands_beside_the_reward_and_comes_back_as_
         **task, "responses_create_params": row["responses_create_params"], "score": 0.5, "extracted_answer": "4",
         "is_exact": True, "explanation": "compared"}  # fmt: skip
     assert (row["reward"], "_ng_x" in row) == (1.0, False)
+    assert row["response"]["created_at"] == rollout.finished_at.timestamp()
     asked = input_row(row)
     assert {key: asked[key] for key in set(asked) - {"agent_ref"} if key[0] != "_"} == {
         **task,
@@ -108,7 +113,9 @@ def test_what_the_verifier_here_said_stands_beside_the_reward_and_comes_back_as_
     [again] = imported([as_file(row)]).rollouts.all()
     kept = {key: value for key, value in again.task.row.items() if key != "responses_create_params"}
     assert kept == {"expected_answer": "4", "value": 7, "score": 1}
-    assert again.trace()[-1].details == {"extracted_answer": "4", "is_exact": True, "score": 0.5}
+    assert again.trace()[-1].details == {
+        name: details[name] for name in ("extracted_answer", "expected_answer", "is_exact", "score")
+    }
     assert (again.trace()[-1].explanation, again.answer) == ("compared", rollout.answer)
 
 
@@ -139,6 +146,8 @@ def test_what_went_out_comes_back_and_goes_out_the_same(name, tmp_path):
     if first.version.task_count == len({row["_ng_task_index"] for row in rows}):
         # Each task was attempted: then the numbers are the same as well.
         assert [row["_ng_rollout_id"] for row in again] == [row["_ng_rollout_id"] for row in rows]
+    before, after = (asdict(measure_collection(collection)) for collection in (first, second))
+    assert after == before
     for one, other in zip(first.rollouts.order_by("pk"), second.rollouts.order_by("pk"), strict=True):
         assert (one.reward, one.components, one.stop_reason) == (other.reward, other.components, other.stop_reason)
         assert (one.turns, one.tool_calls, one.output_tokens) == (other.turns, other.tool_calls, other.output_tokens)

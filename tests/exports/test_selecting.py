@@ -45,9 +45,11 @@ def collection():
     return made
 
 
-def export(collection, format="scored_rollouts", **order):
+def export(collection, format="scored_rollouts", *, filters=None, **order):
+    """Of all splits of the dataset, unless filters name some."""
     encoding = {"encoding": "jsonl"} if format == "scored_rollouts" else {}
-    return write_export(export=queue_export(format=format, collection=collection, **encoding, **order))
+    taken = {"splits": [], **(filters or {})}
+    return write_export(export=queue_export(format=format, collection=collection, filters=taken, **encoding, **order))
 
 
 def rows_of(written, split="train"):

@@ -217,6 +217,37 @@ def test_tags_that_are_no_list_of_texts_are_refused(tags, message):
     assert refusal(line_of({"input": "q"}, tags=tags)) == ("wrong_type", message)
 
 
+@pytest.mark.parametrize(
+    ("field", "code", "message"),
+    [
+        ({"split": "x" * 65}, "too_long", "/split must have at most 64 characters"),
+        ({"split": [1]}, "wrong_type", "/split must be text or a whole number, not a list"),
+        ({"split": False}, "wrong_type", "/split must be text or a whole number, not true or false"),
+        ({"id": True}, "wrong_type", "/id must be text or a whole number, since it is the row's id, not true or false"),
+        (
+            {"id": "", "uuid": 3.0},
+            "wrong_type",
+            "/uuid must be text or a whole number, since it is the row's id, not a number",
+        ),
+    ],
+)
+def test_a_split_or_an_id_that_cannot_be_taken_as_it_is_is_refused(field, code, message):
+    assert refusal(line_of({"input": "q"}, **field)) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("fields", "split", "external_id"),
+    [
+        ({"split": " dev ", "id": 3}, "dev", "3"),
+        ({"split": 3, "id": None, "uuid": "a"}, "3", "a"),
+        ({"split": None, "id": ""}, "", ""),
+    ],
+)
+def test_a_split_and_an_id_are_text_or_whole_numbers(fields, split, external_id):
+    task = parse_line(line_of({"input": "q"}, **fields))
+    assert (task.split, task.external_id) == (split, external_id)
+
+
 @pytest.mark.parametrize(("tags", "taken"), [(None, ()), ([], ()), (["a", " b ", "a"], ("a", "b"))])
 def test_tags_that_are_one_are_taken(tags, taken):
     assert parse_line(line_of({"input": "q"}, tags=tags)).tags == taken
@@ -291,9 +322,7 @@ def test_the_excerpt_is_the_start_of_the_last_user_message():
     assert excerpt == "last question " + "x" * 186
 
 
-@pytest.mark.parametrize(
-    ("fields", "wanted"), [({"id": 0}, "0"), ({"uuid": "u", "_ng_task_index": 3}, "u"), ({"id": True}, ""), ({}, "")]
-)
+@pytest.mark.parametrize(("fields", "wanted"), [({"id": 0}, "0"), ({"uuid": "u", "_ng_task_index": 3}, "u"), ({}, "")])
 def test_the_rows_own_id_is_found(fields, wanted):
     assert parse_line(line_of({"input": "q"}, **fields)).external_id == wanted
 

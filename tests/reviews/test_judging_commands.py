@@ -51,8 +51,8 @@ def test_a_queue_is_reviewed_skipped_and_taken_back_from_the_command_line():
     for _ in range(2):
         assert told(*submit, "--confidence", 3, "--reason", "safety")["status"] == "submitted"
     assert told(*words, "undo", "--by", "ann")["draft"]["confidence"] == 3
-    run(*words, "submit", "--choice", "equal", "--by", "ann")
-    run(*words, "next", "--by", "ann")
+    following = told(*words, "submit", "--choice", "equal", "--next", "--by", "ann")["next"]
+    assert following == told(*words, "next", "--by", "ann") | {"leased_until": following["leased_until"]}
     assert "is skipped" in run(*words, "skip", "--reason", "Too long.", "--by", "ann")
     assert "Nothing is left" in run(*words, "next", "--by", "ann")
     assert told(*words, "next", "--by", "ann") == {"review": None}

@@ -180,7 +180,7 @@ def make_half_loaded(dataset, *, quiet: timedelta) -> Upload:
 
 
 def test_an_upload_whose_process_died_is_swept(dataset):
-    upload = make_half_loaded(dataset, quiet=timedelta(minutes=11))
+    upload = make_half_loaded(dataset, quiet=timedelta(minutes=2, seconds=9))
     assert (Task.objects.ready().count(), dataset.latest_version()) == (0, None)
     assert sweep_uploads() is True
     upload.refresh_from_db()
@@ -189,7 +189,7 @@ def test_an_upload_whose_process_died_is_swept(dataset):
 
 
 def test_an_upload_that_shows_signs_of_life_is_left_alone(dataset):
-    make_half_loaded(dataset, quiet=timedelta(minutes=9))
+    make_half_loaded(dataset, quiet=timedelta(minutes=1, seconds=51))
     assert (sweep_uploads(), stored()) == (False, (1, 1))
 
 

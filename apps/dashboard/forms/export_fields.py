@@ -1,9 +1,12 @@
 """How the options and filters of exports read on the page."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from django import forms
 
+from apps.dashboard.forms.fields import MarksField
+from apps.exports.holding_out import named_split
 from apps.exports.models import PreferencePair
 from apps.rollouts.filtering.parsing import MAX_LENGTH
 
@@ -67,8 +70,32 @@ OPTIONS = {
 }
 
 
+BOXES = 30
+"""Splits that can be marked; of more, people write the names."""
+
+
+def split_field(there: Mapping[str, int]) -> forms.Field:
+    """Of splits with the number of their tasks."""
+    label = "Splits of the dataset"
+    if len(there) > BOXES:
+        return MarksField(label=label, help_text="Their names, between commas; empty takes all")
+    choices = [
+        (split, f"{named_split(split)} · {count:,} task{'' if count == 1 else 's'}") for split, count in there.items()
+    ]
+    return forms.MultipleChoiceField(
+        choices=choices,
+        label=label,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Leave out what models are compared on: who trains on it compares nothing",
+        error_messages={
+            "required": "Mark the splits to write.",
+            "invalid_choice": "No task of this collection is of the split %(value)s.",
+        },
+    )
+
+
 def filter_fields() -> dict[str, forms.Field]:
-    """A fresh field for each filter, under its name in an order."""
+    """A fresh field for each filter but splits, under its name in an order."""
 
     def number(label: str, text: str) -> forms.Field:
         widget = forms.NumberInput(attrs={"step": "any"})
@@ -105,9 +132,6 @@ def filter_fields() -> dict[str, forms.Field]:
         "max_rows": count("Rows at most", "Empty takes all"),
         "min_solve_rate": number("Least solve rate", "Share of a task's attempts that solved it, 0 to 1"),
         "max_solve_rate": number("Greatest solve rate", "Below 1 leaves out what is solved always"),
-        "splits": forms.CharField(
-            required=False, label="Splits of the dataset", help_text="Separated by spaces; empty takes all"
-        ),
         "sources": forms.MultipleChoiceField(
             required=False,
             choices=PreferencePair.Source.choices,

@@ -4,10 +4,12 @@ from typing import Any
 
 from django import forms
 from django.db.models import Q
+from django.utils.datastructures import MultiValueDict
 from django.utils.functional import cached_property
 
-from apps.dashboard.forms.export_fields import OPTIONS, filter_fields
+from apps.dashboard.forms.export_fields import OPTIONS, filter_fields, split_field
 from apps.exports.filtering import filters_of, resolve_filters
+from apps.exports.holding_out import count_splits, usual_splits
 from apps.exports.models import Encoding, PairSet
 from apps.exports.splitting import MAX_SHARE
 from apps.gym.exporters.protocol import NUMBERS, Format
@@ -59,6 +61,7 @@ class ExportForm(forms.Form):
         encoding.choices = [(one, Encoding(one).label) for one in format.encodings]
         self._add_options()
         self._add_filters()
+        self._add_splits()
         for name in ("pair_set", "encoding", "reward_from", *format.choices):
             if name in self.fields:
                 # Each has a value always: "optional" would say that it may be empty.
@@ -71,6 +74,8 @@ class ExportForm(forms.Form):
             # Pairs of other collections could only be refused.
             either = Q(collection=self.chosen) | Q(further=self.chosen)
             pair_set.queryset = pair_set.queryset.filter(either).distinct()
+            if len(only := pair_set.queryset[:2]) == 1:
+                self.initial.setdefault("pair_set", only[0].pk)
 
     def _add_options(self) -> None:
         for name, values in self.format.choices.items():
@@ -93,9 +98,26 @@ class ExportForm(forms.Form):
         defaults = resolve_filters(self.format, {})
         for name, field in filter_fields().items():
             if name in filters_of(self.format):
-                is_list = name in {"splits", "sources", "rollouts"}
+                is_list = name in {"sources", "rollouts"}
                 field.initial = "" if is_list else getattr(defaults, name)
                 self.fields[name] = field
+
+    def _add_splits(self) -> None:
+        """Of the chosen collection, if its tasks are of any; what is usual is marked where they were not shown yet."""
+        there = count_splits([self.chosen.pk]) if self.chosen is not None else {}
+        if self.chosen is None or not there:
+            return
+        own, given = str(self.chosen.pk), self.data if self.is_bound else self.initial
+        field = self.fields["splits"] = split_field(there)
+        self.fields["splits_of"] = forms.CharField(required=False, widget=forms.HiddenInput)
+        usual = usual_splits(there, q=given.get("q") or "", rollouts=bool(given.get("rollouts")))
+        marked = list(there) if usual == [] and field.required else usual or []
+        self.initial.update(splits=marked, splits_of=own)
+        if self.is_bound and "splits" not in self.data and self.data.get("splits_of") != own:
+            sent = MultiValueDict(self.data)
+            sent.setlist("splits", marked if field.required else [", ".join(marked)])
+            sent["splits_of"] = own
+            self.data = sent
 
     def clean_rollouts(self) -> str:
         given: str = self.cleaned_data["rollouts"]
@@ -124,7 +146,7 @@ class ExportForm(forms.Form):
 
     @property
     def filter_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in self.fields if name in filters_of(self.format)]
+        return [self[name] for name in self.fields if name in filters_of(self.format) and name != "splits"]
 
     @property
     def order(self) -> dict[str, Any]:
@@ -134,8 +156,6 @@ class ExportForm(forms.Form):
         filters["rollouts"] = [int(word) for word in _words(given.get("rollouts", ""))]
         if not filters.get("reward_from", True):
             del filters["reward_from"]
-        if "splits" in filters:
-            filters["splits"] = filters["splits"].replace(",", " ").split()
         options = {name: given[name] for name in self.format.choices if given.get(name) not in (None, "")}
         pair_set = given.get("pair_set")
         if pair_set is not None and pair_set.level == "step":

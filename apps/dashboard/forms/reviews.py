@@ -13,7 +13,7 @@ from apps.dashboard.forms.fields import JSONTextField, slug_field
 from apps.gym.redaction.shortening import cut
 from apps.gym.rubrics import Criterion
 from apps.gym.verdicts import CONFIDENCE, REASONS
-from apps.reviews.answers import Answer
+from apps.reviews.answers import MAX_NOTE, Answer
 from apps.reviews.models import Flag, Queue, Rubric
 from apps.rollouts.filtering.parsing import MAX_LENGTH
 from apps.rollouts.models import Collection
@@ -143,6 +143,13 @@ class FlagForm(forms.Form):
     kind = forms.ChoiceField(choices=Flag.Kind.choices, label="What is wrong")
     seq = forms.IntegerField(required=False, min_value=0, max_value=2**31 - 1, label="Event")
     note = forms.CharField(required=False, max_length=1_000)
+
+
+class ScoreForm(forms.Form):
+    """What is scored besides the criteria of the rubric."""
+
+    seq = forms.IntegerField(required=False, min_value=0, max_value=2**31 - 1)
+    note = forms.CharField(required=False, max_length=MAX_NOTE)
 
 
 class OverrideForm(forms.Form):

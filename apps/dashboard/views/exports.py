@@ -74,7 +74,7 @@ def export_create(request: PageRequest) -> HttpResponse:
     if request.method != "POST":
         given = {name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET}
         form = ExportForm(format=format, initial=given)
-        return answer(request, "exports/create.html", {"form": form, "address": address}, part="pair_set")
+        return answer(request, "exports/create.html", {"form": form, "address": address}, part="of_collection")
     return _order(request, format)
 
 

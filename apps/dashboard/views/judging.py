@@ -8,7 +8,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.forms.reviews import FlagForm, OverrideForm, read_posted_answer
+from apps.dashboard.forms.reviews import FlagForm, OverrideForm, ScoreForm, read_posted_answer
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.views.traces import find_rollout
 from apps.reviews.answers import AnswerRefused
@@ -78,11 +78,17 @@ def override_withdraw(request: PageRequest, pk: int) -> HttpResponse:
 def rollout_score(request: PageRequest, pk: int) -> HttpResponse:
     rollout = find_rollout(pk)
     rubric = get_object_or_404(Rubric, slug=request.POST.get("rubric", "")[:64])
+    form = ScoreForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "Not stored: give the number of an event that the trace has, or none.")
+        return _back(pk)
     said = read_posted_answer(request.POST, rubric.criteria, 0)
     scores = {key: value for key, value in said.scores.items() if value is not None}
     token = request.POST.get("token", "")[:64] or uuid.uuid4().hex
     try:
-        score_rollout(rollout=rollout, rubric=rubric, scores=scores, reviewer=request.user, token=token)
+        score_rollout(
+            rollout=rollout, rubric=rubric, scores=scores, reviewer=request.user, token=token, **form.cleaned_data
+        )
     except (AnswerRefused, CannotReview) as refusal:
         messages.error(request, f"Not stored: {refusal}")
     else:

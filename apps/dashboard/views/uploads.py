@@ -1,5 +1,6 @@
 """Uploads: the wizard from a file to its mapping, its check and its commit, and what became of it."""
 
+from datetime import timedelta
 from typing import Any, cast
 
 from django.conf import settings
@@ -7,6 +8,7 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
 from django.utils.text import slugify
 
 from apps.accounts.models import User
@@ -25,9 +27,12 @@ from apps.tasks.previewing import Preview, preview_upload
 from apps.tasks.receiving import DatasetIsBeingDeleted, DiskNearlyFull, PartTooLarge, parts_file, store_file
 from apps.tasks.rejecting import rejected_path
 from apps.tasks.saving import save_mapping
+from apps.tasks.sweeping import QUIET_LOADING
 from apps.tasks.uploading import NotWaiting, discard_upload, may_go_on, queue_upload
 
 SHOWN_PREVIEW_ROWS = 10
+_SLOW = timedelta(seconds=20)
+"""Ten signs of life."""
 
 
 @allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
@@ -111,6 +116,8 @@ def upload_detail(request: HttpRequest, pk: int) -> HttpResponse:
     }
     context["bad_share"] = upload.rejected and upload.lines and upload.rejected < upload.lines
     context["no_worker"] = upload.state == Upload.State.QUEUED and not live_workers()
+    quiet = timezone.now() - upload.touched_at
+    context["taken_up_at"] = upload.touched_at + QUIET_LOADING if quiet > _SLOW else None
     context["format"] = FORMATS.get(upload.format, upload.format)
     context["shape"] = SHAPES.get(upload.shape, "")
     if upload.state in {Upload.State.CHECKED, Upload.State.REJECTED} and parts_file(upload).exists():

@@ -37,6 +37,7 @@ def rollout_row(
     task_index: int,
     repeat: int,
     origin: dict[str, Any],
+    ended: float = 0.0,
 ) -> dict[str, Any]:
     """One row; `origin` goes under the key `gymweb`. The last item of a turn has its tokens where they were captured.
 
@@ -55,7 +56,7 @@ def rollout_row(
     original = find_original(events)
     told = original.get("row", {})
     params = materialised_params(events, row)
-    response = assemble_response(events, {**row, PARAMS: params}, stop_reason=stop_reason)
+    response = {**assemble_response(events, {**row, PARAMS: params}, stop_reason=stop_reason), "created_at": ended}
     verified = next((event for event in reversed(events) if isinstance(event, Verification)), None)
     whole, echoed = with_details(row, _details(verified, original))
     place = {
@@ -77,7 +78,7 @@ def rollout_row(
         OURS: {
             **origin,
             "stop_reason": stop_reason,
-            **({ECHOED: echoed} if echoed else {}),
+            **echoed,
             **({"tokens": _figures(found)} if found.captured else {}),
         },
     }
@@ -139,6 +140,7 @@ def rollout_rows(attempt: Attempt, options: Options) -> Iterator[Row]:
         agent=attempt.agent,
         task_index=attempt.task_index,
         repeat=attempt.repeat,
+        ended=attempt.ended,
         origin={
             **attempt.columns,
             **({"model_version": attempt.model_version} if attempt.model_version else {}),
@@ -157,8 +159,9 @@ FORMATS = [
         rows=rollout_rows,
         features=lambda _: {},
         encodings=("jsonl", "jsonl.gz"),
-        note="As ng_collect_rollouts writes them, with token ids and logprobs where they were captured. NeMo RL takes "
-        "a row as one sequence only where gymweb.tokens.segments is 1.",
+        note="As ng_collect_rollouts writes them, with what the verifier said in fields of its own, and token ids and "
+        "logprobs where they were captured. NeMo RL takes a row as one sequence only where gymweb.tokens.segments is "
+        "1.",
     ),
     Format(
         slug="nemo_gym_inputs",

@@ -53,6 +53,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     task_index: int = 0
     repeat: int = 0
+    ended: float = 0.0
+    """Seconds since 1970; 0 where nobody knows."""
     columns: dict[str, Any] = {}
     group: Group | None = None
     override: dict[str, Any] = {}

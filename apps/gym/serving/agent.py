@@ -15,6 +15,7 @@ from apps.gym.policy.protocol import Policy
 from apps.gym.resources.protocol import Probe, ResourceServer, Session, Stepped, ToolOutput
 from apps.gym.responses import assemble_response
 from apps.gym.rewards import Reward
+from apps.gym.rolloutkeys import OURS, with_details
 from apps.gym.serving.aggregating import aggregate
 from apps.gym.serving.asking import (
     Answer,
@@ -77,14 +78,14 @@ class ServedAgent:
             failure = {"reward": 0.0, "_ng_failure_class": "judge_failed", "_ng_failure_judge_error": str(error)}
             return json_answer({**row, **failure})
         verified = next(event for event in reversed(events) if isinstance(event, Verification))
+        whole, echoed = with_details(row, verified.details)
         return json_answer(
             {
-                **row,
-                **{key: value for key, value in verified.details.items() if key not in _OURS},
+                **whole,
                 "responses_create_params": params,
                 "response": response,
                 **_scored(verified),
-                "gymweb": {"stop_reason": verified.stop_reason},
+                OURS: {"stop_reason": verified.stop_reason, **echoed},
             }
         )
 

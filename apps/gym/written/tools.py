@@ -1,6 +1,7 @@
 """Tools from typed methods: the JSON schema of the arguments, and the arguments from JSON."""
 
 import inspect
+import math
 import re
 from collections.abc import Callable
 from typing import Any, get_type_hints
@@ -141,10 +142,27 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
 
 
 def write_output(value: object) -> str:
-    """A text as it is, anything else as JSON. Raises TypeError for what has none."""
+    """A text as it is, anything else as JSON. Raises TypeError for what has none, ValueError for numbers and texts that
+    it has no form for."""
     if isinstance(value, str):
+        if not value.isascii() and (half := _HALF_PAIR.search(value)):
+            raise ValueError(f"the text has half a surrogate pair at character {half.start():,}, which is no Unicode")
         return value
     try:
-        return msgspec.json.encode(value).decode()
+        encoded = msgspec.json.encode(value)
+        if b"null" in encoded and (path := _find_not_finite(msgspec.to_builtins(value))) is not None:
+            raise ValueError(f"there is a number at {path or 'the top'} that is not finite: JSON has none")
+        return encoded.decode()
     except (OverflowError, UnicodeEncodeError):
         return dump_json(str(value))
+
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+
+
+def _find_not_finite(value: object, path: str = "") -> str | None:
+    """A JSON pointer to the first one; it would be written as null."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    return next((found for key, each in inner if (found := _find_not_finite(each, f"{path}/{key}")) is not None), None)

@@ -7,6 +7,7 @@ from django.core.management.base import CommandError
 
 from apps.agents.models import Agent
 from apps.policies.models import PolicyModel
+from apps.policies.registering import SCRIPTED, register_scripted_model
 from apps.rollouts.cloning import change_plan, plan_again, plan_rest
 from apps.rollouts.management.options import read_object
 from apps.rollouts.models import Collection
@@ -78,7 +79,10 @@ def given_plan(options: dict[str, Any]) -> dict[str, Any]:
         ("agent", "agent", Agent),
         ("policy_model", "model", PolicyModel),
     ):
-        if options[option]:
+        if model is PolicyModel and options[option] == SCRIPTED:
+            # It needs nothing that somebody would have to say of it.
+            plan[name] = register_scripted_model()
+        elif options[option]:
             plan[name] = find_by_slug(model, options[option])
         elif name in earlier:
             continue

@@ -24,7 +24,7 @@ from apps.exports.ordering import queue_export
 from apps.exports.pairing import build_pairs
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.items import dump_json
-from apps.policies.models import PolicyModel, Provider
+from apps.policies.registering import register_scripted_model
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection
@@ -53,10 +53,7 @@ class Command(BaseCommand):
         call_command("migrate", verbosity=0)
         person = find_person()
         dataset = load_demo_tasks(person)
-        model, _ = PolicyModel.objects.get_or_create(
-            slug="scripted",
-            defaults={"name": "Scripted solver", "provider": Provider.SCRIPTED, "mistake_rate": 0.4},
-        )
+        model = register_scripted_model(mistake_rate=0.4)
         collection = plan_collection(
             dataset=dataset,
             agent=Agent.objects.get(slug="default"),

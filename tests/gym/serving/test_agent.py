@@ -9,6 +9,7 @@ from apps.gym.errors import EnvironmentFault
 from apps.gym.policy.protocol import Reply
 from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.rolloutkeys import own_task
 from apps.gym.serving.agent import ServedAgent
 from apps.gym.serving.asking import Asked, answer_always
 from apps.gym.tokens import capture_tokens
@@ -48,7 +49,9 @@ def test_a_run_answers_with_the_verify_reply():
     asked = reply["responses_create_params"]
     assert [item["role"] for item in asked["input"]] == ["system", "user"]
     assert [tool["name"] for tool in asked["tools"]] == ["calculator"]
-    assert reply["gymweb"] == {"stop_reason": "answered"}
+    assert reply["gymweb"]["stop_reason"] == "answered"
+    assert "extracted_answer" in reply["_gymweb_details"]
+    assert own_task(reply) == {"responses_create_params": asked, "expected_answer": "84"}
 
 
 def test_rollouts_of_one_task_differ_and_come_out_the_same_again():

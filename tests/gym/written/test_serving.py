@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
+from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.protocol import ToolOutput
@@ -183,9 +184,8 @@ def test_over_http_it_is_the_same(written, client):
     async def compare():
         served = await serve_environment(here, most_sessions=5, session_seconds=60.0)
         async with on_a_port(served) as (port, outbound):
-            url = f"http://127.0.0.1:{port}"
-            there = client(outbound, name="counter", base_url=url, call_timeout=5, max_tries=1)
-            return reward_of(await play_attempt(there, ROW, moves))
+            caller = Caller(outbound, name="counter", base_url=f"http://127.0.0.1:{port}", call_timeout=5, max_tries=1)
+            return reward_of(await play_attempt(client(caller), ROW, moves))
 
     assert asyncio.run(compare()) == reward_of(asyncio.run(play_attempt(here, ROW, moves))) == 1.0
 

@@ -203,3 +203,16 @@ def test_what_a_tool_gives_becomes_text():
     assert write_output(None) == "null"
     with pytest.raises(TypeError):
         write_output(object())
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"t": [1.0, float("nan")]}, "a number at /t/1 that is not finite"),
+        (float("-inf"), "a number at the top that is not finite"),
+        ("a\ud800b", "half a surrogate pair at character 1"),
+    ],
+)
+def test_what_json_has_no_form_for_is_no_output(value, told):
+    with pytest.raises(ValueError, match=told):
+        write_output(value)

@@ -63,6 +63,8 @@ class Command(BaseCommand):
         order = self._order(collection, options)
         try:
             prepared = prepare_export(**order)
+            if "splits" not in order["filters"] and (taken := prepared.filters.get("splits")):
+                self.stderr.write(f"Of the dataset's splits {', '.join(taken)} alone; --filter splits=[] takes all.")
             if options["preview"] is not None:
                 self._preview(prepared, options["preview"])
                 return

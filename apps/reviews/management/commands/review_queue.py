@@ -18,7 +18,7 @@ from apps.reviews.leasing import MAX_DRAFT, CannotReview, claim_item, find_held,
 from apps.reviews.management.answers import add_answer, read_answer, read_object
 from apps.reviews.management.telling import printable
 from apps.reviews.models import Queue, Review
-from apps.reviews.reviewing import submit_review, undo_review
+from apps.reviews.reviewing import submit_and_claim, submit_review, undo_review
 from apps.reviews.withholding import read_shown, reveal, tell_shown
 
 
@@ -34,6 +34,7 @@ class Command(BaseCommand):
         keep.add_argument("--draft", metavar="JSON", help="in the fields of an answer; left out: as it was")
         submit = actions.add_parser("submit", help="say what you think")
         add_answer(submit, first="the first side shown")
+        submit.add_argument("--next", action="store_true", help="and take the next item with it")
         submit.add_argument("--token", default="", help="your own: the same one twice counts once")
         skip = actions.add_parser("skip", help="leave the item to others")
         skip.add_argument("--reason", required=True, help="who leads the queue reads it")
@@ -71,11 +72,22 @@ def _act(queue: Queue, user: User, options: dict[str, Any]) -> tuple[dict[str, A
         case "skip":
             skipped = skip_item(review=_own(queue, user, options), user=user, reason=options["reason"])
             return _tell(skipped), f"review {skipped.pk} is skipped"
-    review, token = _own(queue, user, options), options["token"] or uuid.uuid4().hex
-    said = submit_review(review=review, user=user, token=token, answer=read_answer(options))
+    return _submit(_own(queue, user, options), user, options)
+
+
+def _submit(review: Review, user: User, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    token, answer = options["token"] or uuid.uuid4().hex, read_answer(options)
+    following: Review | None = None
+    if options["next"]:
+        said, following = submit_and_claim(review=review, user=user, token=token, answer=answer)
+    else:
+        said = submit_review(review=review, user=user, token=token, answer=answer)
     behind = reveal(said)
-    lines = [f"{each['label']} was rollout {each['rollout']} of {each['model']}: {each['reward']}" for each in behind]
-    return {**_tell(said), "revealed": behind}, "\n".join([f"review {said.pk} is submitted", *lines])
+    lines = [f"review {said.pk} is submitted"]
+    lines += [f"{each['label']} was rollout {each['rollout']} of {each['model']}: {each['reward']}" for each in behind]
+    told, words = (None, "Nothing is left for you here.") if following is None else _show(following)
+    more = {"next": told} if options["next"] else {}
+    return {**_tell(said), "revealed": behind, **more}, "\n".join([*lines, *([words] if options["next"] else [])])
 
 
 def _own(queue: Queue, user: User, options: dict[str, Any]) -> Review:
