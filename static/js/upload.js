@@ -1,16 +1,21 @@
 // Files larger than one part go to the API in parts, with progress; a broken part is sent again where the server says.
-// Smaller files, and browsers without this script, post the form as it is.
+// Smaller files, and browsers without this script, post the form as it is. An upload that was not finished is taken up
+// again when the same file is chosen, in the same browser: it keeps which one it was.
 
 const form = document.querySelector("[data-upload]");
 const file = form.elements.file;
 const drop = form.querySelector(".drop");
 const progress = form.querySelector(".upload-progress");
 const TRIES = 5;
+const KEPT = `upload:${form.dataset.partsUrl}`;
+let current = "";
 
 function say(text, share) {
   progress.hidden = false;
   progress.querySelector("p").textContent = text;
-  if (share !== undefined) progress.querySelector("progress").value = share;
+  if (share === undefined) return;
+  current = text;
+  progress.querySelector("progress").value = share;
 }
 
 function megabytes(bytes) {
@@ -26,15 +31,24 @@ async function call(method, url, body, type) {
 }
 
 async function patiently(action) {
-  for (let attempt = 1; ; attempt += 1) {
+  let attempt = 0;
+  for (;;) {
     try {
       const result = await action();
       if (result.status < 500) return result;
     } catch (error) {
-      if (attempt === TRIES) throw error;
+      if (navigator.onLine && attempt + 1 === TRIES) throw error;
     }
-    if (attempt === TRIES) throw new Error("the server does not answer");
-    await new Promise((wake) => { setTimeout(wake, 500 * 2 ** attempt); });
+    if (navigator.onLine) {
+      attempt += 1;
+      if (attempt === TRIES) throw new Error("the server does not answer");
+      say(`The server does not answer: trying again. ${current}`);
+      await new Promise((wake) => { setTimeout(wake, 500 * 2 ** attempt); });
+    } else {
+      say(`You are offline: the upload goes on when you are back. ${current}`);
+      await new Promise((wake) => { window.addEventListener("online", wake, { once: true }); });
+    }
+    say(current);
   }
 }
 
@@ -42,13 +56,63 @@ function refuse({ status, answer }) {
   throw new Error(answer.detail || `the server answered ${status}`);
 }
 
-async function sendParts(chosen) {
-  const size = Number(form.dataset.partBytes);
+// Browsers may refuse to keep anything; then an upload begins anew.
+function keep(begun) {
+  try {
+    if (begun) localStorage.setItem(KEPT, JSON.stringify(begun));
+    else localStorage.removeItem(KEPT);
+  } catch { /* nothing is kept */ }
+}
+
+function unfinished() {
+  try {
+    return JSON.parse(localStorage.getItem(KEPT));
+  } catch {
+    return null;
+  }
+}
+
+async function describe(chosen) {
+  const first = await chosen.slice(0, Number(form.dataset.partBytes)).arrayBuffer();
+  // Only where the address is HTTPS, or this computer.
+  const sum = window.crypto.subtle ? new Uint8Array(await crypto.subtle.digest("SHA-256", first)) : [];
+  const sha256 = Array.from(sum, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return { name: chosen.name, size: chosen.size, modified: chosen.lastModified, sha256 };
+}
+
+async function receiving(id) {
+  const seen = await patiently(() => call("GET", `${form.dataset.uploadsUrl}${id}/`));
+  return seen.status === 200 && seen.answer.state === "receiving" ? seen.answer : null;
+}
+
+// Where the unfinished upload of this file goes on; null where there is none.
+async function takeUp(chosen, its) {
+  const begun = unfinished();
+  if (!begun || Object.keys(its).some((name) => its[name] !== begun[name])) return null;
+  const there = await receiving(begun.id);
+  if (!there || there.received_bytes > chosen.size) return null;
+  const offset = Math.max(0, there.received_bytes - Number(form.dataset.partBytes));
+  const last = chosen.slice(offset, there.received_bytes);
+  // The server compares the last part with what it has: another file of that name and size is no continuation.
+  const put = () => call("PUT", `${form.dataset.uploadsUrl}${begun.id}/parts/?offset=${offset}`, last, "application/octet-stream");
+  if (last.size && (await patiently(put)).status !== 200) return null;
+  return { id: begun.id, offset: there.received_bytes };
+}
+
+async function begin(chosen, its) {
   const wanted = JSON.stringify({ filename: chosen.name, draft: true });
   const begun = await call("POST", form.dataset.partsUrl, wanted, "application/json");
   if (begun.status !== 201) refuse(begun);
-  const upload = `${form.dataset.uploadsUrl}${begun.answer.id}/`;
-  let offset = 0;
+  keep({ ...its, id: begun.answer.id });
+  return { id: begun.answer.id, offset: 0 };
+}
+
+async function sendParts(chosen) {
+  const size = Number(form.dataset.partBytes);
+  const its = await describe(chosen);
+  const begun = await takeUp(chosen, its) || await begin(chosen, its);
+  const upload = `${form.dataset.uploadsUrl}${begun.id}/`;
+  let { offset } = begun;
   while (offset < chosen.size) {
     say(`${megabytes(offset)} of ${megabytes(chosen.size)} MB sent`, offset / chosen.size);
     const part = chosen.slice(offset, offset + size);
@@ -68,7 +132,20 @@ async function sendParts(chosen) {
   const finished = await patiently(() => call("POST", `${upload}finish/`));
   // 409: an answer was lost, and it was finished before.
   if (![202, 409].includes(finished.status)) refuse(finished);
-  window.location.assign(form.dataset.resultUrl.replace("/0/", `/${begun.answer.id}/`));
+  keep(null);
+  window.location.assign(form.dataset.resultUrl.replace("/0/", `/${begun.id}/`));
+}
+
+async function offer() {
+  const begun = unfinished();
+  if (!begun) return;
+  const there = await receiving(begun.id);
+  if (!there) {
+    keep(null);
+    return;
+  }
+  const sent = `${megabytes(there.received_bytes)} of ${megabytes(begun.size)} MB`;
+  say(`An upload of ${begun.name} stopped at ${sent}: choose the same file to go on there; another begins anew.`, there.received_bytes / begun.size);
 }
 
 form.addEventListener("submit", async (event) => {
@@ -83,7 +160,7 @@ form.addEventListener("submit", async (event) => {
   try {
     await sendParts(chosen);
   } catch (error) {
-    say(`The upload stopped: ${error.message}. Choose Upload to send it again.`);
+    say(`The upload stopped: ${error.message}. Choose “${button.textContent.trim()}” to go on where it stopped.`);
     button.disabled = false;
   } finally {
     window.removeEventListener("beforeunload", warn);
@@ -97,3 +174,5 @@ for (const [name, over] of [["dragover", true], ["dragleave", false], ["drop", f
     if (name === "drop" && event.dataTransfer.files.length) file.files = event.dataTransfer.files;
   });
 }
+
+offer().catch(() => {});

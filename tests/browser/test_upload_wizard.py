@@ -73,3 +73,40 @@ def test_a_file_over_8_mb_is_sent_in_parts(site, tab):
     tab.get_by_role("button", name="Load without a check").click()
     expect(tab.locator("#result")).to_contain_text("Version 1 is ready.", timeout=60_000)
     assert site.api("GET", "datasets/large/versions/1/")["task_count"] == 9000
+
+
+def test_an_upload_goes_on_after_a_reload_and_says_that_it_waits_for_the_network(site, tab, tmp_path):
+    address = new_dataset(site, "broken")
+    path = tmp_path / "broken.jsonl"
+    line = json.dumps({"question": "x" * 2000, "answer": "1"}).encode() + b"\n"
+    path.write_bytes(line * (18 * 1024**2 // len(line)))
+    sent: list[str] = []
+    # Apart: what does not get through is said on its console.
+    context = tab.context.browser.new_context(storage_state=tab.context.storage_state())
+    try:
+        page = context.new_page()
+        page.on("requestfinished", lambda one: sent.append(one.url.split("=")[1]) if one.method == "PUT" else None)
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.route("**/parts/?offset=8388608", lambda route: route.abort())
+        page.goto(f"{address}upload/")
+        page.set_input_files("input[type=file]", path)
+        page.get_by_role("button", name="Next: columns").click()
+        said = page.locator(".upload-progress")
+        expect(said).to_contain_text("The server does not answer: trying again. 8.0 of 18.0 MB sent", timeout=SECONDS)
+        page.unroute("**/parts/?offset=8388608")
+        page.reload()
+        expect(said).to_contain_text(
+            "An upload of broken.jsonl stopped at 8.0 of 18.0 MB: choose the same file to go on"
+        )
+        page.set_input_files("input[type=file]", path)
+        context.set_offline(True)
+        page.get_by_role("button", name="Next: columns").click()
+        expect(said).to_contain_text("You are offline: the upload goes on when you are back.")
+        context.set_offline(False)
+        page.wait_for_url("**/uploads/*/map/", timeout=SECONDS)
+    finally:
+        context.close()
+    # The last part once more, which shows that it is the same file.
+    assert sent == ["0", "0", "8388608", "16777216"]
+    uploads = site.api("GET", "datasets/broken/uploads/")["results"]
+    assert [(one["state"], one["received_bytes"]) for one in uploads] == [("draft", path.stat().st_size)]
