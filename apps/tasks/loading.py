@@ -16,7 +16,7 @@ from apps.gym import leaving
 from apps.gym.dataset_metrics import DatasetMetrics
 from apps.gym.items import TaskRow
 from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
-from apps.gym.mappings.leftovers import Leftovers
+from apps.gym.mappings.leftovers import Leftovers, tell_of_attempts
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.resources.verified import ROW_FIELD
 from apps.gym.rows import RowRefused, read_row
@@ -118,6 +118,7 @@ class Loader:
         self.lacking: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self._leftovers: Leftovers | None = None
+        self._attempts = ""
         self.lines = 0
         self.accepted = 0
 
@@ -149,7 +150,7 @@ class Loader:
     @property
     def left_out(self) -> str:
         """What people are told of columns that were not taken for what they are called, or nothing."""
-        return self._leftovers.told if self._leftovers else ""
+        return self._leftovers.told if self._leftovers else self._attempts
 
     # -- rows out of the file --------------------------------------------------------------------------------------
 
@@ -192,7 +193,8 @@ class Loader:
         return clean.encode() if found else text
 
     def _parser(self, sample: list[bytes | BadRow]) -> Callable[[bytes], ParsedTask]:
-        shape, suggested = find_shape(parsed_sample(sample), self._file.header)
+        parsed = parsed_sample(sample)
+        shape, suggested = find_shape(parsed, self._file.header)
         mapping: Mapping | None = suggested
         if self._upload.mapping:
             shape, mapping = self._upload.shape, read_mapping(self._upload.mapping)
@@ -206,6 +208,7 @@ class Loader:
             setattr(self._upload, name, value)
         owned(self._upload).update(**found)
         if mapping is None:
+            self._attempts = tell_of_attempts(parsed)
             return parse_line
         chosen = mapping
         if chosen != suggested:

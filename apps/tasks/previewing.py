@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.gym.items import dump_json
 from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
-from apps.gym.mappings.leftovers import Leftovers
+from apps.gym.mappings.leftovers import Leftovers, tell_of_attempts
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.redaction.redacting import Redactor
 from apps.gym.redaction.shortening import cut
@@ -75,7 +75,7 @@ def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> 
     given = mapping or upload.mapping
     chosen = read_mapping(given) if given else found
     preview.mapping = write_mapping(chosen) if chosen else None
-    preview.notes = _notes(found, sample) if chosen and chosen == found else []
+    preview.notes = _notes(found, sample) if chosen == found else []
     preview.rows = [_preview_row(number, row, chosen, redactor) for number, row in lines]
     # In place: nobody looks at them after this.
     preview.columns = [
@@ -84,7 +84,9 @@ def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> 
     return preview
 
 
-def _notes(mapping: Mapping, rows: list[dict[str, Any]]) -> list[str]:
+def _notes(mapping: Mapping | None, rows: list[dict[str, Any]]) -> list[str]:
+    if mapping is None:
+        return [told] if (told := tell_of_attempts(rows)) else []
     leftovers = Leftovers(mapping)
     for row in rows:
         leftovers.look(row)

@@ -92,6 +92,15 @@ def test_a_draft_is_previewed_checked_and_committed(dataset, uploads_dir):
         queue_upload(upload=upload, choices=Choices())
 
 
+def test_rollouts_that_are_uploaded_as_tasks_are_told_apart(dataset):
+    attempted = {**make_row("1+1?", "2"), "response": {"output": []}, "reward": 1.0}
+    upload = store(dataset, orjson.dumps(attempted), draft=True)
+    (told,) = preview_upload(upload=upload).notes
+    assert told.startswith("These rows hold attempts with rewards: Collections → Import")
+    assert load_now(upload=queue_upload(upload=upload, choices=Choices(check_only=True))).message.endswith(told)
+    assert preview_upload(upload=store(dataset, orjson.dumps(make_row("1+1?", "2")), draft=True)).notes == []
+
+
 def test_columns_that_a_found_mapping_leaves_out_are_told_in_the_preview_and_by_the_check(dataset):
     content = b"question,choices,answer\n" + b"Which?,a or b,\n" * 60 + b"Which?,a or b,a\n"
     upload = store(dataset, content, draft=True, filename="a.csv")

@@ -2,6 +2,7 @@
 of: people are told."""
 
 from collections.abc import Mapping as Row
+from collections.abc import Sequence
 from typing import Any
 
 from apps.gym.mappings.columns import Mapping
@@ -12,6 +13,18 @@ PROMPT_LIKE = (
     "history", "choices", "options",
 )  # fmt: skip
 ANSWER_LIKE = (*ANSWER_NAMES, "answers", "outputs", "targets", "gold", "final_answer", "correct_answer")
+
+
+_ATTEMPTS = (
+    "These rows hold attempts with rewards: Collections → Import reads them as rollouts. As tasks, response and reward "
+    "are fields like others."
+)
+
+
+def tell_of_attempts(rows: Sequence[Row[str, Any]]) -> str:
+    """What people are told where most of the rows are rollouts, as a collection writes them, or nothing."""
+    held = sum(isinstance(row.get("response"), dict) and "reward" in row for row in rows)
+    return _ATTEMPTS if 2 * held > len(rows) else ""
 
 
 class Leftovers:
