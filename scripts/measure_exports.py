@@ -30,7 +30,8 @@ PAGE = os.sysconf("SC_PAGESIZE")
 ALLOWED_GROWTH_MB = 150
 ASKED_ROWS_PER_SECOND = 5_000
 EXPORTS = ["trl_sft:jsonl", "trl_sft:parquet", "nemo_gym_rollouts:jsonl"]
-EVERYTHING: dict[str, Any] = {"include_flagged": True, "include_truncated": True}
+ALL_TASKS: dict[str, Any] = {"splits": []}
+EVERYTHING: dict[str, Any] = {**ALL_TASKS, "include_flagged": True, "include_truncated": True}
 WARM_UP_ROWS = 2_000
 
 
@@ -69,8 +70,8 @@ def write_one(format: str, encoding: str, collection: int, folder: Path) -> dict
 
     any_reward = {"min_reward": -1e9} if FORMATS[format].makes == "demonstrations" else {}
     planned = Collection.objects.get(pk=collection)
-    # Tasks are all written, whatever came of attempts at them.
-    everything = {} if FORMATS[format].makes == "tasks" else {**EVERYTHING, **any_reward}
+    # Tasks are written whatever came of attempts at them.
+    everything = ALL_TASKS if FORMATS[format].makes == "tasks" else {**EVERYTHING, **any_reward}
     small = {**everything, "max_rows": WARM_UP_ROWS}
     warm_up = queue_export(format=format, collection=planned, encoding=encoding, filters=small)
     write_export(export=warm_up, path=folder / "warm-up")

@@ -67,6 +67,8 @@ def restore_params(params: dict[str, Any], original: Mapping[str, Any]) -> dict[
 
 
 def restore_response(response: dict[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
+    if not original:
+        return response
     whole = {**response, **original.get("response", {})}
     output = list(whole["output"])
     for place, own in original.get("items", {}).items():

@@ -62,9 +62,12 @@ def own_task(row: Mapping[str, Any]) -> TaskRow:
 
 
 def verifier_fields(row: Mapping[str, Any]) -> frozenset[str] | None:
-    """The fields that the row itself says to be of its verifier; None where it says nothing of them."""
+    """The fields that the row itself says to be of its verifier; None where it says nothing of them. No verifier says
+    what was asked, nor what is of the attempt."""
     named = row.get(DETAILS)
-    return frozenset(key for key in named if isinstance(key, str)) if isinstance(named, list) else None
+    if not isinstance(named, list):
+        return None
+    return frozenset(key for key in named if isinstance(key, str) and key != PARAMS and not is_of_attempt(key))
 
 
 def verifier_details(row: Mapping[str, Any], task: TaskRow) -> dict[str, Any]:
@@ -72,7 +75,7 @@ def verifier_details(row: Mapping[str, Any], task: TaskRow) -> dict[str, Any]:
     have, or has with another value."""
     named = verifier_fields(row)
     if named is not None:
-        return {key: value for key, value in row.items() if key in named and key != PARAMS and not is_of_attempt(key)}
+        return {key: value for key, value in row.items() if key in named}
     return {
         key: value
         for key, value in row.items()

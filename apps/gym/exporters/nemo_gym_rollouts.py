@@ -56,7 +56,8 @@ def rollout_row(
     original = find_original(events)
     told = original.get("row", {})
     params = materialised_params(events, row)
-    response = {**assemble_response(events, {**row, PARAMS: params}, stop_reason=stop_reason), "created_at": ended}
+    response = assemble_response(events, {**row, PARAMS: params}, stop_reason=stop_reason)
+    response["created_at"] = ended
     verified = next((event for event in reversed(events) if isinstance(event, Verification)), None)
     whole, echoed = with_details(row, _details(verified, original))
     place = {
@@ -88,7 +89,8 @@ def _details(verified: Verification | None, original: dict[str, Any]) -> dict[st
     """Of the verification that counts; those too large for a trace are known of the one that the row came with."""
     if verified is None:
         return {}
-    return {**verified.details, **({} if verified.reverification else original.get("details", {}))}
+    cut = original.get("details") if not verified.reverification else None
+    return {**verified.details, **cut} if cut else verified.details
 
 
 def _figures(found: TokenFigures) -> dict[str, Any]:
