@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import orjson
 
+from apps.gym.redaction.shortening import cut
 from apps.gym.taskfiles.limits import READ_BYTES, BadRow, FileRefused, Limits, Readable
 from apps.gym.taskfiles.lines import LineReader
 from apps.gym.taskfiles.streams import Counted
@@ -73,7 +74,8 @@ class ParquetReader:
                 yield number, BadRow(**orjson.loads(line[1:]), head=b"")
             elif line.startswith(_REFUSED):
                 told: dict[str, Any] = orjson.loads(line[1:])
-                raise FileRefused(told["code"], told["message"], limit=told["limit"])
+                words = f": {cut(told['words'], 200)}" if "words" in told else ""
+                raise FileRefused(told["code"], f"{told['message']}{words}", limit=told.get("limit", ""))
             else:
                 ended = True
         if not ended:
