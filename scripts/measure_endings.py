@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from scripts.fill_rollouts import Filled, fill_rollouts, find_filled, use_database  # noqa: E402 - found by the line above
-from scripts.measure_uploads import ALLOWED_GROWTH_MB, Api, Memory, say  # noqa: E402
+from scripts.measured_server import ALLOWED_GROWTH_MB, Api, Memory, say  # noqa: E402
 from scripts.servers import postgres  # noqa: E402
 from tests.gymweb.serving import Served, serving  # noqa: E402
 

@@ -8,18 +8,11 @@ where memory grew by 150 MB or more, fewer than 5,000 rows a second were loaded 
 """
 
 import argparse
-import contextlib
-import gzip
-import http.client
 import io
-import itertools
-import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,21 +21,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.gymweb.serving import Served, serving  # noqa: E402 - found by the line above
+from scripts.hostile_uploads import GOOD, hostile_files  # noqa: E402 - found by the line above
+from scripts.measured_server import ALLOWED_GROWTH_MB, MB, Api, Memory, prepare, row, say  # noqa: E402
+from tests.gymweb.serving import Served, serving  # noqa: E402
 
-MB = 1024**2
 PART_BYTES = 8 * MB
-PAGE = os.sysconf("SC_PAGESIZE")
-ALLOWED_GROWTH_MB = 150
 ASKED_ROWS_PER_SECOND = 5_000
-
-
-def row(number: int) -> bytes:
-    """One task of 2 KB, unlike every other."""
-    text = f"Question {number}: " + "word " * 372
-    params = {"input": [{"role": "user", "content": text}]}
-    task = {"id": f"task-{number}", "responses_create_params": params, "expected_answer": str(number)}
-    return json.dumps(task).encode() + b"\n"
 
 
 def parts(rows: int) -> Iterator[bytes]:
@@ -55,98 +39,6 @@ def parts(rows: int) -> Iterator[bytes]:
             del held[:PART_BYTES]
     if held:
         yield bytes(held)
-
-
-class Memory:
-    """The most that a process and its children held at once since it began."""
-
-    def __init__(self, served: Served) -> None:
-        self._pid, self._over = served.process.pid, threading.Event()
-        self._before = self.most = _tree_rss(self._pid)
-        self._thread = threading.Thread(target=self._watch)
-
-    def __enter__(self) -> "Memory":
-        self._began = time.monotonic()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds = time.monotonic() - self._began
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(0.02):
-            self.most = max(self.most, _tree_rss(self._pid))
-
-    @property
-    def growth_mb(self) -> float:
-        return round((self.most - self._before) / MB, 1)
-
-
-def _tree_rss(pid: int) -> int:
-    total = 0
-    for one in [pid, *_children(pid)]:
-        with contextlib.suppress(OSError):
-            total += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * PAGE
-    return total
-
-
-def _children(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        with contextlib.suppress(OSError):
-            for child in map(int, (task / "children").read_text().split()):
-                found += [child, *_children(child)]
-    return found
-
-
-def prepare(var: Path, database: str = "") -> str:
-    """A database with datasets to upload into and a collection's makings; the key of a person who may."""
-    os.environ.update({"GYMWEB_VAR": str(var), "DJANGO_SETTINGS_MODULE": "gymweb.settings"})
-    # Never the database that somebody's environment names.
-    os.environ["GYMWEB_DATABASE_URL"] = database or f"sqlite:///{var}/gymweb.sqlite3"
-    script = """
-from apps.accounts.keys import create_api_key
-from apps.accounts.models import Role, User
-from apps.environments.models import Environment
-from apps.policies.models import PolicyModel, Provider
-from apps.tasks.uploading import create_dataset, upload_file
-import io, json
-user = User.objects.create_user(username="measure", role=Role.ENGINEER)
-environment = Environment.objects.get(slug="calculator")
-create_dataset(slug="measured", name="Measured", environment=environment)
-running = create_dataset(slug="running", name="Running", environment=environment)
-rows = [{"responses_create_params": {"input": f"What is {n} + 2?"}, "expected_answer": str(n + 2)} for n in range(1000)]
-upload_file(dataset=running, stream=io.BytesIO("\\n".join(map(json.dumps, rows)).encode()), filename="a.jsonl")
-PolicyModel.objects.get_or_create(slug="scripted", defaults={"name": "Scripted", "provider": Provider.SCRIPTED})
-print("KEY", create_api_key(user=user, name="measure", scopes=["admin"])[1])
-"""
-    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, check=True)
-    told = subprocess.check_output([sys.executable, "manage.py", "shell", "-v", "0", "-c", script], cwd=ROOT, text=True)
-    return told.split("KEY ")[1].strip()
-
-
-class Api:
-    """The server's API, with a key."""
-
-    def __init__(self, served: Served, key: str) -> None:
-        self._port, self._headers = served.port, {"Authorization": f"Bearer {key}", "Host": "localhost"}
-
-    def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
-        """Status and JSON. A body that is no bytes is sent in chunks, or as JSON where it is a dict."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=900)
-        headers = {**self._headers, "Content-Type": content_type}
-        if isinstance(body, dict):
-            body = json.dumps(body).encode()
-        try:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                chunked = body is not None and not isinstance(body, bytes)
-                connection.request(method, f"/api/v1/{path}", body, headers, encode_chunked=chunked)
-            reply = connection.getresponse()
-            return reply.status, json.loads(reply.read() or b"{}")
-        finally:
-            connection.close()
 
 
 # -- speed -----------------------------------------------------------------------------------------------------------
@@ -281,74 +173,6 @@ def _wait(api: Api, address: str) -> dict[str, Any]:
 
 # -- files made to hurt ----------------------------------------------------------------------------------------------
 
-GOOD = b'{"responses_create_params": {"input": "hi"}, "expected_answer": "1"}\n'
-
-
-def _with(value: bytes) -> bytes:
-    return GOOD + b'{"responses_create_params": {"input": "hi"}, "x": ' + value + b"}\n"
-
-
-def _packed(module: Any, size: int) -> bytes:
-    """So many bytes of one long text in a few."""
-    file = io.BytesIO()
-    with module.open(file, "wb") as packed:
-        packed.write(b'{"responses_create_params": {"input": "')
-        for _ in range(size // MB):
-            packed.write(b"a" * MB)
-        packed.write(b'"}}\n')
-    return file.getvalue()
-
-
-def _bomb_of_rows(size: int) -> bytes:
-    file = io.BytesIO()
-    with gzip.open(file, "wb") as packed:
-        for _ in range(size // MB):
-            packed.write(row(0) * (MB // len(row(0))))
-    return file.getvalue()
-
-
-def _parquet(rows: int, size: int) -> bytes:
-    """One row group of one page of `rows` texts of `size` characters that hardly compress to nothing."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    text = "".join(chr(33 + number * 7 % 90) for number in range(size))
-    file = io.BytesIO()
-    options: dict[str, Any] = {"use_dictionary": False, "data_page_size": 2**31 - 1, "write_batch_size": 10**9}
-    pq.write_table(pa.table({"prompt": [text] * rows}), file, compression="zstd", row_group_size=rows, **options)
-    return file.getvalue()
-
-
-def hostile_files(scale: float = 1.0) -> Iterator[tuple[str, Any]]:
-    """Names and bodies; at scale 1 a line of 1 GB and what unpacks to gigabytes."""
-    import zstandard
-
-    gigabyte = int(1024 * MB * scale) // MB * MB
-    yield "gzip bomb", _packed(gzip, 2 * gigabyte)
-    yield "gzip bomb of good rows", _bomb_of_rows(gigabyte)
-    yield "zstd bomb", _packed(zstandard, 2 * gigabyte)
-    yield "1 GB line", itertools.chain([b'{"x": "'], itertools.repeat(b"x" * MB, gigabyte // MB), [b'"}\n'])
-    yield (
-        "1 GB quote in CSV",
-        itertools.chain([b'a,b\n1,"'], itertools.repeat((b"x" * 1023 + b"\n") * 1024, gigabyte // MB)),
-    )
-    yield "1 GB array element", itertools.chain([b"[["], itertools.repeat(b"[1]," * (MB // 4), gigabyte // MB))
-    yield "100,000 deep", _with(b"[" * 100_000 + b"]" * 100_000)
-    yield "100,000 deep array", b"[" * 100_000 + b"]" * 100_000
-    yield "zero bytes", GOOD + b"\x00" * 1000
-    yield "zero byte in a text", _with(b'"a\x00b"')
-    yield "UTF-16", GOOD.decode().encode("utf-16")
-    yield "Latin-1", _with('"é"'.encode("latin-1"))
-    yield "Parquet, one huge page", _parquet(600, 10**6)
-    yield "Parquet, cut off", b"PAR1" + b"\x00" * 5000
-    yield "name twice", _with(b'{"a": 1, "a": 2}')
-    yield "NaN", _with(b"NaN")
-    yield "Infinity", _with(b"-Infinity")
-    yield "10^400", _with(b"1" + b"0" * 400)
-    yield "1e400", _with(b"1e400")
-    yield "half a surrogate pair", _with(b'"\\ud800"')
-    yield "bad rows", itertools.repeat(b"nonsense\n" * 1000, int(1000 * scale))
-
 
 def send_hostile(api: Api, served: Served, name: str, body: Any) -> dict[str, Any]:
     """How the server answered, and what that cost it."""
@@ -382,10 +206,6 @@ def measure_hostile(scale: float) -> bool:
             within = most < ALLOWED_GROWTH_MB and refused
             say("upload.hostile.most", growth_mb=most, all_refused=refused, within=within)
             return within
-
-
-def say(measured: str, **figures: Any) -> None:
-    print(json.dumps({"measured": measured, **figures}), flush=True)
 
 
 def main() -> None:

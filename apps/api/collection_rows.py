@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from apps.rollouts.holding import find_holds
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import LIMITS
+from apps.rollouts.vetting import LIMITS
 
 
 class CollectionSerializer(serializers.ModelSerializer[Collection]):

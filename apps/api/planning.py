@@ -21,7 +21,8 @@ from apps.policies.models import PolicyModel
 from apps.rollouts.cloning import change_plan, plan_again
 from apps.rollouts.estimating import estimate_plan
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import LIMITS, MAX_MARKS, MAX_REPEATS, plan_collection
+from apps.rollouts.planning import plan_collection
+from apps.rollouts.vetting import LIMITS, MAX_MARKS, MAX_REPEATS
 from apps.tasks.models import Dataset
 
 IDEMPOTENCY = OpenApiParameter(

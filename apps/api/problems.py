@@ -42,11 +42,12 @@ from apps.reviews.leasing import CannotReview, LeaseLost
 from apps.reviews.overriding import OverrideRefused
 from apps.reviews.reviewing import AlreadySubmitted
 from apps.reviews.saving import RubricInUse
+from apps.rollouts.choosing import NothingToCollect
 from apps.rollouts.contrasting import CannotContrast
 from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.filtering.bounding import FilterTooSlow
 from apps.rollouts.matching import ImportRefused
-from apps.rollouts.planning import NothingToCollect, PlanConflict
+from apps.rollouts.planning import PlanConflict
 from apps.rollouts.removing import RemovalRefused
 from apps.rollouts.reverifying import CannotApply, ReverifyRefused
 from apps.tasks.choosing import ChoiceRefused

@@ -21,8 +21,8 @@ from apps.rollouts.controlling import (
     retry_failed,
 )
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import LIMITS
 from apps.rollouts.resolving import resolve_flags
+from apps.rollouts.vetting import LIMITS
 
 MAX_INTEGER = 2**31 - 1
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
@@ -138,3 +138,43 @@ def find_version(dataset: Dataset, number: int) -> DatasetVersion:
     known = [str(one) for one in ready.order_by("-number").values_list("number", flat=True)[: NAMED + 1]]
     named = ", ".join([*known[:NAMED], *(["…"] if len(known) > NAMED else [])]) or "none yet"
     raise ValidationError({"version": [f"Dataset {dataset.slug} has no version {number}; there are: {named}."]})
+
+
+class NothingToCollect(Exception):
+    """The plan has no rollouts: the dataset has no ready version, or no task is left."""
+
+
+CHOSEN = ("repeats", "split_repeats", "limit", "splits", "tags", "search", "only_failed")
+"""Of a plan, what says which rollouts there are."""
+
+
+def choose_rollouts(
+    plan: Mapping[str, Any], *, version: DatasetVersion | int | None = None, task_ids: Sequence[int] | None = None
+) -> Choice:
+    """Which rollouts the plan has. Raises NothingToCollect for a dataset that was never filled, and ValidationError
+    for a version or splits that it does not have."""
+    dataset, earlier = plan["dataset"], plan.get("resume_from")
+    if isinstance(version, int):
+        version = find_version(dataset, version)
+    if earlier and version and version != earlier.version:
+        raise ValidationError({"version": [f"{earlier.label} is of {earlier.version}: leave the version out."]})
+    version = earlier.version if earlier else version or dataset.latest_version()
+    if version is None:
+        raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
+    chosen: dict[str, Any] = {name: plan[name] for name in CHOSEN if name in plan}
+    lists: dict[str, Any] = {name: tuple(chosen.pop(name, ())) for name in ("splits", "tags")}
+    choice = Choice(version=version, task_ids=task_ids, resume_from=earlier, **lists, **chosen)
+    if unknown := choice.unknown_splits():
+        told = {name: [f"{version} has no split {', '.join(splits)}."] for name, splits in unknown.items()}
+        raise ValidationError(told)
+    return choice
+
+
+def explain_nothing(choice: Choice) -> str:
+    """Why it holds no rollout."""
+    if choice.resume_from is not None and choice.tasks().exists():
+        what = "failed" if choice.only_failed else "is left to do"
+        return f"Nothing of {choice.resume_from.label} {what} among these tasks."
+    if choice.is_filtered:
+        return f"No task of {choice.version} has what the filters ask for."
+    return f"{choice.version} × {choice.repeats} repeats holds no rollout."

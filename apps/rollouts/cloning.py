@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from apps.rollouts.choosing import CHOSEN
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import CHOSEN, LIMITS
+from apps.rollouts.vetting import LIMITS
 
 PLANNED = ("dataset", "agent", "policy_model", *CHOSEN, "seed", "sampling", "prompt_template", "resume_from", *LIMITS)
 

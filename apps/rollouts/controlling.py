@@ -14,7 +14,7 @@ from apps.rollouts.announcing import announce_and_ring
 from apps.rollouts.holding import RAISE, REMEDIES
 from apps.rollouts.limiting import spent_limit
 from apps.rollouts.models import Collection, Rollout, Worker
-from apps.rollouts.planning import LIMITS, check_limits
+from apps.rollouts.vetting import LIMITS, check_limits
 
 CHUNK = 2_000
 """Rows a transaction: larger ones would hold up the heartbeat on SQLite."""

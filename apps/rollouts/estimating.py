@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from django.db.models import Avg
 
 from apps.gym.pricing import Prices
-from apps.rollouts.choosing import Choice, Size
+from apps.rollouts.choosing import Choice, Size, choose_rollouts
 from apps.rollouts.models import Collection, Rollout, Worker
-from apps.rollouts.planning import check_plan, choose_rollouts
+from apps.rollouts.vetting import check_plan
 from apps.tasks.models import DatasetVersion
 
 EARLIER = 5

@@ -7,9 +7,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
-import msgspec
 import orjson
-from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import F, Model
 from django.utils import timezone
@@ -19,20 +17,17 @@ from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym import leaving
-from apps.gym.prompting import PromptTemplate, find_template_problems
-from apps.gym.sampling import find_default_problems
-from apps.gym.storable import find_unstorable
 from apps.policies.models import PolicyModel
 from apps.policies.typed_texts import clean_typed_value
 from apps.rollouts.announcing import ring_doorbell
-from apps.rollouts.choosing import Choice, find_version
-from apps.rollouts.models import LARGEST, Collection, Rollout
+from apps.rollouts.choosing import CHOSEN, NothingToCollect, choose_rollouts, explain_nothing
+from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.queueing import Planned, insert_rollouts
+from apps.rollouts.vetting import check_plan
 from apps.tasks.models import Dataset, DatasetVersion
 
 CHUNK = 2_000
 """Rows a transaction: larger ones would hold up the heartbeat on SQLite."""
-MAX_INTEGER = 2**31 - 1
 QUIET = timedelta(minutes=5)
 """A plan that has not grown for so long has lost its planner."""
 QUIET_TO_ASK_AGAIN = timedelta(seconds=60)
@@ -41,10 +36,6 @@ QUIET_TO_ASK_AGAIN = timedelta(seconds=60)
 
 class PlanConflict(Exception):
     """The idempotency key belongs to another plan of the same person."""
-
-
-class NothingToCollect(Exception):
-    """The plan has no rollouts: the dataset has no ready version, or no task is left."""
 
 
 def plan_collection(
@@ -120,7 +111,7 @@ def plan_collection(
         return earlier
     choice = choose_rollouts(plan, version=version, task_ids=task_ids)
     if next(choice.rollouts(), None) is None:
-        raise NothingToCollect(_explain_nothing(choice))
+        raise NothingToCollect(explain_nothing(choice))
     version, environment = choice.version, dataset.environment
     collection = Collection(
         name=name or f"{dataset.name} × {policy_model.name}",
@@ -156,41 +147,6 @@ def plan_collection(
     return collection
 
 
-CHOSEN = ("repeats", "split_repeats", "limit", "splits", "tags", "search", "only_failed")
-"""Of a plan, what says which rollouts there are."""
-
-
-def choose_rollouts(
-    plan: Mapping[str, Any], *, version: DatasetVersion | int | None = None, task_ids: Sequence[int] | None = None
-) -> Choice:
-    """Which rollouts the plan has. Raises NothingToCollect for a dataset that was never filled, and ValidationError
-    for a version or splits that it does not have."""
-    dataset, earlier = plan["dataset"], plan.get("resume_from")
-    if isinstance(version, int):
-        version = find_version(dataset, version)
-    if earlier and version and version != earlier.version:
-        raise ValidationError({"version": [f"{earlier.label} is of {earlier.version}: leave the version out."]})
-    version = earlier.version if earlier else version or dataset.latest_version()
-    if version is None:
-        raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
-    chosen: dict[str, Any] = {name: plan[name] for name in CHOSEN if name in plan}
-    lists: dict[str, Any] = {name: tuple(chosen.pop(name, ())) for name in ("splits", "tags")}
-    choice = Choice(version=version, task_ids=task_ids, resume_from=earlier, **lists, **chosen)
-    if unknown := choice.unknown_splits():
-        told = {name: [f"{version} has no split {', '.join(splits)}."] for name, splits in unknown.items()}
-        raise ValidationError(told)
-    return choice
-
-
-def _explain_nothing(choice: Choice) -> str:
-    if choice.resume_from is not None and choice.tasks().exists():
-        what = "failed" if choice.only_failed else "is left to do"
-        return f"Nothing of {choice.resume_from.label} {what} among these tasks."
-    if choice.is_filtered:
-        return f"No task of {choice.version} has what the filters ask for."
-    return f"{choice.version} × {choice.repeats} repeats holds no rollout."
-
-
 def _say_plan(collection: Collection) -> dict[str, Any]:
     """For the audit log: what is attempted by whom."""
     return {
@@ -209,105 +165,6 @@ def _describe_choice(plan: Mapping[str, Any]) -> dict[str, Any]:
         **{name: plan[name] for name in (*CHOSEN, "seed", "prompt_template")},
         "resume_from": earlier.pk if earlier else None,
     }
-
-
-MAX_REPEATS = 10_000
-MAX_MARKS = 64
-"""Splits or tags that one plan may name."""
-
-LIMITS = ("concurrency", "rollout_timeout", "max_attempts", "max_seconds", "max_tokens", "max_cost", "priority")
-"""What a collection's owner may set, at its planning and while it runs."""
-
-
-def check_limits(limits: dict[str, Any]) -> None:
-    """Raises ValidationError by field for a limit that cannot be."""
-    _check_range(limits)
-    given = Collection(**{name: value for name, value in limits.items() if name in LIMITS})
-    others = [field.name for field in Collection._meta.fields if field.name not in limits or field.name not in LIMITS]
-    given.clean_fields(exclude=others)
-
-
-def _check_range(limits: dict[str, Any]) -> None:
-    """What a field's own validators let through and the engine cannot count with."""
-    errors = {}
-    for name in ("concurrency", "max_seconds"):
-        if (limits.get(name) or 0) > MAX_INTEGER:
-            errors[name] = [f"Ensure this value is less than or equal to {MAX_INTEGER}."]
-    for name in ("max_cost", "rollout_timeout"):
-        if not abs(limits.get(name) or 0) <= LARGEST:
-            errors[name] = ["Give a finite number."]
-    if errors:
-        raise ValidationError(errors)
-
-
-def check_plan(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a collection, out of arguments of plan_collection. Raises ValidationError by field."""
-    fields = {name: Collection._meta.get_field(name).get_default() for name in (*CHOSEN, *LIMITS)}  # type: ignore[union-attr]
-    plan = {**fields, "seed": 0, "resume_from": None, **given}
-    for name in ("name", "idempotency_key", "user", "version"):
-        plan.pop(name, None)
-    plan |= {
-        "sampling": plan.get("sampling") or {},
-        "split_repeats": dict(plan["split_repeats"] or {}),
-        "splits": list(dict.fromkeys(plan["splits"])),
-        "tags": list(dict.fromkeys(plan["tags"])),
-        "search": plan["search"].strip(),
-        "prompt_template": {part: text for part, text in (plan.get("prompt_template") or {}).items() if text},
-    }
-    _check(plan)
-    return plan
-
-
-def _check(plan: dict[str, Any]) -> None:
-    errors: dict[str, Any] = {}
-    if problems := find_default_problems(plan["sampling"]):
-        errors["sampling"] = problems
-    wanted = {plan["policy_model"].worker_group, plan["dataset"].environment.worker_group} - {""}
-    if len(wanted) > 1:
-        groups = " and ".join(sorted(wanted))
-        errors["policy_model"] = [
-            f"No worker may run this: the model and the environment belong to different worker groups ({groups})."
-        ]
-    errors |= _find_choice_problems(plan)
-    try:
-        check_limits(plan)
-    except ValidationError as wrong:
-        errors |= wrong.update_error_dict({})
-    if errors:
-        raise ValidationError(errors)
-
-
-def _find_choice_problems(plan: dict[str, Any]) -> dict[str, Any]:
-    errors: dict[str, Any] = {}
-    for name in ("splits", "tags", "split_repeats"):
-        if len(plan[name]) > MAX_MARKS or not all(
-            isinstance(mark, str) and 0 < len(mark) <= 64 and "\n" not in mark for mark in plan[name]
-        ):
-            errors[name] = [f"At most {MAX_MARKS} names of 1 to 64 characters."]
-    numbers = plan["split_repeats"].values()
-    if not all(isinstance(one, int) and not isinstance(one, bool) and 1 <= one <= MAX_REPEATS for one in numbers):
-        errors["split_repeats"] = [f"Give each split a whole number from 1 to {MAX_REPEATS:,}."]
-    if len(plan["search"]) > 200:
-        errors["search"] = ["At most 200 characters."]
-    if find_unstorable([plan["search"], *plan["splits"], *plan["tags"], *plan["split_repeats"]]) is not None:
-        errors["search"] = ["A split, a tag or the search holds a zero byte or half a surrogate pair."]
-    try:
-        template = msgspec.convert(plan["prompt_template"], PromptTemplate)
-    except msgspec.ValidationError as wrong:
-        errors["prompt_template"] = [f"{wrong}. It has the parts system and user, each a text."]
-    else:
-        if problems := find_template_problems(template):
-            errors["prompt_template"] = [f"{part}: {problem}" for part, problem in problems.items()]
-        elif find_unstorable(plan["prompt_template"]) is not None:
-            errors["prompt_template"] = ["It holds a zero byte or half a surrogate pair."]
-    earlier = plan["resume_from"]
-    if earlier is None and plan["only_failed"]:
-        errors["only_failed"] = ["Name the earlier collection whose failed rollouts are meant."]
-    elif earlier is not None and earlier.dataset_id != plan["dataset"].pk:
-        errors["resume_from"] = [f"{earlier.label} is of another dataset, {earlier.dataset.slug}."]
-    elif earlier is not None and (earlier.is_being_deleted or earlier.version.state != DatasetVersion.State.READY):
-        errors["resume_from"] = [f"{earlier.label} or its tasks are being deleted."]
-    return errors
 
 
 def sweep_plans() -> bool:

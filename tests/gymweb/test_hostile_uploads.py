@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from scripts.measure_uploads import ALLOWED_GROWTH_MB, GOOD, Api, hostile_files, prepare, send_hostile
+from scripts.hostile_uploads import GOOD, hostile_files
+from scripts.measure_uploads import send_hostile
+from scripts.measured_server import ALLOWED_GROWTH_MB, Api, prepare
 from tests.gymweb.serving import read_response, serving
 
 EXPECTED = {

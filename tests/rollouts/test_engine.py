@@ -14,13 +14,14 @@ from django.utils import timezone
 from apps.environments.models import Environment
 from apps.gym.events import ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.policies.models import PolicyModel, Provider
+from apps.rollouts.choosing import NothingToCollect
 from apps.rollouts.claiming import Claim, Slots, claim_rollouts
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.controlling import adjust_collection, cancel_collection
 from apps.rollouts.leasing import Vitals, give_up_lease, reap_leases, renew_lease, take_lease
 from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
 from apps.rollouts.outbox import Outbox
-from apps.rollouts.planning import NothingToCollect, PlanConflict, plan_collection, sweep_plans
+from apps.rollouts.planning import PlanConflict, plan_collection, sweep_plans
 from apps.rollouts.recording import End, record_batch
 from apps.rollouts.running import Tally, _end
 from apps.rollouts.sharing import Share

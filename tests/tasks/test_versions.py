@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
 from apps.gym import leaving
+from apps.rollouts.choosing import NothingToCollect
 from apps.rollouts.models import Rollout
-from apps.rollouts.planning import NothingToCollect, plan_collection
+from apps.rollouts.planning import plan_collection
 from apps.tasks import deleting, loading, upserting
 from apps.tasks.choosing import ChoiceRefused, Choices
 from apps.tasks.comparing import changed_fields, count_changes, find_changes, with_counterparts

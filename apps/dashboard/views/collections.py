@@ -18,9 +18,10 @@ from apps.dashboard.results import read_results
 from apps.dashboard.rolloutlists.listing import OLDEST, RolloutList
 from apps.dashboard.rolloutlists.showing import show_table
 from apps.dashboard.views.figures import RETRIED
+from apps.rollouts.choosing import NothingToCollect
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 from apps.rollouts.paging import page_by_id
-from apps.rollouts.planning import NothingToCollect, plan_collection
+from apps.rollouts.planning import plan_collection
 
 POLL_ENDED = 286  # htmx: swap, and stop polling
 

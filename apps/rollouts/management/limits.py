@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import LIMITS
+from apps.rollouts.vetting import LIMITS
 
 _TYPES: dict[str, Any] = {
     "priority": int,

@@ -15,6 +15,7 @@ from django.db.models import Count, Max
 from tqdm import tqdm
 
 from apps.rollouts.checks import PROCESS_STARTS, WORKER_STARTS
+from apps.rollouts.choosing import NothingToCollect
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.estimating import Estimate, estimate_plan
 from apps.rollouts.holding import Holds, explain_pause
@@ -23,7 +24,7 @@ from apps.rollouts.management.options import read_key, read_seats
 from apps.rollouts.management.plans import add_plan, given_plan
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection, Rollout, Worker
-from apps.rollouts.planning import NothingToCollect, PlanConflict, plan_collection
+from apps.rollouts.planning import PlanConflict, plan_collection
 
 
 class Command(BaseCommand):
