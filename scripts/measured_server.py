@@ -69,8 +69,14 @@ def _children(pid: int) -> list[int]:
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with contextlib.suppress(OSError):
             for child in map(int, (task / "children").read_text().split()):
-                found += [child, *_children(child)]
+                # Until it has become its own program, a child shows its parent's memory as its own.
+                if _words(child) != _words(pid):
+                    found += [child, *_children(child)]
     return found
+
+
+def _words(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def prepare(var: Path, database: str = "") -> str:
