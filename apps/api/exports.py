@@ -50,7 +50,9 @@ FILES = {(200, kind): OpenApiTypes.BINARY for kind in ("application/x-ndjson", "
 class ExportSerializer(serializers.ModelSerializer[Export]):
     filters = serializers.DictField(read_only=True)
     options = serializers.DictField(read_only=True)
-    files = ExportFileSerializer(many=True, read_only=True)
+    files = ExportFileSerializer(
+        many=True, read_only=True, help_text="Of rows: none where no row was left, which is `ready` as well."
+    )
     beside = serializers.SerializerMethodField(help_text="Names of the other files of its folder, such as its card.")
 
     class Meta:
@@ -88,7 +90,10 @@ class OrderSerializer(DeclaredFields, serializers.Serializer[Any]):
     pair_set = serializers.PrimaryKeyRelatedField(
         queryset=PairSet.objects.all(), required=False, allow_null=True, help_text="For formats of preference pairs."
     )
-    filters = serializers.DictField(required=False, help_text='e.g. {"min_reward": 0.7, "per_task": 2}')
+    filters = serializers.DictField(
+        required=False,
+        help_text='e.g. {"min_reward": 0.7, "per_task": 2}. Without `splits`, of several `train` alone.',
+    )
     options = serializers.DictField(required=False, help_text='How rows are worded, e.g. {"reasoning": "inline"}')
     encoding = serializers.ChoiceField(choices=Encoding.choices, required=False, help_text="Default: the format's own.")
     validation_share = serializers.FloatField(
@@ -110,10 +115,13 @@ class ExportPreviewSerializer(serializers.Serializer[Any]):
         help_text="How each is known. `ids`: the row holds them. `usage`: the policy model told what it read and wrote "
         "in the last call, of a pair that of the longer side. `size`: a guess, of four bytes a token.",
     )
-    considered = serializers.IntegerField(help_text="Looked at until these rows were found.")
+    considered = serializers.IntegerField(help_text="Looked at: `written_from`, and all that is dropped.")
+    written_from = serializers.IntegerField(help_text="Attempts, pairs or tasks that become rows.")
+    written = serializers.IntegerField(help_text="Rows that come of them, shown here or not.")
     dropped = serializers.DictField(child=serializers.IntegerField())
     stopped_after = serializers.FloatField(
-        allow_null=True, help_text="Seconds after which it was looked no further for rows; null where it was not so."
+        allow_null=True,
+        help_text="Seconds after which it was looked no further; null where the counts are those of the whole export.",
     )
 
 
@@ -206,6 +214,8 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     def download(self, request: Request, pk: str) -> HttpResponseBase:
         """The first file of rows, of which `bytes` and `sha256` are; takes Range and If-None-Match."""
         export = self._ready()
+        if not export.files and not export.rows:
+            raise Problem(HTTPStatus.CONFLICT, "no-rows", "This export has no rows, so there is no file of them.")
         return self._send(export, rows_path(export, export.files[0]["name"] if export.files else ""))
 
     @extend_schema(

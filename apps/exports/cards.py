@@ -8,12 +8,13 @@ import yaml
 from apps.gym.exporters.protocol import Feature, Format, Options
 
 _SIZES = [(1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M")]
+_FILES = ["| file | split | rows | bytes | SHA-256 |", "|---|---|---|---|---|"]
 
 
 def write_card(format: Format, options: Options, manifest: Mapping[str, Any]) -> str:
     """`load_dataset("<folder>")` reads it (datasets 4.7 and later for columns of JSON)."""
     files = [{"split": one["split"], "path": one["name"]} for one in manifest["files"]]
-    head: dict[str, Any] = {"configs": [{"config_name": "default", "data_files": files}]}
+    head: dict[str, Any] = {"configs": [{"config_name": "default", "data_files": files}]} if files else {}
     features = format.features(options)
     if features:
         head["dataset_info"] = {"features": [_feature(name, kind) for name, kind in features.items()]}
@@ -39,9 +40,8 @@ def _body(format: Format, manifest: Mapping[str, Any]) -> str:
             "",
             format.note,
             "",
-            "| file | split | rows | bytes | SHA-256 |",
-            "|---|---|---|---|---|",
-            files,
+            *(_FILES if files else ["No row was left, so there is no file."]),
+            *([files] if files else []),
             *_unsplit(manifest),
             "",
             "## Where the rows come from",

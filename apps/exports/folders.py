@@ -57,7 +57,7 @@ def names_in(export: Export) -> list[str]:
     """The files of a finished export that people may have, by name."""
     path = Path(export.path)
     if not path.is_dir():
-        return [one["name"] for one in export.files] or [path.name]
+        return [one["name"] for one in export.files] or ([path.name] if export.rows else [])
     return sorted(one.name for one in path.iterdir() if one.is_file() and not one.name.startswith("."))
 
 
@@ -112,11 +112,10 @@ class ExportFolder:
 
     def finish(self) -> list[RowFile]:
         """Everything on the disk, not yet in place; the files of rows in the order of their splits. A split without
-        rows has none, since no loader takes an empty one; where all are empty, the first stays."""
+        rows has none, since no loader takes an empty one."""
         for file in self._files.values():
             file.finish()
-        empty = [split for split, file in self._files.items() if not file.rows]
-        for split in empty[1:] if len(empty) == len(self._files) else empty:
+        for split in [split for split, file in self._files.items() if not file.rows]:
             self._files.pop(split).path.unlink()
         return list(self._files.values())
 
@@ -126,7 +125,11 @@ class ExportFolder:
         if is_one_file(self.path):
             write_text(self._part / MANIFEST, text)
             (self._part / MANIFEST).replace(manifest_path(self.path))
-            self._files[TRAIN].path.replace(self.path)
+            if self._files:
+                self._files[TRAIN].path.replace(self.path)
+            else:
+                # What an earlier export wrote there is no part of this one.
+                self.path.unlink(missing_ok=True)
         else:
             self._publish_folder(manifest, text)
         sync_folder(self.path.parent)
@@ -138,7 +141,7 @@ class ExportFolder:
 
     def _publish_folder(self, manifest: dict[str, Any], text: str) -> None:
         names = {split: file.path.name for split, file in self._files.items()}
-        for name, content in self._format.companions(names, self._options).items():
+        for name, content in (self._format.companions(names, self._options) if names else {}).items():
             write_text(self._part / name, content)
         write_text(self._part / CARD, write_card(self._format, self._options, manifest))
         write_text(self._part / MANIFEST, text)

@@ -15,7 +15,8 @@ from apps.rollouts.models import Collection
 def make_manifest(
     export: Export, files: Sequence[RowFile], *, reader: RowReader, census: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`counts.considered` = `counts.written_from` + the sum of `counts.dropped`; sizes are bytes.
+    """`counts.considered` = `counts.written_from` + the sum of `counts.dropped`; sizes are bytes. Without rows there is
+    no file.
 
     An attempt may become several rows, so `counts.written` may be more than `counts.written_from`.
 
@@ -39,9 +40,9 @@ def make_manifest(
         "encoding": export.encoding,
         "files": entries,
         "rows": rows,
-        "bytes": entries[0]["bytes"],
-        "sha256": entries[0]["sha256"],
-        "longest_row_bytes": max(file.longest_row for file in files),
+        "bytes": entries[0]["bytes"] if entries else 0,
+        "sha256": entries[0]["sha256"] if entries else "",
+        "longest_row_bytes": max((file.longest_row for file in files), default=0),
         "filters": export.filters,
         "options": export.options,
         "split": {"by": "prompt", "validation_share": export.validation_share, "seed": export.split_seed},

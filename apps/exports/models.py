@@ -196,7 +196,7 @@ class Encoding(models.TextChoices):
 
 
 class Export(models.Model):
-    """What one trainer loads: a folder with a file for each split, a dataset card and a manifest.
+    """What one trainer loads: a folder with a file for each split that has rows, a dataset card and a manifest.
 
     `bytes` and `sha256` are of its first file; the manifest has those of all. What `format`, `filters` and `options`
     may be is the exporters' to say, so that a new format is no change of this table.
@@ -246,7 +246,7 @@ class Export(models.Model):
                 name="export_is_possible",
             ),
             models.CheckConstraint(
-                condition=~Q(state="ready") | (~Q(sha256="") & ~Q(path="")),
+                condition=~Q(state="ready") | (~Q(path="") & (~Q(sha256="") | Q(rows=0))),
                 name="export_ready_has_a_file",
             ),
         ]
@@ -262,6 +262,11 @@ class Export(models.Model):
     @property
     def is_settled(self) -> bool:
         return self.state not in {self.State.QUEUED, self.State.WRITING}
+
+    @property
+    def is_empty(self) -> bool:
+        """There was nothing to write: no row was left, and so there is no file of rows."""
+        return self.state == self.State.READY and not self.rows
 
     @property
     def share(self) -> float:

@@ -11,20 +11,23 @@ from apps.exports.models import Export
 from apps.exports.rows import RowReader
 
 SECONDS = 2.0
-"""How long somebody waits for a preview: filters may leave few of many."""
+"""How long somebody waits for a preview: it goes on counting when its rows are found, and filters may leave few of
+many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
     """`bytes` is the size of each row as JSON, `tokens` how many it has, and `tokens_from` how that is known, see
-    measuring.py; counts are those of what was looked at until the rows were found. Where it was looked no further
-    after so many seconds, `stopped_after` says it: there may be more."""
+    measuring.py. `considered` = `written_from` + the sum of `dropped`, and `written` rows come of them, as the export
+    will count; unless it was looked no further after so many seconds, which `stopped_after` says: there may be more."""
 
     rows: list[dict[str, Any]]
     bytes: list[int]
     tokens: list[int]
     tokens_from: list[TokensFrom]
     considered: int
+    written_from: int
+    written: int
     dropped: dict[str, int]
     stopped_after: float | None = None
 
@@ -38,6 +41,7 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
     until = time.monotonic() + SECONDS
     reader = RowReader(export, on_step=lambda: _stop(until))
     stopped_after = None
+    written = 0
     rows: list[dict[str, Any]] = []
     sizes: list[int] = []
     tokens: list[tuple[int, TokensFrom]] = []
@@ -47,11 +51,11 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
             if size is None or reader.made_of is None:
                 reader.take_back("not_encodable")
                 continue
-            rows += found
-            sizes += size
-            tokens += count_tokens(found, size, reader.made_of)
-            if len(rows) >= limit:
-                break
+            written += len(found)
+            if len(rows) < limit:
+                rows += found
+                sizes += size
+                tokens += count_tokens(found, size, reader.made_of)
     except _LookedEnough:
         stopped_after = SECONDS
     return Preview(
@@ -59,7 +63,10 @@ def preview_rows(export: Export, *, limit: int = 5) -> Preview:
         bytes=sizes[:limit],
         tokens=[count for count, _ in tokens[:limit]],
         tokens_from=[known for _, known in tokens[:limit]],
-        considered=reader.considered,
+        # Whole groups are read: what comes of the rest of one is not known where it stopped amid it.
+        considered=reader.written_from + reader.dropped.total(),
+        written_from=reader.written_from,
+        written=written,
         dropped={reason: number for reason, number in sorted(reader.dropped.items()) if number},
         stopped_after=stopped_after,
     )

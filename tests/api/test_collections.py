@@ -165,6 +165,19 @@ def test_an_export_is_queued_and_downloaded_with_ranges(engineer, collection):
     assert engineer.get(f"{url}download/").status_code == 410
 
 
+def test_an_export_of_nothing_is_ready_and_has_no_file(engineer, collection):
+    answer = post(
+        engineer, "exports/", {"format": "trl_sft", "collection": collection.pk, "filters": {"min_reward": 9}}
+    )
+    write_export(export=Export.objects.get())
+    url = f"/api/v1/exports/{answer.json()['id']}/"
+    found = engineer.get(url).json()
+    assert (found["state"], found["rows"], found["files"], found["sha256"]) == ("ready", 0, [], "")
+    assert found["beside"] == ["README.md", "manifest.json"]
+    refused = engineer.get(f"{url}download/")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:gymweb:problem:no-rows")
+
+
 def test_the_formats_say_what_they_take_and_what_they_refuse(engineer):
     formats = {one["slug"]: one for one in engineer.get("/api/v1/exports/formats/").json()}
     assert set(formats) == set(FORMATS)

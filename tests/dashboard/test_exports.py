@@ -1,6 +1,7 @@
 import asyncio
 import hashlib
 import io
+import itertools
 import json
 import tarfile
 
@@ -14,6 +15,8 @@ from apps.exports.cancelling import cancel_export
 from apps.exports.exporting import write_export
 from apps.exports.folders import ExportFolder
 from apps.exports.models import Export, PairSet
+from apps.exports.ordering import prepare_export, queue_export
+from apps.exports.previewing import preview_rows
 from apps.gym.exporters.protocol import NUMBERS
 from apps.gym.exporters.registry import FORMATS
 from tests.dashboard.pages import queries_with_one_and_three, signed_in
@@ -21,6 +24,7 @@ from tests.factories import make_collection, make_rollout, make_trace
 
 pytestmark = pytest.mark.django_db
 CREATE = "/exports/new/"
+GOOD = {"min_reward": 0.7}
 SFT, DPO = f"{CREATE}?format=trl_sft", f"{CREATE}?format=trl_dpo"
 
 
@@ -132,7 +136,7 @@ def test_a_preview_shows_the_first_rows_and_orders_nothing():
     assert (page.status_code, Export.objects.count()) == (200, 0)
     assert "&lt;b&gt;4&lt;/b&gt;" in page.text
     assert "<b>4" not in page.text
-    assert "Looked at 1." in page.text
+    assert "Looked at all 1: 1 row." in page.text
     assert "25 tokens, as the model told" in page.text
     none = signed_in().post(CREATE, {**order, "min_reward": "5"})
     assert "left out: 1 below min reward." in none.text
@@ -162,6 +166,36 @@ def test_a_written_export_shows_its_manifest_and_stops_polling(tmp_path):
     assert (page.status_code, "hx-trigger" in page.text, "<html" in page.text) == (286, False, False)
     assert export.sha256 in page.text
     assert "Manifest" in page.text
+
+
+def test_the_page_of_an_export_counts_what_was_left_out_and_why(tmp_path):
+    export = queued_export()
+    make_rollout(export.collection, reward=None, status="failed", error_kind="policy_error", stop_reason="")
+    make_rollout(export.collection, reward=None)
+    make_rollout(export.collection, reward=None)
+    page = signed_in().get(url(write_export(export=export, path=tmp_path / "made"))).text
+    shown = page[page.index("What became of the 4 rollouts") : page.index('id="manifest-title"')]
+    told = ["written, as 1 row", "left out: no reward", "left out: failed"]
+    assert [f'{one}</th><td class="num">{n}<' in shown for one, n in zip(told, (1, 2, 1), strict=True)] == [True] * 3
+    assert sorted(told, key=shown.index) == told
+
+
+def test_an_export_of_nothing_says_so_instead_of_being_ready_and_gives_its_manifest(settings, tmp_path):
+    settings.EXPORTS_DIR = tmp_path
+    collection = make_collection(state="completed")
+    make_rollout(collection, reward=0.0)
+    export = write_export(export=Export.objects.create(format="trl_sft", collection=collection, filters=GOOD))
+    client = signed_in()
+    for address in (url(export), reverse("dashboard:export_list")):
+        page = client.get(address).text
+        assert ("nothing to write" in page, "</span> ready" in page) == (True, False)
+        assert url(export, "export_download") not in page
+    page = client.get(url(export)).text
+    assert "left out: below min reward" in page
+    assert f'href="/exports/new/?format=trl_sft&amp;collection={collection.pk}">With other filters</a>' in page
+    assert json.loads(client.get(url(export, "export_manifest")).content)["counts"]["dropped"] == {
+        "below_min_reward": 1
+    }
 
 
 def test_the_file_and_its_manifest_download(tmp_path):
@@ -260,6 +294,35 @@ def test_a_writer_whose_export_is_cancelled_stops_and_keeps_nothing(settings, tm
     make_rollout(export.collection)
     write_export(export=export)
     assert (export.state, list((tmp_path / "exports").iterdir())) == ("cancelled", [])
+
+
+def test_a_preview_counts_what_the_export_will_hold_and_leave_out(settings, tmp_path):
+    settings.EXPORTS_DIR = tmp_path
+    collection = make_collection(state="completed", repeats=9)
+    for number in range(9):
+        make_rollout(collection, reward=number % 3 / 2, trace=make_trace(str(number % 5), 1.0))
+    order = {"format": "trl_kto", "collection": collection.pk, "dedupe": "on", "min_reward": "0.5", "good_from": "0.5"}
+    page = signed_in().post(CREATE, {**order, "preview": "1"}).text
+    filters = {"dedupe": True, "min_reward": 0.5}
+    order = {"format": "trl_kto", "collection": collection, "filters": filters}
+    preview = preview_rows(prepare_export(**order), limit=2)
+    written = write_export(export=queue_export(**order))
+    counts = {name: getattr(preview, name) for name in ("considered", "written_from", "written", "dropped")}
+    assert (counts, len(preview.rows), preview.stopped_after) == (written.manifest["counts"], 2, None)
+    told = ", ".join(f"{number} {reason.replace('_', ' ')}" for reason, number in counts["dropped"].items())
+    assert f"Looked at all 9: {written.rows} rows; left out: {told}." in page
+
+
+def test_a_preview_that_stops_amid_a_group_counts_what_it_looked_at_alone(monkeypatch):
+    collection = make_collection(state="completed", repeats=9)
+    for number in range(9):
+        make_rollout(collection, reward=1.0, trace=make_trace(str(number), 1.0))
+    ticks = itertools.count()
+    monkeypatch.setattr("apps.exports.previewing.SECONDS", 6.0)
+    monkeypatch.setattr("apps.exports.previewing.time.monotonic", lambda: float(next(ticks)))
+    preview = preview_rows(prepare_export(format="trl_kto", collection=collection), limit=2)
+    assert (preview.considered, preview.written_from, len(preview.rows)) == (5, 5, 2)
+    assert (preview.dropped, preview.stopped_after) == ({}, 6.0)
 
 
 def test_a_preview_ends_in_time_and_says_so(monkeypatch):

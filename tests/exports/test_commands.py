@@ -114,11 +114,13 @@ def test_a_pair_set_without_pairs_makes_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_without_rows_says_what_became_of_them(tmp_path):
+def test_without_rows_there_is_no_file_and_it_is_said_what_became_of_them(tmp_path):
     made = make_collection()
     make_rollout(made, reward=0.0, trace=make_trace("5", 0.0))
+    (tmp_path / "sft.jsonl").write_text("of an earlier one")
     said = export_aside(made, "trl_sft", tmp_path / "sft.jsonl")
-    assert said == "The file holds no rows: considered 1, dropped: 1 below min reward.\n"
+    assert said == "No row is left, so no file: considered 1, dropped: 1 below min reward.\n"
+    assert [one.name for one in tmp_path.iterdir()] == ["sft.jsonl.manifest.json"]
 
 
 @pytest.mark.parametrize(

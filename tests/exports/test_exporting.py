@@ -339,7 +339,7 @@ def test_a_rollout_without_a_trace_is_dropped_not_failed():
     make_rollout(made, trace=[])
     export = write_export(export=queue_export(format="trl_sft", collection=made))
     assert (export.rows, export.manifest["counts"]["dropped"]) == (0, {"no_trace": 1})
-    assert rows_path(export, "train.jsonl").read_bytes() == b""
+    assert not rows_path(export, "train.jsonl").exists()
 
 
 def test_rollouts_beyond_one_chunk_are_all_written_in_few_queries(django_assert_max_num_queries, monkeypatch):

@@ -112,11 +112,13 @@ def test_every_format_is_written_in_each_of_its_encodings_with_a_card(collection
         assert (written.state, written.message) == ("ready", "")
         _, front, body = (Path(written.path) / "README.md").read_text().split("---\n", 2)
         card = yaml.safe_load(front)
-        assert card["configs"][0]["data_files"] == [{"split": "train", "path": f"train.{encoding}"}]
         assert body.startswith(f"\n# {format.title}\n")
+        if format.needs_tokens:
+            assert (written.rows, written.files) == (0, [])
+            continue
+        assert card["configs"][0]["data_files"] == [{"split": "train", "path": f"train.{encoding}"}]
         assert written.files[0]["sha256"] in body
-        if not format.needs_tokens:
-            assert written.rows == (2 if slug == "trl_sft_turns" else 1)
+        assert written.rows == (2 if slug == "trl_sft_turns" else 1)
 
 
 def test_the_card_types_every_column(collection):
@@ -178,10 +180,15 @@ def test_a_split_without_rows_is_no_file_since_no_loader_takes_it(collection, en
         assert [entry["file_name"] for entry in registry.values()] == [only["name"]]
 
 
-def test_without_any_rows_one_empty_file_is_left(collection):
-    none = {"filters": {"min_reward": 5.0}, "validation_share": 0.5}
-    written = write_export(export=queue_export(format="trl_sft", collection=collection, **none))
-    assert [(one["name"], one["rows"]) for one in written.files] == [("train.jsonl", 0)]
+@pytest.mark.parametrize(("format", "encoding"), [("llama_factory_sft", "jsonl"), ("trl_sft", "parquet")])
+def test_without_any_rows_there_is_no_file_that_no_loader_would_take(collection, format, encoding):
+    none = {"filters": {"min_reward": 5.0}, "validation_share": 0.5, "encoding": encoding}
+    written = write_export(export=queue_export(format=format, collection=collection, **none))
+    assert (written.state, written.is_empty, written.files, written.sha256, written.bytes) == ("ready", True, [], "", 0)
+    assert sorted(one.name for one in Path(written.path).iterdir()) == ["README.md", "manifest.json"]
+    _, front, body = (Path(written.path) / "README.md").read_text().split("---\n", 2)
+    assert ("configs" in yaml.safe_load(front), "No row was left, so there is no file." in body) == (False, True)
+    assert "- 1 below min reward" in body
 
 
 @pytest.mark.parametrize("gzipped", [False, True])

@@ -38,7 +38,7 @@ _GOOD = {
     "accepted",
 }
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
-_WARN = {"paused", "half_open", "draft"}
+_WARN = {"paused", "half_open", "draft", "empty"}
 _BUSY = {"running", "loading", "receiving", "writing", "queued", "planning", "draining", "deleting", "making"}
 _GLYPHS = {"ok": "✓", "bad": "✗", "warn": "◐", "muted": "○", "busy": "●"}
 

@@ -1,6 +1,7 @@
 """Exports: files for trainers, with their manifests."""
 
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -17,6 +18,7 @@ from apps.exports.archiving import archive_files
 from apps.exports.cancelling import cancel_export
 from apps.exports.deleting import StillBeingWritten, delete_export
 from apps.exports.folders import named_encoding, names_in
+from apps.exports.holding_out import named_split
 from apps.exports.models import Export
 from apps.exports.ordering import ExportRefused, prepare_export, queue_export
 from apps.exports.pairing import CannotCancel
@@ -108,6 +110,11 @@ def export_detail(request: PageRequest, pk: int) -> HttpResponse:
         "export": export,
         "ended": export.is_settled,
         "manifest": pretty(export.manifest) if export.manifest else "",
+        "counts": _counts(export),
+        "splits": ", ".join(
+            f"{count:,} of {named_split(split)}" for split, count in export.manifest.get("dataset_splits", {}).items()
+        ),
+        "again": urlencode({"format": export.format, "collection": export.collection_id}),
         "others": _beside(export),
         "folder_name": _named(export) if _is_folder(export) else "",
         "all_bytes": sum(one["bytes"] for one in export.files),
@@ -146,9 +153,23 @@ def export_manifest(request: PageRequest, pk: int) -> HttpResponse:
     return file
 
 
+def _counts(export: Export) -> dict[str, Any]:
+    """What became of all that was looked at, most first."""
+    counts = export.manifest.get("counts", {})
+    if not {"considered", "written_from", "dropped"} <= set(counts):
+        return {}
+    makes = FORMATS[export.format].makes if export.format in FORMATS else ""
+    dropped = sorted(counts["dropped"].items(), key=lambda one: (-one[1], one[0]))
+    return {
+        **counts,
+        "unit": {"preferences": "pairs", "tasks": "tasks"}.get(makes, "rollouts"),
+        "dropped": [(reason.replace("_", " "), number) for reason, number in dropped],
+    }
+
+
 def _ready(pk: int) -> Export:
     export = get_object_or_404(Export, pk=pk)
-    if export.state != Export.State.READY or not Path(export.path).exists():
+    if export.state != Export.State.READY or not (export.is_empty or Path(export.path).exists()):
         raise Http404("The files are not there: the export is not ready, or they were removed.")
     return export
 

@@ -77,7 +77,7 @@ class Command(BaseCommand):
             raise CommandError(f"{export} ended {export.state}: {export.message}")
         if not export.rows:
             considered = export.manifest["counts"]["considered"]
-            self.stderr.write(f"The file holds no rows: considered {considered}, dropped: {_dropped(export)}.")
+            self.stderr.write(f"No row is left, so no file: considered {considered}, dropped: {_dropped(export)}.")
         self.stdout.write(json.dumps({"export": export.pk, **export.manifest}) if options["json"] else _summary(export))
 
     def _order(self, collection: Collection, options: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +102,9 @@ class Command(BaseCommand):
         for row in preview.rows:
             self.stdout.write(json.dumps(row, ensure_ascii=False))
         dropped = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in preview.dropped.items())
-        self.stderr.write(f"Looked at {preview.considered}; left out: {dropped or 'none'}.")
+        more = f" Looked no further after {preview.stopped_after:g} seconds." if preview.stopped_after else ""
+        said = f"Looked at {preview.considered}: {preview.written} rows; left out: {dropped or 'none'}.{more}"
+        self.stderr.write(said)
 
     def _pair_set(self, collection: Collection, format: str, given: int | None) -> PairSet | None:
         if given is not None:
