@@ -79,6 +79,7 @@ urlpatterns: list[URLPattern] = [
     path("pair-sets/new/", pairs.pair_set_create, name="pair_set_create"),
     path("pair-sets/<int:pk>/", pairs.pair_set_detail, name="pair_set_detail"),
     path("pair-sets/<int:pk>/ask/", pairs.pair_set_ask, name="pair_set_ask"),
+    path("pair-sets/<int:pk>/decide/", pairs.pair_set_decide, name="pair_set_decide"),
     path("pair-sets/<int:pk>/cancel/", pairs.pair_set_cancel, name="pair_set_cancel"),
     path("pair-sets/<int:pk>/delete/", pairs.pair_set_delete, name="pair_set_delete"),
     path("pairs/<int:pk>/", pairs.pair_detail, name="pair_detail"),

@@ -78,6 +78,7 @@ OPERATIONS = {
     "model_edit": "PATCH policy-models/{slug}/",
     "model_try": "POST policy-models/{slug}/try/",
     "pair_decide": "POST pairs/{id}/decide/",
+    "pair_set_decide": "POST pairs/decide/",
     "pair_set_ask": "POST pair-sets/{id}/ask/",
     "pair_set_cancel": "POST pair-sets/{id}/cancel/",
     "pair_set_create": "POST pair-sets/",

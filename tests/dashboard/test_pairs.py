@@ -206,3 +206,23 @@ def test_people_are_asked_from_the_page_of_the_set():
     pair_set.pairs.update(status="accepted")
     again = client.post(reverse("dashboard:pair_set_ask", args=[pair_set.pk]), follow=True).text
     assert "has no proposed pair that nobody has judged and no open queue asks about." in again
+
+
+def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():
+    pair_set, other, client = make_pair_set(tasks=3), make_pair_set(tasks=1), signed_in()
+    path = reverse("dashboard:pair_set_decide", args=[pair_set.pk])
+    first, second, third = pair_set.pairs.order_by("pk")
+    answer = client.post(f"{path}?status=proposed", {"pair": [first.pk, third.pk], "status": "accepted"})
+    assert answer.url == f"{reverse('dashboard:pair_set_detail', args=[pair_set.pk])}?status=proposed"
+    assert list(pair_set.pairs.order_by("pk").values_list("status", flat=True)) == ["accepted", "proposed", "accepted"]
+    for wrong in ({"pair": [second.pk], "status": "rejected"}, {"status": "accepted"}):
+        client.post(path, wrong)
+    client.post(path, {"pair": [second.pk, other.pairs.get().pk], "status": "accepted"})
+    assert (PreferencePair.objects.get(pk=second.pk).status, other.pairs.get().status) == ("proposed", "proposed")
+    page = client.post(path, {"pair": [second.pk], "status": "rejected", "reason": "Both guess."}, follow=True).text
+    assert "1 of 1 changed." in page
+    assert [one.reason for one in second.decisions.all()] == ["Both guess."]
+    assert f'form="decide-marked" aria-label="Mark pair {second.pk}"' in page
+    viewer = signed_in(Role.VIEWER)
+    assert viewer.post(path, {"pair": [first.pk], "status": "proposed"}).status_code == 403
+    assert "decide-marked" not in viewer.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk])).text

@@ -137,6 +137,12 @@ class DecisionForm(forms.Form):
     reason = forms.CharField(required=False, max_length=500)
 
 
+class MarkedForm(DecisionForm):
+    """The same of several pairs, among those that the view allows."""
+
+    pair = forms.ModelMultipleChoiceField(queryset=PreferencePair.objects.none())
+
+
 class AskForm(forms.Form):
     """Field names are the arguments of ask_people; what is left empty has its default."""
 

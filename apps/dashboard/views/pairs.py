@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, wants_fragment
-from apps.dashboard.forms.pairs import ASK, AskForm, DecisionForm, PairSetForm
+from apps.dashboard.forms.pairs import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.reading import read_trace
@@ -183,6 +183,27 @@ def pair_set_cancel(request: PageRequest, pk: int) -> HttpResponse:
     except CannotCancel as problem:
         messages.error(request, str(problem))
     return redirect("dashboard:pair_set_detail", pk=pk)
+
+
+@allow(POST=Permission.PAIR)
+def pair_set_decide(request: PageRequest, pk: int) -> HttpResponse:
+    """Accept or reject the pairs that are marked, or take that back; then the table as it was filtered."""
+    pair_set, form = get_object_or_404(PairSet, pk=pk), MarkedForm(request.POST)
+    form.fields["pair"].queryset = pair_set.pairs.all()  # type: ignore[attr-defined]
+    if not form.is_valid():
+        messages.error(request, "Mark at least one pair of this set, and accept or reject what is marked.")
+    else:
+        given = form.cleaned_data
+        try:
+            changed = decide_pairs(
+                pairs=given["pair"], status=given["status"], reason=given["reason"], user=request.user
+            )
+        except DecisionRefused as refusal:
+            messages.error(request, str(refusal))
+        else:
+            messages.success(request, f"{changed} of {len(given['pair'])} changed.")
+    query = request.GET.urlencode()
+    return redirect(f"{reverse('dashboard:pair_set_detail', args=[pk])}{'?' if query else ''}{query}")
 
 
 @allow(POST=Permission.LEAD)
