@@ -101,7 +101,7 @@ def test_a_change_of_one_limit_leaves_the_others(engineer):
         ({"rollout_timeout": None}, "/rollout_timeout"),
         ({"max_attempts": 21}, "/max_attempts"),
         ({"priority": 1001}, "/priority"),
-        ({"state": "running"}, "/state"),
+        ({"state": "paused"}, "/state"),
         ({"max_token": 5}, "/max_token"),
     ],
 )
