@@ -6,6 +6,7 @@ from django.db.models import Count, Exists, OuterRef
 
 from apps.exports.filtering import FilterRefused, Filters
 from apps.exports.splitting import TRAIN
+from apps.gym.exporters.protocol import Format
 from apps.rollouts.filtering.grammar import FilterRefused as NotUnderstood
 from apps.rollouts.filtering.parsing import parse_filter
 from apps.rollouts.models import Collection, Rollout
@@ -28,22 +29,22 @@ def count_splits(collections: Sequence[int]) -> dict[str, int]:
     return found if any(found) else {}
 
 
-def usual_splits(there: Mapping[str, int], *, q: str, rollouts: bool) -> list[str] | None:
+def usual_splits(format: Format, there: Mapping[str, int], *, q: str, rollouts: bool) -> list[str] | None:
     """What is taken where nobody names splits: `train`, where tasks of others were attempted as well. All (none named)
-    where there is nothing to choose between, and where `rollouts` are named or `q` filters their splits. None where one
-    has to say."""
-    if len(there) < 2 or rollouts or _filters_splits(q):
+    where there is nothing to choose between, where the format is none to train on, and where `rollouts` are named or
+    `q` filters their splits. None where one has to say."""
+    if len(there) < 2 or format.keeps_all or rollouts or _filters_splits(q):
         return []
     return [TRAIN] if TRAIN in there else None
 
 
-def checked_splits(filters: Filters, collections: Sequence[int], *, given: bool) -> list[str]:
+def checked_splits(format: Format, filters: Filters, collections: Sequence[int], *, given: bool) -> list[str]:
     """The splits that the export takes; an empty list takes all. Raises FilterRefused."""
     if given and not filters.splits:
         return []
     there = count_splits(collections)
     if not given:
-        usual = usual_splits(there, q=filters.q, rollouts=bool(filters.rollouts))
+        usual = usual_splits(format, there, q=filters.q, rollouts=bool(filters.rollouts))
         if usual is None:
             raise FilterRefused(
                 f"splits: the tasks are of several, and none is called {TRAIN}: {_told(there)}. Name those to write; "

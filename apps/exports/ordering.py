@@ -84,7 +84,7 @@ def prepare_export(
         found = find_format(format)
         _check_pair_set(found, collection, pair_set)
         applied = resolve_filters(found, filters or {})
-        splits = checked_splits(applied, collections, given="splits" in (filters or {}))
+        splits = checked_splits(found, applied, collections, given="splits" in (filters or {}))
         worded = resolve_options(found, _with_level(found, pair_set, options or {}))
     except FormatUnknown as refusal:
         raise ExportRefused(str(refusal), "format") from None

@@ -53,6 +53,15 @@ def test_of_a_dataset_with_splits_train_alone_is_taken_unless_others_are_named(f
     assert (set(everything), list(written.manifest["dataset_splits"])) == ({0, 1, 2, 3}, ["", "train", "validation"])
 
 
+def test_rows_that_are_kept_and_verified_again_are_of_every_split():
+    made = attempted("train", "validation")
+    written = write_export(export=queue_export(format="nemo_gym_rollouts", collection=made))
+    assert (written.filters.get("splits", []), written.manifest["dataset_splits"]) == (
+        [],
+        {"train": 2, "validation": 2},
+    )
+
+
 @pytest.mark.parametrize(
     ("splits", "filters", "taken"),
     [

@@ -110,7 +110,7 @@ class ExportForm(forms.Form):
         own, given = str(self.chosen.pk), self.data if self.is_bound else self.initial
         field = self.fields["splits"] = split_field(there)
         self.fields["splits_of"] = forms.CharField(required=False, widget=forms.HiddenInput)
-        usual = usual_splits(there, q=given.get("q") or "", rollouts=bool(given.get("rollouts")))
+        usual = usual_splits(self.format, there, q=given.get("q") or "", rollouts=bool(given.get("rollouts")))
         marked = list(there) if usual == [] and field.required else usual or []
         self.initial.update(splits=marked, splits_of=own)
         if self.is_bound and "splits" not in self.data and self.data.get("splits_of") != own:

@@ -146,6 +146,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """Files that the trainer wants beside the data, by name; given the data's file names by split."""
     needs_tokens: bool = False
     """Its rows are made of captured token ids."""
+    keeps_all: bool = False
+    """Its rows are kept and verified again rather than trained on: what a dataset holds out is theirs, too."""
 
 
 NUMBERS = frozenset({"good_from"})

@@ -64,8 +64,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     def __init__(self, url: str = "", key: str = "", *, timeout: float = 60.0) -> None:
         url = url or os.environ.get("GYMWEB_URL", "http://127.0.0.1:8000")
         self._base = url.rstrip("/").removesuffix("/api/v1") + "/api/v1/"
-        key = key or os.environ.get("GYMWEB_KEY", "")
-        self._headers = {"Authorization": f"Bearer {key}"}
+        self._headers = {"Authorization": f"Bearer {key or os.environ.get('GYMWEB_KEY', '')}"}
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=timeout)
         self._session: aiohttp.ClientSession | None = None  # made in the loop that uses it
 
@@ -90,8 +89,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         """The answer, open; tried again where `again` says that it may be."""
         if ".." in path.split("/"):
             raise ValueError(f"{path} leads out of the API; give a path below /api/v1/.")
-        if self._session is None:
-            self._session = aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
+        self._session = self._session or aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
         for pause in (*PAUSES, None):
             try:
                 answer = await self._session.request(method, self._base + path, **given)
@@ -206,8 +204,9 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
 
     async def build_pairs(self, /, collection: int, *, margin: float = 0.1, **rule: Any) -> PairSet:
         """Preference pairs: the best with the worst rollout of every task; `rule` may have `min_chosen_reward`."""
-        rule = {"collection": collection, "margin": margin, **rule}
-        return cast(PairSet, await self.request("POST", "pair-sets/", rule))
+        return cast(
+            PairSet, await self.request("POST", "pair-sets/", {**rule, "collection": collection, "margin": margin})
+        )
 
     def pairs(self, pair_set: int) -> AsyncIterator[Row]:
         return self.pages("pairs/", pair_set=pair_set)
@@ -283,7 +282,7 @@ async def _read_problem(answer: aiohttp.ClientResponse) -> dict[str, Any]:
 async def _json_lines(answer: aiohttp.ClientResponse) -> AsyncIterator[Row]:
     """Lines of any length; empty ones are signs of life. A connection that breaks ends them."""
     parts: list[bytes] = []
-    try:
+    with suppress(*LOST):
         async for chunk in answer.content.iter_any():
             head, *rest = chunk.split(b"\n")
             parts.append(head)
@@ -291,8 +290,6 @@ async def _json_lines(answer: aiohttp.ClientResponse) -> AsyncIterator[Row]:
                 if line := b"".join(parts).strip():
                     yield json.loads(line)
                 parts = [begun]
-    except LOST:
-        return
 
 
 async def _lines(rows: Iterable[Mapping[str, Any]]) -> AsyncIterator[bytes]:

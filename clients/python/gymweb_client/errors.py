@@ -11,8 +11,7 @@ class ApiError(GymWebError):
     """The server refused: `kind` is stable (`invalid`, `not-found`, …), `errors` name places in what was sent."""
 
     def __init__(self, status: int, problem: dict[str, Any]) -> None:
-        self.status = status
-        self.problem = problem
+        self.status, self.problem = status, problem
         self.kind = str(problem.get("type", "")).removeprefix("urn:gymweb:problem:")
         self.errors: list[dict[str, Any]] = problem.get("errors") or []
         places = "".join(f"\n  {one.get('pointer', '')} {one.get('message', '')}" for one in self.errors[:10])

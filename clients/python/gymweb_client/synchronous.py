@@ -109,11 +109,8 @@ class GymWeb(AbstractContextManager["GymWeb"]):
             raise
 
     def _iterate(self, rows: AsyncIterator[T]) -> Iterator[T]:
-        async def next_row() -> tuple[T] | None:
-            try:
-                return (await anext(rows),)
-            except StopAsyncIteration:
-                return None
+        async def next_row() -> T | None:
+            return await anext(rows, None)
 
-        while row := self._run(next_row()):
-            yield row[0]
+        while (row := self._run(next_row())) is not None:
+            yield row
