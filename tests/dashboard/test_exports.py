@@ -83,15 +83,15 @@ def test_the_form_offers_the_pair_sets_of_the_chosen_collection_alone():
     assert (nonsense.status_code, str(theirs) in nonsense.text) == (200, True)
 
 
-def test_the_only_pair_set_of_a_collection_is_chosen_already():
+def test_the_newest_pair_set_of_a_collection_that_has_pairs_is_chosen_already():
     first = PairSet.objects.create(collection=make_collection(), pair_count=2)
     order = {"format": "trl_dpo", "collection": first.collection_id}
     client = signed_in()
     assert f'<option value="{first.pk}" selected>' in client.get(CREATE, order).text
     second = PairSet.objects.create(collection=first.collection, pair_count=2)
-    page = client.get(CREATE, order).text
-    assert (f'<option value="{first.pk}">' in page, f'<option value="{second.pk}">' in page) == (True, True)
-    assert f'<option value="{second.pk}" selected>' in client.get(CREATE, {**order, "pair_set": second.pk}).text
+    PairSet.objects.create(collection=first.collection)
+    assert f'<option value="{second.pk}" selected>' in client.get(CREATE, order).text
+    assert f'<option value="{first.pk}" selected>' in client.get(CREATE, {**order, "pair_set": first.pk}).text
 
 
 def test_collections_of_one_name_are_told_apart_by_their_numbers():

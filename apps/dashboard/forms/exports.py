@@ -74,8 +74,9 @@ class ExportForm(forms.Form):
             # Pairs of other collections could only be refused.
             either = Q(collection=self.chosen) | Q(further=self.chosen)
             pair_set.queryset = pair_set.queryset.filter(either).distinct()
-            if len(only := pair_set.queryset[:2]) == 1:
-                self.initial.setdefault("pair_set", only[0].pk)
+            # As the command does; it can be changed.
+            newest = pair_set.queryset.filter(pair_count__gt=0).order_by("-id").first()
+            self.initial.setdefault("pair_set", newest.pk if newest else None)
 
     def _add_options(self) -> None:
         for name, values in self.format.choices.items():
