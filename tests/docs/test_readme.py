@@ -87,7 +87,7 @@ def send(client: Client, call: Call) -> Any:
 def test_the_readme_has_the_whole_walk() -> None:
     called = [re.sub(r"/api/v1/|\?.*", "", call.path) for call in read_calls()]
     nouns = ["policy-models", "policy-models", "policy-models", "datasets", "datasets", "datasets"]
-    nouns += ["collections", "collections", "rollouts", "pair-sets", "exports", "exports", "exports"]
+    nouns += ["collections", "collections", "collections", "rollouts", "pair-sets", "exports", "exports", "exports"]
     assert [path.split("/")[0] for path in called] == nouns
 
 
