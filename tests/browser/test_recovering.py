@@ -24,7 +24,7 @@ def test_a_collection_is_followed_without_a_socket(site, tab):
     tab.evaluate("window.kept = true")
     expect(state(tab)).to_contain_text("completed", timeout=SECONDS)
     expect(tab.locator("#collection-results")).to_contain_text("3 rewarded of 3 rollouts", timeout=SECONDS)
-    expect(tab.locator("#breakdown tbody tr").first.locator("td").nth(2)).to_have_text("3", timeout=SECONDS)
+    expect(tab.locator("#breakdown tbody tr").first.locator("td").nth(1)).to_have_text("3", timeout=SECONDS)
     expect(tab.locator("#facets")).not_to_contain_text("queued", timeout=SECONDS)
     assert tab.evaluate("window.kept") is True
 

@@ -64,7 +64,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     def __init__(self, url: str = "", key: str = "", *, timeout: float = 60.0) -> None:
         url = url or os.environ.get("GYMWEB_URL", "http://127.0.0.1:8000")
         self._base = url.rstrip("/").removesuffix("/api/v1") + "/api/v1/"
-        self._headers = {"Authorization": f"Bearer {key or os.environ.get('GYMWEB_KEY', '')}"}
+        self._headers = {"Authorization": "Bearer " + (key or os.environ.get("GYMWEB_KEY", ""))}
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=timeout)
         self._session: aiohttp.ClientSession | None = None  # made in the loop that uses it
 
