@@ -71,7 +71,7 @@ def open_site(var: Path, *serve: str, **settings: str) -> Iterator[Site]:
         ).stdout
 
     lay_out_for(environment)
-    model = [ROOT / "scripts" / "mock_model.py", "--port", "PORT", *MODEL, "--final", "2", "--latency-ms", "350"]
+    model = [ROOT / "scripts" / "mock_model.py", "--port", "PORT", *MODEL, "--final", "2", "--latency-ms", "450"]
     with process(*model) as port:
         seeded = json.loads(run("tests/browser/seed.py", str(port), PASSWORD))
         with serving(var, *serve, **given) as served:
