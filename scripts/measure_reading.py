@@ -10,10 +10,7 @@ import argparse
 import gzip
 import json
 import os
-import statistics
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,13 +18,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from playwright.sync_api import Browser, Response, sync_playwright  # noqa: E402 - found by the line above
+from playwright.sync_api import Browser, Response  # noqa: E402 - found by the line above
 
-from scripts.servers import own_settings  # noqa: E402
-from tests.gymweb.serving import serving  # noqa: E402
+from scripts.measured_pages import CHROMIUM, PASSWORD, measured_site, middle_and_p95, sign_in  # noqa: E402
 
-CHROMIUM = Path("/usr/bin/chromium")
-PASSWORD = "correct horse battery"  # noqa: S105 - of somebody who exists as long as this measurement
 FIRST_CONTENT_MS = 1_000
 PAGE_KB = 150
 SCRIPTS_KB = 45
@@ -77,11 +71,7 @@ def measure(
 ) -> Iterator[dict[str, Any]]:
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
-    page.goto(f"{base}/sign-in/")
-    page.fill("[name=username]", "reader")
-    page.fill("[name=password]", PASSWORD)
-    page.click("main button[type=submit]")
-    page.wait_for_url(lambda address: "/sign-in/" not in address)
+    sign_in(page, base, "reader")
     state = context.storage_state()
     context.close()
     # With an empty cache, as somebody's first look.
@@ -105,16 +95,13 @@ def measure(
     context.close()
     found = [_open(browser, state, f"{base}/rollouts/{rollouts['long']}/") for _ in range(loads + 1)][1:]
     for what in ("painted", "read"):
-        times = sorted(one[what] for one in found)
-        p95 = times[round(0.95 * (len(times) - 1))]
-        load = round(os.getloadavg()[0], 1)
+        times = middle_and_p95([one[what] for one in found])
         yield {
             "reading": f"{steps:,} steps, first {'content painted' if what == 'painted' else 'card shown'}",
-            "p50_ms": round(statistics.median(times)),
-            "p95_ms": round(p95),
-            "loads": len(times),
-            "load": load,
-            "within": p95 <= FIRST_CONTENT_MS,
+            **times,
+            "loads": len(found),
+            "load": round(os.getloadavg()[0], 1),
+            "within": times["p95_ms"] <= FIRST_CONTENT_MS,
         }
 
 
@@ -144,21 +131,10 @@ def main() -> int:
         print(json.dumps({"reading": "all", "skipped": f"no browser at {CHROMIUM}"}))
         return 0
     within = True
-    with tempfile.TemporaryDirectory() as folder:
-        var = Path(folder)
-        given = own_settings(var)
-        environment = {**os.environ, **given, "PYTHONPATH": str(ROOT)}
-        run = [sys.executable]
-        subprocess.run([*run, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=environment, check=True)
-        words = [*run, __file__, "--seed", "--steps", str(options.steps)]
-        made = subprocess.run(words, cwd=ROOT, env=environment, check=True, text=True, stdout=subprocess.PIPE)
-        with serving(var, "--no-worker", **given) as served, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-            base, rollouts = f"http://127.0.0.1:{served.port}", json.loads(made.stdout)
-            for line in measure(base, browser, rollouts, steps=options.steps, loads=options.loads):
-                print(json.dumps(line), flush=True)
-                within &= line["within"]
-            browser.close()
+    with measured_site(__file__, ["--seed", "--steps", str(options.steps)]) as site:
+        for line in measure(site.base, site.browser, site.made, steps=options.steps, loads=options.loads):
+            print(json.dumps(line), flush=True)
+            within &= line["within"]
     print(json.dumps({"reading": "all", "within": within}))
     return 0 if within else 1
 

@@ -8,10 +8,7 @@ object a line: milliseconds of all of it, and of what it is made of. The exit st
 import argparse
 import json
 import os
-import statistics
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +16,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from playwright.sync_api import Browser, Page, Request, sync_playwright  # noqa: E402 - found by the line above
+from playwright.sync_api import Browser, Page, Request  # noqa: E402 - found by the line above
 
-from scripts.servers import own_settings  # noqa: E402
-from tests.gymweb.serving import serving  # noqa: E402
+from scripts.measured_pages import CHROMIUM, PASSWORD, measured_site, middle_and_p95, sign_in  # noqa: E402
 
-CHROMIUM = Path("/usr/bin/chromium")
-PASSWORD = "correct horse battery"  # noqa: S105 - of somebody who exists as long as this measurement
 NEXT_MS = 300
 WARM_UP = 3
 OUTPUT = "a line of words that a tool wrote, and 12 numbers. " * 8
@@ -87,22 +81,16 @@ def measure(base: str, browser: Browser, queue: int, *, judged: int) -> Iterator
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.add_init_script(WATCH)
     page = context.new_page()
-    page.goto(f"{base}/sign-in/")
-    page.fill("[name=username]", "ann")
-    page.fill("[name=password]", PASSWORD)
-    page.click("main button[type=submit]")
-    page.wait_for_url(lambda address: "/sign-in/" not in address)
+    sign_in(page, base, "ann")
     page.goto(f"{base}/queues/{queue}/review/")
     page.wait_for_function("document.body.dataset.listens")
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-listens] #review-form")
     found = [_judge(page) for _ in range(judged + WARM_UP)][WARM_UP:]
     for what in found[0]:
-        times = sorted(one[what] for one in found)
-        p95 = times[round(0.95 * (len(times) - 1))]
-        told = {"p50_ms": round(statistics.median(times)), "p95_ms": round(p95), "items": len(times)}
-        within = {"within": p95 <= NEXT_MS} if what == "all" else {}
-        yield {"next item": what, **told, "load": round(os.getloadavg()[0], 1), **within}
+        times = middle_and_p95([one[what] for one in found])
+        within = {"within": times["p95_ms"] <= NEXT_MS} if what == "all" else {}
+        yield {"next item": what, **times, "items": len(found), "load": round(os.getloadavg()[0], 1), **within}
     context.close()
 
 
@@ -145,22 +133,11 @@ def main() -> int:
         print(json.dumps({"next item": "all", "skipped": f"no browser at {CHROMIUM}"}))
         return 0
     within = True
-    with tempfile.TemporaryDirectory() as folder:
-        var = Path(folder)
-        given = own_settings(var)
-        environment = {**os.environ, **given, "PYTHONPATH": str(ROOT)}
-        run = [sys.executable]
-        subprocess.run([*run, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=environment, check=True)
-        chosen = ["--items", str(options.items), "--steps", str(options.steps), "--overlap", str(options.overlap)]
-        words = [*run, __file__, "--seed", *chosen]
-        made = subprocess.run(words, cwd=ROOT, env=environment, check=True, text=True, stdout=subprocess.PIPE)
-        with serving(var, "--no-worker", **given) as served, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-            base = f"http://127.0.0.1:{served.port}"
-            for line in measure(base, browser, json.loads(made.stdout)["queue"], judged=options.judged):
-                print(json.dumps(line), flush=True)
-                within &= line.get("within", True)
-            browser.close()
+    chosen = ["--items", str(options.items), "--steps", str(options.steps), "--overlap", str(options.overlap)]
+    with measured_site(__file__, ["--seed", *chosen]) as site:
+        for line in measure(site.base, site.browser, site.made["queue"], judged=options.judged):
+            print(json.dumps(line), flush=True)
+            within &= line.get("within", True)
     return 0 if within else 1
 
 
