@@ -18,8 +18,8 @@ from apps.gym.rows import RowRefused
 from apps.gym.taskfile import parse_changed, parse_line
 from apps.policies.redacting import fresh_redactor
 from apps.tasks.choosing import Choices
-from apps.tasks.loading import parsed_sample, take_sample
 from apps.tasks.models import Dataset, DatasetVersion, Upload
+from apps.tasks.sampling import parsed_sample, take_sample
 from apps.tasks.turns import ANSWER_SECONDS
 from apps.tasks.uploading import create_dataset, upload_file
 

@@ -19,7 +19,7 @@ from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, writ
 from apps.gym.mappings.leftovers import Leftovers, tell_of_attempts
 from apps.gym.mappings.shapes import find_shape
 from apps.gym.resources.verified import ROW_FIELD
-from apps.gym.rows import RowRefused, read_row
+from apps.gym.rows import RowRefused
 from apps.gym.taskfile import ParsedTask, parse_changed, parse_line, read_marks
 from apps.gym.taskfiles.limits import BadRow, Limits, Readable
 from apps.gym.taskfiles.reading import OpenFile, open_rows
@@ -30,13 +30,12 @@ from apps.tasks.matching import Base, Known, Seen, hash_text, key_of
 from apps.tasks.models import DatasetVersion, Task, Upload, join_tags
 from apps.tasks.needing import check_verifiable, fields_needed
 from apps.tasks.rejecting import Rejects
+from apps.tasks.sampling import parsed_sample, take_sample
 from apps.tasks.splitting import choose_split
 from apps.tasks.upserting import copy_rest, measure_rows
 
 CHUNK_ROWS = 2000
 CHUNK_BYTES = 8 * 1024**2
-SAMPLE_ROWS = 50
-SAMPLE_BYTES = 8 * 1024**2
 SIGN_OF_LIFE_SECONDS = 2.0
 
 
@@ -351,26 +350,3 @@ def _chain(
     yield from first
     first.clear()
     yield from rest
-
-
-def take_sample(rows: Iterator[tuple[int, bytes | BadRow]]) -> list[tuple[int, bytes | BadRow]]:
-    """The first rows, which tell what the others are."""
-    sample, size = [], 0
-    for number, row in rows:
-        sample.append((number, row))
-        size += len(row) if isinstance(row, bytes) else 0
-        if len(sample) >= SAMPLE_ROWS or size >= SAMPLE_BYTES:
-            break
-    return sample
-
-
-def parsed_sample(sample: list[bytes | BadRow]) -> list[dict[str, object]]:
-    """The rows of a sample that can be read at all."""
-    rows = []
-    for line in sample:
-        if isinstance(line, bytes):
-            try:
-                rows.append(read_row(line)[1])
-            except RowRefused:
-                continue
-    return rows

@@ -16,9 +16,10 @@ from apps.gym.taskfile import ParsedTask, check_task, parse_line
 from apps.gym.taskfiles.limits import BadRow, FileRefused
 from apps.gym.taskfiles.reading import open_rows
 from apps.policies.redacting import fresh_redactor
-from apps.tasks.loading import parsed_sample, upload_limits
+from apps.tasks.loading import upload_limits
 from apps.tasks.models import Upload
 from apps.tasks.receiving import parts_file
+from apps.tasks.sampling import parsed_sample
 
 PREVIEWED_ROWS = 50
 PREVIEWED_BYTES = 8 * 1024**2
