@@ -45,6 +45,8 @@ def begin(page: Page, site: Site, queue: int) -> None:
     expect(page.locator("[data-listens]")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page.locator("[data-listens] #review-form")).to_be_visible()
+    # What the page does by itself as it opens is done: people are slower than this program.
+    page.wait_for_load_state("networkidle")
 
 
 def test_twenty_pairs_by_keyboard_with_a_lost_connection_in_the_middle(

@@ -68,11 +68,11 @@ class Keys(Hands):
 
     def reach(self, target: Locator) -> None:
         expect(target).to_have_count(1)
-        wanted = target.element_handle()
         for _ in range(150):
-            if wanted.evaluate("each => each === document.activeElement"):
+            # Found anew each time: a page that is followed brings its table again.
+            if target.evaluate("each => each === document.activeElement"):
                 seen = "each => each.matches(':focus-visible') && getComputedStyle(each).outlineStyle !== 'none'"
-                assert wanted.evaluate(seen), f"nobody sees the focus on {target}"
+                assert target.evaluate(seen), f"nobody sees the focus on {target}"
                 return
             self.page.keyboard.press("Tab")
         pytest.fail(f"no way leads to {target}")
