@@ -130,6 +130,12 @@ class KappaSerializer(serializers.Serializer[Any]):
     units = serializers.IntegerField()
 
 
+class DifferenceSerializer(serializers.Serializer[Any]):
+    one = serializers.CharField(help_text="What one of the two said.")
+    other = serializers.CharField()
+    count = serializers.IntegerField()
+
+
 class AgreementSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(help_text="`verdict`, or the criterion.")
     units = serializers.IntegerField(help_text="What at least two people judged.")
@@ -138,11 +144,19 @@ class AgreementSerializer(serializers.Serializer[Any]):
     nominal = serializers.FloatField(allow_null=True, help_text="Krippendorff's α of the outcome alone.")
     scale = serializers.FloatField(allow_null=True, help_text="Krippendorff's α of what has an order.")
     kappas = serializers.SerializerMethodField()
+    differences = serializers.SerializerMethodField(
+        help_text="Of every two people who said different things of the same: what they said. The ten most frequent."
+    )
 
     @extend_schema(responses=KappaSerializer(many=True))
     def get_kappas(self, agreement: Any) -> list[dict[str, Any]]:
         names = ("one", "other", "kappa", "units")
         return [dict(zip(names, each, strict=True)) for each in agreement.kappas]
+
+    @extend_schema(responses=DifferenceSerializer(many=True))
+    def get_differences(self, agreement: Any) -> list[dict[str, Any]]:
+        names = ("one", "other", "count")
+        return [dict(zip(names, each, strict=True)) for each in agreement.differences]
 
 
 class AgainstSerializer(serializers.Serializer[Any]):
@@ -171,6 +185,9 @@ class QueueFiguresSerializer(serializers.Serializer[Any]):
     reviewers = ReviewerFiguresSerializer(many=True)
     agreement = AgreementSerializer(many=True)
     against_rewards = AgainstSerializer(many=True)
+    against_lengths = AgainstSerializer(
+        many=True, help_text="How often people preferred the attempt of more tokens: far from half, length is judged."
+    )
 
 
 class QueueItemSerializer(serializers.ModelSerializer[QueueItem]):

@@ -32,7 +32,6 @@ from apps.api.reviews import AnswerSerializer, ReviewSerializer, read_answer
 from apps.api.streams import NdjsonRenderer
 from apps.api.viewsets import TableViewSet
 from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.agreeing import read_against_rewards, read_agreement, read_progress, read_reviewers
 from apps.reviews.filling import (
     Item,
     QueueRefused,
@@ -42,6 +41,7 @@ from apps.reviews.filling import (
     fill_from_sets,
 )
 from apps.reviews.handing_over import FORMATS
+from apps.reviews.leading import read_figures
 from apps.reviews.leasing import claim_item
 from apps.reviews.models import Queue, QueueItem
 from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
@@ -170,15 +170,9 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @extend_schema(responses=QueueFiguresSerializer)
     @action(detail=True)
     def figures(self, request: Request, pk: str) -> Response:
-        """Progress, pace, agreement between people, with themselves, with verifiers and with judge models."""
-        queue = self.get_object()
-        figures = {
-            "progress": read_progress(queue),
-            "reviewers": read_reviewers(queue),
-            "agreement": read_agreement(queue),
-            "against_rewards": read_against_rewards(queue),
-        }
-        return Response(QueueFiguresSerializer(figures).data)
+        """Progress, pace, agreement between people, with themselves, with verifiers and with judge models, and how
+        often the longer attempt was preferred."""
+        return Response(QueueFiguresSerializer(read_figures(self.get_object())).data)
 
     @extend_schema(
         responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY, (200, "text/csv"): OpenApiTypes.BINARY},

@@ -52,6 +52,17 @@ def kappa_of_pairs(units: Sequence[Unit]) -> dict[tuple[Hashable, Hashable], tup
     return {pair: (cohen_kappa(said), len(said)) for pair, said in shared.items()}
 
 
+def count_differences(units: Iterable[Unit]) -> Counter[tuple[Any, Any]]:
+    """Of every two people who said different things of the same unit: what the two said, in the order of their text."""
+    found: Counter[tuple[Any, Any]] = Counter()
+    for unit in units:
+        for one, other in combinations(unit.values(), 2):
+            if one != other:
+                first, second = sorted((one, other), key=str)
+                found[first, second] += 1
+    return found
+
+
 def krippendorff_alpha(units: Iterable[Unit], level: Level = "nominal") -> float | None:
     """Of any number of people, with values missing (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability).
 

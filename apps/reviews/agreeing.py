@@ -1,38 +1,43 @@
-"""How a queue is getting on: who did how much, how far people agree with each other, with themselves, with the reward.
+"""How a queue is getting on: who did how much, how far people agree with each other and with themselves.
 
 A fixed number of queries, whatever the size of the queue.
 """
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterator
 from datetime import datetime
 from statistics import median
 from typing import Any
 
 import msgspec
-from django.db.models import Q
 
-from apps.gym.agreement import (
-    Unit,
-    correlate,
-    kappa_of_pairs,
-    krippendorff_alpha,
-    percent_agreement,
-)
+from apps.gym.agreement import Level, Unit, count_differences, kappa_of_pairs, krippendorff_alpha, percent_agreement
 from apps.gym.rubrics import score_level
 from apps.reviews.hiding import is_whole
-from apps.reviews.models import PairVerdict, Queue, QueueItem, Review
-from apps.rollouts.models import Rollout
+from apps.reviews.models import Queue, QueueItem, Review
+from apps.reviews.said import find_opinions, find_verdicts
 
-TOLERANCE = 1e-9
 _ON_A_SCALE = {("low", 2): -2, ("low", 1): -1, ("equal", 0): 0, ("high", 1): 1, ("high", 2): 2}
 """Both bad says nothing about which is better: it is missing from the scale."""
+_SIDES = {"low": "one side", "high": "the other side", "equal": "equal", "both_bad": "both bad"}
+"""Which rollout is the low one of the two means nothing to a reader: a side is one side, unless two sides differ."""
+_DIFFERENCES = 10
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked: what people said of each unit, and what of it is ordered, with its level."""
+
+    name: str
+    units: list[Unit]
+    scale: tuple[Level, list[Unit]] | None
+    is_verdict: bool = False
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     """Of one question. `kappas` has (reviewer, reviewer, κ or None, units that both judged); `scale` is α of what is
-    ordered, ordinal for verdicts and interval for numbers; `nominal` is α of what is not, or of the outcome alone."""
+    ordered, ordinal for verdicts and interval for numbers; `nominal` is α of what is not, or of the outcome alone.
+    `differences` has (what one said, what another said, how many twos did), the most frequent first."""
 
     name: str
     units: int
@@ -41,20 +46,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     nominal: float | None
     scale: float | None
     kappas: list[tuple[str, str, float | None, int]]
-
-
-class Against(msgspec.Struct, frozen=True, kw_only=True):
-    """People against a number: how often they said the same, of how many where both said something; or how the two
-    go together, where people gave numbers."""
-
-    name: str
-    same: int
-    compared: int
-    correlation: float | None = None
-
-    @property
-    def share(self) -> float | None:
-        return self.same / self.compared if self.compared else None
+    differences: list[tuple[str, str, int]]
 
 
 class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,25 +119,7 @@ def read_reviewers(queue: Queue) -> list[Reviewer]:
 
 def read_agreement(queue: Queue) -> list[Agreement]:
     """Between people: of verdicts, or of each criterion of the rubric, without hidden repeats and adjudications."""
-    return [_agreement(name, units, scale) for name, units, scale in _questions(queue)]
-
-
-def read_against_rewards(queue: Queue) -> list[Against]:
-    """People against rewards: those of verifiers without a judge model, and those that a judge model gave."""
-    against: dict[str, list[Any]] = {"rewards of verifiers": [], "rewards of judges": []}
-    verdicts = list(_verdicts(queue).values_list("low_id", "high_id", "outcome"))
-    scores = [] if verdicts else list(_told(queue).exclude(rollout=None).values_list("rollout_id", "scores"))
-    wanted = Rollout.objects.filter(queue_entries__item__queue=queue, reward__isnull=False).distinct()
-    rows = wanted.values_list("pk", "reward", "judge_calls")
-    rewards = {pk: (reward, calls > 0) for pk, reward, calls in rows if reward is not None}
-    for low, high, outcome in verdicts:
-        if low in rewards and high in rewards and outcome in {"low", "high"}:
-            (first, judged), (second, also) = rewards[low], rewards[high]
-            if abs(first - second) > TOLERANCE:
-                name = "rewards of judges" if judged and also else "rewards of verifiers"
-                against[name].append((outcome == "low") == (first > second))
-    found = [Against(name=name, same=sum(said), compared=len(said)) for name, said in against.items() if said]
-    return found + _scores_against(queue, scores, rewards)
+    return [_agreement(each) for each in _questions(queue)]
 
 
 def read_disputed(queue: Queue, *, limit: int = 200) -> list[QueueItem]:
@@ -154,20 +128,10 @@ def read_disputed(queue: Queue, *, limit: int = 200) -> list[QueueItem]:
     return list(items.select_related("task__version__dataset").order_by("-doubt", "pk")[:limit])
 
 
-def _told(queue: Queue) -> Any:
-    return Review.objects.filter(queue=queue).independent()
-
-
-def _verdicts(queue: Queue) -> Any:
-    said = Q(review__status=Review.Status.SUBMITTED, review__repeat_of=None, review__is_adjudication=False)
-    return PairVerdict.objects.filter(said, review__queue=queue)
-
-
-def _questions(queue: Queue) -> Iterable[tuple[str, list[Unit], tuple[str, list[Unit]] | None]]:
-    """Name, units with what was said, and the units on a scale with its level where there is one."""
+def _questions(queue: Queue) -> Iterator[Question]:
     if queue.kind != Queue.Kind.RUBRIC:
         # Two rankings may share two rollouts: what somebody said in each is an opinion of its own.
-        rows = _verdicts(queue).values_list(
+        rows = find_verdicts(queue).values_list(
             "review__item", "low_id", "high_id", "outcome", "strength", "review__reviewer__username"
         )
         said: dict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
@@ -176,10 +140,11 @@ def _questions(queue: Queue) -> Iterable[tuple[str, list[Unit], tuple[str, list[
             said[tuple(unit)][person or ""] = outcome
             if (outcome, strength) in _ON_A_SCALE:
                 placed[tuple(unit)][person or ""] = _ON_A_SCALE[outcome, strength]
-        yield "verdict", list(said.values()), ("ordinal", list(placed.values()))
+        scale: tuple[Level, list[Unit]] = ("ordinal", list(placed.values()))
+        yield Question(name="verdict", units=list(said.values()), scale=scale, is_verdict=True)
     if queue.rubric is None:
         return
-    reviews = list(_told(queue).values_list("item_id", "reviewer__username", "scores"))
+    reviews = list(find_opinions(queue).values_list("item_id", "reviewer__username", "scores"))
     for criterion in queue.rubric.criteria:
         if not (level := score_level(criterion)):
             continue
@@ -187,41 +152,39 @@ def _questions(queue: Queue) -> Iterable[tuple[str, list[Unit], tuple[str, list[
         for item_id, person, scores in reviews:
             if criterion["key"] in scores:
                 units[item_id][person or ""] = scores[criterion["key"]]
-        shared = list(units.values())
-        yield criterion["label"], list(shared), (level, list(shared)) if level == "interval" else None
+        shared: list[Unit] = list(units.values())
+        yield Question(
+            name=criterion["label"], units=shared, scale=("interval", shared) if level == "interval" else None
+        )
 
 
-def _agreement(name: str, units: list[Unit], scale: tuple[str, list[Unit]] | None) -> Agreement:
+def _agreement(question: Question) -> Agreement:
+    units, scale = question.units, question.scale
     pairs = kappa_of_pairs(units)
     weighed = [(kappa, number) for kappa, number in pairs.values() if kappa is not None]
     total = sum(number for _, number in weighed)
     return Agreement(
-        name=name,
+        name=question.name,
         units=sum(len(unit) > 1 for unit in units),
         percent=percent_agreement(units),
         kappa=math.fsum(kappa * number for kappa, number in weighed) / total if total else None,
         nominal=krippendorff_alpha(units),
-        scale=krippendorff_alpha(scale[1], scale[0]) if scale else None,  # type: ignore[arg-type]
+        scale=krippendorff_alpha(scale[1], scale[0]) if scale else None,
         kappas=[(str(one), str(other), kappa, number) for (one, other), (kappa, number) in sorted(pairs.items())],
+        differences=_differences(question),
     )
 
 
-def _scores_against(
-    queue: Queue, scores: list[tuple[int, dict[str, Any]]], rewards: Mapping[int, tuple[float, bool]]
-) -> list[Against]:
-    """Yes and no against solved or not; numbers by how they go together with the reward."""
-    found = []
-    known = [(given, rewards[rollout][0]) for rollout, given in scores if rollout in rewards]
-    for criterion in queue.rubric.criteria if queue.rubric else []:
-        both = [(given[criterion["key"]], reward) for given, reward in known if criterion["key"] in given]
-        if criterion["kind"] == "boolean" and both:
-            same = sum(said == (reward >= 1.0 - TOLERANCE) for said, reward in both)
-            found.append(Against(name=f"{criterion['label']} · solved", same=same, compared=len(both)))
-        elif criterion["kind"] == "numeric" and both:
-            together = correlate([(float(said), reward) for said, reward in both])
-            name = f"{criterion['label']} · reward"
-            found.append(Against(name=name, same=0, compared=0, correlation=together))
-    return found
+def _differences(question: Question) -> list[tuple[str, str, int]]:
+    counted: Counter[tuple[str, str]] = Counter()
+    for (one, other), number in count_differences(question.units).items():
+        words = (str(one), str(other))
+        if question.is_verdict:
+            sides = sorted((_SIDES[one], _SIDES[other]), key=list(_SIDES.values()).index)
+            # Of two sides the first is any of them; beside what is no side, so is the only one.
+            words = (_SIDES["low"] if sides[0] == _SIDES["high"] else sides[0], sides[1])
+        counted[words] += number
+    return [(one, other, number) for (one, other), number in counted.most_common(_DIFFERENCES)]
 
 
 def _reviewer(name: str, reviews: list[Review]) -> Reviewer:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from apps.reviews.agreeing import read_against_rewards, read_agreement, read_disputed, read_progress, read_reviewers
+from apps.reviews.agreeing import read_agreement, read_disputed, read_progress, read_reviewers
+from apps.reviews.checking import read_against_lengths, read_against_rewards
 from apps.reviews.filling import fill_from_sets
 from apps.reviews.models import Queue
 from apps.reviews.queueing import create_queue
@@ -42,10 +43,37 @@ def test_agreement_with_each_other_and_with_the_reward():
     (verdict,) = read_agreement(queue)
     assert (verdict.name, verdict.units, verdict.percent) == ("verdict", 10, 0.7)
     assert [(one, other, shared) for one, other, _, shared in verdict.kappas] == [("ann", "ben", 10)]
+    assert verdict.differences == [("one side", "the other side", 3)]
     (reward,) = read_against_rewards(queue)
     assert (reward.name, reward.same, reward.compared, reward.share) == ("rewards of verifiers", 17, 20, 0.85)
     Rollout.objects.update(judge_calls=1)
     assert [each.name for each in read_against_rewards(queue)] == ["rewards of judges"]
+
+
+def test_what_two_say_who_differ_is_counted_whichever_side_it_was():
+    queue, ann, ben = make_queue(pairs=4, overlap=2), annotator(), annotator()
+    for choices in (("a", "equal"), ("b", "equal"), ("equal", "both_bad"), ("equal", "equal")):
+        first, second = claim(queue, ann), claim(queue, ben)
+        assert first.item_id == second.item_id
+        say(first, choices[0])
+        say(second, choices[1])
+    (verdict,) = read_agreement(queue)
+    assert sorted(verdict.differences) == [("equal", "both bad", 1), ("one side", "equal", 2)]
+
+
+def test_how_often_the_longer_attempt_is_preferred_says_whether_length_is_judged():
+    queue, ann = make_queue(pairs=4), annotator()
+    assert read_against_lengths(queue) == []
+    for rollout in Rollout.objects.all():
+        rollout.output_tokens = 300 if rollout.reward == 1.0 else 100
+        rollout.save()
+    unknown = claim(queue, ann)
+    Rollout.objects.filter(pk=unknown.arrangement[0]).update(output_tokens=0)
+    say(unknown, "a")
+    for best in (True, True, False):
+        prefer(queue, ann, best=best)
+    (length,) = read_against_lengths(queue)
+    assert (length.name, length.same, length.compared) == ("the longer attempt", 2, 3)
 
 
 def test_a_repeat_answered_for_the_same_rollout_on_the_other_side_is_consistent():
@@ -71,6 +99,7 @@ def test_scores_are_compared_by_criterion_and_with_the_reward():
     right, clear = read_agreement(queue)
     assert (right.name, right.nominal, right.scale, right.percent) == ("Is it right?", 1.0, None, 1.0)
     assert (clear.nominal, clear.scale) == (1.0, 1.0)
+    assert right.differences == clear.differences == []
     solved, together = read_against_rewards(queue)
     assert (solved.same, solved.compared, round(together.correlation, 6)) == (8, 8, 1.0)
 
@@ -80,7 +109,8 @@ def test_figures_cost_the_same_however_much_was_reviewed(django_assert_num_queri
         queue, ann = make_queue(pairs=pairs, repeat_share=0.5), annotator()
         for _ in range(pairs):
             judge(queue, ann)
-        for reading, queries in ((read_progress, 1), (read_agreement, 1), (read_against_rewards, 2)):
+        readings = ((read_progress, 1), (read_agreement, 1), (read_against_rewards, 2), (read_against_lengths, 2))
+        for reading, queries in readings:
             with django_assert_num_queries(queries):
                 reading(queue)
         with django_assert_num_queries(2):

@@ -18,13 +18,7 @@ from apps.dashboard.requests import PageRequest
 from apps.dashboard.views.reviewing import queues_for
 from apps.gym.items import input_items
 from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.agreeing import (
-    read_against_rewards,
-    read_agreement,
-    read_disputed,
-    read_progress,
-    read_reviewers,
-)
+from apps.reviews.agreeing import read_disputed
 from apps.reviews.answers import AnswerRefused
 from apps.reviews.filling import (
     Item,
@@ -34,6 +28,7 @@ from apps.reviews.filling import (
     fill_from_rollouts,
     fill_from_sets,
 )
+from apps.reviews.leading import read_figures
 from apps.reviews.leasing import CannotReview
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
@@ -113,10 +108,7 @@ def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
     queue = get_object_or_404(queues_for(request.user), pk=pk)
     context = {
         "queue": queue,
-        "progress": read_progress(queue),
-        "reviewers": read_reviewers(queue),
-        "agreement": read_agreement(queue),
-        "against": read_against_rewards(queue),
+        "figures": read_figures(queue),
         "disputed": read_disputed(queue),
         "named": queue.reviewers.select_related("user"),
     }

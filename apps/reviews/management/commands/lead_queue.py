@@ -12,15 +12,10 @@ from apps.accounts.management.people import find_people, find_person
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission
 from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.agreeing import (
-    read_against_rewards,
-    read_agreement,
-    read_disputed,
-    read_progress,
-    read_reviewers,
-)
+from apps.reviews.agreeing import read_disputed
 from apps.reviews.answers import AnswerRefused
 from apps.reviews.filling import QueueRefused
+from apps.reviews.leading import Figures, read_figures
 from apps.reviews.leasing import CannotReview
 from apps.reviews.management.answers import add_answer, read_answer
 from apps.reviews.models import Queue, QueueItem
@@ -76,7 +71,7 @@ class Command(BaseCommand):
         match options["action"]:
             case "figures":
                 figures = read_figures(queue)
-                return figures, _tell_figures(queue, figures)
+                return msgspec.structs.asdict(figures), _tell_figures(queue, figures)
             case "items" | "disputes":
                 return _tell_items(queue, disputed=options["action"] == "disputes")
             case "settle":
@@ -105,32 +100,25 @@ class Command(BaseCommand):
         return {"review": review.pk, "item": item.pk}, f"item {item.pk} is settled by review {review.pk}"
 
 
-def read_figures(queue: Queue) -> dict[str, Any]:
-    return {
-        "progress": read_progress(queue),
-        "reviewers": read_reviewers(queue),
-        "agreement": read_agreement(queue),
-        "against_rewards": read_against_rewards(queue),
-    }
-
-
-def _tell_figures(queue: Queue, figures: dict[str, Any]) -> str:
-    progress = figures["progress"]
+def _tell_figures(queue: Queue, figures: Figures) -> str:
+    progress = figures.progress
     lines = [
         f"{queue}: {progress.finished} of {progress.items} items finished, {progress.reviews} of {progress.wanted} "
         f"reviews, {progress.disputed} disputed, {progress.adjudicated} settled"
     ]
-    for each in figures["reviewers"]:
-        pace = "" if each.seconds is None else f", {each.seconds:.0f} s each"
-        alike = f", {each.consistent} of {each.repeated} repeats alike" if each.repeated else ""
-        lines.append(f"{each.username}: {each.submitted} submitted, {each.skipped} skipped{pace}{alike}")
-    for each in figures["agreement"]:
+    for who in figures.reviewers:
+        pace = "" if who.seconds is None else f", {who.seconds:.0f} s each"
+        alike = f", {who.consistent} of {who.repeated} repeats alike" if who.repeated else ""
+        lines.append(f"{who.username}: {who.submitted} submitted, {who.skipped} skipped{pace}{alike}")
+    for each in figures.agreement:
         numbers = {"the same": each.percent, "Cohen’s κ": each.kappa, "α": each.nominal, "α, ordered": each.scale}
         said = ", ".join(f"{name} {_number(value)}" for name, value in numbers.items())
         lines.append(f"{each.name}, judged by two or more: {each.units}; {said}")
+        differed = ", ".join(f"{one} and {other} {number}" for one, other, number in each.differences)
+        lines += [f"{each.name}, where two differ: {differed}"] if differed else []
     lines += [
-        f"with {each.name}: {each.same} of {each.compared} the same, r {_number(each.correlation)}"
-        for each in figures["against_rewards"]
+        f"with {against.name}: {against.same} of {against.compared} the same, r {_number(against.correlation)}"
+        for against in (*figures.against_rewards, *figures.against_lengths)
     ]
     return "\n".join(lines)
 

@@ -1,0 +1,81 @@
+"""People against what is known of the same attempts: rewards of verifiers and judges, and how long they are.
+
+A fixed number of queries, whatever the size of the queue.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from apps.gym.agreement import correlate
+from apps.reviews.models import Queue
+from apps.reviews.said import find_opinions, find_verdicts
+from apps.rollouts.models import Rollout
+
+TOLERANCE = 1e-9
+
+
+class Against(msgspec.Struct, frozen=True, kw_only=True):
+    """People against a number: how often they said the same, of how many where both said something; or how the two
+    go together, where people gave numbers."""
+
+    name: str
+    same: int
+    compared: int
+    correlation: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        return self.same / self.compared if self.compared else None
+
+
+def read_against_rewards(queue: Queue) -> list[Against]:
+    """People against rewards: those of verifiers without a judge model, and those that a judge model gave."""
+    against: dict[str, list[Any]] = {"rewards of verifiers": [], "rewards of judges": []}
+    verdicts = list(find_verdicts(queue).values_list("low_id", "high_id", "outcome"))
+    scores = [] if verdicts else list(find_opinions(queue).exclude(rollout=None).values_list("rollout_id", "scores"))
+    wanted = Rollout.objects.filter(queue_entries__item__queue=queue, reward__isnull=False).distinct()
+    rows = wanted.values_list("pk", "reward", "judge_calls")
+    rewards = {pk: (reward, calls > 0) for pk, reward, calls in rows if reward is not None}
+    for low, high, outcome in verdicts:
+        if low in rewards and high in rewards and outcome in {"low", "high"}:
+            (first, judged), (second, also) = rewards[low], rewards[high]
+            if abs(first - second) > TOLERANCE:
+                name = "rewards of judges" if judged and also else "rewards of verifiers"
+                against[name].append((outcome == "low") == (first > second))
+    found = [Against(name=name, same=sum(said), compared=len(said)) for name, said in against.items() if said]
+    return found + _scores_against(queue, scores, rewards)
+
+
+def read_against_lengths(queue: Queue) -> list[Against]:
+    """How often people preferred the longer attempt, by the tokens that the model wrote: far from half, length may be
+    what they judge. Attempts whose tokens nobody counted are left out, and so are two of the same length."""
+    preferred = find_verdicts(queue).filter(outcome__in=("low", "high"))
+    verdicts = list(preferred.values_list("low_id", "high_id", "outcome"))
+    if not verdicts:
+        return []
+    written = Rollout.objects.filter(queue_entries__item__queue=queue, output_tokens__gt=0).distinct()
+    tokens = dict(written.values_list("pk", "output_tokens"))
+    known = [each for each in verdicts if each[0] in tokens and each[1] in tokens]
+    unlike = [(tokens[low] - tokens[high], outcome) for low, high, outcome in known if tokens[low] != tokens[high]]
+    said = [(outcome == "low") == (more > 0) for more, outcome in unlike]
+    return [Against(name="the longer attempt", same=sum(said), compared=len(said))] if said else []
+
+
+def _scores_against(
+    queue: Queue, scores: list[tuple[int, dict[str, Any]]], rewards: Mapping[int, tuple[float, bool]]
+) -> list[Against]:
+    """Yes and no against solved or not; numbers by how they go together with the reward."""
+    found = []
+    known = [(given, rewards[rollout][0]) for rollout, given in scores if rollout in rewards]
+    for criterion in queue.rubric.criteria if queue.rubric else []:
+        both = [(given[criterion["key"]], reward) for given, reward in known if criterion["key"] in given]
+        if criterion["kind"] == "boolean" and both:
+            same = sum(said == (reward >= 1.0 - TOLERANCE) for said, reward in both)
+            found.append(Against(name=f"{criterion['label']} · solved", same=same, compared=len(both)))
+        elif criterion["kind"] == "numeric" and both:
+            together = correlate([(float(said), reward) for said, reward in both])
+            name = f"{criterion['label']} · reward"
+            found.append(Against(name=name, same=0, compared=0, correlation=together))
+    return found

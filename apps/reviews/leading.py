@@ -1,0 +1,25 @@
+"""All figures of a queue, for who leads it: the same on its page, in the API and by command."""
+
+import msgspec
+
+from apps.reviews.agreeing import Agreement, Progress, Reviewer, read_agreement, read_progress, read_reviewers
+from apps.reviews.checking import Against, read_against_lengths, read_against_rewards
+from apps.reviews.models import Queue
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    progress: Progress
+    reviewers: list[Reviewer]
+    agreement: list[Agreement]
+    against_rewards: list[Against]
+    against_lengths: list[Against]
+
+
+def read_figures(queue: Queue) -> Figures:
+    return Figures(
+        progress=read_progress(queue),
+        reviewers=read_reviewers(queue),
+        agreement=read_agreement(queue),
+        against_rewards=read_against_rewards(queue),
+        against_lengths=read_against_lengths(queue),
+    )
