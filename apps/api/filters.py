@@ -1,6 +1,7 @@
 """Filters are declared one by one; a query parameter that nobody declared is refused, with what was probably meant."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from decimal import Decimal
 from typing import Any
 
 import django_filters
@@ -30,6 +31,22 @@ class SlugFilter(django_filters.CharFilter):
 
     def __init__(self, noun: str) -> None:
         super().__init__(field_name=f"{noun}__slug")
+
+
+def task_number(field_name: str, *, also: str = "") -> django_filters.NumberFilter:
+    """A task's place in its version as people count it, from 1."""
+    return django_filters.NumberFilter(
+        field_name=field_name,
+        min_value=1,
+        max_value=2**31,
+        decimal_places=0,
+        label=f"The task's place in its version as pages say it, from 1: `index` + 1. {also}".rstrip(),
+    )
+
+
+def plain(cleaned: Mapping[str, Any]) -> dict[str, Any]:
+    """What filters were given, with whole numbers as such."""
+    return {name: int(value) if isinstance(value, Decimal) else value for name, value in cleaned.items()}
 
 
 class FlagField(forms.Field):

@@ -4,7 +4,6 @@ from http import HTTPStatus
 from typing import Any
 
 import django_filters
-from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
@@ -17,8 +16,8 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.audit_entries import CsvRenderer
-from apps.api.downloads import stream_rows
-from apps.api.filters import FlagFilter, IdFilter
+from apps.api.downloads import one_by_one, stream_rows
+from apps.api.filters import FlagFilter, IdFilter, plain, task_number
 from apps.api.problems import QueryProblem
 from apps.api.queue_rows import (
     QueueChangeSerializer,
@@ -31,6 +30,7 @@ from apps.api.queue_rows import (
 from apps.api.reviews import AnswerSerializer, ReviewSerializer, read_answer
 from apps.api.streams import NdjsonRenderer
 from apps.api.viewsets import TableViewSet
+from apps.gym.verdicts import CHOICES
 from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.filling import (
     Item,
@@ -44,8 +44,10 @@ from apps.reviews.handing_over import FORMATS
 from apps.reviews.leading import read_figures
 from apps.reviews.leasing import claim_item
 from apps.reviews.models import Queue, QueueItem
+from apps.reviews.narrowing import narrow_items
 from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
 from apps.reviews.reviewing import undo_review
+from apps.reviews.stating import State
 from apps.reviews.waiting import read_waiting
 
 
@@ -59,16 +61,30 @@ class QueueFilter(django_filters.FilterSet):
 
 
 class QueueItemFilter(django_filters.FilterSet):
+    """What these mean is said in apps.reviews.narrowing, for pages and commands as well."""
+
     queue = IdFilter("queue")
-    disputed = FlagFilter("doubt", method="disputes", label="Those that reviewers differ on and nobody has settled.")
+    state = django_filters.ChoiceFilter(
+        choices=State.choices, label="An item may be in several: somebody has it, and it waits for one more."
+    )
+    disputed = FlagFilter("doubt", label="Those that reviewers differ on and nobody has settled.")
+    reviewer = django_filters.CharFilter(label="Those of which this person said something, skipped or has something.")
+    verdict = django_filters.ChoiceFilter(
+        choices=list(CHOICES.items()),
+        label="Those of which somebody said this, A being the first of `rollouts`; with `reviewer`, this person.",
+    )
+    skipped = FlagFilter("reviews", label="Those that somebody skipped; with `reviewer`, this person.")
+    task = IdFilter("task")
+    task_number = task_number("task__index")
+    text = django_filters.CharFilter(label="Words of the task.")
+    is_repeated = FlagFilter("is_repeated", label="Those that come to their reviewers twice.")
 
     class Meta:
         model = QueueItem
         fields: list[str] = []
 
-    def disputes(self, items: QuerySet[QueueItem], name: str, wanted: bool) -> QuerySet[QueueItem]:
-        disputed = {"doubt__gt": 0, "done__gt": 1, "is_adjudicated": False}
-        return items.filter(**disputed) if wanted else items.exclude(**disputed)
+    def filter_queryset(self, queryset: QuerySet[QueueItem]) -> QuerySet[QueueItem]:
+        return narrow_items(queryset, plain(self.form.cleaned_data))
 
 
 class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
@@ -190,7 +206,13 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         latest = queue.reviews.order_by("-submitted_at").values_list("pk", "submitted_at").first()
         etag = f'"{queue.pk}-{name}-{queue.reviews.submitted().count()}-{latest}"'.replace(" ", "")
         filename = f"queue-{queue.pk}.{name}"
-        return stream_rows(request, _one_by_one(write(queue)), etag=etag, filename=filename, content_type=content_type)
+        return stream_rows(
+            request,
+            one_by_one(write(queue.reviews.submitted())),
+            etag=etag,
+            filename=filename,
+            content_type=content_type,
+        )
 
     def _answer(self, queue: Queue, status: int = HTTPStatus.OK) -> Response:
         return Response(QueueSerializer(queue, context=self.get_serializer_context()).data, status=status)
@@ -228,13 +250,3 @@ def _fill(queue: Queue, sources: dict[str, Any], *, per_task: int, size: int) ->
     if name == "rollouts":
         return fill_from_rollouts(given, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
     return fill_from_sets(given, kind=queue.kind)
-
-
-async def _one_by_one(pieces: Any) -> Any:
-    """The same pieces, each made in the thread that has the request's database connection."""
-
-    def make() -> bytes:
-        return next(pieces, b"")
-
-    while piece := await sync_to_async(make, thread_sensitive=True)():
-        yield piece

@@ -6,27 +6,37 @@ from typing import Any
 import django_filters
 import orjson
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from django.http import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.permissions import Permission, user_may
+from apps.accounts.permissions import Permission, caller_may
+from apps.api.audit_entries import CsvRenderer
 from apps.api.declared import DeclaredFields
-from apps.api.filters import FlagFilter, IdFilter
+from apps.api.downloads import one_by_one, stream_rows
+from apps.api.filters import FlagFilter, IdFilter, plain, task_number
+from apps.api.problems import QueryProblem
+from apps.api.streams import NdjsonRenderer
 from apps.api.viewsets import TableViewSet
 from apps.gym.verdicts import CHOICES, REASONS
 from apps.reviews.answers import Answer
 from apps.reviews.drafting import find_draft_problem
+from apps.reviews.handing_over import FORMATS, tag_reviews
 from apps.reviews.leasing import MAX_DRAFT, renew_lease, skip_item
 from apps.reviews.models import Review, Rubric
+from apps.reviews.narrowing import KINDS, narrow_reviews
 from apps.reviews.reviewing import score_rollout, submit_and_claim, submit_review
 from apps.reviews.withholding import read_shown, reveal, tell_shown
 from apps.rollouts.models import Rollout
 
 MAX_TOKEN = 64
+_LED = "Finds only what was scored outside of queues for who does not lead them."
 
 
 class AnswerSerializer(DeclaredFields, serializers.Serializer[Any]):
@@ -186,21 +196,34 @@ class SubmittedSerializer(ReviewSerializer):
 
 
 class ReviewFilter(django_filters.FilterSet):
+    """What these mean is said in apps.reviews.narrowing, for pages and commands as well."""
+
     queue = IdFilter("queue")
     item = IdFilter("item")
-    rollout = IdFilter("rollout", method="of_rollout")
+    collection = IdFilter("rollout__collection", label=f"About a rollout of it, alone or among others. {_LED}")
+    rollout = IdFilter("rollout", label=f"About it, alone or among others. {_LED}")
+    task = IdFilter("item__task", label=_LED)
+    task_number = task_number("item__task__index", also=_LED)
+    text = django_filters.CharFilter(field_name="item__task__prompt_excerpt", label="Words of the task.")
     reviewer = django_filters.CharFilter(field_name="reviewer__username")
+    kind = django_filters.ChoiceFilter(choices=list(KINDS.items()), label="Of the queue; `score` outside of queues.")
     status = django_filters.ChoiceFilter(choices=Review.Status.choices)
+    choice = django_filters.ChoiceFilter(choices=list(CHOICES.items()), label="Of a pair, as it was shown.")
+    verdict = django_filters.ChoiceFilter(
+        choices=list(CHOICES.items()),
+        label=f"Of a pair, A being the first of the item's rollouts, whichever side it was shown on. {_LED}",
+    )
+    confidence = django_filters.NumberFilter(field_name="confidence", min_value=1, max_value=3, decimal_places=0)
     is_adjudication = FlagFilter("is_adjudication")
+    is_repeat = FlagFilter("repeat_of", label=f"Hidden repeats. {_LED}")
 
     class Meta:
         model = Review
         fields: list[str] = []
 
-    def of_rollout(self, reviews: QuerySet[Review], name: str, wanted: int) -> QuerySet[Review]:
-        """Which rollout a queue's review is of is told to nobody but who leads queues."""
-        of_it = reviews.filter(rollout=wanted)
-        return of_it if user_may(self.request.user, Permission.LEAD) else of_it.filter(queue__isnull=True)
+    def filter_queryset(self, queryset: QuerySet[Review]) -> QuerySet[Review]:
+        leads = caller_may(self.request.user, self.request.auth, Permission.LEAD)
+        return narrow_reviews(queryset, plain(self.form.cleaned_data), leads=leads)
 
 
 class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
@@ -216,7 +239,9 @@ class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "renew": Permission.REVIEW,
         "submit": Permission.REVIEW,
         "skip": Permission.REVIEW,
+        "export": Permission.LEAD,
     }
+    query_parameters = {"export": frozenset({"format", *ReviewFilter.base_filters})}
 
     def get_queryset(self) -> QuerySet[Review]:
         """One's own; everybody's for who leads queues."""
@@ -224,6 +249,24 @@ class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         if getattr(self, "swagger_fake_view", False) or self.may(Permission.LEAD):
             return reviews
         return reviews.filter(reviewer=self.person)
+
+    @extend_schema(
+        filters=True,
+        responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY, (200, "text/csv"): OpenApiTypes.BINARY},
+        parameters=[OpenApiParameter("format", str, enum=list(FORMATS), default="ndjson")],
+    )
+    @action(detail=False, pagination_class=None, renderer_classes=[JSONRenderer, NdjsonRenderer, CsvRenderer])
+    def export(self, request: Request) -> HttpResponseBase:
+        """All reviews that the filters let through, the oldest first, streamed as NDJSON or CSV: what is open or was
+        skipped as well, unless `status` says otherwise. Takes If-None-Match and no Range."""
+        name = request.query_params.get("format", "ndjson")
+        if name not in FORMATS:
+            message = f"Give {' or '.join(FORMATS)}."
+            raise QueryProblem([{"pointer": "?format", "code": "invalid", "message": message}])
+        content_type, write = FORMATS[name]
+        etag, reviews = tag_reviews(self.filter_queryset(self.get_queryset()), format=name)
+        rows = one_by_one(write(reviews))
+        return stream_rows(request, rows, etag=etag, filename=f"reviews.{name}", content_type=content_type)
 
     @extend_schema(request=ScoreSerializer, responses={201: ReviewSerializer})
     def create(self, request: Request) -> Response:

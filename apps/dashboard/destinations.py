@@ -84,6 +84,7 @@ DESTINATIONS: tuple[Destination, ...] = (
     Destination("New model", "model_create", "plus", Permission.MODELS, "endpoint", is_action=True),
     Destination("New agent", "agent_create", "plus", Permission.CONFIGURE, is_action=True),
     Destination("New queue", "queue_create", "plus", Permission.LEAD, "review annotate", is_action=True),
+    Destination("Reviews", "review_list", "check", Permission.LEAD, "verdicts scores skipped said"),
     Destination("Rubrics", "rubric_list", "docs", Permission.REVIEW, "criteria scores"),
     Destination("New rubric", "rubric_create", "plus", Permission.LEAD, "criteria scores", is_action=True),
     Destination("New pair set", "pair_set_create", "plus", Permission.PAIR, "preferences dpo", is_action=True),

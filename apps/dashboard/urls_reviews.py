@@ -2,12 +2,13 @@
 
 from django.urls import URLPattern, path
 
-from apps.dashboard.views import judging, queues, reviewing, rubrics
+from apps.dashboard.views import judging, queues, review_tables, reviewing, rubrics
 
 urlpatterns: list[URLPattern] = [
     path("queues/", queues.queue_list, name="queue_list"),
     path("queues/new/", queues.queue_create, name="queue_create"),
     path("queues/<int:pk>/", queues.queue_detail, name="queue_detail"),
+    path("queues/<int:pk>/items/", review_tables.queue_items, name="queue_items"),
     path("queues/<int:pk>/edit/", queues.queue_edit, name="queue_edit"),
     path("queues/<int:pk>/delete/", queues.queue_delete, name="queue_delete"),
     path("queues/<int:pk>/close/", queues.queue_close, name="queue_close"),
@@ -15,6 +16,7 @@ urlpatterns: list[URLPattern] = [
     path("queues/<int:pk>/review/", reviewing.queue_work, name="queue_work"),
     path("queues/<int:pk>/undo/", reviewing.review_undo, name="review_undo"),
     path("queue-items/<int:pk>/", queues.queue_item, name="queue_item"),
+    path("reviews/", review_tables.review_list, name="review_list"),
     path("reviews/<int:pk>/submit/", reviewing.review_submit, name="review_submit"),
     path("reviews/<int:pk>/skip/", reviewing.review_skip, name="review_skip"),
     path("rubrics/", rubrics.rubric_list, name="rubric_list"),

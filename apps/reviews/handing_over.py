@@ -1,11 +1,14 @@
-"""The reviews of a queue as a file: a line for each submitted review, the oldest first, in flat memory."""
+"""Reviews as a file: a line for each, the oldest first, in flat memory."""
 
 import csv
+import hashlib
 import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
+from django.db.models import Count, F, Max, Q, QuerySet
+from django.db.models.functions import Coalesce
 
 from apps.reviews.models import Queue, Review
 
@@ -32,51 +35,78 @@ COLUMNS = [
     "started_at",
     "submitted_at",
     "seconds",
+    "status",
+    "skip_reason",
+    "rubric",
+    "seq",
 ]
 # A spreadsheet would take such a cell for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def read_rows(queue: Queue) -> Iterator[dict[str, Any]]:
+def read_rows(reviews: QuerySet[Review]) -> Iterator[dict[str, Any]]:
     """`rollouts` stand in the order in which they were shown; `winner` is the rollout that a pair's verdict is for."""
     last = 0
-    reviews = Review.objects.filter(queue=queue).submitted().select_related("reviewer", "item")
+    # A name each, instead of rows of which nothing else is told.
+    found = reviews.defer("draft").annotate(**_BESIDE).order_by("pk")
     # A chunk is a query, so that nothing stays open for a slow reader.
-    while rows := list(reviews.filter(pk__gt=last).prefetch_related("verdicts").order_by("pk")[:CHUNK_ROWS]):
+    while rows := list(found.filter(pk__gt=last).prefetch_related("verdicts")[:CHUNK_ROWS]):
         last = rows[-1].pk
-        yield from (_as_row(queue, review) for review in rows)
+        yield from map(_as_row, rows)
 
 
-def write_ndjson(queue: Queue) -> Iterator[bytes]:
-    for row in read_rows(queue):
+def write_ndjson(reviews: QuerySet[Review]) -> Iterator[bytes]:
+    for row in read_rows(reviews):
         yield orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def write_csv(queue: Queue) -> Iterator[bytes]:
+def write_csv(reviews: QuerySet[Review]) -> Iterator[bytes]:
     """With a header; lists and objects are JSON in their cell."""
     yield _write(COLUMNS)
-    for row in read_rows(queue):
+    for row in read_rows(reviews):
         yield _write([_cell(row[name]) for name in COLUMNS])
 
 
-FORMATS: dict[str, tuple[str, Callable[[Queue], Iterator[bytes]]]] = {
+FORMATS: dict[str, tuple[str, Callable[[QuerySet[Review]], Iterator[bytes]]]] = {
     "csv": ("text/csv; charset=utf-8", write_csv),
     "ndjson": ("application/x-ndjson", write_ndjson),
 }
 
 
-def _as_row(queue: Queue, review: Review) -> dict[str, Any]:
-    verdicts = list(review.verdicts.all()) if queue.kind == Queue.Kind.PAIRWISE else []
+def tag_reviews(reviews: QuerySet[Review], *, format: str) -> tuple[str, QuerySet[Review]]:
+    """An ETag of the file, and the reviews that are in it: those that are begun while it is read are in the next."""
+    found = reviews.order_by().aggregate(
+        last=Max("pk"),
+        submitted_at=Max("submitted_at"),
+        people=Count("reviewer"),
+        **{status: Count("pk", filter=Q(status=status)) for status in Review.Status.values},
+    )
+    sql, parameters = reviews.order_by().query.sql_with_params()
+    state = orjson.dumps([format, sql, [str(one) for one in parameters], *found.values()])
+    return f'"{hashlib.sha256(state).hexdigest()}"', reviews.filter(pk__lte=found["last"] or 0)
+
+
+_BESIDE = {
+    "told_kind": F("queue__kind"),
+    "told_reviewer": F("reviewer__username"),
+    "told_rubric": F("rubric__slug"),
+    "told_task": Coalesce(F("item__task_id"), F("rollout__task_id")),
+}
+
+
+def _as_row(review: Any) -> dict[str, Any]:
+    """Of one with what `_BESIDE` names."""
+    verdicts = list(review.verdicts.all()) if review.told_kind == Queue.Kind.PAIRWISE else []
     verdict = verdicts[0] if verdicts else None
     winner = {"low": verdict.low_id, "high": verdict.high_id}.get(verdict.outcome) if verdict else None
     return {
         "id": review.pk,
-        "queue": queue.pk,
+        "queue": review.queue_id,
         "item": review.item_id,
-        "task": review.item.task_id if review.item else None,
-        "reviewer": review.reviewer.username if review.reviewer else None,
-        "kind": queue.kind,
-        "rollouts": review.arrangement,
+        "task": review.told_task,
+        "reviewer": review.told_reviewer,
+        "kind": review.told_kind or "score",
+        "rollouts": review.arrangement or ([review.rollout_id] if review.rollout_id else []),
         "is_swapped": review.is_swapped,
         "choice": review.choice,
         "winner": winner,
@@ -91,6 +121,10 @@ def _as_row(queue: Queue, review: Review) -> dict[str, Any]:
         "started_at": review.started_at,
         "submitted_at": review.submitted_at,
         "seconds": review.seconds,
+        "status": review.status,
+        "skip_reason": review.skip_reason,
+        "rubric": review.told_rubric,
+        "seq": review.seq,
     }
 
 

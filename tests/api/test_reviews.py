@@ -6,10 +6,11 @@ import pytest
 
 from apps.accounts.models import Role
 from apps.accounts.permissions import ROLE_PERMISSIONS, Permission
+from apps.reviews.leasing import skip_item
 from apps.reviews.models import Queue, Review
 from tests.api.conftest import client_of
 from tests.factories import make_collection, make_rollout, make_user
-from tests.reviews.queues import annotator, judge, make_queue, make_rubric
+from tests.reviews.queues import annotator, claim, judge, make_queue, make_rubric
 
 pytestmark = pytest.mark.django_db
 
@@ -156,6 +157,48 @@ def read(reply) -> str:
         return b"".join([piece async for piece in reply.streaming_content])
 
     return async_to_sync(gather)().decode()
+
+
+def test_reviews_and_items_are_asked_for_by_what_was_said(engineer):
+    queue = make_queue(pairs=2, order="newest", overlap=2)
+    ann = annotator(username="ann")
+    said = judge(queue, ann, "a_much", confidence=1)
+    skip_item(review=claim(queue, ann), user=ann, reason="no")
+    collection = queue.items.all()[0].entries.all()[0].rollout.collection_id
+
+    def found(query: str) -> list[int]:
+        return [each["id"] for each in engineer.get(f"/api/v1/{query}").json()["results"]]
+
+    assert found(f"reviews/?collection={collection}&confidence=1&kind=pairwise&text=what") == [said.pk]
+    assert found(f"reviews/?rollout={said.arrangement[1]}&choice=a_much&task_number=2") == [said.pk]
+    assert found("reviews/?confidence=3") == []
+    assert found("queue-items/?state=waiting&reviewer=ann&skipped=false") == [said.item_id]
+    assert found("queue-items/?state=settled") == []
+    for wrong in ("queue-items/?state=asleep", "reviews/?confidence=4", "reviews/?task_number=0", "reviews/?verdict=c"):
+        assert engineer.get(f"/api/v1/{wrong}").status_code == 400
+
+
+def test_reviews_that_pass_are_written_as_a_file(engineer, reviewer):
+    queue = make_queue(pairs=2, order="newest")
+    ann = annotator(username="ann")
+    judge(queue, ann, "a_much")
+    skip_item(review=claim(queue, ann), user=ann, reason="no")
+    path = "/api/v1/reviews/export/"
+    whole = engineer.get(f"{path}?queue={queue.pk}")
+    rows = [json.loads(line) for line in read(whole).splitlines()]
+    assert [(row["status"], row["skip_reason"], row["kind"]) for row in rows] == [
+        ("submitted", "", "pairwise"),
+        ("skipped", "no", "pairwise"),
+    ]
+    assert whole["Content-Disposition"] == 'attachment; filename="reviews.ndjson"'
+    assert len(read(engineer.get(f"{path}?format=csv&status=skipped")).splitlines()) == 2
+    same = engineer.get(f"{path}?queue={queue.pk}", headers={"If-None-Match": whole["ETag"]})
+    other = engineer.get(f"{path}?queue={queue.pk}&status=open", headers={"If-None-Match": whole["ETag"]})
+    assert (same.status_code, other.status_code) == (304, 200)
+    assert [engineer.get(path + query).status_code for query in ("?format=xml", "?cursor=1", "?state=done")] == [
+        400
+    ] * 3
+    assert reviewer.get(path).status_code == 403
 
 
 def test_verdicts_that_stand_are_told_of_a_collection(engineer):

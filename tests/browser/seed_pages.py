@@ -126,7 +126,7 @@ def main() -> None:
     }  # fmt: skip
     queues = make_queues(rollout)
     of |= {"queue_detail": [queues[0].pk], "queue_item": [queues[0].items.get().pk], "queue_work": [queues[1].pk]}
-    of |= {"queue_edit": [queues[0].pk], "rubric_edit": ["clarity"]}
+    of |= {"queue_edit": [queues[0].pk], "queue_items": [queues[0].pk], "rubric_edit": ["clarity"]}
     pages = {name: reverse(f"dashboard:{name}", args=given) for name, given in of.items()}
     same = list(Rollout.objects.filter(task=rollout.task, status="completed").values_list("pk", flat=True)[:3])
     for name, query in (

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
+from asgiref.sync import async_to_sync
 from django.db import connection
+from django.http import StreamingHttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
@@ -34,3 +36,12 @@ def queries_with_one_and_three(url: Callable[[], str], add: Callable[[], object]
 def squeezed(html: str) -> str:
     """With every run of white space as one space, as a browser shows it."""
     return " ".join(html.split())
+
+
+def streamed(reply: StreamingHttpResponse) -> str:
+    """All that an answer says that is made while it is read."""
+
+    async def gather() -> bytes:
+        return b"".join([piece async for piece in reply])
+
+    return async_to_sync(gather)().decode()

@@ -18,7 +18,7 @@ from apps.reviews.models import Flag, Queue, Rubric
 from apps.rollouts.filtering.parsing import MAX_LENGTH
 from apps.rollouts.models import Collection
 
-_REVIEWERS = [Role.ANNOTATOR, Role.ENGINEER, Role.ADMIN]
+REVIEWER_ROLES = [Role.ANNOTATOR, Role.ENGINEER, Role.ADMIN]
 
 
 class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take none at run time
@@ -75,7 +75,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]  # Django forms take
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["collection"].queryset = Collection.objects.present().order_by("-pk")  # type: ignore[attr-defined]
-        people = User.objects.filter(role__in=_REVIEWERS, is_active=True).order_by("username")
+        people = User.objects.filter(role__in=REVIEWER_ROLES, is_active=True).order_by("username")
         self.fields["reviewers"].queryset = people  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class QueueChangeForm(forms.ModelForm):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         named = list(self.instance.reviewers.values_list("user_id", flat=True))
-        able = User.objects.filter(Q(role__in=_REVIEWERS, is_active=True) | Q(pk__in=named)).order_by("username")
+        able = User.objects.filter(Q(role__in=REVIEWER_ROLES, is_active=True) | Q(pk__in=named)).order_by("username")
         self.fields["reviewers"].queryset = able  # type: ignore[attr-defined]
         self.fields["reviewers"].initial = named
 

@@ -28,6 +28,7 @@ _GOOD = {
     "healthy",
     "closed",
     "completed",
+    "settled",
     "ready",
     "active",
     "finished",
@@ -38,8 +39,19 @@ _GOOD = {
     "accepted",
 }
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
-_WARN = {"paused", "half_open", "draft", "empty"}
-_BUSY = {"running", "loading", "receiving", "writing", "queued", "planning", "draining", "deleting", "making"}
+_WARN = {"paused", "half_open", "draft", "empty", "disputed"}
+_BUSY = {
+    "running",
+    "loading",
+    "receiving",
+    "writing",
+    "queued",
+    "planning",
+    "draining",
+    "deleting",
+    "making",
+    "claimed",
+}
 _GLYPHS = {"ok": "✓", "bad": "✗", "warn": "◐", "muted": "○", "busy": "●"}
 
 

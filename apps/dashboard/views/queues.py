@@ -15,6 +15,7 @@ from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.reviews import QueueChangeForm, QueueForm, read_posted_answer
 from apps.dashboard.judged import read_fields, read_judged
 from apps.dashboard.requests import PageRequest
+from apps.dashboard.said import say_verdict
 from apps.dashboard.views.reviewing import queues_for
 from apps.gym.items import input_items
 from apps.reviews.adjudicating import adjudicate_item
@@ -157,7 +158,7 @@ def queue_item(request: PageRequest, pk: int) -> HttpResponse:
         "judged": read_judged(draft, whole=True),
         "prompt": input_items(item.task.row),
         "fields": read_fields(draft, errors),
-        "said": [_said(each, rollouts) for each in reviews.select_related("reviewer").order_by("pk")],
+        "said": [(each, say_verdict(each, rollouts)) for each in reviews.select_related("reviewer").order_by("pk")],
         "rollouts": list(zip("ABCDEF", rollouts, strict=False)),
         "token": uuid.uuid4().hex,
     }
@@ -185,18 +186,3 @@ def _fill(queue: Queue, cleaned: dict[str, Any]) -> list[Item]:
         return fill_from_sets(lines, kind=queue.kind)
     ids = [one for line in lines for one in line]
     return fill_from_rollouts(ids, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
-
-
-def _said(review: Review, rollouts: list[int]) -> tuple[Review, str]:
-    """The review, and its verdict in the order in which the page shows the rollouts."""
-    labels = dict(zip(rollouts, "ABCDEF", strict=False))
-    if review.choice:
-        side = {"a": 0, "b": 1}.get(review.choice[0]) if review.choice not in {"both_bad", "equal"} else None
-        if side is None:
-            return review, review.choice.replace("_", " ")
-        much = " much" if review.choice.endswith("much") else ""
-        return review, f"{labels.get(review.arrangement[side], '?')}{much} better"
-    if review.ranks:
-        ranked = sorted(zip(review.ranks, review.arrangement, strict=True))
-        return review, ", ".join(f"{rank}. {labels.get(one, '?')}" for rank, one in ranked)
-    return review, ", ".join(f"{key}: {value}" for key, value in review.scores.items())

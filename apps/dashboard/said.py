@@ -1,0 +1,123 @@
+"""What a review says, in words, and which rollouts it is about: for the pages of who leads queues."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import Prefetch, QuerySet
+
+from apps.gym.verdicts import CONFIDENCE
+from apps.reviews.models import ItemRollout, QueueItem, Review
+from apps.reviews.stating import State, find_states, holds_place, with_held
+from apps.rollouts.models import Rollout
+from apps.tasks.models import Task
+
+LABELS = "ABCDEF"
+_ENTRIES = ItemRollout.objects.select_related("rollout").only("item", "place", "rollout__reward", "rollout__status")
+_UNREAD = (
+    "item__task__row_json",
+    "item__task__tags_text",
+    "rollout__task__row_json",
+    "rollout__task__tags_text",
+    "queue__instructions",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRow:
+    """`rollouts` are (label, rollout) in the order that the item keeps, which is that of the words of `said`."""
+
+    review: Review
+    said: str
+    sure: str
+    task: Task | None
+    rollouts: list[tuple[str, Rollout]]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRow:
+    """`holders` are the reviews that somebody has open now."""
+
+    item: QueueItem
+    states: list[State]
+    said: list[tuple[Review, str]]
+    holders: list[Review]
+    rollouts: list[tuple[str, Rollout]]
+
+
+def say_verdict(review: Review, rollouts: Sequence[int]) -> str:
+    """Its verdict in the order in which the page shows the rollouts."""
+    labels = dict(zip(rollouts, LABELS, strict=False))
+    if review.choice:
+        side = {"a": 0, "b": 1}.get(review.choice[0]) if review.choice not in {"both_bad", "equal"} else None
+        if side is None:
+            return review.choice.replace("_", " ")
+        much = " much" if review.choice.endswith("much") else ""
+        return f"{labels.get(review.arrangement[side], '?')}{much} better"
+    if review.ranks:
+        ranked = sorted(zip(review.ranks, review.arrangement, strict=True))
+        return ", ".join(f"{rank}. {labels.get(one, '?')}" for rank, one in ranked)
+    return ", ".join(f"{key}: {value}" for key, value in review.scores.items())
+
+
+def for_review_rows(reviews: QuerySet[Review]) -> QuerySet[Review]:
+    """With all that `tell_review` asks for: two queries, however many there are."""
+    rows = with_held(reviews).select_related("reviewer", "queue", "rubric", "item__task", "rollout__task")
+    return rows.defer(*_UNREAD).prefetch_related(Prefetch("item__entries", _ENTRIES))
+
+
+def tell_review(review: Review) -> ReviewRow:
+    if review.item is None:
+        alone = review.rollout
+        return ReviewRow(
+            review=review,
+            said=_said(review, []),
+            sure=_sure(review),
+            task=alone.task if alone else None,
+            rollouts=[("", alone)] if alone else [],
+        )
+    rollouts = _labelled(review.item)
+    return ReviewRow(
+        review=review,
+        said=_said(review, [each.pk for _, each in rollouts]),
+        sure=_sure(review),
+        task=review.item.task,
+        rollouts=rollouts,
+    )
+
+
+def for_item_rows(items: QuerySet[QueueItem]) -> QuerySet[QueueItem]:
+    """With all that `tell_item` asks for: three queries, however many there are."""
+    reviews = with_held(Review.objects.select_related("reviewer")).defer("draft", "note").order_by("pk")
+    rows = items.select_related("task").defer("task__row_json", "task__tags_text")
+    return rows.prefetch_related(Prefetch("entries", _ENTRIES), Prefetch("reviews", reviews))
+
+
+def tell_item(item: QueueItem, *, overlap: int) -> ItemRow:
+    rollouts = _labelled(item)
+    ids = [each.pk for _, each in rollouts]
+    reviews = list(item.reviews.all())
+    begun = {Review.Status.OPEN, Review.Status.LAPSED}
+    held = sum(holds_place(each) for each in reviews)
+    return ItemRow(
+        item=item,
+        states=find_states(item, overlap=overlap, held=held, present=len(rollouts)),
+        said=[(each, _said(each, ids)) for each in reviews if each.status not in begun],
+        holders=[each for each in reviews if getattr(each, "is_held", False)],
+        rollouts=rollouts,
+    )
+
+
+def _said(review: Review, rollouts: Sequence[int]) -> str:
+    """Nothing of what is begun or taken back: it is not said."""
+    told = review.status in {Review.Status.SUBMITTED, Review.Status.REPLACED}
+    return say_verdict(review, rollouts) if told else ""
+
+
+def _sure(review: Review) -> str:
+    return CONFIDENCE.get(review.confidence or 0, "")
+
+
+def _labelled(item: QueueItem) -> list[tuple[str, Rollout]]:
+    entries = sorted(item.entries.all(), key=lambda each: each.place)
+    rollouts = [each.rollout for each in entries]
+    return [("", each) for each in rollouts] if item.size == 1 else list(zip(LABELS, rollouts, strict=False))

@@ -1,0 +1,114 @@
+"""Which items and which reviews are meant: one list of filters for pages, the API, files and commands."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from apps.reviews.models import ItemRollout, Queue, QueueItem, Review
+from apps.reviews.stating import in_state
+from apps.rollouts.models import Rollout
+from apps.tasks.models import Task
+
+KINDS: dict[str, str] = {**dict(Queue.Kind.choices), "score": "score outside of queues"}
+TURNED = {"a_much": "b_much", "a": "b", "equal": "equal", "both_bad": "both_bad", "b": "a", "b_much": "a_much"}
+"""A choice → the same one had the sides been swapped."""
+
+LED_ONLY = frozenset({"collection", "rollout", "task", "task_number", "verdict", "is_repeat"})
+"""These tell what a queue hides from its reviewers, such as which item comes twice, or which collection it is of: to
+who does not lead queues they find what was scored outside of queues alone."""
+
+
+def narrow_reviews(reviews: QuerySet[Review], wanted: Mapping[str, Any], *, leads: bool) -> QuerySet[Review]:
+    """Those that pass every filter; None and the empty text ask for nothing."""
+    for name, value in _given(wanted).items():
+        reviews = reviews.filter(_OF_REVIEWS[name](value))
+        if name in LED_ONLY and not leads:
+            reviews = reviews.filter(queue__isnull=True)
+    return reviews
+
+
+def narrow_items(items: QuerySet[QueueItem], wanted: Mapping[str, Any]) -> QuerySet[QueueItem]:
+    """Likewise. `reviewer`, `verdict` and `skipped` are of the same review: what this person said, or skipped."""
+    given = _given(wanted)
+    if "state" in given:
+        items = in_state(items, given.pop("state"))
+    said = Review.objects.filter(item=OuterRef("pk"))
+    skipped = given.pop("skipped", None)
+    asked = {name: given.pop(name) for name in ["reviewer", "verdict"] if name in given}
+    for question, value in asked.items():
+        said = said.filter(_OF_REVIEWS[question](value))
+    if skipped is not None:
+        leaves = Exists(said.filter(status=Review.Status.SKIPPED))
+        items = items.filter(leaves if skipped else ~leaves)
+    if asked and not skipped:
+        items = items.filter(Exists(said))
+    for name, value in given.items():
+        items = items.filter(_OF_ITEMS[name](value))
+    return items
+
+
+def _given(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in wanted.items() if value is not None and value != ""}
+
+
+def _of_kind(kind: str) -> Q:
+    return Q(queue__isnull=True) if kind == "score" else Q(queue__kind=kind)
+
+
+def _of_verdict(verdict: str) -> Q:
+    """In the order in which the item keeps its rollouts, whichever side they were shown on."""
+    as_shown, turned = Q(is_swapped=False, choice=verdict), Q(is_swapped=True, choice=TURNED[verdict])
+    return Q(status__in=[Review.Status.SUBMITTED, Review.Status.REPLACED]) & (as_shown | turned)
+
+
+def _of_collection(pk: int) -> Q:
+    """About a rollout of it, alone or among others."""
+    among = ItemRollout.objects.filter(item=OuterRef("item"), rollout__collection=pk)
+    return Q(rollout__collection=pk) | Q(Exists(among))
+
+
+def _of_rollout(pk: int) -> Q:
+    return Q(rollout=pk) | Q(Exists(ItemRollout.objects.filter(item=OuterRef("item"), rollout=pk)))
+
+
+def _of_tasks(tasks: QuerySet[Task]) -> Q:
+    """About one of them. Each way is a look-up of its own: joined, every review would be put together with both of its
+    tasks."""
+    items = QueueItem.objects.filter(task__in=tasks.values("pk")).values("pk")
+    alone = Rollout.objects.filter(pk=OuterRef("rollout"), task__in=tasks.values("pk"))
+    return Q(item__in=items) | Q(Exists(alone), item__isnull=True)
+
+
+def _words(task: str, text: str) -> Q:
+    return Q(**{f"{task}prompt_excerpt__icontains": text}) | Q(**{f"{task}external_id__icontains": text})
+
+
+_OF_REVIEWS: dict[str, Callable[[Any], Q]] = {
+    "queue": lambda pk: Q(queue=pk),
+    "item": lambda pk: Q(item=pk),
+    "collection": _of_collection,
+    "rollout": _of_rollout,
+    "task": lambda pk: _of_tasks(Task.objects.filter(pk=pk)),
+    "task_number": lambda number: _of_tasks(Task.objects.filter(index=number - 1)),
+    "text": lambda text: _of_tasks(Task.objects.filter(_words("", text))),
+    "reviewer": lambda name: Q(reviewer__username=name),
+    "kind": _of_kind,
+    "status": lambda status: Q(status=status),
+    "choice": lambda choice: Q(choice=choice),
+    "verdict": _of_verdict,
+    "confidence": lambda confidence: Q(confidence=confidence),
+    "is_adjudication": lambda wanted: Q(is_adjudication=wanted),
+    "is_repeat": lambda wanted: Q(repeat_of__isnull=not wanted),
+}
+_DISPUTED = Q(doubt__gt=0, done__gt=1, is_adjudicated=False)
+_OF_ITEMS: dict[str, Callable[[Any], Q]] = {
+    "queue": lambda pk: Q(queue=pk),
+    "task": lambda pk: Q(task=pk),
+    "task_number": lambda number: Q(task__index=number - 1),
+    "text": lambda text: _words("task__", text),
+    "is_repeated": lambda wanted: Q(is_repeated=wanted),
+    "disputed": lambda wanted: _DISPUTED if wanted else ~_DISPUTED,
+}
+REVIEW_FILTERS = frozenset(_OF_REVIEWS)
+ITEM_FILTERS = frozenset({*_OF_ITEMS, "state", "reviewer", "verdict", "skipped"})

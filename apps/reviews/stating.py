@@ -1,0 +1,86 @@
+"""How far an item of a queue is: as a condition on many, and in words of one."""
+
+from django.db.models import (
+    BooleanField,
+    Count,
+    Exists,
+    ExpressionWrapper,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextChoices,
+)
+from django.db.models.functions import Coalesce
+
+from apps.reviews.hiding import is_whole
+from apps.reviews.models import QueueItem, Review
+from apps.rollouts.clock import server_now
+
+
+class State(TextChoices):
+    """An item may be in several: somebody has it, and it waits for one more."""
+
+    WAITING = "waiting", "waits"
+    CLAIMED = "claimed", "somebody has it"
+    DONE = "done", "done"
+    DISPUTED = "disputed", "disputed"
+    SETTLED = "settled", "settled"
+    LOST = "lost", "lost a rollout"
+
+
+_UNSETTLED = Q(is_adjudicated=False)
+_JUDGED = Q(done__gte=F("queue__overlap"))
+_OPEN = _UNSETTLED & ~_JUDGED
+_DISPUTED = _UNSETTLED & Q(done__gt=1, doubt__gt=0)
+
+
+def in_state(items: QuerySet[QueueItem], state: str) -> QuerySet[QueueItem]:
+    match State(state):
+        case State.SETTLED:
+            return items.filter(is_adjudicated=True)
+        case State.DONE:
+            return items.filter(_UNSETTLED, _JUDGED)
+        case State.DISPUTED:
+            return items.filter(_DISPUTED).filter(_JUDGED | Q(is_whole("pk")))
+        case State.LOST:
+            return items.filter(_OPEN).filter(~is_whole("pk"))
+        case State.CLAIMED:
+            held = _held().filter(item=OuterRef("pk"))
+            return items.filter(_OPEN).filter(Exists(held), is_whole("pk"))
+        case State.WAITING:
+            places = _held().filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
+            taken = F("done") + Coalesce(Subquery(places.values("number")), 0)
+            return items.filter(_OPEN).alias(taken=taken).filter(is_whole("pk"), taken__lt=F("queue__overlap"))
+
+
+def find_states(item: QueueItem, *, overlap: int, held: int, present: int) -> list[State]:
+    """Of an item that so many people have now, and that has so many of its rollouts: in the order of the choices."""
+    if item.is_adjudicated:
+        return [State.SETTLED]
+    judged = item.done >= overlap
+    if not judged and present < item.size:
+        return [State.LOST]
+    found = {
+        State.WAITING: not judged and item.done + held < overlap,
+        State.CLAIMED: not judged and held > 0,
+        State.DONE: judged,
+        State.DISPUTED: item.done > 1 and item.doubt > 0,
+    }
+    return [state for state, applies in found.items() if applies]
+
+
+def with_held(reviews: QuerySet[Review]) -> QuerySet[Review]:
+    """Each with `is_held`: somebody works on it now, by the database's clock. An open one whose time ran out is not."""
+    now = Q(status=Review.Status.OPEN, leased_until__gte=server_now())
+    return reviews.annotate(is_held=ExpressionWrapper(now, output_field=BooleanField()))
+
+
+def holds_place(review: Review) -> bool:
+    """Of one that `with_held` read: whether it keeps a place of its item."""
+    return bool(getattr(review, "is_held", False)) and review.slot is not None
+
+
+def _held() -> QuerySet[Review]:
+    return Review.objects.filter(status=Review.Status.OPEN, slot__isnull=False, leased_until__gte=server_now())
