@@ -5,12 +5,13 @@ A fixed number of queries, whatever the size of the queue.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from datetime import datetime
 from statistics import median
 from typing import Any
 
 import msgspec
+from django.db.models import ExpressionWrapper, F, FloatField, Sum
 
 from apps.gym.agreement import Level, Unit, count_differences, kappa_of_pairs, krippendorff_alpha, percent_agreement
 from apps.gym.rubrics import score_level
@@ -120,6 +121,15 @@ def read_reviewers(queue: Queue) -> list[Reviewer]:
 def read_agreement(queue: Queue) -> list[Agreement]:
     """Between people: of verdicts, or of each criterion of the rubric, without hidden repeats and adjudications."""
     return [_agreement(each) for each in _questions(queue)]
+
+
+def read_agreed(queues: Iterable[Queue]) -> dict[int, float]:
+    """By queue, of every two people who judged the same item, the share that said the same: one query, from what each
+    item keeps. Queues in which nobody judged what somebody else had are not in it."""
+    twos = ExpressionWrapper(F("done") * (F("done") - 1) / 2.0, output_field=FloatField())
+    items = QueueItem.objects.filter(queue__in=list(queues), done__gt=1).values("queue")
+    rows = items.annotate(agreed=Sum((1.0 - F("doubt")) * twos), compared=Sum(twos))
+    return {row["queue"]: row["agreed"] / row["compared"] for row in rows}
 
 
 def read_disputed(queue: Queue, *, limit: int = 200) -> list[QueueItem]:

@@ -271,3 +271,16 @@ def test_a_thread_is_settled_and_opened_again(pages):
 
 def test_a_viewer_is_told_that_queues_are_for_others(viewer_pages):
     assert viewer_pages.get("/queues/").status_code == 403
+
+
+def test_the_list_of_queues_shows_open_or_closed_ones_and_to_who_leads_them_how_far_people_agree(pages: Client, desk):
+    judged, closed = make_queue(pairs=1, overlap=2, name="Judged"), make_queue(pairs=1, name="Closed")
+    for number, choice in enumerate(("a", "both_bad")):
+        judge(judged, annotator(username=f"judge-{number}"), choice)
+    close_queue(queue=closed, user=None)
+    page = pages.get("/queues/")
+    assert [(queue.name, agreed) for queue, _, agreed in page.context["rows"]] == [("Closed", None), ("Judged", 0.0)]
+    assert (faults(page.text), ">Agreement<" in page.text) == ([], True)
+    for state, name in (("open", "Judged"), ("closed", "Closed")):
+        assert [row[0].name for row in pages.get(f"/queues/?state={state}").context["rows"]] == [name]
+    assert ">Agreement<" not in desk.get("/queues/").text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.reviews.agreeing import read_agreement, read_disputed, read_progress, read_reviewers
+from apps.reviews.agreeing import read_agreed, read_agreement, read_disputed, read_progress, read_reviewers
 from apps.reviews.checking import read_against_lengths, read_against_rewards
 from apps.reviews.filling import fill_from_sets
 from apps.reviews.models import Queue
@@ -42,6 +42,7 @@ def test_agreement_with_each_other_and_with_the_reward():
         prefer(queue, ben, best=number < 7)
     (verdict,) = read_agreement(queue)
     assert (verdict.name, verdict.units, verdict.percent) == ("verdict", 10, 0.7)
+    assert read_agreed([queue, make_queue(pairs=1)]) == {queue.pk: pytest.approx(0.7)}
     assert [(one, other, shared) for one, other, _, shared in verdict.kappas] == [("ann", "ben", 10)]
     assert verdict.differences == [("one side", "the other side", 3)]
     (reward,) = read_against_rewards(queue)

@@ -9,7 +9,7 @@ from django.db.models import Count, Q
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 
-from apps.accounts.permissions import Permission, allow
+from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.reviews import QueueChangeForm, QueueForm, read_posted_answer
@@ -19,7 +19,7 @@ from apps.dashboard.said import say_verdict
 from apps.dashboard.views.reviewing import queues_for
 from apps.gym.items import input_items
 from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.agreeing import read_disputed
+from apps.reviews.agreeing import read_agreed, read_disputed
 from apps.reviews.answers import AnswerRefused
 from apps.reviews.filling import (
     Item,
@@ -37,6 +37,8 @@ from apps.reviews.reviewing import criteria_of
 from apps.reviews.waiting import read_waiting
 from apps.rollouts.paging import page_by_id
 
+_STATES = ("open", "closed")
+
 
 @allow(GET=Permission.REVIEW)
 def queue_list(request: PageRequest) -> HttpResponse:
@@ -45,10 +47,15 @@ def queue_list(request: PageRequest) -> HttpResponse:
         done=Count("reviews", filter=submitted & Q(reviews__repeat_of__isnull=True), distinct=True),
         mine=Count("reviews", filter=submitted & Q(reviews__reviewer=request.user), distinct=True),
     )
+    state = request.GET.get("state", "")
+    if state in _STATES:
+        queues = queues.filter(closed_at__isnull=state == "open")
     page = page_by_id(queues, request.GET.get("after", ""))
     waiting = {each.queue.pk: each for each in read_waiting(request.user, page.rows)}
-    rows = [(queue, waiting.get(queue.pk)) for queue in page.rows]
-    return answer(request, "queues/list.html", {"page": page, "rows": rows}, part="queues")
+    agreed = read_agreed(page.rows) if user_may(request.user, Permission.LEAD) else {}
+    rows = [(queue, waiting.get(queue.pk), agreed.get(queue.pk)) for queue in page.rows]
+    context = {"page": page, "rows": rows, "state": state, "states": _STATES}
+    return answer(request, "queues/list.html", context, part="queues")
 
 
 @allow(GET=Permission.LEAD, POST=Permission.LEAD)
