@@ -254,7 +254,9 @@ def test_a_ranking_by_digits_with_a_tie(page: Page, site: Site, queues: dict[str
     assert [row["ranks"] for row in said(site, queues["ranking"])][1:] == [[1, 1]]
 
 
-def test_pairs_are_counted_previewed_built_and_rejected(chromium: Browser, site: Site, queues: dict[str, int]) -> None:
+def test_pairs_are_counted_previewed_built_and_decided_by_keys(
+    chromium: Browser, site: Site, queues: dict[str, int]
+) -> None:
     context = chromium.new_context(storage_state=sign_in(chromium, site), viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.goto(f"{site.base}/pair-sets/new/?collection={queues['collection']}")
@@ -273,17 +275,43 @@ def test_pairs_are_counted_previewed_built_and_rejected(chromium: Browser, site:
     expect(counts).to_have_text(counted)
     page.get_by_role("button", name="Build pairs").click()
     expect(page.locator("#messages")).to_contain_text(f"{counted} pairs built")
-    page.locator("table.data a[href^='/pairs/']").first.click()
-    expect(page).to_have_url(re.compile(r"/pairs/\d+/$"))
-    first = page.url
-    page.locator("[name=reason]").fill("Both guess.")
-    page.get_by_role("button", name="Reject").click()
-    # On to the next one.
-    expect(page).not_to_have_url(first)
+    # Without touching anything but keys: in the table, where nothing is left for a decision, and on the page of one.
+    first, second, third = [row.get_attribute("data-row") for row in page.locator("#pair-table tr[data-row]").all()][:3]
+    chosen = page.locator("#pair-table tr.chosen")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.keyboard.press("Enter")
+    page.keyboard.type("Both guess.")
+    page.keyboard.press("Enter")
+    expect(chosen).to_have_attribute("data-row", second)
+    page.keyboard.press("a")
+    expect(chosen).to_have_attribute("data-row", third)
+    page.keyboard.press("k")
+    page.keyboard.press("u")
+    expect(page.locator("#pair-table [role=status]")).to_have_text("1 of 1 changed.")
+    expect(chosen).to_have_attribute("data-row", second)
+    page.keyboard.press("o")
+    page.wait_for_url(f"**/pairs/{second}/")
+    page.context.set_offline(True)
+    page.keyboard.press("x")
+    page.keyboard.type("Too short.")
+    page.keyboard.press("Enter")
+    expect(page.locator("#messages")).to_contain_text("Nothing was decided")
+    page.context.set_offline(False)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/pairs/{third}/")
+    page.keyboard.press("a")
+    expect(page).not_to_have_url(re.compile(f"/pairs/{third}/"))
+    page.keyboard.press("k")
+    page.wait_for_url(f"**/pairs/{third}/")
+    page.keyboard.press("u")
+    expect(page.locator("#decision-title")).to_contain_text("proposed")
     made = site.api("GET", "pair-sets/")["results"][0]
     assert made["pair_count"] == int(counted)
-    rejected = site.api("GET", f"pairs/?pair_set={made['id']}&status=rejected")["results"]
-    assert [f"{site.base}/pairs/{each['id']}/" for each in rejected] == [first]
+    decided = site.api("GET", f"pairs/?pair_set={made['id']}&limit=1000&ordering=id")["results"]
+    rejected = [str(each["id"]) for each in decided if each["status"] == "rejected"]
+    assert rejected == [first, second]
+    assert {each["status"] for each in decided if str(each["id"]) not in rejected} == {"proposed"}
     context.close()
 
 

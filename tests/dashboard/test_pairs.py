@@ -172,6 +172,9 @@ def test_a_pair_is_accepted_or_rejected_with_a_reason_and_the_next_one_comes():
     page = client.get(reverse("dashboard:pair_detail", args=[one.pk])).text
     assert "A guess." in page
     assert "Take back" in page
+    # What is taken back is looked at again.
+    assert client.post(decide, {"status": "proposed", "next": "1"})["Location"].endswith(f"/pairs/{one.pk}/")
+    client.post(decide, {"status": "rejected", "reason": "A guess.", "next": "1"})
     table = client.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk]), {"status": "rejected"}).text
     assert table.count('<th scope="row"><a href="/pairs/') == 1
 
@@ -223,6 +226,10 @@ def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():
     assert "1 of 1 changed." in page
     assert [one.reason for one in second.decisions.all()] == ["Both guess."]
     assert f'form="decide-marked" aria-label="Mark pair {second.pk}"' in page
+    # In place, with what became of it.
+    part = client.post(path, {"pair": [second.pk], "status": "proposed"}, headers={"HX-Request": "true"}, follow=True)
+    assert part.text.lstrip().startswith('<section id="pair-table"')
+    assert "1 of 1 changed." in part.text
     viewer = signed_in(Role.VIEWER)
     assert viewer.post(path, {"pair": [first.pk], "status": "proposed"}).status_code == 403
     assert "decide-marked" not in viewer.get(reverse("dashboard:pair_set_detail", args=[pair_set.pk])).text

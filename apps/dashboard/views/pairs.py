@@ -252,6 +252,7 @@ def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
             "sides": traces,
             "flags": [FLAG_WORDS[flag] for flag in flags_of(pair)],
             "decisions": pair.decisions.select_related("user").order_by("-id"),
+            "undecided": _undecided_after(pair),
             "previous": siblings.filter(id__lt=pk).last(),
             "next": siblings.filter(id__gt=pk).first(),
         },
@@ -260,7 +261,7 @@ def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.PAIR)
 def pair_decide(request: PageRequest, pk: int) -> HttpResponse:
-    """Accept or reject one pair; then the next one that nobody has decided of."""
+    """Accept or reject one pair; then the next one that nobody has decided of. What is taken back stays before one."""
     pair = get_object_or_404(PreferencePair, pk=pk)
     form = DecisionForm(request.POST)
     try:
@@ -270,8 +271,11 @@ def pair_decide(request: PageRequest, pk: int) -> HttpResponse:
     except DecisionRefused as refusal:
         messages.error(request, str(refusal))
         return redirect("dashboard:pair_detail", pk=pk)
-    undecided = PreferencePair.objects.filter(
-        pair_set=pair.pair_set_id, status=PreferencePair.Status.PROPOSED, pk__gt=pk
-    )
-    following = undecided.order_by("pk").first() if "next" in request.POST else None
-    return redirect("dashboard:pair_detail", pk=following.pk if following else pk)
+    goes_on = "next" in request.POST and form.cleaned_data["status"] != PreferencePair.Status.PROPOSED
+    return redirect("dashboard:pair_detail", pk=(goes_on and _undecided_after(pair)) or pk)
+
+
+def _undecided_after(pair: PreferencePair) -> int | None:
+    """The next one of its set that nobody has decided of."""
+    proposed = PreferencePair.objects.filter(pair_set=pair.pair_set_id, status=PreferencePair.Status.PROPOSED)
+    return proposed.filter(pk__gt=pair.pk).order_by("pk").values_list("pk", flat=True).first()
