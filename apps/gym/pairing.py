@@ -12,6 +12,7 @@ import msgspec
 
 from apps.gym.courses import Course, Parting, find_parting
 from apps.gym.pairs import OUTCOMES, TOLERANCE, Attempt, Mode, Outcome, Pair, Rule, Verdict, find_exclusion
+from apps.gym.preferring import find_worse
 
 Two = tuple[Attempt, Attempt]
 """Chosen and rejected."""
@@ -79,11 +80,14 @@ class _Maker:
         self._pairs: list[Pair] = []
         self._taken: dict[Key, Outcome] = {}
         """What has its pair, or must have none, with the reason."""
+        self._settled: set[Key] = set()
+        """Which of two is better by what people said of others, the better one first: no reward turns it round."""
         self._reasons: set[Outcome] = set()
 
-    def make(self, verdicts: Iterable[Verdict]) -> GroupPairs:
+    def make(self, verdicts: Sequence[Verdict]) -> GroupPairs:
         known = {one.id: one for one in self._usable}
         self._make_judged(known, [one for one in verdicts if {one.one, one.other} <= known.keys()])
+        self._settle(known, verdicts)
         judged = [self._courses[pair.chosen].prompt for pair in self._pairs]
         groups: dict[str, list[Attempt]] = defaultdict(list)
         for one in self._usable:
@@ -122,6 +126,15 @@ class _Maker:
         self._taken.setdefault(_ids(verdict.one, verdict.other), reason)
         if (key := self._deeds(verdict.one, verdict.other)) is not None:
             self._taken.setdefault(key, reason)
+
+    def _settle(self, known: Mapping[int, Attempt], verdicts: Iterable[Verdict]) -> None:
+        """What follows from all verdicts, also through attempts that are not used; between two others that did the
+        same as well."""
+        for better, worse in find_worse(verdicts).items():
+            for other in worse & known.keys() if better in known else ():
+                self._settled.add((better, other))
+                if (sides := self._sides(better, other)) is not None:
+                    self._settled.add(sides)
 
     def _make_by_rewards(self, group: list[Attempt], judged: int) -> None:
         best: int | None = None
@@ -205,13 +218,21 @@ class _Maker:
             return reason
         return "identical_completions" if mine.completion == theirs.completion else None
 
-    def _find_taken(self, one: int, other: int) -> Outcome | None:
-        key = self._deeds(one, other)
-        return self._taken.get(key) if key is not None else None
+    def _find_taken(self, chosen: int, rejected: int) -> Outcome | None:
+        key = self._deeds(chosen, rejected)
+        if key is not None and (reason := self._taken.get(key)):
+            return reason
+        turned = {(rejected, chosen), self._sides(rejected, chosen)}
+        return None if self._settled.isdisjoint(turned) else "preference_cycle"
 
     def _deeds(self, one: int, other: int) -> Key | None:
         """What the two did, at the level of the rule: another two that did so would be the same pair once more.
         None where they cannot be compared."""
+        sides = self._sides(one, other)
+        return (*sides[:-2], frozenset(sides[-2:])) if sides is not None else None
+
+    def _sides(self, one: int, other: int) -> Key | None:
+        """The same, ending in what each of them did, in this order."""
         mine, theirs = self._courses[one], self._courses[other]
         if mine.prompt != theirs.prompt:
             return None
@@ -220,11 +241,10 @@ class _Maker:
             if not isinstance(parting, Parting):
                 return None
             shared = tuple(step.digest for step in mine.steps[: parting.place])
-            sides = {course.steps[parting.place].digest for course in (mine, theirs)}
-            return (mine.prompt, shared, frozenset(sides))
+            return (mine.prompt, shared, *(course.steps[parting.place].digest for course in (mine, theirs)))
         if self._rule.same == "actions":
-            return (mine.prompt, frozenset({mine.actions, theirs.actions}))
-        return (mine.prompt, frozenset({mine.completion, theirs.completion}))
+            return (mine.prompt, mine.actions, theirs.actions)
+        return (mine.prompt, mine.completion, theirs.completion)
 
 
 def _ids(one: int, other: int) -> Key:

@@ -22,7 +22,7 @@ CAP_OF_ALL = 10
 """Pairs of one task in the mode `all` where the rule names no cap: a group of 64 would give 2,016."""
 MAX_PER_TASK = 10_000
 MAX_RATIO = 1e6
-METHOD = 1
+METHOD = 2
 """Changes where the same rule makes other pairs of the same attempts; a part of every digest."""
 
 Outcome = Literal[
@@ -35,6 +35,7 @@ Outcome = Literal[
     "judged_equal",
     "judged_both_bad",
     "judged_split",
+    "preference_cycle",
     "identical_completions",
     "same_actions",
     "states_differ",

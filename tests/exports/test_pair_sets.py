@@ -83,6 +83,7 @@ def mixed() -> Collection:
     groups = [list(collection.rollouts.filter(task=task).order_by("id")) for task in collection.version.tasks.all()]
     judge(groups[5][1], groups[5][0])
     judge(groups[0][2], groups[0][1])
+    judge(groups[0][0], groups[0][2])
     override_reward(rollout=groups[1][1], reward=0.0, reason="It guessed.", author=make_user())
     return collection
 

@@ -45,12 +45,28 @@ def by_reward(chosen: Attempt, rejected: Attempt, rule: Rule) -> str:
     return ""
 
 
+def follows(verdicts: Iterable[Verdict]) -> set[tuple[int, int]]:
+    """Better and worse, as said and through others; nothing follows from those in a ring."""
+    said = {(one.winner, one.other if one.winner == one.one else one.one) for one in verdicts if one.winner is not None}
+    every = close(said)
+    return close({(better, worse) for better, worse in said if (worse, better) not in every})
+
+
+def close(said: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    found = set(said)
+    while further := {(a, d) for a, b in found for c, d in found if b == c} - found:
+        found |= further
+    return found
+
+
 class Reference:
     def __init__(self, attempts: list[Attempt], courses: dict[int, Course], rule: Rule, verdicts: list[Verdict]):
         self.rule, self.courses = rule, courses
         self.usable = {one.id: one for one in usable(attempts, rule)}
         self.verdicts = [one for one in verdicts if one.one in self.usable and one.other in self.usable]
+        self.better = [two for two in follows(verdicts) if {*two} <= self.usable.keys()]
         self.made: list[Made] = []
+        self.rewards_speak = False
         self.blocked: list[tuple[Any, str]] = []
         self.reasons: list[str] = []
 
@@ -77,6 +93,7 @@ class Reference:
                 reason = f"judged_{verdict.without}"
                 self.blocked.append(({verdict.one, verdict.other}, reason))
                 self.blocked.append((self.deeds(verdict.one, verdict.other), reason))
+        self.rewards_speak = True
         prompts = list(dict.fromkeys(self.courses[one.id].prompt for one in rewarded))
         for prompt in prompts:
             self.by_rewards([one for one in rewarded if self.courses[one.id].prompt == prompt])
@@ -158,25 +175,33 @@ class Reference:
         for two, reason in self.blocked:
             if two is not None and two == self.deeds(chosen.id, rejected.id):
                 return reason, turn, ratio
+        if self.rewards_speak:
+            # What each did, of the two the other way round: in this order.
+            turned = self.sides(rejected.id, chosen.id)
+            if any(two == (rejected.id, chosen.id) or turned == self.sides(*two) is not None for two in self.better):
+                return "preference_cycle", turn, ratio
         if self.rule.max_length_ratio is not None and ratio > self.rule.max_length_ratio:
             return "lengths_differ", turn, ratio
         return None, turn, ratio
 
     def deeds(self, one: int, other: int) -> Any:
+        sides = self.sides(one, other)
+        return None if sides is None else (*sides[:-2], sorted(map(str, sides[-2:])))
+
+    def sides(self, one: int, other: int) -> Any:
         mine, theirs = self.courses[one], self.courses[other]
         if mine.prompt != theirs.prompt:
             return None
         if self.rule.level == "trajectory":
-            sides = [
-                getattr(course, self.rule.same[:-1] if self.rule.same != "actions" else "actions")
-                for course in (mine, theirs)
-            ]
-            return (mine.prompt, sorted(map(str, sides)))
+            return (
+                mine.prompt,
+                *((each.actions if self.rule.same == "actions" else each.completion) for each in (mine, theirs)),
+            )
         place = part(mine, theirs)
         if isinstance(place, str):
             return None
         shared = [step.digest for step in mine.steps[:place]]
-        return (mine.prompt, shared, sorted([mine.steps[place].digest, theirs.steps[place].digest]))
+        return (mine.prompt, shared, mine.steps[place].digest, theirs.steps[place].digest)
 
 
 def every_two(ids: list[int]) -> list[tuple[int, int]]:

@@ -24,7 +24,7 @@ from apps.gym.pairs import (
     read_rule,
     rule_digest,
 )
-from tests.gym.pair_reference import Reference, every_two
+from tests.gym.pair_reference import Reference, every_two, follows
 
 MODES = ["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"]
 LEVELS = ["trajectory", "step"]
@@ -92,7 +92,7 @@ def draw_attempt(number: int, fields: dict[str, Any]) -> Attempt:
 @st.composite
 def judged(draw: Any, ids: list[int]) -> list[Verdict]:
     found = []
-    for one, other in draw(st.lists(st.sampled_from(every_two(ids)), max_size=4, unique=True)) if len(ids) > 1 else []:
+    for one, other in draw(st.lists(st.sampled_from(every_two(ids)), max_size=6, unique=True)) if len(ids) > 1 else []:
         winner = draw(st.sampled_from([one, other, None]))
         found.append(
             Verdict(
@@ -136,7 +136,7 @@ def test_courses_are_read_of_those_alone_that_are_named(data, drawn, ways, rule)
 @given(st.data(), attempts, courses, rules)
 def test_a_pair_keeps_every_promise_of_its_rule(data, drawn, ways, rule):
     verdicts = {frozenset({one.one, one.other}): one for one in data.draw(judged([one.id for one in drawn]))}
-    known = {one.id: one for one in drawn}
+    known, better = {one.id: one for one in drawn}, follows(verdicts.values())
     found = pair_group(drawn, ways, rule, verdicts.values()).pairs
     for pair in found:
         chosen, rejected = known[pair.chosen], known[pair.rejected]
@@ -146,6 +146,7 @@ def test_a_pair_keeps_every_promise_of_its_rule(data, drawn, ways, rule):
         assert {find_exclusion(one, rule) for one in (chosen, rejected)} <= {None, "no_reward"}
         if verdict is None:
             assert pair.source in ("reward", "override")
+            assert (pair.rejected, pair.chosen) not in better
             assert pair.margin == chosen.reward - rejected.reward
             assert pair.margin > TOLERANCE
             assert pair.margin >= rule.margin - TOLERANCE
@@ -252,6 +253,47 @@ def test_rewards_do_not_turn_a_verdict_round_between_two_others_that_did_the_sam
     assert (made.pairs, made.outcome) == ([], "lengths_differ")
     twice = [Verdict(one=1, other=2, winner=2, strength=2), Verdict(one=2, other=3, winner=2)]
     assert sides(pair_group(group(1.0, 0.0, 1.0), ways, rule, twice).pairs) == [(2, 3)]
+
+
+def won(*winners_and_losers: tuple[int, int]) -> list[Verdict]:
+    return [Verdict(one=min(two), other=max(two), winner=two[0]) for two in winners_and_losers]
+
+
+def test_rewards_do_not_turn_round_what_follows_from_two_verdicts():
+    """People prefer 2 to 1 and 1 to 3, so 3 is the worst, whose reward is the best; that 2 is better nobody said."""
+    given, ways = group(0.5, 0.0, 1.0), different([1, 2, 3])
+    for mode in MODES:
+        made = pair_group(given, ways, Rule(mode=mode), won((2, 1), (1, 3)))
+        assert sides(made.pairs) == [(2, 1), (1, 3)]
+    # Nor where it follows through one that is not used.
+    cut = [msgspec.structs.replace(given[0], stop_reason="max_steps"), *given[1:]]
+    made = pair_group(cut, ways, Rule(), won((2, 1), (1, 3)))
+    assert (made.pairs, made.outcome) == ([], "preference_cycle")
+    # What follows is made where the rewards say so as well.
+    agreeing = pair_group(group(0.5, 1.0, 0.0), ways, Rule(mode="all"), won((2, 1), (1, 3))).pairs
+    assert [(pair.chosen, pair.rejected, pair.source) for pair in agreeing][2:] == [(2, 3, "reward")]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_rewards_do_not_turn_it_round_between_two_others_that_did_the_same(level):
+    ways = {1: make_course("p", "A"), 2: make_course("p", "B"), 3: make_course("p", "C")}
+    ways |= {4: make_course("p", "C", thoughts="hm"), 5: make_course("p", "B", thoughts="hm")}
+    rule = Rule(mode="all", level=level)
+    made = pair_group(group(None, 0.5, 0.5, 1.0, 0.0), ways, rule, won((2, 1), (1, 3))).pairs
+    assert sides(made) == [(2, 1), (1, 3)]
+
+
+def test_where_people_contradict_themselves_their_verdicts_say_no_more_than_they_say():
+    """1, 2, 3 and 4 each lose to the one before, and 1 to 4: of 1 and 3, and 2 and 4, nothing follows."""
+    ring = won((1, 2), (2, 3), (3, 4), (4, 1))
+    made = pair_group(group(0.0, 0.25, 0.5, 1.0), different([1, 2, 3, 4]), Rule(mode="all"), ring).pairs
+    assert sides(made) == [(1, 2), (4, 1), (2, 3), (3, 4), (4, 2), (3, 1)]
+    assert [pair.source for pair in made] == ["verdict"] * 4 + ["reward"] * 2
+    # 5 beats one of them and another beats 6, so that 5 would be better than 6 only through the ring.
+    out = pair_group(
+        group(0, 0, 0, 0, 0, 1), different([*range(1, 7)]), Rule(mode="all"), [*ring, *won((5, 1), (3, 6))]
+    )
+    assert (6, 5) in sides(out.pairs)
 
 
 def test_a_verdict_between_attempts_after_other_prompts_says_nothing_of_two_that_share_one():
