@@ -2,10 +2,11 @@
 // through unsent.js, which keeps it until the server has it. Without this script the same forms are sent as they are.
 
 {
-  const { keys, unsent } = gymweb;
+  const { keys, unsent, drafts } = gymweb;
   const { post, warn } = unsent;
   const DRAFT_MS = 700;
   const RETRY_MS = 1500;
+  const AWAY_MS = 20_000;
   const form = document.getElementById("review-form");
   const saved = document.getElementById("review-saved");
 
@@ -15,14 +16,14 @@
     return text === "" || text === null || Number.isNaN(Number(text)) ? null : Number(text);
   }
 
-  function read() {
-    const given = new FormData(form);
+  function read(from = form) {
+    const given = new FormData(from);
     const answer = { note: String(given.get("note") ?? ""), reasons: given.getAll("reasons"), confidence: number(given.get("confidence")) };
-    if (form.dataset.kind === "pairwise") answer.choice = String(given.get("choice") ?? "");
+    if (from.dataset.kind === "pairwise") answer.choice = String(given.get("choice") ?? "");
     // In the order shown, wherever they have been dragged since.
-    const ranks = [...form.querySelectorAll("[data-rank]")].sort((one, other) => one.dataset.rank - other.dataset.rank);
+    const ranks = [...from.querySelectorAll("[data-rank]")].sort((one, other) => one.dataset.rank - other.dataset.rank);
     if (ranks.length) answer.ranks = ranks.map((each) => Number(each.value) || 0);
-    const criteria = [...form.querySelectorAll("[data-criterion]")];
+    const criteria = [...from.querySelectorAll("[data-criterion]")];
     if (criteria.length) {
       answer.scores = {};
       for (const each of criteria) {
@@ -36,14 +37,23 @@
     return answer;
   }
 
+  // What the server put into it, whatever the browser has filled in again since.
+  function readServed() {
+    const served = form.cloneNode(true);
+    served.reset();
+    return read(served);
+  }
+
   function write(answer) {
     for (const each of form.querySelectorAll("[name=choice]")) each.checked = each.value === answer.choice;
     for (const each of form.querySelectorAll("[name=reasons]")) each.checked = (answer.reasons ?? []).includes(each.value);
     for (const each of form.querySelectorAll("[data-rank]")) each.value = String((answer.ranks ?? [])[Number(each.dataset.rank)] || "");
-    for (const [key, value] of Object.entries(answer.scores ?? {})) {
-      for (const each of form.querySelectorAll(`[name="score-${CSS.escape(key)}"]`)) {
-        if (each.type === "radio") each.checked = each.value === String(value);
-        else each.value = String(value ?? "");
+    // Every criterion: one that the answer leaves out was cleared.
+    for (const { dataset } of form.querySelectorAll("[data-criterion]")) {
+      const value = String(answer.scores?.[dataset.criterion] ?? "");
+      for (const each of form.querySelectorAll(`[name="score-${CSS.escape(dataset.criterion)}"]`)) {
+        if (each.type === "radio") each.checked = each.value === value;
+        else each.value = value;
       }
     }
     if (form.elements.note) form.elements.note.value = answer.note ?? "";
@@ -119,14 +129,32 @@
     kept = kept.then(() => keepNow(withDraft));
   }
 
+  // After a lost connection, or a while in which nothing came from here, what is on the server may have been written
+  // elsewhere: it is asked for before it is replaced.
+  let isDoubtful = false;
+  let metAt = Date.now();
+
   async function keepNow(withDraft) {
-    const draft = read();
+    const { review } = form.dataset;
     const tell = (text) => { if (saved && withDraft) saved.textContent = text; };
     try {
-      const reply = await post(`reviews/${form.dataset.review}/renew/`, withDraft ? { draft } : {});
+      let reply = null;
+      let draft = null;
+      if (!withDraft || isDoubtful || Date.now() - metAt > AWAY_MS) {
+        reply = await post(`reviews/${review}/renew/`);
+        if (reply.ok) drafts.meet(review, reply.told.draft);
+        isDoubtful = isDoubtful && !reply.ok;
+      }
+      // A lease that is lost still takes the draft.
+      if (withDraft && (reply === null || reply.ok || reply.status === 409)) {
+        draft = read();
+        drafts.send(review, draft);
+        reply = await post(`reviews/${review}/renew/`, { draft });
+      }
       if (reply.ok) {
+        metAt = Date.now();
         until = Date.parse(reply.told.leased_until);
-        if (withDraft) unsent.drafts.drop(form.dataset.review, draft);
+        if (draft) drafts.drop(review, draft);
         tell("draft kept");
         if (!unsent.count()) warn("");
         return;
@@ -136,6 +164,7 @@
       if ([401, 403, 404].includes(reply.status) && await unsent.explainSession()) return;
       warn(reply.told.detail ?? `The server answered with an error (${reply.status}). What you write is kept in this browser.`);
     } catch {
+      isDoubtful = true;
       tell("draft kept in this browser");
     }
   }
@@ -158,13 +187,15 @@
 
   if (form) {
     const sent = unsent.find(form.dataset.review);
-    const local = sent?.answer ?? unsent.drafts.find(form.dataset.review);
-    if (local) write(local);
+    const local = drafts.open(form.dataset.review, readServed());
+    if (sent || local) write(sent?.answer ?? local);
     if (sent) hold(true);
+    drafts.showAsides(document.getElementById("review-asides"), form.dataset.review, read, (draft) => { write(draft); changed(); });
+    document.addEventListener("visibilitychange", () => { isDoubtful = true; });
     form.addEventListener("submit", (event) => { event.preventDefault(); submit(); });
     form.addEventListener("input", () => {
       if (waits) return;
-      unsent.drafts.keep(form.dataset.review, read());
+      drafts.keep(form.dataset.review, read());
       clearTimeout(timer);
       timer = setTimeout(() => { if (!waits) keep(true); }, DRAFT_MS);
     });

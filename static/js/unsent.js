@@ -6,10 +6,10 @@ window.gymweb = window.gymweb || {};
 gymweb.unsent = (() => {
   const UNSENT = "gymweb.unsent.";
   const DRAFT = "gymweb.draft.";
+  const ASIDE = "gymweb.aside.";
   const FIRST_MS = 1500;
   const LONGEST_MS = 60_000;
   const SIGNED_OUT_MS = 15_000;
-  const OLD_MS = 90 * 86_400_000;
   const line = document.getElementById("review-lost");
   const shelf = document.getElementById("review-kept");
   const user = line?.dataset.user ?? "";
@@ -119,13 +119,14 @@ gymweb.unsent = (() => {
   }
 
   function finish(record) {
-    store.remove(UNSENT + record.review);
-    store.remove(DRAFT + record.review);
+    for (const kind of [UNSENT, DRAFT, ASIDE]) store.remove(kind + record.review);
     return "sent";
   }
 
+  // It lies on the shelf: a draft of the same would come back as if it had been written since.
   function refuse(record, reason) {
     store.set(UNSENT + record.review, { ...record, refused: reason });
+    store.remove(DRAFT + record.review);
     warn(`${reason} What you said is kept below: copy it, send it again, or discard it.`, record.work, "Go on");
     return "refused";
   }
@@ -170,7 +171,7 @@ gymweb.unsent = (() => {
     const errors = (told.errors ?? []).map((each) => each.message).join(" ");
     if (status === 400 && isOpenHere(record)) {
       // It is in the form, and its draft in the storage.
-      store.set(DRAFT + record.review, { user, draft: record.answer, at: Date.now() });
+      gymweb.drafts?.keep(record.review, record.answer);
       store.remove(UNSENT + record.review);
       warn(errors || told.detail);
       return "wrong";
@@ -257,22 +258,15 @@ gymweb.unsent = (() => {
     shelf.querySelector("ul").replaceChildren(...refused.map(draw));
   }
 
-  const drafts = {
-    keep: (review, draft) => store.set(DRAFT + review, { user, draft, at: Date.now() }),
-    find: (review) => store.get(DRAFT + review)?.draft ?? null,
-    // What was written since is newer, and stays.
-    drop(review, draft) {
-      if (JSON.stringify(drafts.find(review)) === JSON.stringify(draft)) store.remove(DRAFT + review);
-    },
-  };
-  for (const key of store.keys(DRAFT)) if ((store.get(key)?.at ?? Date.now()) < Date.now() - OLD_MS) store.remove(key);
-
   addEventListener("online", sendAll);
   document.addEventListener("visibilitychange", () => { if (!document.hidden && all().some((each) => !each.refused)) sendAll(); });
   show();
 
   return {
-    drafts,
+    store,
+    user,
+    tell,
+    button,
     post,
     warn,
     explainSession,

@@ -155,6 +155,67 @@ def test_what_was_written_without_a_connection_is_there_after_a_reload(
     assert [row["skip_reason"] for row in rows] == ["too long"]
 
 
+def test_what_was_cleared_stays_cleared_and_of_two_drafts_neither_replaces_the_other(
+    page: Page, chromium: Browser, site: Site, queues: dict[str, int]
+) -> None:
+    wire = Wire(page, "**/api/v1/reviews/**")
+    begin(page, site, queues["rubric"])
+    form = page.locator("[data-listens] #review-form")
+    clear, note = form.locator("[name=score-clear]"), form.locator("[name=note]")
+    page.keyboard.press("1")
+    page.keyboard.press("4")
+    expect(page.locator("#review-saved")).to_have_text("draft kept")
+    wire.cut()
+    clear.fill("")
+    note.fill("Written on the train.")
+    expect(page.locator("#review-saved")).to_have_text("draft kept in this browser")
+    page.reload()
+    expect(note).to_have_value("Written on the train.")
+    expect(clear).to_have_value("")
+    expect(form.locator("[name=score-right][value=true]")).to_be_checked()
+    elsewhere = chromium.new_context(storage_state={**page.context.storage_state(), "origins": []})
+    desk = elsewhere.new_page()
+    begin(desk, site, queues["rubric"])
+    desk.locator("[name=note]").fill("Written at the desk.")
+    expect(desk.locator("#review-saved")).to_have_text("draft kept")
+    elsewhere.close()
+    # What is typed on goes on, and what it replaces on the server is not lost.
+    note.fill("Written on the train, and")
+    expect(page.locator("#review-saved")).to_have_text("draft kept in this browser")
+    wire.mend()
+    note.fill("Written on the train, and on.")
+    expect(page.locator("#review-asides")).to_contain_text("note: Written at the desk.")
+    expect(page.locator("#review-saved")).to_have_text("draft kept")
+    page.get_by_role("button", name="Take it instead").click()
+    expect(note).to_have_value("Written at the desk.")
+    expect(clear).to_have_value("4")
+    expect(page.locator("#review-asides")).to_contain_text("note: Written on the train, and on.")
+    expect(page.locator("#review-asides li")).to_have_count(1)
+    page.get_by_role("button", name="Discard").click()
+    expect(page.locator("#review-asides")).to_be_hidden()
+
+
+def test_a_draft_that_waited_in_a_browser_does_not_beat_what_was_written_elsewhere_since(
+    page: Page, chromium: Browser, site: Site, queues: dict[str, int]
+) -> None:
+    wire = Wire(page, "**/api/v1/reviews/**")
+    begin(page, site, queues["ranking"])
+    note = page.locator("[data-listens] [name=note]")
+    wire.cut()
+    note.fill("Old, from the laptop.")
+    expect(page.locator("#review-saved")).to_have_text("draft kept in this browser")
+    elsewhere = chromium.new_context(storage_state={**page.context.storage_state(), "origins": []})
+    desk = elsewhere.new_page()
+    begin(desk, site, queues["ranking"])
+    desk.locator("[name=note]").fill("New, from the desk.")
+    expect(desk.locator("#review-saved")).to_have_text("draft kept")
+    elsewhere.close()
+    wire.mend()
+    page.reload()
+    expect(note).to_have_value("New, from the desk.")
+    expect(page.locator("#review-asides")).to_contain_text("note: Old, from the laptop.")
+
+
 def sign_in_here(page: Page, username: str) -> None:
     page.fill("[name=username]", username)
     page.fill("[name=password]", PASSWORD)
