@@ -28,7 +28,6 @@ OPEN_ROUTES = frozenset(
         "dashboard:home",  # leads to the queues
         "dashboard:activity",
         "dashboard:agent_list",
-        "dashboard:agent_detail",
         "dashboard:worker_list",
     }
 )

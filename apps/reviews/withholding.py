@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import orjson
 
-from apps.gym.events import JudgeCall, ModelCall, TraceUnion, Verification, encode_event
+from apps.gym.events import TraceUnion, encode_event
 from apps.gym.items import input_items
 from apps.reviews.hiding import find_hidden
+from apps.reviews.keeping_back import EVERYTHING, Shows, keep_back
 from apps.reviews.models import Queue, Review
 from apps.rollouts.models import Rollout, TraceEvent
 
@@ -43,25 +44,24 @@ def read_shown(review: Review, *, whole: bool = False) -> Shown:
     """What the holder of this review sees. `whole` keeps nothing back: for who leads the queue."""
     queue = review.queue
     assert queue is not None
-    shows_expected, shows_reward, shows_model = (True, True, True) if whole else _may_show(review, queue)
+    shows = EVERYTHING if whole else _may_show(review, queue)
     rollouts = find_rollouts(review.arrangement)
     sides = []
     for label, rollout in zip(LABELS, rollouts, strict=False):
         events, left_out = _read_events(rollout)
-        kept = [(seq, _keep_back(event, shows_reward, shows_model, shows_expected)) for seq, event in events]
         sides.append(
             Side(
                 label=label,
-                events=[(seq, event) for seq, event in kept if event is not None],
+                events=keep_back(events, shows),
                 left_out=left_out,
                 stop_reason=rollout.stop_reason,
-                reward=rollout.reward if shows_reward else None,
-                model=_name_model(rollout) if shows_model else None,
+                reward=rollout.reward if shows.reward else None,
+                model=_name_model(rollout) if shows.model else None,
             )
         )
     row = rollouts[0].task.row if rollouts else {}
     expected = {name: value for name, value in row.items() if name != "responses_create_params"}
-    return Shown(sides=sides, expected=expected if shows_expected else None)
+    return Shown(sides=sides, expected=expected if shows.expected else None)
 
 
 def tell_shown(review: Review, shown: Shown) -> dict[str, Any]:
@@ -81,11 +81,11 @@ def tell_shown(review: Review, shown: Shown) -> dict[str, Any]:
     return {"prompt": prompt, "expected": shown.expected, "sides": sides}
 
 
-def _may_show(review: Review, queue: Queue) -> tuple[bool, bool, bool]:
-    """Expected answer, reward and model: what the queue shows, and no other one hides from the same person."""
+def _may_show(review: Review, queue: Queue) -> Shows:
+    """What the queue shows, and no other one hides from the same person."""
     shows = {"expected": queue.shows_expected, "reward": queue.shows_reward, "model": queue.shows_model}
     hidden = find_hidden(review) if any(shows.values()) else frozenset()
-    return tuple(shown and name not in hidden for name, shown in shows.items())  # type: ignore[return-value]
+    return Shows(**{name: shown and name not in hidden for name, shown in shows.items()})
 
 
 def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
@@ -119,30 +119,3 @@ def _read_events(rollout: Rollout) -> tuple[list[tuple[int, TraceUnion]], int]:
     if len(events) <= MAX_EVENTS:
         return events, 0
     return events[:MAX_EVENTS], stored.filter(seq__gt=events[MAX_EVENTS - 1][0]).count()
-
-
-def _keep_back(event: TraceUnion, reward: bool, model: bool, expected: bool) -> TraceUnion | None:
-    """The event as it may be seen; None where nothing of it may. Verifiers explain themselves by the expected answer,
-    and judges are told it."""
-    match event:
-        case Verification():
-            if not reward:
-                return None
-            return event if expected else msgspec.structs.replace(event, explanation="", details={})
-        case JudgeCall():
-            return event if reward and expected else None
-        case ModelCall() if not model:
-            return msgspec.structs.replace(
-                event,
-                model="",
-                version="",
-                response_id="",
-                server_finish_reason="",
-                usage={},
-                sampling={},
-                tokens_note="",
-                at=0.0,
-                duration=0.0,
-            )
-        case _:
-            return event if model else msgspec.structs.replace(event, at=0.0, duration=0.0)

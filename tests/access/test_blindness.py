@@ -42,7 +42,8 @@ from tests.reviews.queues import annotator, make_rubric, say
 
 ONE = 4242
 REWARD, OTHER_REWARD, EXPECTED, MODEL = "0.731937", "0.264917", "quagga-answer", "zebra-model"
-SECRETS = re.compile("|".join(map(re.escape, [REWARD, OTHER_REWARD, "0.73", "0.26", EXPECTED, MODEL])))
+IDS = "zebra_ids_of_its_provider"
+SECRETS = re.compile("|".join(map(re.escape, [REWARD, OTHER_REWARD, "0.73", "0.26", EXPECTED, MODEL, IDS])))
 
 
 class House:
@@ -61,6 +62,19 @@ class House:
                 event.model = MODEL
             if hasattr(event, "explanation"):
                 event.explanation = f"It is not {EXPECTED}."
+            if hasattr(event, "original"):  # what the file of an imported rollout says
+                event.original = {
+                    "response": {"id": IDS, "model": MODEL, "usage": {"output_tokens": 5}},
+                    "details": {"judge_evaluations": [{"expected": EXPECTED, "score": REWARD}]},
+                }
+            for item in getattr(event, "items", ()):
+                item.update(id=IDS, encrypted_content=IDS, provider_data={"model": MODEL})
+                if isinstance(item.get("content"), list):
+                    item["content"][0].update(logprobs=[IDS])
+                if "call_id" in item:
+                    item["call_id"] = IDS
+            if hasattr(event, "call_id"):
+                event.call_id = IDS
         task = self.collection.version.tasks.get()
         given = {"trace": trace, "model_version": MODEL, "task": task}
         self.first = make_rollout(self.collection, pk=ONE, reward=float(REWARD), **given)
@@ -355,6 +369,21 @@ def test_other_datasets_stay_open_and_tell_nothing_of_the_hidden_one(house, clie
         assert (reply.status_code, SECRETS.search(reply.content.decode())) == (200, None), path
     assert client.get(f"/rollouts/compare/?r={other.pk},{ONE}").status_code == 403
     assert client.get("/rollouts/").status_code == 403
+    # It shows mean rewards of what used it.
+    agent = f"/agents/{house.collection.agent.slug}/"
+    assert (client.get("/agents/").status_code, client.get(agent).status_code) == (200, 403)
+
+
+def test_who_stands_beside_an_open_rollout_in_a_list_tells_nothing_of_a_hidden_one(house, client):
+    ann = annotator()
+    other = make_rollout(make_collection(state=Collection.State.COMPLETED), reward=0.5)
+    listed = {"list": f"q=id:{ONE} reward:>0.7&sort=-id"}
+
+    def told(user) -> bool:
+        client.force_login(user)
+        return f"/rollouts/{ONE}/" in client.get(f"/rollouts/{other.pk}/", listed).content.decode()
+
+    assert (told(ann), told(house.lead)) == (False, True)
 
 
 def test_a_queue_that_shows_everything_hides_nothing(db):
