@@ -204,11 +204,13 @@ def _reviewer(name: str, reviews: list[Review]) -> Reviewer:
     ends = [each.submitted_at for each in told if each.submitted_at is not None]
     hours = (max(ends) - min(each.started_at for each in told)).total_seconds() / 3600 if ends else 0.0
     sides = Counter(each.choice[0] for each in told if each.choice in {"a", "a_much", "b", "b_much"})
-    repeats = [each for each in told if each.repeat_of is not None]
+    # Of a first answer that was taken back nothing can be repeated.
+    repeats = [each for each in told if each.repeat_of and each.repeat_of.status == Review.Status.SUBMITTED]
+    skipped = [each for each in reviews if each.status == Review.Status.SKIPPED]
     return Reviewer(
         username=name,
         submitted=len(told),
-        skipped=states[Review.Status.SKIPPED],
+        skipped=sum(not each.repeat_of or each.repeat_of.status != Review.Status.SKIPPED for each in skipped),
         open=states[Review.Status.OPEN],
         seconds=median(seconds) if seconds else None,
         per_hour=len(told) / hours if hours > 0 else None,

@@ -14,6 +14,8 @@ from apps.reviews.said import find_opinions, find_verdicts
 from apps.rollouts.models import Rollout
 
 TOLERANCE = 1e-9
+_BY_JUDGED = {0: "rewards of verifiers", 2: "rewards of judges", 1: "a verifier's reward and a judge's"}
+"""By how many of the two rewards a judge model gave."""
 
 
 class Against(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,8 +33,8 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_against_rewards(queue: Queue) -> list[Against]:
-    """People against rewards: those of verifiers without a judge model, and those that a judge model gave."""
-    against: dict[str, list[Any]] = {"rewards of verifiers": [], "rewards of judges": []}
+    """People against rewards: where no judge model had a part in either, where one had in both, and where in one."""
+    against: dict[str, list[Any]] = {name: [] for name in _BY_JUDGED.values()}
     verdicts = list(find_verdicts(queue).values_list("low_id", "high_id", "outcome"))
     scores = [] if verdicts else list(find_opinions(queue).exclude(rollout=None).values_list("rollout_id", "scores"))
     wanted = Rollout.objects.filter(queue_entries__item__queue=queue, reward__isnull=False).distinct()
@@ -42,8 +44,7 @@ def read_against_rewards(queue: Queue) -> list[Against]:
         if low in rewards and high in rewards and outcome in {"low", "high"}:
             (first, judged), (second, also) = rewards[low], rewards[high]
             if abs(first - second) > TOLERANCE:
-                name = "rewards of judges" if judged and also else "rewards of verifiers"
-                against[name].append((outcome == "low") == (first > second))
+                against[_BY_JUDGED[judged + also]].append((outcome == "low") == (first > second))
     found = [Against(name=name, same=sum(said), compared=len(said)) for name, said in against.items() if said]
     return found + _scores_against(queue, scores, rewards)
 

@@ -23,6 +23,7 @@ ENDED = (
     "What it hid was hidden no more: it had lain for more than a day, and others finished it or the queue was closed."
 )
 BROKEN = "A rollout of this item has been deleted."
+LEFT = "The item was skipped."
 _BEGUN = [Review.Status.OPEN, Review.Status.LAPSED]
 
 
@@ -80,11 +81,17 @@ def end_unkept(queue: Queue) -> None:
         begun = begun.exclude(named & (Q(status=Review.Status.OPEN) | wanted))
     if queue.is_blind:
         _end(begun, ENDED)
+        end_repeats(queue)
 
 
 def end_broken(reviews: QuerySet[Review]) -> None:
     """End those of them that were begun and whose item has lost a rollout: there is nothing left to judge."""
     _end(reviews.filter(~is_whole("item"), status__in=_BEGUN), BROKEN)
+
+
+def end_repeats(queue: Queue) -> None:
+    """End the hidden repeats that were begun of what has been skipped since: there is no first answer to compare."""
+    _end(Review.objects.filter(queue=queue, repeat_of__status=Review.Status.SKIPPED, status__in=_BEGUN), LEFT)
 
 
 def is_whole(item: str) -> Exists:

@@ -13,7 +13,7 @@ from django.db.models.functions import Coalesce
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.gym.redaction.shortening import cut
-from apps.reviews.hiding import end_broken, is_whole
+from apps.reviews.hiding import end_broken, end_repeats, is_whole
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.showing import arrange, arrange_again
 from apps.rollouts.clock import server_now
@@ -99,6 +99,7 @@ def skip_item(*, review: Review, user: User, reason: str) -> Review:
             raise CannotReview(f"This review is {locked.status} already.")
         locked.status, locked.slot, locked.skip_reason = Review.Status.SKIPPED, None, reason
         locked.save(update_fields=["status", "slot", "skip_reason"])
+        end_repeats(review.queue)
     return locked
 
 

@@ -1,12 +1,15 @@
 """Figures of a queue: progress, pace, agreement with each other, with themselves and with the reward."""
 
 import pytest
+from django.db import transaction
 
 from apps.reviews.agreeing import read_agreed, read_agreement, read_disputed, read_progress, read_reviewers
 from apps.reviews.checking import read_against_lengths, read_against_rewards
 from apps.reviews.filling import fill_from_sets
+from apps.reviews.leasing import claim_item, skip_item
 from apps.reviews.models import Queue
 from apps.reviews.queueing import create_queue
+from apps.reviews.reviewing import undo_review
 from apps.rollouts.models import Rollout
 from tests.reviews.queues import annotator, claim, judge, make_queue, say
 
@@ -49,6 +52,10 @@ def test_agreement_with_each_other_and_with_the_reward():
     assert (reward.name, reward.same, reward.compared, reward.share) == ("rewards of verifiers", 17, 20, 0.85)
     Rollout.objects.update(judge_calls=1)
     assert [each.name for each in read_against_rewards(queue)] == ["rewards of judges"]
+    # A verifier that asks its judge about some attempts only: what a judge gave is no agreement with verifiers.
+    Rollout.objects.filter(reward=0.0).update(judge_calls=0)
+    (mixed,) = read_against_rewards(queue)
+    assert (mixed.name, mixed.same, mixed.compared) == ("a verifier's reward and a judge's", 17, 20)
 
 
 def test_what_two_say_who_differ_is_counted_whichever_side_it_was():
@@ -87,6 +94,25 @@ def test_a_repeat_answered_for_the_same_rollout_on_the_other_side_is_consistent(
     assert (steady.repeated, steady.consistent, steady.submitted) == (2, 2, 6)
     # Who always says A contradicts themselves when the sides are swapped.
     assert (sided.repeated, sided.consistent, sided.first_side) == (2, 0, 1.0)
+
+
+def test_a_repeat_of_what_was_taken_back_and_skipped_ends_and_is_in_no_figure():
+    queue, ann = make_queue(pairs=2, repeat_share=0.5), annotator()
+    first = judge(queue, ann)
+    skip_item(review=claim(queue, ann), user=ann, reason="I know this task.")
+    repeat = claim(queue, ann)
+    assert repeat.repeat_of == first
+    assert undo_review(queue=queue, user=ann) == first
+    # Said while the first answer is taken back, such as in another tab: nothing to compare it with, yet.
+    with transaction.atomic():
+        say(repeat)
+        assert [(each.submitted, each.repeated) for each in read_reviewers(queue)] == [(1, 0)]
+        transaction.set_rollback(True)
+    skip_item(review=first, user=ann, reason="Nor this.")
+    repeat.refresh_from_db()
+    assert (repeat.status, claim_item(queue=queue, user=ann)) == ("skipped", None)
+    (figures,) = read_reviewers(queue)
+    assert (figures.submitted, figures.skipped, figures.repeated, figures.consistent) == (0, 2, 0, 0)
 
 
 def test_scores_are_compared_by_criterion_and_with_the_reward():
