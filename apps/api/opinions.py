@@ -142,6 +142,8 @@ class RewardOverrideViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
 class StandingVerdictSerializer(serializers.Serializer[Any]):
     low = serializers.IntegerField(help_text="The rollout with the lower id.")
     high = serializers.IntegerField()
+    low_collection = serializers.IntegerField(help_text="The collection that `low` is of.")
+    high_collection = serializers.IntegerField()
     outcome = serializers.ChoiceField(choices=["low", "high", "equal", "both_bad", "split"])
     winner = serializers.IntegerField(allow_null=True)
     loser = serializers.IntegerField(allow_null=True)
@@ -160,10 +162,18 @@ class VerdictViewSet(TableViewSet):
 
     @extend_schema(
         responses=StandingVerdictSerializer(many=True),
-        parameters=[OpenApiParameter("collection", int, required=True, description="Whose rollouts were compared.")],
+        parameters=[
+            OpenApiParameter(
+                "collection",
+                int,
+                required=True,
+                description="Whose rollouts were compared, with each other or with those of another collection.",
+            )
+        ],
     )
     def show(self, request: Request) -> Response:
-        """What stands of every two rollouts of a collection that people judged: adjudicated, or by majority."""
+        """What stands of every two rollouts that people judged and of which one or both are of a collection:
+        adjudicated, or by majority."""
         given = request.query_params.get("collection", "")
         number = int(given) if given.isascii() and given.isdigit() and len(given) < 19 else 0
         collection = Collection.objects.present().filter(pk=number).first()

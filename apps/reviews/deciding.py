@@ -12,6 +12,13 @@ from apps.rollouts.models import Collection
 How = Literal["adjudicated", "majority", "single", "split"]
 Outcome = Literal["low", "high", "equal", "both_bad", "split"]
 
+Two = tuple[int, int, int, int]
+"""The rollout of the lower id, the other one, and the collection of each."""
+_ROW = (
+    *("low_id", "high_id", "low__collection_id", "high__collection_id", "review__submitted_at", "review_id"),
+    *("outcome", "strength", "review__reviewer_id", "review__is_adjudication"),
+)
+
 
 class StandingVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """Of two rollouts, `low` having the lower id.
@@ -30,6 +37,13 @@ class StandingVerdict(msgspec.Struct, frozen=True, kw_only=True):
     agreeing: int
     reviews: list[int]
     """Ids of the reviews that it was read from, the adjudication included."""
+    low_collection: int
+    high_collection: int
+
+    @property
+    def is_across(self) -> bool:
+        """Whether they are of two collections."""
+        return self.low_collection != self.high_collection
 
     @property
     def winner(self) -> int | None:
@@ -45,30 +59,30 @@ def read_verdicts(
 ) -> dict[tuple[int, int], StandingVerdict]:
     """What stands of every two rollouts that people judged, by (lower id, higher id): one query.
 
-    Of a collection, or of rollouts both of which are among `rollout_ids`. Hidden repeats count nothing; of somebody who
-    judged two rollouts in several queues the last opinion counts; the last adjudication beats every vote.
+    Where at least one is of the collection, or both are among `rollout_ids`. Hidden repeats count nothing; of somebody
+    who judged two rollouts in several queues the last opinion counts; the last adjudication beats every vote.
     """
     verdicts = PairVerdict.objects.filter(review__status=Review.Status.SUBMITTED, review__repeat_of__isnull=True)
-    if collection is not None:
-        verdicts = verdicts.filter(low__collection=collection, high__collection=collection)
     if rollout_ids is not None:
         wanted = list(rollout_ids)
         verdicts = verdicts.filter(low__in=wanted, high__in=wanted)
-    rows = verdicts.order_by("review__submitted_at", "review_id").values_list(
-        "low_id", "high_id", "outcome", "strength", "review_id", "review__reviewer_id", "review__is_adjudication"
-    )
-    found: dict[tuple[int, int], list[tuple[Any, ...]]] = defaultdict(list)
-    for low, high, *said in rows:
-        found[low, high].append(tuple(said))
-    return {pair: _decide(*pair, said) for pair, said in found.items()}
+    rows = verdicts.order_by().values_list(*_ROW)
+    if collection is not None:
+        # Each side is a look-up of its own: joined by OR, every verdict would be read.
+        rows = rows.filter(low__collection=collection).union(rows.filter(high__collection=collection))
+    found: dict[Two, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row[4:6]):
+        found[row[:4]].append(row[5:])
+    return {two[:2]: _decide(two, said) for two, said in sorted(found.items())}
 
 
-def _decide(low: int, high: int, said: list[tuple[Any, ...]]) -> StandingVerdict:
-    """`said` in the order of time: outcome, strength, review, reviewer, whether it adjudicates."""
+def _decide(two: Two, said: list[tuple[Any, ...]]) -> StandingVerdict:
+    """`said` in the order of time: review, outcome, strength, reviewer, whether it adjudicates."""
+    low, high, low_collection, high_collection = two
     # Somebody who left is still one person by each of their reviews.
     latest = {
         person if person is not None else -review: (outcome, strength, review)
-        for outcome, strength, review, person, adjudicates in said
+        for review, outcome, strength, person, adjudicates in said
         if not adjudicates
     }
     votes = list(latest.values())
@@ -76,7 +90,7 @@ def _decide(low: int, high: int, said: list[tuple[Any, ...]]) -> StandingVerdict
     outcome: Outcome
     how: How
     if final is not None:
-        outcome, strength, how = final[0], final[1], "adjudicated"
+        outcome, strength, how = final[1], final[2], "adjudicated"
     else:
         outcome, strength = _majority(votes)
         how = "split" if outcome == "split" else "single" if len(votes) == 1 else "majority"
@@ -88,7 +102,9 @@ def _decide(low: int, high: int, said: list[tuple[Any, ...]]) -> StandingVerdict
         how=how,
         reviewers=len(votes),
         agreeing=sum(one == outcome for one, _, _ in votes),
-        reviews=sorted([*(review for _, _, review in votes), *([final[2]] if final else [])]),
+        low_collection=low_collection,
+        high_collection=high_collection,
+        reviews=sorted([*(review for _, _, review in votes), *([final[0]] if final else [])]),
     )
 
 

@@ -114,3 +114,15 @@ def test_all_of_a_collection_is_one_query_and_only_of_it(bench, django_assert_nu
     assert read_verdicts(make_collection()) == {}
     assert read_verdicts(rollout_ids=[bench.low]) == {}
     assert list(read_verdicts(rollout_ids=[bench.low, bench.high])) == [(bench.low, bench.high)]
+
+
+def test_two_of_different_collections_are_found_by_either_of_them_which_it_says(bench, django_assert_num_queries):
+    other = make_collection()
+    bench.high = make_rollout(other).pk
+    review = bench.say("high")
+    for collection in (bench.collection, other):
+        with django_assert_num_queries(1):
+            (found,) = read_verdicts(collection).values()
+        assert (found.low, found.high, found.winner, found.reviews) == (bench.low, bench.high, bench.high, [review.pk])
+        assert (found.low_collection, found.high_collection) == (bench.collection.pk, other.pk)
+        assert found.is_across

@@ -59,13 +59,13 @@ def tell_score(review: Review) -> tuple[dict[str, Any], str]:
 
 
 def tell_verdict(verdict: StandingVerdict) -> tuple[dict[str, Any], str]:
-    names = ("low", "high", "outcome", "winner", "loser", "strength", "how", "reviewers", "agreeing", "reviews")
+    sides = ("low", "high", "low_collection", "high_collection")
+    names = (*sides, "outcome", "winner", "loser", "strength", "how", "reviewers", "agreeing", "reviews")
     told = {name: getattr(verdict, name) for name in names}
     who = verdict.outcome if verdict.winner is None else f"{verdict.winner} is better"
-    return (
-        told,
-        f"{verdict.low} and {verdict.high}: {who}, {verdict.how}, {verdict.agreeing} of {verdict.reviewers} say so",
-    )
+    over = f" (of collections {verdict.low_collection} and {verdict.high_collection})" if verdict.is_across else ""
+    said = f"{who}, {verdict.how}, {verdict.agreeing} of {verdict.reviewers} say so"
+    return told, f"{verdict.low} and {verdict.high}{over}: {said}"
 
 
 def printable(text: str) -> str:

@@ -15,7 +15,7 @@ CHUNK = 1_000
 
 
 class Command(BaseCommand):
-    help = "Write the flags, scores or comments on a collection's rollouts, or the verdicts that stand between them."
+    help = "Write the flags, scores or comments on a collection's rollouts, or the verdicts that stand on them."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("what", choices=list(_KINDS))
