@@ -67,8 +67,22 @@
   // While it is on its way nothing changes in it.
   function hold(isOn) {
     waits = isOn;
+    if (!form) return;
     form.inert = isOn;
     form.setAttribute("aria-busy", String(isOn));
+  }
+
+  // A word for the page that comes next.
+  const SAID = "gymweb.said";
+  function say(text) {
+    try { sessionStorage.setItem(SAID, text); } catch { /* it is no more than a word */ }
+  }
+
+  function hear() {
+    try {
+      if (saved) saved.textContent = sessionStorage.getItem(SAID) ?? "";
+      sessionStorage.removeItem(SAID);
+    } catch { /* as above */ }
   }
 
   const newToken = () => (crypto.randomUUID ? crypto.randomUUID() : String(Math.random()).slice(2));
@@ -87,7 +101,45 @@
     unsent.sendAll();
   }
 
+  // A skip, and taking the last one back: as an answer, kept until the server has them. Their forms are sent as they are
+  // where the page does not say which is the last.
+
+  const skipped = document.querySelector("#review-skip form");
+  const undone = document.getElementById("review-undo");
+  let undoing = null;
+
+  skipped?.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const reason = skipped.elements.reason.value.trim();
+    if (waits || !reason) return;
+    document.getElementById("review-skip").open = false;
+    hold(true);
+    const { queue, name, work } = form.dataset;
+    unsent.add({ review: Number(form.dataset.review), queue, name, work, skip: reason });
+    unsent.sendAll();
+  });
+
+  undone?.addEventListener("submit", (event) => {
+    const last = undone.elements.review?.value;
+    if (!last) return;
+    event.preventDefault();
+    if (waits) return;
+    undoing = last;
+    hold(true);
+    unsent.add({ review: Number(last), queue: /\/queues\/(\d+)\//.exec(undone.action)[1], work: location.pathname, undo: true });
+    unsent.sendAll();
+  });
+
   unsent.listen((outcomes) => {
+    if (undoing && outcomes.get(undoing) === "sent") {
+      say("Taken back: you have it again.");
+      location.assign(unsent.undone()?.status === "lapsed" ? `?review=${undoing}` : location.pathname);
+      return;
+    }
+    if (undoing && outcomes.get(undoing) === "refused") {
+      undoing = null;
+      hold(false);
+    }
     const outcome = form && outcomes.get(form.dataset.review);
     if (outcome === "sent") goOn();
     else if (outcome === "refused" || outcome === "wrong") {
@@ -188,7 +240,7 @@
   if (form) {
     const sent = unsent.find(form.dataset.review);
     const local = drafts.open(form.dataset.review, readServed());
-    if (sent || local) write(sent?.answer ?? local);
+    if (sent?.answer || local) write(sent?.answer ?? local);
     if (sent) hold(true);
     drafts.showAsides(document.getElementById("review-asides"), form.dataset.review, read, (draft) => { write(draft); changed(); });
     document.addEventListener("visibilitychange", () => { isDoubtful = true; });
@@ -205,6 +257,7 @@
   }
   // Back to a page that was left: another item may be held by now.
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  hear();
   // What another visit could not send.
   if (unsent.count()) unsent.sendAll();
 

@@ -98,7 +98,16 @@ gymweb.unsent = (() => {
     return true;
   }
 
-  // Submissions: the outcome of each is "sent", "refused" for good, "wrong" (to be corrected), or "waits".
+  // What is sent has an `answer`, a reason to `skip`, or takes the review back (`undo`). The outcome of each is "sent",
+  // "refused" for good, "wrong" (to be corrected), or "waits".
+
+  function requestOf(record) {
+    const { review, queue, answer, skip, undo } = record;
+    if (undo) return [`queues/${queue}/undo/`, { review: Number(review) }];
+    if (skip) return [`reviews/${review}/skip/`, { reason: skip }];
+    // Who has it open goes on: the next item comes with the answer, without another request.
+    return [`reviews/${review}/submit/`, isOpenHere(record) ? { ...answer, claim: true } : answer];
+  }
 
   const dense = (ranks) => (ranks ?? []).map((each) => [...new Set(ranks)].sort((a, b) => a - b).indexOf(each));
   const sorted = (values) => JSON.stringify(Object.entries(values ?? {}).sort());
@@ -112,19 +121,26 @@ gymweb.unsent = (() => {
   async function isThere(record) {
     try {
       const reply = await ask(`reviews/${record.review}/`);
+      if (record.skip) return reply.ok && reply.told.status === "skipped";
       return reply.ok && reply.told.status === "submitted" && isSame(reply.told, record.answer);
     } catch {
       return false;
     }
   }
 
+  // What was skipped may be taken back, with what was written of it.
   function finish(record) {
-    for (const kind of [UNSENT, DRAFT, ASIDE]) store.remove(kind + record.review);
+    for (const kind of record.answer ? [UNSENT, DRAFT, ASIDE] : [UNSENT]) store.remove(kind + record.review);
     return "sent";
   }
 
   // It lies on the shelf: a draft of the same would come back as if it had been written since.
   function refuse(record, reason) {
+    if (record.undo) {
+      store.remove(UNSENT + record.review);
+      warn(reason);
+      return "refused";
+    }
     store.set(UNSENT + record.review, { ...record, refused: reason });
     store.remove(DRAFT + record.review);
     warn(`${reason} What you said is kept below: copy it, send it again, or discard it.`, record.work, "Go on");
@@ -145,31 +161,32 @@ gymweb.unsent = (() => {
 
   const isOpenHere = (record) => document.getElementById("review-form")?.dataset.review === String(record.review);
   let claimed = null;
+  let undone = null;
 
   async function send(record) {
     let reply;
     try {
-      // Who has it open goes on: the next item comes with the answer, without another request.
-      reply = await post(`reviews/${record.review}/submit/`, isOpenHere(record) ? { ...record.answer, claim: true } : record.answer);
+      reply = await post(...requestOf(record));
     } catch {
       delay = FIRST_MS;
-      return wait("No connection. What you said is kept in this browser and sent as soon as there is one.");
+      return wait(`No connection. ${record.undo ? "The last one is taken back" : "What you said is kept in this browser and sent"} as soon as there is one.`);
     }
     const { status, told } = reply;
     if (reply.ok) {
       claimed = told.next ?? claimed;
+      if (record.undo) undone = told;
       return finish(record);
     }
     if (status === 429) return wait("The server asks to wait a little. What you said is kept in this browser until it is sent.", reply.waits);
-    if (status === 408 || status >= 500) return wait(`The server answered with an error (${status}). What you said is kept in this browser and sent again.`, reply.waits);
+    if (status === 408 || status >= 500) return wait(`The server answered with an error (${status}). ${record.undo ? "The last one is taken back" : "What you said is kept in this browser and sent again"} as soon as it can take it.`, reply.waits);
     if ([401, 403, 404].includes(status) && await explainSession()) {
       clearTimeout(timer);
       timer = setTimeout(sendAll, SIGNED_OUT_MS);
       return "waits";
     }
-    if (status === 409 && await isThere(record)) return finish(record);
+    if (status === 409 && !record.undo && await isThere(record)) return finish(record);
     const errors = (told.errors ?? []).map((each) => each.message).join(" ");
-    if (status === 400 && isOpenHere(record)) {
+    if (status === 400 && record.answer && isOpenHere(record)) {
       // It is in the form, and its draft in the storage.
       gymweb.drafts?.keep(record.review, record.answer);
       store.remove(UNSENT + record.review);
@@ -181,7 +198,7 @@ gymweb.unsent = (() => {
   }
 
   // Another person's are left alone, and those of nobody's page, too.
-  const all = () => store.keys(UNSENT).map(store.get).filter((each) => each?.answer && user && each.user === user);
+  const all = () => store.keys(UNSENT).map(store.get).filter((each) => (each?.answer || each?.skip || each?.undo) && user && each.user === user);
 
   async function pass() {
     const outcomes = new Map();
@@ -230,7 +247,7 @@ gymweb.unsent = (() => {
     text.className = "code";
     text.id = `unsent-${record.review}`;
     text.tabIndex = 0;
-    text.textContent = tell(record.answer);
+    text.textContent = record.skip ? `skip: ${record.skip}` : tell(record.answer);
     const copy = button("Copy");
     copy.dataset.copy = text.id;
     const again = button("Send again", () => {
@@ -275,6 +292,7 @@ gymweb.unsent = (() => {
     add(record) { store.set(UNSENT + record.review, { user, ...record }); },
     find: (review) => all().find((each) => String(each.review) === String(review) && !each.refused) ?? null,
     claimed: () => claimed,
+    undone: () => undone,
     count: () => all().filter((each) => !each.refused).length,
     listen: (listener) => listeners.push(listener),
   };

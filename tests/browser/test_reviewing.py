@@ -216,6 +216,27 @@ def test_a_draft_that_waited_in_a_browser_does_not_beat_what_was_written_elsewhe
     expect(page.locator("#review-asides")).to_contain_text("note: Old, from the laptop.")
 
 
+def test_a_skip_waits_in_the_browser_for_a_lost_connection(page: Page, site: Site, queues: dict[str, int]) -> None:
+    wire = Wire(page, "**/api/v1/**")
+    begin(page, site, queues["rubric"])
+    form, lost = page.locator("[data-listens] #review-form"), page.locator("#review-lost")
+    review = form.get_attribute("data-review")
+    path = f"reviews/?queue={queues['rubric']}&status=skipped"
+    wire.cut()
+    page.keyboard.press("s")
+    page.keyboard.type("twice the same")
+    page.keyboard.press("Enter")
+    expect(lost).to_contain_text("No connection")
+    page.reload()
+    expect(form).to_have_attribute("aria-busy", "true")
+    expect(lost).to_contain_text("No connection")
+    wire.mend()
+    page.get_by_role("button", name="Send now").click()
+    expect(form).not_to_have_attribute("data-review", str(review))
+    reasons = {row["id"]: row["skip_reason"] for row in site.api("GET", path)["results"]}
+    assert reasons[int(str(review))] == "twice the same"
+
+
 def sign_in_here(page: Page, username: str) -> None:
     page.fill("[name=username]", username)
     page.fill("[name=password]", PASSWORD)
