@@ -1,5 +1,6 @@
 """Preference pairs, the sets that a rule made of collections, and what people decided of them."""
 
+from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
 
@@ -32,7 +33,7 @@ from apps.exports.asking import ask_people
 from apps.exports.counting import count_pairs
 from apps.exports.deciding import decide_pairs
 from apps.exports.differing import compare_pair_sets
-from apps.exports.finding import Flag, flag_pairs
+from apps.exports.finding import Flag, flag_pairs, leave_out_close
 from apps.exports.models import PairDecision, PairSet, PreferencePair
 from apps.exports.pairing import cancel_pair_set, check_collections, delete_pair_set, order_pairs
 
@@ -50,7 +51,10 @@ class PairSetFilter(django_filters.FilterSet):
 class PairFilter(django_filters.FilterSet):
     pair_set = IdFilter("pair_set")
     task = IdFilter("task")
-    margin_min = django_filters.NumberFilter(field_name="margin", lookup_expr="gte")
+    margin_min = django_filters.NumberFilter(
+        method="wide",
+        label="Without those that rewards made by a smaller margin; what people chose has none, and stays.",
+    )
     status = django_filters.ChoiceFilter(choices=PreferencePair.Status.choices)
     source = django_filters.ChoiceFilter(choices=PreferencePair.Source.choices)
     long = FlagFilter("long", method="flagged", label="One side is more than twice as long as the other.")
@@ -60,6 +64,9 @@ class PairFilter(django_filters.FilterSet):
     class Meta:
         model = PreferencePair
         fields: list[str] = []
+
+    def wide(self, pairs: Any, name: str, value: Decimal) -> Any:
+        return leave_out_close(pairs, float(value))
 
     def flagged(self, pairs: Any, name: Flag, value: bool | None) -> Any:
         return pairs if value is None else flag_pairs(pairs, name, value=value)

@@ -1,4 +1,4 @@
-"""Find the pairs of a set that want a look: by their status, their source, and what is odd about them."""
+"""Find the pairs of a set that want a look: by their margin, and what is odd about them."""
 
 from typing import Literal
 
@@ -17,6 +17,16 @@ _CONDITIONS: dict[Flag, Q] = {
     "same_answer": Q(same_answer=True),
 }
 FLAGS: tuple[Flag, ...] = tuple(_CONDITIONS)
+
+
+def find_close(pairs: QuerySet[PreferencePair], below: float) -> QuerySet[PreferencePair]:
+    """Those that rewards made by a margin smaller than this. What people chose has no margin, and is none of them."""
+    return pairs.filter(margin__lt=below)
+
+
+def leave_out_close(pairs: QuerySet[PreferencePair], least: float) -> QuerySet[PreferencePair]:
+    """All but those."""
+    return pairs.filter(Q(margin__gte=least) | Q(margin__isnull=True))
 
 
 def flag_pairs(pairs: QuerySet[PreferencePair], flag: Flag, *, value: bool = True) -> QuerySet[PreferencePair]:

@@ -168,7 +168,7 @@ def _row(pair_set: PairSet, new: NewPair) -> PreferencePair:
         task_id=new.task_id,
         chosen_id=pair.chosen,
         rejected_id=pair.rejected,
-        margin=0.0 if pair.margin is None else pair.margin,
+        margin=pair.margin,
         source=pair.source,
         strength=pair.strength,
         reviewers=pair.reviewers,

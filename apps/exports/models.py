@@ -114,7 +114,9 @@ class PreferencePair(models.Model):
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="pairs")
     chosen = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="pairs_as_chosen")
     rejected = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="pairs_as_rejected")
-    margin = models.FloatField(help_text="Of the rewards that counted; 0 where one has none")
+    margin = models.FloatField(
+        null=True, blank=True, help_text="chosen − rejected, of the rewards that counted; empty where people chose"
+    )
     source = models.CharField(max_length=16, choices=Source.choices, default=Source.REWARD)
     strength = models.PositiveSmallIntegerField(default=0, help_text="Of a verdict: 1 is better, 2 is much better")
     reviewers = models.PositiveSmallIntegerField(default=0, help_text="People whose verdict it is")
@@ -137,7 +139,12 @@ class PreferencePair(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["pair_set", "chosen", "rejected"], name="pair_once"),
             models.CheckConstraint(condition=~Q(chosen=F("rejected")), name="pair_of_two"),
-            models.CheckConstraint(condition=Q(margin__gt=0) | Q(source="verdict"), name="pair_by_reward_has_a_margin"),
+            # "is not null" has to be said: a condition that is null lets the row pass.
+            models.CheckConstraint(
+                condition=Q(source="verdict", margin__isnull=True)
+                | (~Q(source="verdict") & Q(margin__isnull=False, margin__gt=0)),
+                name="pair_margin_is_of_rewards",
+            ),
             models.CheckConstraint(
                 condition=Q(source__in=["reward", "override", "verdict"])
                 & Q(status__in=["proposed", "accepted", "rejected"]),

@@ -2,11 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from django.db.models import Q
+from django.db.models import Q, Value
+from django.db.models.functions import Coalesce
 
 from apps.exports.filtering import Filters
 from apps.exports.models import Export, PreferencePair
@@ -319,10 +320,11 @@ class RowReader:
             self._labels[task.version_id] = str(version)
         return self._labels[task.version_id]
 
-    def _pair_chunks(self) -> Iterator[list[PreferencePair]]:
+    def _pair_chunks(self) -> Iterator[Sequence[PreferencePair]]:
         """By task, and of a task first what people judged, then the largest margin; by key, as everywhere."""
         pairs = PreferencePair.objects.filter(pair_set_id=self.export.pair_set_id)
-        pairs = pairs.order_by("task_id", "-strength", "-margin", "id").select_related("chosen__task", "rejected__task")
+        pairs = pairs.annotate(gap=_GAP).select_related("chosen__task", "rejected__task")
+        pairs = pairs.order_by("task_id", "-strength", "-gap", "id")
         chunk = list(pairs[:PAIRS])
         while chunk:
             yield chunk
@@ -342,7 +344,12 @@ def _tell(override: StandingOverride | None) -> dict[str, Any]:
     return {"reward": override.reward, **original, "reason": override.reason}
 
 
+_GAP = Coalesce("margin", Value(0.0))
+"""What people chose has no margin, and databases do not agree where nothing stands in an order."""
+
+
 def _after(pair: PreferencePair) -> Q:
-    alike = Q(margin__lt=pair.margin) | Q(margin=pair.margin, id__gt=pair.pk)
+    gap = pair.margin or 0.0
+    alike = Q(gap__lt=gap) | Q(gap=gap, id__gt=pair.pk)
     weaker = Q(strength__lt=pair.strength) | Q(alike, strength=pair.strength)
     return Q(task_id__gt=pair.task_id) | Q(weaker, task_id=pair.task_id)

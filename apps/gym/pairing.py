@@ -110,7 +110,7 @@ class _Maker:
             found = self._compare(known[verdict.winner], known[loser])
             if found is not None:
                 people = {name: getattr(verdict, name) for name in _SAID}
-                self._add(msgspec.structs.replace(found, source="verdict", **people))
+                self._add(msgspec.structs.replace(found, source="verdict", margin=None, **people))
             # Whatever came of it, rewards do not turn it round.
             self._taken.setdefault(_ids(verdict.one, verdict.other), "paired")
         # Nor between two others that did the same; only now, since people may have preferred another of such twins.

@@ -129,8 +129,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """`margin` is the difference of the rewards that counted; None where one has none, which only people can pair.
-    `turn` is where the two part, of the level `step`."""
+    """`margin` is by how much the rewards that counted prefer the chosen one. None where people chose it: rewards then
+    say nothing of the preference, whatever they are. `turn` is where the two part, of the level `step`."""
 
     chosen: int
     rejected: int

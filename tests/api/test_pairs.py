@@ -66,6 +66,9 @@ def test_pairs_are_decided_of_with_their_history(engineer, viewer, collection):
     found = engineer.get("/api/v1/pairs/?status=accepted&source=reward&long=false&against_reward=false").json()
     assert [pair["id"] for pair in found["results"]] == [one, other]
     assert engineer.get("/api/v1/pairs/?against_reward=true").json()["results"] == []
+    PreferencePair.objects.filter(pk=one).update(source="verdict", margin=None)
+    found = engineer.get("/api/v1/pairs/?margin_min=9").json()["results"]
+    assert [(pair["id"], pair["margin"]) for pair in found] == [(one, None)]
 
 
 def test_a_set_is_cancelled_while_it_is_made_and_deleted_after(engineer, collection):

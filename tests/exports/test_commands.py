@@ -157,7 +157,7 @@ def test_pairs_are_accepted_and_rejected_from_the_command_line(collection):
         command(*words, "accept", "--pair", 999_999, "--by", "erika")
     assert "1 changed" in command(*words, "reject", "--pair", pair.pk, "--reason", "Both guess.", "--by", "erika")
     told = json.loads(command(*words, "accept", "--all", "--below-margin", "0.5", "--by", "erika", "--json"))
-    assert told == {"pair_set": pair_set.pk, "changed": 0, "proposed": 0, "accepted": 0, "rejected": 1}
+    assert told == {"pair_set": pair_set.pk, "changed": 0, "spared": 0, "proposed": 0, "accepted": 0, "rejected": 1}
     assert "1 accepted" in command(*words, "accept", "--all", "--source", "reward", "--by", "erika")
     assert [(one.status, one.user.username) for one in pair.decisions.order_by("id")] == [
         ("rejected", "erika"),

@@ -114,7 +114,7 @@ def test_preference_pairs_are_those_of_the_pair_set(collection):
     pair = pair_set.pairs.get()
     assert (row["chosen"][-1]["content"], row["rejected"][-1]["content"]) == ("4", "5")
     assert row["prompt"] == [{"role": "user", "content": "What is 2 + 2?"}]
-    assert (row["pair_id"], row["chosen_rollout_id"], row["margin"]) == (pair.pk, pair.chosen_id, 1.0)
+    assert (row["pair_id"], row["chosen_rollout_id"], row["reward_margin"]) == (pair.pk, pair.chosen_id, 1.0)
     assert export.manifest["source"]["pair_set"] == {
         "id": pair_set.pk,
         "name": f"collection {collection.pk}",

@@ -1,9 +1,11 @@
 """Pair sets: counted before they are made, by rewards and by people, in versions, over collections, by workers."""
 
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +15,7 @@ from apps.exports.counting import PairMaker, count_pairs
 from apps.exports.deciding import DecisionRefused, decide_pairs
 from apps.exports.differing import NothingToCompare, compare_pair_sets
 from apps.exports.exporting import write_export
-from apps.exports.finding import FLAGS, flag_pairs, flags_of
+from apps.exports.finding import FLAGS, find_close, flag_pairs, flags_of, leave_out_close
 from apps.exports.making import make_queued_pair_set
 from apps.exports.models import PairSet, PreferencePair
 from apps.exports.ordering import ExportRefused, queue_export
@@ -117,7 +119,7 @@ def test_a_human_verdict_beats_the_reward_in_the_set_that_is_made_next_and_prove
     second = build_pairs(collection=collection)
     assert (sides(first), sides(second)) == ([(good.pk, bad.pk)], [(bad.pk, good.pk)])
     pair = second.pairs.get()
-    assert (pair.source, pair.strength, pair.reviewers, pair.agreement, pair.margin) == ("verdict", 2, 1, 1.0, -1.0)
+    assert (pair.source, pair.strength, pair.reviewers, pair.agreement, pair.margin) == ("verdict", 2, 1, 1.0, None)
     assert (pair.chosen_reward, pair.rejected_reward, len(pair.reviews), flags_of(pair)) == (
         0.0,
         1.0,
@@ -139,7 +141,39 @@ def test_people_pair_what_no_verifier_scored_and_it_is_exported_without_rewards(
     pair_set = build_pairs(collection=collection)
     export = write_export(export=queue_export(format="trl_dpo", collection=collection, pair_set=pair_set))
     (row,) = read(export)
-    assert (row["pair_source"], row["margin"], "chosen_reward" in row) == ("verdict", 0.0, False)
+    assert row["pair_source"] == "verdict"
+    assert row.keys().isdisjoint({"margin", "reward_margin", "chosen_reward", "rejected_reward"})
+
+
+def test_no_filter_by_margin_catches_what_people_chose():
+    collection = make_groups([(1.0, "4"), (0.5, "5")], [(0.0, "4"), (1.0, "5")], [(None, "4"), (None, "5")])
+    for task in collection.version.tasks.order_by("index")[1:]:
+        judge(*task.rollouts.order_by("id"))
+    pair_set = build_pairs(collection=collection)
+    close, *chosen = pair_set.pairs.order_by("task__index")
+    assert [(pair.source, pair.margin) for pair in (close, *chosen)] == [
+        ("reward", 0.5),
+        ("verdict", None),
+        ("verdict", None),
+    ]
+    assert list(find_close(pair_set.pairs.all(), 0.6)) == [close]
+    assert list(leave_out_close(pair_set.pairs.order_by("id"), 0.6)) == chosen
+    assert leave_out_close(pair_set.pairs.all(), 0.5).count() == 3
+    make_user(username="erika")
+    words = ["decide_pairs", str(pair_set.pk), "reject", "--all", "--below-margin", "0.6", "--reason", "too close"]
+    told = StringIO()
+    call_command(*words, "--by", "erika", stdout=told)
+    assert "1 changed, 2 that people chose left as they are" in told.getvalue()
+    assert set(pair_set.pairs.values_list("source", "status")) == {("reward", "rejected"), ("verdict", "proposed")}
+
+
+@pytest.mark.parametrize(
+    ("source", "margin"), [("verdict", -0.5), ("verdict", 1.0), ("reward", None), ("override", 0.0)]
+)
+def test_the_database_has_margins_of_rewards_alone(source, margin):
+    pair_set = build_pairs(collection=make_groups([(1.0, "4"), (0.0, "5")]))
+    with pytest.raises(IntegrityError), transaction.atomic():
+        pair_set.pairs.update(source=source, margin=margin)
 
 
 def test_an_overridden_reward_counts_where_it_is_asked_for_and_the_verifiers_stands_beside():

@@ -282,7 +282,7 @@ def test_of_pairs_the_largest_margins_of_a_task_stay():
     for chosen, rejected in ((best, middle), (best, worst), (middle, worst)):
         pair_set.pairs.create(task=best.task, chosen=chosen, rejected=rejected, margin=chosen.reward - rejected.reward)
     written = export(made, "trl_dpo", pair_set=pair_set, filters={"per_task": 2})
-    assert [row["margin"] for row in rows_of(written)] == [1.0, 0.5]
+    assert [row["reward_margin"] for row in rows_of(written)] == [1.0, 0.5]
     assert written.manifest["counts"]["dropped"] == {"beyond_the_best_of_its_task": 1}
 
 

@@ -152,7 +152,7 @@ def test_a_pair_keeps_every_promise_of_its_rule(data, drawn, ways, rule):
             assert pair.margin >= rule.margin - TOLERANCE
             assert rule.min_chosen_reward is None or chosen.reward >= rule.min_chosen_reward - TOLERANCE
         else:
-            assert (pair.source, verdict.winner) == ("verdict", pair.chosen)
+            assert (pair.source, pair.margin, verdict.winner) == ("verdict", None, pair.chosen)
     assert rule.cap is None or len(found) <= rule.cap
     assert len({frozenset({pair.chosen, pair.rejected}) for pair in found}) == len(found)
 
@@ -228,7 +228,7 @@ def test_a_human_verdict_beats_the_reward():
         Pair(
             chosen=2,
             rejected=1,
-            margin=-1.0,
+            margin=None,
             source="verdict",
             strength=2,
             reviewers=3,

@@ -45,7 +45,7 @@ one is 0.5."""
 PAIR_FEATURES: dict[str, Feature] = {
     "chosen_reward": "float64",
     "rejected_reward": "float64",
-    "margin": "float64",
+    "reward_margin": "float64",
     "pair_id": "int64",
     "pair_source": "string",
     "chosen_rollout_id": "int64",
@@ -55,6 +55,8 @@ PAIR_FEATURES: dict[str, Feature] = {
     "task_id": "int64",
     "task_index": "int64",
 }
+"""No `margin`: TRL's RewardTrainer subtracts a column of this name in its loss, unasked. A row without one stops it, or
+of Parquet (NaN) makes its loss NaN in silence; and a margin of people's verdicts nobody has measured."""
 
 
 def attempt_columns(attempt: Attempt) -> Row:
@@ -62,7 +64,12 @@ def attempt_columns(attempt: Attempt) -> Row:
 
 
 def pair_columns(pair: Preference) -> Row:
-    """What people paired may have no reward (NaN): then the row has no such column, since JSON would hold a null."""
+    """What people paired has no margin, and may have no reward (NaN): then the row has no such column, since JSON would
+    hold a null."""
     rewards = {"chosen_reward": float(pair.chosen.reward), "rejected_reward": float(pair.rejected.reward)}
     known = {name: reward for name, reward in rewards.items() if math.isfinite(reward)}
-    return {**known, "margin": float(pair.margin), **pair.columns}
+    return {**known, **margin_column("reward_margin", pair), **pair.columns}
+
+
+def margin_column(name: str, pair: Preference) -> Row:
+    return {} if pair.margin is None else {name: float(pair.margin)}

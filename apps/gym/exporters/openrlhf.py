@@ -6,7 +6,7 @@ lists of characters by newer `datasets`, so they are called otherwise.
 
 from collections.abc import Iterator
 
-from apps.gym.exporters.columns import ATTEMPT_FEATURES, PAIR_FEATURES, attempt_columns, pair_columns
+from apps.gym.exporters.columns import ATTEMPT_FEATURES, PAIR_FEATURES, attempt_columns, margin_column, pair_columns
 from apps.gym.exporters.contrasts import pair_conversations
 from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row, TaskPrompt
@@ -38,6 +38,8 @@ def dpo_rows(pair: Preference, options: Options) -> Iterator[Row]:
         "context_messages": chosen.prompt,
         "chosen_messages": chosen.completion,
         "rejected_messages": rejected.completion,
+        # Its reward model takes this only where its loss is told to, and 0 for pairs without.
+        **margin_column("margin", pair),
         **pair_columns(pair),
     }
 
@@ -75,6 +77,7 @@ FORMATS = [
             "context_messages": "json[]",
             "chosen_messages": "json[]",
             "rejected_messages": "json[]",
+            "margin": "float64",
             **PAIR_FEATURES,
         },
         choices={**_CHOICES, "level": ("step", "trajectory"), "prompt": ("explicit",)},

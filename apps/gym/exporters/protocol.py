@@ -62,11 +62,11 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preference(msgspec.Struct, frozen=True, kw_only=True):
-    """Two attempts at the same task; `columns` are those of the pair."""
+    """Two attempts at the same task; `columns` are those of the pair. `margin` is None where people chose."""
 
     chosen: Attempt
     rejected: Attempt
-    margin: float
+    margin: float | None
     columns: dict[str, Any] = {}
 
 

@@ -208,7 +208,8 @@ FORMATS = [
         features=_pair_features,
         choices={**CHAT, "level": ("trajectory", "step"), "prompt": ("implicit",)},
         refused={("prompt", "explicit"): "RewardTrainer takes whole conversations: the prompt stands in both sides."},
-        note="RewardTrainer scores whole conversations.",
+        note="RewardTrainer scores whole conversations. It subtracts a column called margin in its loss: none is "
+        "written, and reward_margin of pairs by rewards can be renamed to it.",
     ),
     Format(
         slug="trl_kto",

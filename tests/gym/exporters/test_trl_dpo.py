@@ -1,8 +1,11 @@
 """Pairs have one prompt and two continuations; what cannot be compared is dropped by name."""
 
+import math
+
 import pytest
 
-from apps.gym.exporters.protocol import Attempt, Options, Preference
+from apps.gym.exporters.protocol import Attempt, Options, Preference, resolve_options
+from apps.gym.exporters.registry import FORMATS
 from apps.gym.exporters.trl import dpo_rows
 from apps.gym.items import dump_json, message
 from apps.gym.messages import Dropped, completion_messages, prompt_messages
@@ -23,9 +26,29 @@ def test_a_pair_is_a_shared_prompt_and_what_came_after_it():
     assert made["chosen"] == completion_messages(chosen)
     assert made["rejected"] == [{"role": "assistant", "content": "It is 30 °C."}]
     assert [one["function"]["name"] for one in made["tools"]] == ["get_weather"]
-    assert (made["chosen_reward"], made["rejected_reward"], made["margin"], made["pair_id"]) == (1.0, 0.0, 1.0, 4)
-    assert '"chosen_reward":1.0,"rejected_reward":0.0,"margin":1.0' in dump_json(made)
+    assert (made["chosen_reward"], made["rejected_reward"], made["reward_margin"], made["pair_id"]) == (
+        1.0,
+        0.0,
+        1.0,
+        4,
+    )
+    assert '"chosen_reward":1.0,"rejected_reward":0.0,"reward_margin":1.0' in dump_json(made)
     assert nulls(made) == []
+
+
+@pytest.mark.parametrize("slug", [slug for slug, one in FORMATS.items() if one.makes == "preferences"])
+def test_no_row_of_a_pair_has_a_margin_that_a_trainer_takes_unasked(slug):
+    """TRL's RewardTrainer would: OpenRLHF's does only where it is told to, and takes 0 for a row without."""
+    sides = [Attempt(events=trace(turn(said(text))), task=row(), reward=math.nan) for text in ("22", "30")]
+    options = resolve_options(FORMATS[slug], {})
+    for margin in (0.5, None):
+        [made] = FORMATS[slug].rows(Preference(chosen=sides[0], rejected=sides[1], margin=margin), options)
+        assert ("margin" in made) == (margin is not None and slug == "openrlhf_dpo")
+        assert made.get("reward_margin", margin) == margin
+        assert nulls(made) == []
+        features = FORMATS[slug].features(options)
+        assert set(made) <= set(features)
+        assert "margin" not in features or slug == "openrlhf_dpo"
 
 
 def test_the_prompt_with_a_continuation_is_a_demonstration():

@@ -106,7 +106,8 @@ class Command(BaseCommand):
         self.stdout.write(f"{counts.pairs} pairs of {counts.considered} rollouts")
         self._tell(counts.groups, counts.excluded)
         for each in map(_show, found.pairs):
-            self.stdout.write("  task {task}: {chosen} over {rejected}, margin {margin}, by {source}".format(**each))
+            margin = "" if each["margin"] is None else ", margin {margin}"
+            self.stdout.write(("  task {task}: {chosen} over {rejected}" + margin + ", by {source}").format(**each))
 
     def _tell(self, groups: dict[str, int], excluded: dict[str, int]) -> None:
         for outcome, count in groups.items():

@@ -9,6 +9,7 @@ from django.db.models import Count
 from apps.accounts.management.people import find_person
 from apps.accounts.permissions import Permission
 from apps.exports.deciding import DecisionRefused, decide_pairs
+from apps.exports.finding import find_close
 from apps.exports.models import PairSet, PreferencePair
 
 _STATUSES = {
@@ -29,7 +30,9 @@ class Command(BaseCommand):
         which.add_argument("--pair", type=int, action="append", metavar="ID", help="may be given several times")
         which.add_argument("--all", action="store_true", help="every pair that the other options leave")
         parser.add_argument("--source", choices=PreferencePair.Source.values, help="only those of this origin")
-        parser.add_argument("--below-margin", type=float, metavar="M", help="only those of a smaller margin")
+        parser.add_argument(
+            "--below-margin", type=float, metavar="M", help="only those that rewards made by a smaller margin"
+        )
         parser.add_argument("--reason", default="", help="why; needed to reject")
         parser.add_argument("--by", metavar="NAME", help="who decides; needed but to show")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -38,16 +41,18 @@ class Command(BaseCommand):
         pair_set = PairSet.objects.filter(pk=options["pair_set"]).first()
         if pair_set is None:
             raise CommandError(f"There is no pair set {options['pair_set']}.")
-        changed = 0 if options["action"] == "show" else self._decide(pair_set, options)
+        changed, spared = (0, 0) if options["action"] == "show" else self._decide(pair_set, options)
         counted = PreferencePair.objects.filter(pair_set=pair_set).order_by().values_list("status")
         stand = {**dict.fromkeys(PreferencePair.Status.values, 0), **dict(counted.annotate(number=Count("pk")))}
         if options["json"]:
-            self.stdout.write(json.dumps({"pair_set": pair_set.pk, "changed": changed, **stand}))
+            self.stdout.write(json.dumps({"pair_set": pair_set.pk, "changed": changed, "spared": spared, **stand}))
             return
         told = ", ".join(f"{number} {status}" for status, number in stand.items())
-        self.stdout.write(f"{pair_set.title}: {changed} changed; {told}")
+        kept = f", {spared} that people chose left as they are: they have no margin" if spared else ""
+        self.stdout.write(f"{pair_set.title}: {changed} changed{kept}; {told}")
 
-    def _decide(self, pair_set: PairSet, options: dict[str, Any]) -> int:
+    def _decide(self, pair_set: PairSet, options: dict[str, Any]) -> tuple[int, int]:
+        """How many were changed, and how many a margin was asked of that have none."""
         user = find_person(options["by"], Permission.PAIR)
         if not options["pair"] and not options["all"]:
             raise CommandError("Say which: --pair ID, or --all.")
@@ -57,10 +62,12 @@ class Command(BaseCommand):
             pairs = pairs.filter(pk__in=wanted)
             if missing := sorted(wanted - set(pairs.values_list("pk", flat=True))):
                 raise CommandError(f"{pair_set.title} has no pair {missing[0]}.")
+        spared = 0
         if options["source"]:
             pairs = pairs.filter(source=options["source"])
         if options["below_margin"] is not None:
-            pairs = pairs.filter(margin__lt=options["below_margin"])
+            spared = pairs.filter(margin__isnull=True).count()
+            pairs = find_close(pairs, options["below_margin"])
         status, reason, changed, last = _STATUSES[options["action"]], options["reason"], 0, 0
         try:
             while chunk := list(pairs.filter(pk__gt=last).order_by("pk")[:CHUNK]):
@@ -68,4 +75,4 @@ class Command(BaseCommand):
                 last = chunk[-1].pk
         except DecisionRefused as refusal:
             raise CommandError(str(refusal)) from refusal
-        return changed
+        return changed, spared

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.exports.finding import FLAGS, flag_pairs, flags_of
+from apps.exports.finding import FLAGS, find_close, flag_pairs, flags_of
 from apps.exports.models import PairDecision, PairSet, PreferencePair
 
 _OF_SETS = ("collection", "name", "state")
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         pairs.add_argument("--source", choices=PreferencePair.Source.values, help="of this origin")
         pairs.add_argument("--flag", choices=FLAGS, help="that want a look, for this")
         pairs.add_argument("--task", type=int, metavar="ID", help="of this task")
-        pairs.add_argument("--below-margin", type=float, metavar="M", help="of a smaller margin")
+        pairs.add_argument("--below-margin", type=float, metavar="M", help="made by rewards, of a smaller margin")
         parser.add_argument("--json", action="store_true", help="print a JSON object a line")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -55,7 +55,7 @@ class Command(BaseCommand):
         for name in ("status", "source", "task"):
             pairs = pairs.filter(**{name: options[name]}) if options[name] is not None else pairs
         if options["below_margin"] is not None:
-            pairs = pairs.filter(margin__lt=options["below_margin"])
+            pairs = find_close(pairs, options["below_margin"])
         if options["flag"]:
             pairs = flag_pairs(pairs, options["flag"])
         return map(_tell_pair, pairs.order_by("pk").iterator(chunk_size=1_000))
@@ -101,7 +101,8 @@ def _tell_pair(pair: PreferencePair) -> tuple[dict[str, Any], str]:
         "flags": flags,
     }
     wants = f", {', '.join(flags)}".replace("_", " ") if flags else ""
-    words = f"{pair.pk}: {pair.chosen_id} over {pair.rejected_id}, margin {pair.margin:g}, by {pair.source}"
+    margin = "" if pair.margin is None else f", margin {pair.margin:g}"
+    words = f"{pair.pk}: {pair.chosen_id} over {pair.rejected_id}{margin}, by {pair.source}"
     return told, f"{words}, {pair.status}{wants}"
 
 
