@@ -204,7 +204,7 @@ class ReviewFilter(django_filters.FilterSet):
     rollout = IdFilter("rollout", label=f"About it, alone or among others. {_LED}")
     task = IdFilter("item__task", label=_LED)
     task_number = task_number("item__task__index", also=_LED)
-    text = django_filters.CharFilter(field_name="item__task__prompt_excerpt", label="Words of the task.")
+    text = django_filters.CharFilter(field_name="item__task__prompt_excerpt", label=f"Words of the task. {_LED}")
     reviewer = django_filters.CharFilter(field_name="reviewer__username")
     kind = django_filters.ChoiceFilter(choices=list(KINDS.items()), label="Of the queue; `score` outside of queues.")
     status = django_filters.ChoiceFilter(choices=Review.Status.choices)

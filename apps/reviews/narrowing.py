@@ -14,7 +14,7 @@ KINDS: dict[str, str] = {**dict(Queue.Kind.choices), "score": "score outside of 
 TURNED = {"a_much": "b_much", "a": "b", "equal": "equal", "both_bad": "both_bad", "b": "a", "b_much": "a_much"}
 """A choice → the same one had the sides been swapped."""
 
-LED_ONLY = frozenset({"collection", "rollout", "task", "task_number", "verdict", "is_repeat"})
+LED_ONLY = frozenset({"collection", "rollout", "task", "task_number", "text", "verdict", "is_repeat"})
 """These tell what a queue hides from its reviewers, such as which item comes twice, or which collection it is of: to
 who does not lead queues they find what was scored outside of queues alone."""
 

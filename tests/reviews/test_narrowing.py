@@ -181,13 +181,14 @@ def test_who_does_not_lead_finds_nothing_by_what_a_queue_hides(led, people):
         "rollout": ann[0].arrangement[0],
         "task": ann[0].item.task_id,
         "task_number": ann[0].item.task.number,
+        "text": "what is",
         "verdict": "equal",
         "is_repeat": False,
     }
     for name, value in hiding.items():
         told = [narrow_reviews(ann, {name: value}, leads=leads).exists() for leads in (True, False)]
         assert (name, told) == (name, [True, False])
-    assert narrow_reviews(ann, {"status": "skipped", "text": "what is"}, leads=False).count() == 1
+    assert narrow_reviews(ann, {"status": "skipped", "kind": "pairwise"}, leads=False).count() == 1
 
 
 def test_page_and_api_ask_by_the_same_names():
@@ -234,6 +235,20 @@ def test_a_command_writes_the_reviews_that_pass(led, people, tmp_path):
     ]
     with pytest.raises(CommandError, match="There is no queue 999999"):
         run("export_reviews", "999999")
+
+
+def test_a_command_tells_the_items_that_pass(led):
+    queue, items = led
+
+    def told(*words: str) -> list[int]:
+        rows = json.loads(run("lead_queue", str(queue.pk), "items", *words, "--json"))["items"]
+        return [[each.pk for each in items].index(row["item"]) for row in rows]
+
+    assert told() == [0, 1, 2, 3, 4, 5, 6]
+    assert told("--state", "waiting") == [1, 2]
+    assert told("--reviewer", "ben", "--skipped") == [3]
+    assert told("--verdict", "equal", "--text", "what is 4") == [4]
+    assert run("lead_queue", str(queue.pk), "items", "--task-number", "99").strip() == "No item passes."
 
 
 def test_the_tag_of_a_file_changes_with_what_is_in_it(led):

@@ -2,6 +2,7 @@
 
 import argparse
 from argparse import ArgumentParser
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.accounts.management.people import find_people, find_person
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission
+from apps.gym.verdicts import CHOICES
 from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.agreeing import read_disputed
 from apps.reviews.answers import AnswerRefused
@@ -19,8 +21,11 @@ from apps.reviews.leading import Figures, read_figures
 from apps.reviews.leasing import CannotReview
 from apps.reviews.management.answers import add_answer, read_answer
 from apps.reviews.models import Queue, QueueItem
+from apps.reviews.narrowing import narrow_items
 from apps.reviews.queueing import change_queue, close_queue, delete_queue, open_queue
+from apps.reviews.stating import State
 
+_FILTERS = ("state", "reviewer", "verdict", "skipped", "task_number", "text")
 _CHANGES = ("name", "instructions", "overlap", "order", "lease_minutes")
 
 
@@ -32,7 +37,13 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         actions.add_parser("figures", help="progress, pace, and agreement with each other, themselves and rewards")
-        actions.add_parser("items", help="all that it is made of, and how far each is judged")
+        items = actions.add_parser("items", help="what it is made of, and how far each is judged")
+        items.add_argument("--state", choices=State.values, help="an item may be in several")
+        items.add_argument("--reviewer", metavar="NAME", help="of which this person said something or has something")
+        items.add_argument("--verdict", choices=list(CHOICES), help="of which somebody, or the reviewer, said this")
+        items.add_argument("--skipped", action="store_true", default=None, help="that they skipped, or somebody")
+        items.add_argument("--task-number", type=int, metavar="N", help="the task’s place in its version, from 1")
+        items.add_argument("--text", help="words of the task")
         actions.add_parser("disputes", help="the items that people differ on and nobody has settled")
         settle = actions.add_parser("settle", help="say what stands of an item; what people said is kept")
         settle.add_argument("item", type=int, help="its number, as disputes tells it")
@@ -72,8 +83,13 @@ class Command(BaseCommand):
             case "figures":
                 figures = read_figures(queue)
                 return msgspec.structs.asdict(figures), _tell_figures(queue, figures)
-            case "items" | "disputes":
-                return _tell_items(queue, disputed=options["action"] == "disputes")
+            case "items":
+                wanted = {name: options[name] for name in _FILTERS}
+                rows = narrow_items(queue.items.order_by("pk"), wanted).prefetch_related("entries")
+                return _tell_items("items", rows, none="No item passes.")
+            case "disputes":
+                none = "Nobody disagrees, or nobody has judged the same twice."
+                return _tell_items("disputed", read_disputed(queue), none=none)
             case "settle":
                 return self._settle(queue, options)
             case "change":
@@ -123,11 +139,9 @@ def _tell_figures(queue: Queue, figures: Figures) -> str:
     return "\n".join(lines)
 
 
-def _tell_items(queue: Queue, *, disputed: bool) -> tuple[dict[str, Any], str]:
-    items = read_disputed(queue) if disputed else queue.items.prefetch_related("entries").order_by("pk")
+def _tell_items(name: str, items: Iterable[QueueItem], *, none: str) -> tuple[dict[str, Any], str]:
     rows = [_tell_item(item) for item in items]
-    words = "\n".join(map(_describe_item, rows)) or "Nobody disagrees, or nobody has judged the same twice."
-    return {"disputed" if disputed else "items": rows}, words
+    return {name: rows}, "\n".join(map(_describe_item, rows)) or none
 
 
 def _tell_item(item: QueueItem) -> dict[str, Any]:
