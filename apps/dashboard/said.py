@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Prefetch, QuerySet
 
 from apps.gym.verdicts import CONFIDENCE
-from apps.reviews.models import ItemRollout, QueueItem, Review
+from apps.reviews.models import ItemRollout, Queue, QueueItem, Review, Rubric
 from apps.reviews.stating import State, find_states, holds_place, with_held
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
@@ -44,8 +45,8 @@ class ItemRow:
     rollouts: list[tuple[str, Rollout]]
 
 
-def say_verdict(review: Review, rollouts: Sequence[int]) -> str:
-    """Its verdict in the order in which the page shows the rollouts."""
+def say_verdict(review: Review, rollouts: Sequence[int], rubric: Rubric | None = None) -> str:
+    """Its verdict in the order in which the page shows the rollouts; scores in the order of the rubric."""
     labels = dict(zip(rollouts, LABELS, strict=False))
     if review.choice:
         side = {"a": 0, "b": 1}.get(review.choice[0]) if review.choice not in {"both_bad", "equal"} else None
@@ -56,7 +57,10 @@ def say_verdict(review: Review, rollouts: Sequence[int]) -> str:
     if review.ranks:
         ranked = sorted(zip(review.ranks, review.arrangement, strict=True))
         return ", ".join(f"{rank}. {labels.get(one, '?')}" for rank, one in ranked)
-    return ", ".join(f"{key}: {value}" for key, value in review.scores.items())
+    # Some databases keep the keys of an object in an order of their own.
+    asked = rubric.keys if rubric else []
+    told = [*(key for key in asked if key in review.scores), *(key for key in review.scores if key not in asked)]
+    return ", ".join(f"{key}: {_score(review.scores[key])}" for key in told)
 
 
 def for_review_rows(reviews: QuerySet[Review]) -> QuerySet[Review]:
@@ -70,7 +74,7 @@ def tell_review(review: Review) -> ReviewRow:
         alone = review.rollout
         return ReviewRow(
             review=review,
-            said=_said(review, []),
+            said=_said(review, [], review.rubric),
             sure=_sure(review),
             task=alone.task if alone else None,
             rollouts=[("", alone)] if alone else [],
@@ -78,7 +82,7 @@ def tell_review(review: Review) -> ReviewRow:
     rollouts = _labelled(review.item)
     return ReviewRow(
         review=review,
-        said=_said(review, [each.pk for _, each in rollouts]),
+        said=_said(review, [each.pk for _, each in rollouts], review.rubric),
         sure=_sure(review),
         task=review.item.task,
         rollouts=rollouts,
@@ -92,7 +96,7 @@ def for_item_rows(items: QuerySet[QueueItem]) -> QuerySet[QueueItem]:
     return rows.prefetch_related(Prefetch("entries", _ENTRIES), Prefetch("reviews", reviews))
 
 
-def tell_item(item: QueueItem, *, overlap: int) -> ItemRow:
+def tell_item(item: QueueItem, *, queue: Queue) -> ItemRow:
     rollouts = _labelled(item)
     ids = [each.pk for _, each in rollouts]
     reviews = list(item.reviews.all())
@@ -100,17 +104,21 @@ def tell_item(item: QueueItem, *, overlap: int) -> ItemRow:
     held = sum(holds_place(each) for each in reviews)
     return ItemRow(
         item=item,
-        states=find_states(item, overlap=overlap, held=held, present=len(rollouts)),
-        said=[(each, _said(each, ids)) for each in reviews if each.status not in begun],
+        states=find_states(item, overlap=queue.overlap, held=held, present=len(rollouts)),
+        said=[(each, _said(each, ids, queue.rubric)) for each in reviews if each.status not in begun],
         holders=[each for each in reviews if getattr(each, "is_held", False)],
         rollouts=rollouts,
     )
 
 
-def _said(review: Review, rollouts: Sequence[int]) -> str:
+def _score(value: Any) -> str:
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+
+def _said(review: Review, rollouts: Sequence[int], rubric: Rubric | None) -> str:
     """Nothing of what is begun or taken back: it is not said."""
     told = review.status in {Review.Status.SUBMITTED, Review.Status.REPLACED}
-    return say_verdict(review, rollouts) if told else ""
+    return say_verdict(review, rollouts, rubric) if told else ""
 
 
 def _sure(review: Review) -> str:

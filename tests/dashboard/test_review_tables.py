@@ -120,7 +120,9 @@ def test_what_was_scored_outside_of_queues_and_what_settles_an_item_are_among_th
     scores = {"right": True, "clear": 3, "why": "so"}
     score_rollout(rollout=rollout, reviewer=make_user(username="cleo"), rubric=make_rubric(), scores=scores, seq=4)
     scored, settled, *_ = rows_of(pages.get("/reviews/").text)
-    assert [part in scored for part in ("cleo", "outside of queues", "right: True, clear: 3", "event #4")] == [True] * 4
+    assert [part in scored for part in ("cleo", "outside of queues", "right: yes, clear: 3, why: so", "event #4")] == [
+        True
+    ] * 4
     assert [part in settled for part in ("zoe", "B better", "settles it")] == [True] * 3
     (row,) = rows_of(pages.get(f"/queues/{queue.pk}/items/?state=settled").text)
     assert "zoe : B better settles it" in row

@@ -165,7 +165,10 @@ def queue_item(request: PageRequest, pk: int) -> HttpResponse:
         "judged": read_judged(draft, whole=True),
         "prompt": input_items(item.task.row),
         "fields": read_fields(draft, errors),
-        "said": [(each, say_verdict(each, rollouts)) for each in reviews.select_related("reviewer").order_by("pk")],
+        "said": [
+            (each, say_verdict(each, rollouts, queue.rubric))
+            for each in reviews.select_related("reviewer").order_by("pk")
+        ],
         "rollouts": list(zip("ABCDEF", rollouts, strict=False)),
         "token": uuid.uuid4().hex,
     }

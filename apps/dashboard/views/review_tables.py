@@ -16,14 +16,14 @@ from apps.rollouts.paging import page_by_id
 
 @allow(GET=Permission.LEAD)
 def queue_items(request: PageRequest, pk: int) -> HttpResponse:
-    queue = get_object_or_404(Queue, pk=pk)
+    queue = get_object_or_404(Queue.objects.select_related("rubric"), pk=pk)
     filters = ItemFilterForm(request.GET)
     items = QueueItem.objects.filter(queue=queue)
     wanted = filters.wanted
     # While a filter is wrong nothing is shown: everything would look like an answer.
     items = items.none() if wanted is None else narrow_items(items, wanted)
     page = page_by_id(for_item_rows(items), request.GET.get("after", ""), descending=False)
-    rows = [tell_item(item, overlap=queue.overlap) for item in page.rows]
+    rows = [tell_item(item, queue=queue) for item in page.rows]
     context = {"queue": queue, "filters": filters, "page": page, "rows": rows}
     return answer(request, "queues/items.html", context, part="items")
 

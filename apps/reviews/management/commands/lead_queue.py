@@ -83,13 +83,8 @@ class Command(BaseCommand):
             case "figures":
                 figures = read_figures(queue)
                 return msgspec.structs.asdict(figures), _tell_figures(queue, figures)
-            case "items":
-                wanted = {name: options[name] for name in _FILTERS}
-                rows = narrow_items(queue.items.order_by("pk"), wanted).prefetch_related("entries")
-                return _tell_items("items", rows, none="No item passes.")
-            case "disputes":
-                none = "Nobody disagrees, or nobody has judged the same twice."
-                return _tell_items("disputed", read_disputed(queue), none=none)
+            case "items" | "disputes":
+                return _tell_items(queue, options)
             case "settle":
                 return self._settle(queue, options)
             case "change":
@@ -139,8 +134,14 @@ def _tell_figures(queue: Queue, figures: Figures) -> str:
     return "\n".join(lines)
 
 
-def _tell_items(name: str, items: Iterable[QueueItem], *, none: str) -> tuple[dict[str, Any], str]:
-    rows = [_tell_item(item) for item in items]
+def _tell_items(queue: Queue, options: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    found: Iterable[QueueItem]
+    if options["action"] == "disputes":
+        name, found, none = "disputed", read_disputed(queue), "Nobody disagrees, or nobody has judged the same twice."
+    else:
+        passing = narrow_items(queue.items.order_by("pk"), {name: options[name] for name in _FILTERS})
+        name, found, none = "items", passing.prefetch_related("entries"), "No item passes."
+    rows = [_tell_item(item) for item in found]
     return {name: rows}, "\n".join(map(_describe_item, rows)) or none
 
 
