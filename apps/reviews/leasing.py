@@ -104,7 +104,11 @@ def skip_item(*, review: Review, user: User, reason: str) -> Review:
 
 
 def lock_queue(queue: Queue) -> Queue:
-    return Queue.objects.select_for_update().get(pk=queue.pk)
+    """Its row as it is now, held until the transaction ends. Raises CannotReview where it has been deleted."""
+    locked = Queue.objects.select_for_update().filter(pk=queue.pk).first()
+    if locked is None:
+        raise CannotReview("This queue has been deleted, and its reviews with it.")
+    return locked
 
 
 def own_review(review: Review, user: User) -> Review:

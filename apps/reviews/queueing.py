@@ -86,7 +86,7 @@ def change_queue(
         raise QueueRefused(f"{unknown[0]} stays as it was when the queue was made.", unknown[0])
     named = None if reviewers is None else _checked(reviewers)
     with transaction.atomic():
-        locked = Queue.objects.select_for_update().get(pk=queue.pk)
+        locked = _lock(queue)
         end_unkept(locked)
         before = describe(locked)
         for name, value in changes.items():
@@ -117,20 +117,29 @@ def open_queue(*, queue: Queue, user: User) -> Queue:
 def delete_queue(*, queue: Queue, user: User) -> None:
     """With all its reviews and verdicts; refused while there are any that somebody submitted."""
     with transaction.atomic():
-        if queue.reviews.filter(status="submitted").exists():
+        # Held first, as by who submits: what is submitted meanwhile is either seen here, or refused there.
+        locked = _lock(queue)
+        if locked.reviews.filter(status="submitted").exists():
             raise QueueRefused("People have submitted reviews in it: close it instead, and they stay.")
-        record(user=user, action="queue.delete", target=f"queue {queue.pk}", before=describe(queue))
-        queue.delete()
+        record(user=user, action="queue.delete", target=f"queue {locked.pk}", before=describe(locked))
+        locked.delete()
 
 
 def _turn(queue: Queue, user: User, *, is_open: bool) -> Queue:
     with transaction.atomic():
-        locked = Queue.objects.select_for_update().get(pk=queue.pk)
+        locked = _lock(queue)
         if locked.is_open != is_open:
             end_unkept(locked)
             locked.closed_at = None if is_open else timezone.now()
             locked.save(update_fields=["closed_at"])
             record(user=user, action="queue.open" if is_open else "queue.close", target=f"queue {locked.pk}")
+    return locked
+
+
+def _lock(queue: Queue) -> Queue:
+    locked = Queue.objects.select_for_update().filter(pk=queue.pk).first()
+    if locked is None:
+        raise QueueRefused("This queue has been deleted meanwhile.")
     return locked
 
 
