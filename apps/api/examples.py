@@ -67,6 +67,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "SubmissionRequest": {"token": "f3b1", "choice": "a_much", "reasons": ["correctness"], "claim": True},
     "DraftRequest": {"draft": {"choice": "a"}},
     "SkipRequest": {"reason": "I do not read this language."},
+    "UndoRequest": {"review": 512},
     "ScoreRequest": {"rollout": 41, "rubric": "clarity", "scores": {"clear": 4}},
     "FlagRequest": {"rollout": 41, "seq": 3, "kind": "wrong_tool", "note": "A search would have told."},
     "RewardOverrideRequest": {"rollout": 41, "reward": 1.0, "reason": "Right, in other units."},

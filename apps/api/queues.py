@@ -27,7 +27,7 @@ from apps.api.queue_rows import (
     QueueSerializer,
     WaitingSerializer,
 )
-from apps.api.reviews import AnswerSerializer, ReviewSerializer, read_answer
+from apps.api.reviews import AnswerSerializer, ReviewSerializer, UndoSerializer, read_answer
 from apps.api.streams import NdjsonRenderer
 from apps.api.viewsets import TableViewSet
 from apps.gym.verdicts import CHOICES
@@ -46,8 +46,8 @@ from apps.reviews.leasing import claim_item
 from apps.reviews.models import Queue, QueueItem
 from apps.reviews.narrowing import narrow_items
 from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
-from apps.reviews.reviewing import undo_review
 from apps.reviews.stating import State
+from apps.reviews.undoing import undo_review
 from apps.reviews.waiting import read_waiting
 
 
@@ -176,11 +176,15 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
             return Response(status=HTTPStatus.NO_CONTENT)
         return Response(ReviewSerializer(review, context=self.get_serializer_context()).data)
 
-    @extend_schema(request=None, responses=ReviewSerializer)
+    @extend_schema(request=UndoSerializer, responses=ReviewSerializer)
     @action(detail=True, methods=["post"])
     def undo(self, request: Request, pk: str) -> Response:
-        """Take your last submission back, within ten minutes: it is open again, with what it said as its draft."""
-        review = undo_review(queue=self.get_object(), user=self.person)
+        """Take back what you submitted or skipped last, within ten minutes: it is open again, with what it said as its
+        draft. What you skipped and somebody else has by now is `lapsed`: you may still submit it."""
+        body = UndoSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        wanted = body.validated_data.get("review")
+        review = undo_review(queue=self.get_object(), user=self.person, wanted=wanted)
         return Response(ReviewSerializer(review, context=self.get_serializer_context()).data)
 
     @extend_schema(responses=QueueFiguresSerializer)

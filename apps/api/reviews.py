@@ -91,6 +91,17 @@ class SkipSerializer(DeclaredFields, serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=500)
 
 
+class UndoSerializer(DeclaredFields, serializers.Serializer[Any]):
+    review = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=2**63 - 1,
+        help_text="The one to take back, so that asking twice takes back one: refused where it is not your last; left "
+        "out: whichever is your last.",
+    )
+
+
 class ScoreSerializer(DeclaredFields, serializers.Serializer[Any]):
     rollout = serializers.PrimaryKeyRelatedField(queryset=Rollout.objects.filter(collection__is_being_deleted=False))
     seq = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=2**31 - 1)
@@ -156,6 +167,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
             "skip_reason",
             "started_at",
             "submitted_at",
+            "skipped_at",
             "seconds",
             "is_adjudication",
             "shown",

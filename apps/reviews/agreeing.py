@@ -51,8 +51,8 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
-    """`seconds` is the median of an item; `first_side` the share of A among the verdicts for a side; `consistent` of
-    `repeated` hidden repeats said what was said the first time."""
+    """`seconds` is the median of an item; `last_at` when they last submitted or skipped one; `first_side` the share of
+    A among the verdicts for a side; `consistent` of `repeated` hidden repeats said what was said the first time."""
 
     username: str
     submitted: int
@@ -214,7 +214,7 @@ def _reviewer(name: str, reviews: list[Review]) -> Reviewer:
         open=states[Review.Status.OPEN],
         seconds=median(seconds) if seconds else None,
         per_hour=len(told) / hours if hours > 0 else None,
-        last_at=max(ends, default=None),
+        last_at=max((each.ended_at for each in reviews if each.ended_at is not None), default=None),
         first_side=sides["a"] / sides.total() if sides else None,
         repeated=len(repeats),
         consistent=sum(_says_the_same(each) for each in repeats),

@@ -78,6 +78,7 @@ def tag_reviews(reviews: QuerySet[Review], *, format: str) -> tuple[str, QuerySe
     found = reviews.order_by().aggregate(
         last=Max("pk"),
         submitted_at=Max("submitted_at"),
+        skipped_at=Max("skipped_at"),
         people=Count("reviewer"),
         **{status: Count("pk", filter=Q(status=status)) for status in Review.Status.values},
     )

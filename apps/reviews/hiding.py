@@ -13,7 +13,8 @@ from apps.accounts.permissions import Permission, user_may
 from apps.reviews.models import ItemRollout, Queue, QueueItem, Review
 
 UNDO_FOR = timedelta(minutes=10)
-"""As long one's last submission can be taken back, and what was hidden stays hidden: else one could look between."""
+"""As long one's last submission or skip can be taken back, and what was hidden stays hidden: else one could look
+between."""
 
 LATE_FOR = timedelta(hours=24)
 """As long what comes after the lease is taken though the item has enough reviews; as long it stays hidden, too, also
@@ -108,7 +109,8 @@ def _count_present() -> Subquery:
 def _kept(now: datetime) -> Q:
     """Of one's own reviews those that may be submitted or taken back, though perhaps not at once."""
     undoable = Q(status=Review.Status.SUBMITTED, submitted_at__gt=now - UNDO_FOR)
-    return Q(status__in=_BEGUN, leased_until__gt=now - LATE_FOR) | undoable
+    unskippable = Q(status=Review.Status.SKIPPED, skipped_at__gt=now - UNDO_FOR)
+    return Q(status__in=_BEGUN, leased_until__gt=now - LATE_FOR) | undoable | unskippable
 
 
 def _end(reviews: QuerySet[Review], why: str) -> None:

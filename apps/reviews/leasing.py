@@ -9,7 +9,9 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 
+from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.gym.redaction.shortening import cut
@@ -87,7 +89,8 @@ def renew_lease(*, review: Review, user: User, draft: dict[str, Any] | None = No
 
 
 def skip_item(*, review: Review, user: User, reason: str) -> Review:
-    """Leave the item to others; it does not come to this person again. Raises CannotReview."""
+    """Leave the item to others; it does not come to this person again. With the same reason again it changes nothing.
+    Raises CannotReview."""
     reason = cut(reason.strip(), 500)
     if not reason:
         raise CannotReview("Say why you skip it: who leads the queue reads that.")
@@ -95,11 +98,18 @@ def skip_item(*, review: Review, user: User, reason: str) -> Review:
     with transaction.atomic():
         lock_queue(review.queue)
         locked = own_review(review, user)
+        if locked.skipped_at is not None and locked.skip_reason == reason:
+            return locked
         if locked.status not in {Review.Status.OPEN, Review.Status.LAPSED}:
             raise CannotReview(f"This review is {locked.status} already.")
         locked.status, locked.slot, locked.skip_reason = Review.Status.SKIPPED, None, reason
-        locked.save(update_fields=["status", "slot", "skip_reason"])
+        locked.skipped_at = timezone.now()
+        locked.save(update_fields=["status", "slot", "skip_reason", "skipped_at"])
         end_repeats(review.queue)
+        target = f"review {locked.pk}"
+        record(
+            user=user, action="review.skip", target=target, queue=locked.queue_id, item=locked.item_id, reason=reason
+        )
     return locked
 
 

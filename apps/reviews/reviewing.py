@@ -1,6 +1,5 @@
-"""Submit a review, once however often it is sent; take the last one back; score a rollout outside of any queue."""
+"""Submit a review, once however often it is sent; score a rollout outside of any queue."""
 
-from datetime import timedelta
 from itertools import combinations
 from typing import Any
 
@@ -12,7 +11,7 @@ from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.gym.verdicts import Verdict
 from apps.reviews.answers import Answer, store_verdicts, take_answer
-from apps.reviews.hiding import BROKEN, LATE_FOR, UNDO_FOR, end_unkept
+from apps.reviews.hiding import BROKEN, LATE_FOR
 from apps.reviews.leasing import (
     KEPT,
     CannotReview,
@@ -20,11 +19,9 @@ from apps.reviews.leasing import (
     find_objection,
     lock_queue,
     own_review,
-    refuse_stranger,
     take_slot,
 )
 from apps.reviews.models import Queue, QueueItem, Review, Rubric
-from apps.rollouts.clock import server_now
 from apps.rollouts.models import Rollout
 
 
@@ -52,7 +49,7 @@ def submit_review(*, review: Review, user: User, token: str, answer: Answer) -> 
         verdicts = take_answer(locked, queue.kind, answer, criteria_of(queue))
         if refusal := find_objection(queue, user) or _find_end(locked):
             # Said outside of the transaction, which keeps what was written.
-            Review.objects.filter(pk=locked.pk).update(draft={**_told(locked), "note": locked.note})
+            Review.objects.filter(pk=locked.pk).update(draft={**tell_said(locked), "note": locked.note})
         else:
             _take(queue, locked, token, verdicts, user)
     if refusal:
@@ -83,43 +80,8 @@ def _take(queue: Queue, review: Review, token: str, verdicts: list[Verdict], use
         target=f"review {review.pk}",
         queue=queue.pk,
         item=review.item_id,
-        **_told(review),
+        **tell_said(review),
     )
-
-
-def undo_review(*, queue: Queue, user: User) -> Review:
-    """Open this person's last submission in the queue again, with what it said as its draft. Raises CannotReview."""
-    with transaction.atomic():
-        locked_queue = lock_queue(queue)
-        refuse_stranger(locked_queue, user)
-        mine = Review.objects.filter(
-            queue=queue, reviewer=user, status=Review.Status.SUBMITTED, is_adjudication=False
-        ).select_related("item")
-        last = mine.order_by("-submitted_at", "-pk").first()
-        if last is None or last.submitted_at is None:
-            raise CannotReview("There is nothing to undo: you have submitted nothing here.")
-        if queue.reveals or last.submitted_at < timezone.now() - UNDO_FOR:
-            raise CannotReview("Your last review can be undone no more: you may have seen by now what was hidden.")
-        assert last.item is not None
-        if last.item.is_adjudicated:
-            raise CannotReview("Your last review has been adjudicated: it stays.")
-        # One that has only been given out is no answer yet: it waits until this one is submitted again.
-        if last.repeats.submitted().exists():
-            raise CannotReview("Your last review can be undone no more.")
-        if is_broken(last):
-            raise CannotReview(BROKEN)
-        # What others may give in its place now may have been seen by who left it lying.
-        end_unkept(locked_queue)
-        said = _told(last)
-        last.draft = {**said, "note": last.note}
-        last.status, last.submitted_at, last.seconds = Review.Status.OPEN, None, None
-        last.leased_until = server_now(timedelta(minutes=locked_queue.lease_minutes))
-        last.save()
-        last.refresh_from_db(fields=["leased_until"])
-        store_verdicts(last, [])
-        recount(last)
-        record(user=user, action="review.undo", target=f"review {last.pk}", queue=queue.pk, before=said)
-    return last
 
 
 def score_rollout(
@@ -211,6 +173,7 @@ def _finish(review: Review, token: str) -> None:
     review.save()
 
 
-def _told(review: Review) -> dict[str, Any]:
+def tell_said(review: Review) -> dict[str, Any]:
+    """What of the answer is given, without its note."""
     said = {name: getattr(review, name) for name in ("choice", "ranks", "scores", "reasons", "confidence")}
     return {name: value for name, value in said.items() if value}

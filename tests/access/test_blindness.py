@@ -246,6 +246,9 @@ def test_what_was_skipped_or_closed_or_is_for_others_is_hidden_no_more(house, cl
     ann = annotator()
     assert len(hidden_datasets(ann)) == 1
     skip_item(review=claim_item(queue=house.queue, user=ann), user=ann, reason="no")
+    # It could be taken back meanwhile.
+    assert len(hidden_datasets(ann)) == 1
+    Review.objects.update(skipped_at=timezone.now() - timedelta(minutes=11))
     assert hidden_datasets(ann) == frozenset()
     ben = annotator()
     assert len(hidden_datasets(ben)) == 1

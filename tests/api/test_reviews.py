@@ -81,7 +81,10 @@ def test_a_reviewer_claims_writes_submits_undoes_and_skips(reviewer):
         assert (said.status_code, said.json()["status"], said.json()["choice"]) == (200, "submitted", "b_much")
     again = send(reviewer, path + "submit/", {**answer, "token": "t2"})
     assert (again.status_code, again.json()["type"]) == (409, "urn:gymweb:problem:already-submitted")
-    assert send(reviewer, f"queues/{queue.pk}/undo/").json()["draft"]["choice"] == "b_much"
+    other = send(reviewer, f"queues/{queue.pk}/undo/", {"review": held["id"] + 1})
+    assert (other.status_code, other.json()["type"]) == (409, "urn:gymweb:problem:cannot-review")
+    for body in ({}, {"review": held["id"]}):
+        assert send(reviewer, f"queues/{queue.pk}/undo/", body).json()["draft"]["choice"] == "b_much"
     assert send(reviewer, path + "skip/", {"reason": "twice the same"}).json()["status"] == "skipped"
     assert send(reviewer, f"queues/{queue.pk}/claim/").json()["id"] != held["id"]
 

@@ -1,9 +1,11 @@
 """Pages of queues: made, worked through without scripts, led and settled; what people say on the page of a rollout."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from apps.reviews.leasing import renew_lease
 from apps.reviews.models import Comment, Flag, Queue, Review, RewardOverride, Rubric
@@ -72,8 +74,13 @@ def test_an_annotator_works_through_a_queue_with_forms_alone(desk, ann):
     assert "1 done" in desk.get(work).content.decode()
     second = Review.objects.get(reviewer=ann, status="open")
     desk.post(f"/reviews/{second.pk}/skip/", {"reason": "too long"})
-    assert "Nothing is open" in desk.get(work).content.decode()
-    desk.post(f"/queues/{queue.pk}/undo/")
+    html = desk.get(work).content.decode()
+    assert ("Nothing is left for you" in html, "Undo the skip" in html) == (True, True)
+    # Sent twice, it takes one back; then the page offers the one before.
+    for _ in range(2):
+        undone = desk.post(f"/queues/{queue.pk}/undo/", {"review": second.pk}, follow=True).content.decode()
+        assert ("you have it again" in undone, f'action="/reviews/{second.pk}/submit/"' in undone) == (True, True)
+    desk.post(f"/queues/{queue.pk}/undo/", {"review": review.pk})
     assert 'value="a" checked' in desk.get(work).content.decode()
 
 
@@ -92,7 +99,9 @@ def test_a_queue_that_closes_meanwhile_says_so_and_gives_back_what_was_written(d
     assert (faults(closed.content.decode()), desk.get("/rollouts/").status_code) == ([], 403)
     (address,) = re.findall(r'action="(/reviews/\d+/skip/)"', closed.content.decode())
     given_up = desk.post(address, {"reason": "Given up."}, follow=True).content.decode()
-    assert ("You still hold" in given_up, desk.get("/rollouts/").status_code) == (False, 200)
+    assert ("You still hold" in given_up, desk.get("/rollouts/").status_code) == (False, 403)
+    Review.objects.update(skipped_at=timezone.now() - timedelta(minutes=11))
+    assert desk.get("/rollouts/").status_code == 200
     whole = "verdict: a_much\nreasons: safety, style\nconfidence: 2\nnote: All of it."
     assert whole in refused.content.decode()
     assert faults(refused.content.decode()) == []

@@ -1,14 +1,18 @@
 """What is submitted counts once, can be taken back once, and nothing that was written is lost."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from apps.accounts.models import AuditEntry, Role
 from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.answers import Answer, AnswerRefused
 from apps.reviews.deciding import read_verdicts
-from apps.reviews.leasing import CannotReview
+from apps.reviews.leasing import CannotReview, skip_item
 from apps.reviews.models import PairVerdict, QueueItem, Review
-from apps.reviews.reviewing import AlreadySubmitted, score_rollout, submit_review, undo_review
+from apps.reviews.reviewing import AlreadySubmitted, score_rollout, submit_review
+from apps.reviews.undoing import find_undoable, undo_review
 from tests.factories import make_collection, make_rollout, make_user
 from tests.reviews.queues import annotator, claim, judge, make_queue, make_rubric, say
 
@@ -64,6 +68,58 @@ def test_only_ones_own_last_review_is_undone():
     assert undo_review(queue=queue, user=ann).pk == second.pk
     assert claim(queue, ann).pk == second.pk
     assert Review.objects.get(pk=first.pk).status == "submitted"
+
+
+def test_asked_for_twice_by_name_one_review_is_taken_back_and_never_another():
+    queue, ann = make_queue(), annotator()
+    first, second = judge(queue, ann), judge(queue, ann)
+    taken = [undo_review(queue=queue, user=ann, wanted=second.pk) for _ in range(2)]
+    assert [(each.pk, each.status) for each in taken] == [(second.pk, "open")] * 2
+    assert Review.objects.get(pk=first.pk).status == "submitted"
+    say(second, "b")
+    with pytest.raises(CannotReview, match="is not the last that you ended here"):
+        undo_review(queue=queue, user=ann, wanted=first.pk)
+    with pytest.raises(CannotReview, match="is not the last"):
+        undo_review(queue=queue, user=ann, wanted=judge(queue, annotator()).pk)
+
+
+def test_a_skip_that_came_last_is_what_is_taken_back():
+    queue, ann = make_queue(pairs=2), annotator()
+    first, skipped = judge(queue, ann), claim(queue, ann)
+    for _ in range(2):
+        assert skip_item(review=skipped, user=ann, reason="oops").skipped_at is not None
+    assert find_undoable(queue, ann).pk == skipped.pk
+    undone = undo_review(queue=queue, user=ann)
+    assert (undone.pk, undone.status, undone.skip_reason, undone.ended_at) == (skipped.pk, "open", "", None)
+    assert Review.objects.get(pk=first.pk).status == "submitted"
+    assert claim(queue, ann).pk == skipped.pk
+    assert AuditEntry.objects.get(action="review.undo").detail == {"queue": queue.pk, "skipped": "oops"}
+
+
+def test_a_skip_whose_place_somebody_else_has_by_now_is_taken_back_and_may_still_be_submitted():
+    queue, ann = make_queue(pairs=1), annotator()
+    skipped = skip_item(review=claim(queue, ann), user=ann, reason="oops")
+    other = claim(queue, annotator())
+    undone = undo_review(queue=queue, user=ann)
+    assert (undone.status, undone.slot, other.item_id) == ("lapsed", None, skipped.item_id)
+    assert say(undone, "b").status == "submitted"
+
+
+def test_what_can_be_undone_is_what_undoing_takes():
+    def undoable(queue, person):
+        return getattr(find_undoable(queue, person), "pk", None)
+
+    trains, queue, ann = make_queue(reveals=True), make_queue(pairs=2), annotator()
+    judge(trains, ann)
+    assert (undoable(trains, ann), undoable(queue, ann)) == (None, None)
+    review = judge(queue, ann)
+    assert undoable(queue, ann) == review.pk
+    Review.objects.filter(pk=review.pk).update(submitted_at=timezone.now() - timedelta(minutes=11))
+    assert undoable(queue, ann) is None
+    # Ended for them, such as when a rollout was deleted: not by them, and not theirs to take back.
+    Review.objects.filter(pk=claim(queue, ann).pk).update(status="skipped", slot=None, skip_reason="Gone.")
+    with pytest.raises(CannotReview, match="undone no more"):
+        undo_review(queue=queue, user=ann)
 
 
 def test_a_hidden_repeat_that_came_at_once_keeps_nobody_from_taking_the_first_answer_back():

@@ -21,7 +21,8 @@ from apps.reviews.hiding import find_kept
 from apps.reviews.leasing import CannotReview, claim_item, find_held, refuse_stranger, skip_item
 from apps.reviews.models import Queue, Review
 from apps.reviews.pacing import read_haste
-from apps.reviews.reviewing import criteria_of, submit_review, undo_review
+from apps.reviews.reviewing import criteria_of, submit_review
+from apps.reviews.undoing import find_undoable, undo_review
 from apps.reviews.withholding import reveal
 
 
@@ -85,11 +86,17 @@ def review_skip(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(POST=Permission.REVIEW)
 def review_undo(request: PageRequest, pk: int) -> HttpResponse:
-    queue = _find(request.user, pk)
+    """`review` names the one that the page said it would be."""
+    queue, named = _find(request.user, pk), request.POST.get("review", "")[:18]
     try:
-        undo_review(queue=queue, user=request.user)
+        wanted = int(named) if named.isascii() and named.isdigit() else None
+        undone = undo_review(queue=queue, user=request.user, wanted=wanted)
     except CannotReview as refusal:
         messages.error(request, str(refusal))
+    else:
+        is_late = undone.status == Review.Status.LAPSED
+        late = " Somebody else has the item by now: what you say of it counts all the same." if is_late else ""
+        messages.success(request, f"Taken back: you have it again.{late}")
     return redirect("dashboard:queue_work", pk=pk)
 
 
@@ -140,6 +147,7 @@ def _work(
         "prompt": input_items(review.item.task.row),
         "fields": read_fields(review, errors),
         "mine": count_mine(queue, request.user.pk),
+        "undoable": find_undoable(queue, request.user),
         "token": uuid.uuid4().hex,
         "revealed": _revealed(queue, request.user),
         "haste": read_haste(queue, request.user),
@@ -151,6 +159,7 @@ def _idle(request: PageRequest, queue: Queue, *, refusal: str = "", unsaid: Iter
     return {
         "queue": queue,
         "mine": count_mine(queue, request.user.pk),
+        "undoable": find_undoable(queue, request.user),
         "revealed": _revealed(queue, request.user),
         "haste": read_haste(queue, request.user),
         "refusal": refusal,

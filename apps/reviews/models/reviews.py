@@ -1,5 +1,7 @@
 """What reviewers said, and what they are about to say."""
 
+from datetime import datetime
+
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
@@ -67,6 +69,7 @@ class Review(models.Model):
 
     started_at = models.DateTimeField(auto_now_add=True)
     submitted_at = models.DateTimeField(null=True, blank=True)
+    skipped_at = models.DateTimeField(null=True, blank=True, help_text="By its reviewer, while it is skipped")
     seconds = models.FloatField(null=True, blank=True, help_text="From the start to the submission")
 
     objects = ReviewQuerySet.as_manager()
@@ -119,6 +122,11 @@ class Review(models.Model):
     @property
     def is_open(self) -> bool:
         return self.status == self.Status.OPEN
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When its reviewer was done with it."""
+        return self.submitted_at or self.skipped_at
 
 
 class PairVerdict(models.Model):

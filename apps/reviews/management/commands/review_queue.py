@@ -18,7 +18,8 @@ from apps.reviews.leasing import MAX_DRAFT, CannotReview, claim_item, find_held,
 from apps.reviews.management.answers import add_answer, read_answer, read_object
 from apps.reviews.management.telling import printable
 from apps.reviews.models import Queue, Review
-from apps.reviews.reviewing import submit_and_claim, submit_review, undo_review
+from apps.reviews.reviewing import submit_and_claim, submit_review
+from apps.reviews.undoing import undo_review
 from apps.reviews.withholding import read_shown, reveal, tell_shown
 
 
@@ -38,7 +39,8 @@ class Command(BaseCommand):
         submit.add_argument("--token", default="", help="your own: the same one twice counts once")
         skip = actions.add_parser("skip", help="leave the item to others")
         skip.add_argument("--reason", required=True, help="who leads the queue reads it")
-        undo = actions.add_parser("undo", help="your last submission, within ten minutes")
+        undo = actions.add_parser("undo", help="your last submission or skip, within ten minutes")
+        undo.add_argument("--review", type=int, metavar="ID", help="that one or none: twice takes back one")
         for action in (keep, submit, skip):
             action.add_argument("--review", type=int, metavar="ID", help="default: of the item that you hold")
         for action in (claim, keep, submit, skip, undo):
@@ -65,7 +67,7 @@ def _act(queue: Queue, user: User, options: dict[str, Any]) -> tuple[dict[str, A
                 return {"review": None}, "Nothing is left for you here."
             return _show(claimed)
         case "undo":
-            return _show(undo_review(queue=queue, user=user))
+            return _show(undo_review(queue=queue, user=user, wanted=options["review"]))
         case "keep":
             kept = renew_lease(review=_own(queue, user, options), user=user, draft=_draft(options["draft"]))
             return _tell(kept), f"review {kept.pk} is kept for {user.username} until {kept.leased_until:%H:%M} UTC"

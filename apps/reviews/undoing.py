@@ -1,0 +1,100 @@
+"""Take back what one did last in a queue: a submission, whose answer is the draft again, or a skip."""
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from apps.accounts.auditing import record
+from apps.accounts.models import User
+from apps.reviews.answers import store_verdicts
+from apps.reviews.hiding import BROKEN, UNDO_FOR, end_unkept
+from apps.reviews.leasing import CannotReview, find_objection, lock_queue, refuse_stranger, take_slot
+from apps.reviews.models import Queue, Review
+from apps.reviews.reviewing import is_broken, recount, tell_said
+from apps.rollouts.clock import server_now
+
+_ENDED = [Review.Status.SUBMITTED, Review.Status.SKIPPED]
+_BEGUN = [Review.Status.OPEN, Review.Status.LAPSED]
+
+
+def undo_review(*, queue: Queue, user: User, wanted: int | None = None) -> Review:
+    """Open what this person submitted or skipped last in the queue again, with what it said as its draft. With the id
+    of the `wanted` review that one or none: asked for twice, it is taken back once. A skipped one of which somebody
+    else has the place by now is lapsed: it may still be submitted. Raises CannotReview."""
+    with transaction.atomic():
+        locked_queue = lock_queue(queue)
+        refuse_stranger(locked_queue, user)
+        if wanted is not None and (begun := _find_begun(queue, user, wanted)):
+            return begun
+        last = _find_last(queue, user)
+        if last is None:
+            raise CannotReview("There is nothing to undo: you have submitted nothing here.")
+        if wanted not in {None, last.pk}:
+            raise CannotReview(f"Review {wanted} is not the last that you ended here: nothing is taken back.")
+        if refusal := _find_refusal(locked_queue, last):
+            raise CannotReview(refusal)
+        if last.status == Review.Status.SKIPPED:
+            _unskip(locked_queue, last, user)
+        else:
+            _reopen(locked_queue, last, user)
+    return last
+
+
+def find_undoable(queue: Queue, user: User) -> Review | None:
+    """What `undo_review` would take back now."""
+    last = None if find_objection(queue, user) else _find_last(queue, user)
+    return last if last is not None and not _find_refusal(queue, last) else None
+
+
+def _find_last(queue: Queue, user: User) -> Review | None:
+    """Not what was ended for its reviewer: that has no time."""
+    mine = Review.objects.filter(queue=queue, reviewer=user, status__in=_ENDED, is_adjudication=False)
+    ended = mine.alias(at=Coalesce("submitted_at", "skipped_at")).filter(at__isnull=False)
+    return ended.select_related("item").order_by("-at", "-pk").first()
+
+
+def _find_begun(queue: Queue, user: User, pk: int) -> Review | None:
+    mine = Review.objects.filter(queue=queue, reviewer=user, status__in=_BEGUN, is_adjudication=False)
+    return mine.filter(pk=pk).first()
+
+
+def _find_refusal(queue: Queue, last: Review) -> str:
+    """Why it stays; empty where it can be taken back."""
+    assert last.item is not None and last.ended_at is not None
+    is_skipped = last.status == Review.Status.SKIPPED
+    shown = queue.reveals and not is_skipped
+    if shown or last.ended_at < timezone.now() - UNDO_FOR:
+        return "Your last review can be undone no more: you may have seen by now what was hidden."
+    if last.item.is_adjudicated:
+        return "Your last review has been adjudicated: it stays."
+    # One that has only been given out is no answer yet: it waits until this one is submitted again.
+    if not is_skipped and last.repeats.submitted().exists():
+        return "Your last review can be undone no more."
+    return BROKEN if is_broken(last) else ""
+
+
+def _reopen(queue: Queue, last: Review, user: User) -> None:
+    # What others may give in its place now may have been seen by who left it lying.
+    end_unkept(queue)
+    said = tell_said(last)
+    last.draft = {**said, "note": last.note}
+    last.status, last.submitted_at, last.seconds = Review.Status.OPEN, None, None
+    last.leased_until = server_now(timedelta(minutes=queue.lease_minutes))
+    last.save()
+    last.refresh_from_db(fields=["leased_until"])
+    store_verdicts(last, [])
+    recount(last)
+    record(user=user, action="review.undo", target=f"review {last.pk}", queue=queue.pk, before=said)
+
+
+def _unskip(queue: Queue, last: Review, user: User) -> None:
+    why = last.skip_reason
+    last.queue = queue
+    last.status, last.skipped_at, last.skip_reason = Review.Status.LAPSED, None, ""
+    if take_slot(last, beyond=False):
+        last.status, last.leased_until = Review.Status.OPEN, server_now(timedelta(minutes=queue.lease_minutes))
+    last.save(update_fields=["status", "slot", "skipped_at", "skip_reason", "leased_until"])
+    last.refresh_from_db(fields=["leased_until"])
+    record(user=user, action="review.undo", target=f"review {last.pk}", queue=queue.pk, skipped=why)
