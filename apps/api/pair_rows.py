@@ -107,7 +107,7 @@ class PairRuleSerializer(RuleSerializer):
         required=False, max_length=120, help_text="A new version of this pair set; default: that of the collection."
     )
     keeps_decisions = serializers.BooleanField(
-        default=True, help_text="What was decided of pairs in the version before holds for the same pairs."
+        default=True, help_text="What was decided of pairs in earlier versions holds for the same pairs."
     )
 
 

@@ -62,7 +62,10 @@ class PairMaker:
             made = pair_group(bucket.attempts, courses, self._rule, judged.of(bucket.numbers))
             self.groups[made.outcome] += 1
             self.considered += len(bucket.attempts)
-            self.excluded.update(filter(None, (find_exclusion(one, self._rule) for one in bucket.attempts)))
+            # What has no reward is used where people paired it.
+            used = {side for pair in made.pairs for side in (pair.chosen, pair.rejected)}
+            unused = (find_exclusion(one, self._rule) for one in bucket.attempts if one.id not in used)
+            self.excluded.update(filter(None, unused))
             self.sources.update(pair.source for pair in made.pairs)
             sides = {one.id: one for one in bucket.attempts}
             found += [

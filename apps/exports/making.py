@@ -2,11 +2,11 @@
 that each is made once."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from apps.exports.counting import NewPair, PairMaker
@@ -95,7 +95,7 @@ def _store_pairs(pair_set: PairSet, owned: QuerySet[PairSet]) -> None:
     # Those of an attempt that was lost: the same would come again.
     PreferencePair.objects.filter(pair_set=pair_set).delete()
     maker = PairMaker([pair_set.collection, *pair_set.further.order_by("pk")], read_rule(pair_set.rule))
-    before = _version_before(pair_set)
+    before = _versions_before(pair_set)
     count = 0
     for found in maker.chunks():
         leaving.check()
@@ -119,29 +119,41 @@ def _store_pairs(pair_set: PairSet, owned: QuerySet[PairSet]) -> None:
         raise _FencedOut
 
 
-def _version_before(pair_set: PairSet) -> PairSet | None:
-    if not pair_set.keeps_decisions:
-        return None
+def _versions_before(pair_set: PairSet) -> list[int]:
+    """Those whose decisions hold in this one, the latest first: a pair that the versions between them did not make is
+    still the one that was decided of. What came before a version that forgot is forgotten."""
+    found: list[int] = []
+    keeps = pair_set.keeps_decisions
     earlier = PairSet.objects.filter(name=pair_set.name, version__lt=pair_set.version, state=State.READY)
-    return earlier.order_by("-version").first()
+    for pk, keeps_decisions in earlier.order_by("-version").values_list("pk", "keeps_decisions"):
+        if not keeps:
+            break
+        found.append(pk)
+        keeps = keeps_decisions
+    return found
 
 
-def _store_chunk(pair_set: PairSet, found: list[NewPair], before: PairSet | None) -> int:
+def _store_chunk(pair_set: PairSet, found: list[NewPair], before: Sequence[int]) -> int:
     rows = PreferencePair.objects.bulk_create((_row(pair_set, new) for new in found), batch_size=ROWS)
-    if before is not None and rows:
+    if before and rows:
         _carry_decisions(rows, before)
     return len(rows)
 
 
-def _carry_decisions(rows: Iterable[PreferencePair], before: PairSet) -> None:
-    """What was decided of the same two, the same way round, at the same place."""
+def _carry_decisions(rows: Iterable[PreferencePair], before: Sequence[int]) -> None:
+    """What was decided last of the same two, the same way round, at the same place."""
     new = {(row.chosen_id, row.rejected_id, row.turn): row for row in rows}
-    decided = PreferencePair.objects.filter(pair_set=before, chosen_id__in={chosen for chosen, _, _ in new})
-    old = {
-        pair.pk: pair
-        for pair in decided.exclude(status=PreferencePair.Status.PROPOSED)
-        if (pair.chosen_id, pair.rejected_id, pair.turn) in new
-    }
+    same = PreferencePair.objects.filter(pair_set__in=before, chosen_id__in={chosen for chosen, _, _ in new})
+    # Also those of which a decision was taken back, which is the last word on them.
+    said = same.filter(
+        ~Q(status=PreferencePair.Status.PROPOSED) | Exists(PairDecision.objects.filter(pair=OuterRef("pk")))
+    )
+    latest: dict[tuple[int, int, int | None], PreferencePair] = {}
+    for pair in said:
+        key = (pair.chosen_id, pair.rejected_id, pair.turn)
+        if key in new and (key not in latest or before.index(pair.pair_set_id) < before.index(latest[key].pair_set_id)):
+            latest[key] = pair
+    old = {pair.pk: pair for pair in latest.values() if pair.status != PreferencePair.Status.PROPOSED}
     last = {one.pair_id: one for one in PairDecision.objects.filter(pair_id__in=old).order_by("id")}
     carried = []
     for pk, pair in old.items():

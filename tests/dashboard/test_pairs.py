@@ -41,11 +41,17 @@ def test_building_pairs_from_a_collection_shows_the_set():
     assert "2 pairs built." in client.get(done["Location"]).text
 
 
-@pytest.mark.parametrize("margin", ["0", "-1", "x", "nan"])
+@pytest.mark.parametrize("margin", ["-1", "x", "nan"])
 def test_a_margin_that_prefers_nothing_is_refused(margin):
     data = {"collection": mixed_collection().pk, "margin": margin}
     assert signed_in().post(reverse("dashboard:pair_set_create"), data).status_code == 422
     assert PairSet.objects.count() == 0
+
+
+def test_a_margin_of_nothing_pairs_what_differs_at_all():
+    collection = mixed_collection()
+    signed_in().post(reverse("dashboard:pair_set_create"), {"collection": collection.pk, "margin": "0"})
+    assert (PairSet.objects.get().margin, PairSet.objects.get().state) == (0.0, "ready")
 
 
 def test_a_set_shows_its_pairs_and_what_became_of_the_groups():

@@ -143,6 +143,8 @@ def test_people_pair_what_no_verifier_scored_and_it_is_exported_without_rewards(
     (row,) = read(export)
     assert row["pair_source"] == "verdict"
     assert row.keys().isdisjoint({"margin", "reward_margin", "chosen_reward", "rejected_reward"})
+    # Both are used, so neither is counted among those that are not.
+    assert (pair_set.excluded, count_pairs([collection], Rule()).counts.excluded) == ({}, {})
 
 
 def test_no_filter_by_margin_catches_what_people_chose():
@@ -293,6 +295,25 @@ def test_what_was_decided_holds_for_the_same_pairs_of_the_next_version_unless_it
     assert (decision.status, decision.reason, decision.user, decision.carried) == ("rejected", "A guess.", user, True)
     third = build_pairs(collection=collection, name="sums", keeps_decisions=False)
     assert third.pairs.filter(status="proposed").count() == 2
+
+
+def test_a_decision_outlasts_a_version_that_did_not_make_the_pair_until_it_is_taken_back_or_forgotten():
+    collection = make_groups([(1.0, "4"), (0.5, "5")], [(1.0, "4"), (0.0, "5")])
+
+    def make(margin: float, **fields: Any) -> list[str]:
+        made = build_pairs(collection=collection, name="sums", rule=Rule(margin=margin), **fields)
+        return list(made.pairs.order_by("-margin").values_list("status", flat=True))
+
+    def decide(status: str) -> None:
+        decide_pairs(pairs=[PreferencePair.objects.filter(margin=0.5).latest("id")], status=status, reason="A guess.")
+
+    assert make(0.1) == ["proposed", "proposed"]
+    decide("rejected")
+    assert [make(0.6), make(0.6), make(0.1)] == [["proposed"], ["proposed"], ["proposed", "rejected"]]
+    decide("proposed")
+    assert [make(0.6), make(0.1)] == [["proposed"], ["proposed", "proposed"]]
+    decide("accepted")
+    assert [make(0.6, keeps_decisions=False), make(0.1)] == [["proposed"], ["proposed", "proposed"]]
 
 
 def test_a_rejection_says_why():

@@ -49,7 +49,7 @@ class PairSetForm(forms.Form):
         required=False,
         initial=True,
         label="Keep decisions",
-        help_text="What was decided of pairs in the version before holds for the same pairs",
+        help_text="What was decided of pairs in earlier versions holds for the same pairs",
     )
     mode = forms.ChoiceField(required=False, choices=_MODES, label="Which are paired")
     level = forms.ChoiceField(
@@ -61,7 +61,7 @@ class PairSetForm(forms.Form):
     margin = forms.FloatField(
         initial=0.1,
         widget=forms.NumberInput(attrs={"step": "any"}),
-        help_text="Chosen reward − rejected reward is at least this",
+        help_text="Chosen reward − rejected reward is at least this; equal rewards never pair",
     )
     min_chosen_reward = forms.FloatField(
         required=False,
@@ -104,12 +104,6 @@ class PairSetForm(forms.Form):
         for name in ("mode", "level", "same", "reward_from"):
             # Each has a value always: "optional" would say that it may be empty.
             self.fields[name].conditional = True  # type: ignore[attr-defined]
-
-    def clean_margin(self) -> float:
-        margin: float = self.cleaned_data["margin"]
-        if margin <= 0:
-            raise forms.ValidationError("The margin is greater than 0: equal rewards prefer nothing.")
-        return margin
 
     @property
     def rule(self) -> Rule:
