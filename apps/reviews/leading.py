@@ -14,6 +14,15 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     against_rewards: list[Against]
     against_lengths: list[Against]
 
+    @property
+    def seconds_left(self) -> float | None:
+        """Of one person's time: the reviews that are still wanted, each as long as an item usually takes whoever has
+        judged here. None where nothing is left, or nobody's pace is known."""
+        left = self.progress.wanted - self.progress.reviews
+        paces = [(each.seconds, each.submitted) for each in self.reviewers if each.seconds is not None]
+        total = sum(number for _, number in paces)
+        return left * sum(seconds * number for seconds, number in paces) / total if left > 0 and total else None
+
 
 def read_figures(queue: Queue) -> Figures:
     return Figures(

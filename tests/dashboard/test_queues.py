@@ -293,3 +293,21 @@ def test_the_list_of_queues_shows_open_or_closed_ones_and_to_who_leads_them_how_
     for state, name in (("open", "Judged"), ("closed", "Closed")):
         assert [row[0].name for row in pages.get(f"/queues/?state={state}").context["rows"]] == [name]
     assert ">Agreement<" not in desk.get("/queues/").text
+
+
+def test_the_page_of_a_queue_follows_its_progress_by_one_query_and_says_when_its_figures_are_older(
+    pages: Client, ann, django_assert_max_num_queries
+):
+    queue = make_queue(pairs=3)
+    Review.objects.filter(pk=judge(queue, ann, "a").pk).update(seconds=60.0)
+    page = pages.get(f"/queues/{queue.pk}/")
+    assert "About 2 min of judging are left" in page.text
+    live = re.search(r'id="queue-progress"[^>]*hx-get="([^"]+)"', page.text)
+    assert live
+    asked = f"{live[1]}"
+    assert "More has been said" not in pages.get(asked, headers={"HX-Request": "true"}).text
+    judge(queue, ann, "b")
+    with django_assert_max_num_queries(4):
+        part = pages.get(asked, headers={"HX-Request": "true"}).text
+    assert ("More has been said" in part, "<small>of 3</small>" in part, asked in part) == (True, True, True)
+    assert faults(page.text) == []

@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.answering import answer, answer_form, go, posted
+from apps.dashboard.answering import answer, answer_form, go, posted, wants_fragment
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.reviews import QueueChangeForm, QueueForm, read_posted_answer
 from apps.dashboard.judged import read_fields, read_judged
@@ -19,7 +19,7 @@ from apps.dashboard.said import say_verdict
 from apps.dashboard.views.reviewing import queues_for
 from apps.gym.items import input_items
 from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.agreeing import read_agreed, read_disputed
+from apps.reviews.agreeing import read_agreed, read_disputed, read_progress
 from apps.reviews.answers import AnswerRefused
 from apps.reviews.filling import (
     Item,
@@ -113,14 +113,22 @@ def queue_delete(request: PageRequest, pk: int) -> HttpResponse:
 
 @allow(GET=Permission.LEAD)
 def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
+    """Its progress follows by itself: one query. Agreement and pace are of all reviews, and wait to be asked for."""
     queue = get_object_or_404(queues_for(request.user), pk=pk)
+    if wants_fragment(request):
+        progress, since = read_progress(queue), request.GET.get("since", "")
+        context = {"queue": queue, "progress": progress, "since": since, "is_older": since != str(progress.reviews)}
+        return answer(request, "queues/detail.html", context, part="progress")
+    figures = read_figures(queue)
     context = {
         "queue": queue,
-        "figures": read_figures(queue),
+        "figures": figures,
+        "progress": figures.progress,
+        "since": figures.progress.reviews,
         "disputed": read_disputed(queue),
         "named": queue.reviewers.select_related("user"),
     }
-    return render(request, "queues/detail.html", context)
+    return answer(request, "queues/detail.html", context, part="progress")
 
 
 @allow(POST=Permission.LEAD)
