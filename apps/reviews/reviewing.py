@@ -11,7 +11,7 @@ from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.gym.verdicts import Verdict
 from apps.reviews.answers import Answer, store_verdicts, take_answer
-from apps.reviews.hiding import BROKEN, LATE_FOR
+from apps.reviews.hiding import BROKEN, LATE_FOR, is_whole
 from apps.reviews.leasing import (
     KEPT,
     CannotReview,
@@ -112,6 +112,14 @@ def score_rollout(
         target = f"rollout {rollout.pk}"
         record(user=reviewer, action="review.score", target=target, rubric=rubric.slug, seq=seq, scores=review.scores)
     return review
+
+
+def find_lapsed(queue: Queue, user: User) -> list[tuple[Review, str]]:
+    """What this person began and somebody else was given since, and of each why it is taken no more; empty where it
+    counts all the same."""
+    mine = Review.objects.filter(queue=queue, reviewer=user, status=Review.Status.LAPSED, is_adjudication=False)
+    lapsed = mine.filter(is_whole("item")).select_related("queue__rubric", "item__task").order_by("pk")
+    return [(each, _find_end(each)) for each in lapsed]
 
 
 def _find_end(review: Review) -> str:

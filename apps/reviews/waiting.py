@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.reviews.hiding import is_whole
 from apps.reviews.leasing import find_free
-from apps.reviews.models import Queue, Review
+from apps.reviews.models import Queue, QueueItem, Review
 from apps.rollouts.clock import server_now
 
 
@@ -63,6 +63,20 @@ def read_waiting(user: User, queues: Iterable[Queue] | None = None) -> list[Wait
         (each for each in waiting if each.left),
         key=lambda one: (not one.is_begun, not one.queue.named_reviewers, one.queue.pk),
     )
+
+
+def count_with_others(queue: Queue, user: User) -> int:
+    """The items about which this person was not asked and others are now: they come back if these leave them lying."""
+    seen = Review.objects.filter(item=OuterRef("pk"), reviewer=user)
+    wanted = {"is_adjudicated": False, "done__lt": queue.overlap}
+    return QueueItem.objects.filter(~Exists(seen), is_whole("pk"), queue=queue, **wanted).count()
+
+
+def count_lapsed(user: User, queues: Iterable[Queue]) -> dict[int, int]:
+    """By queue, how much this person began that somebody else was given since: one query."""
+    mine = Review.objects.filter(is_whole("item"), queue__in=list(queues), reviewer=user, is_adjudication=False)
+    lapsed = mine.filter(status=Review.Status.LAPSED).order_by()
+    return dict(lapsed.values_list("queue").annotate(number=Count("pk")))
 
 
 def _lapsed(mine: QuerySet[Review], holding: QuerySet[Review]) -> Counter[int]:

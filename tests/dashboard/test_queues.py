@@ -108,6 +108,66 @@ def test_a_queue_that_closes_meanwhile_says_so_and_gives_back_what_was_written(d
     assert desk.get(f"/queues/{make_queue(reviewers=[annotator()]).pk}/review/").status_code == 404
 
 
+def test_who_lost_an_item_to_somebody_else_finds_it_again_with_what_they_wrote(desk, ann):
+    queue = make_queue(pairs=1)
+    review, work = claim(queue, ann), f"/queues/{queue.pk}/review/"
+    renew_lease(review=review, user=ann, draft={"note": "Twenty minutes of it."})
+    Review.objects.update(leased_until=timezone.now() - timedelta(minutes=1))
+    judge(queue, annotator())
+    html = desk.get(work).content.decode()
+    assert ("note: Twenty minutes of it." in html, f'href="?review={review.pk}"' in html, faults(html)) == (
+        True,
+        True,
+        [],
+    )
+    assert f'{work}">1 begun, given to others since' in desk.get("/queues/").text
+    # It is of its reviewer alone, and nothing else is opened by its number.
+    opened = f'action="/reviews/{review.pk}/submit/"'
+    assert (opened in desk.get(f"{work}?review={review.pk}").text, opened in desk.get(f"{work}?review=x").text) == (
+        True,
+        False,
+    )
+    other = Client()
+    other.force_login(annotator())
+    assert opened not in other.get(f"{work}?review={review.pk}").text
+    desk.post(f"/reviews/{review.pk}/submit/", {"token": "t", "choice": "a"})
+    assert Review.objects.submitted().count() == 2
+    assert ("You began" in desk.get(work).text, "begun, given" in desk.get("/queues/").text) == (False, False)
+
+
+def test_what_was_begun_and_given_to_others_since_can_be_given_up_and_stands_beside_the_next_item(desk, ann):
+    queue = make_queue(pairs=3)
+    review, work = claim(queue, ann), f"/queues/{queue.pk}/review/"
+    Review.objects.update(leased_until=timezone.now() - timedelta(minutes=1))
+    judge(queue, annotator())
+    desk.post(work)
+    html = desk.get(work).text
+    assert ("You began 1 other item" in html, f'href="?review={review.pk}"' in html, faults(html)) == (True, True, [])
+    desk.post(f"/reviews/{review.pk}/skip/", {"reason": "Given up."})
+    assert "You began" not in desk.get(work).text
+    # Taken back: somebody else has judged it meanwhile.
+    undone = desk.post(f"/queues/{queue.pk}/undo/", {"review": review.pk})
+    assert undone["Location"] == f"{work}?review={review.pk}"
+
+
+def test_a_queue_in_which_nothing_is_left_says_so_and_what_is_with_others(desk):
+    queue, work = make_queue(pairs=2), "/queues/{}/review/"
+    assert "Ready when you are" in desk.get(work.format(queue.pk)).text
+    others = [annotator(), annotator()]
+    claim(queue, others[0])
+    judge(queue, others[1])
+    html = desk.post(work.format(queue.pk), follow=True).text
+    assert ("Nothing is left for you now" in html, "1 item is with others now" in html) == (True, True)
+    judge(queue, others[0])
+    assert "Every item has been judged" in desk.get(work.format(queue.pk)).text
+
+
+def test_work_pages_are_compressed(desk):
+    queue = make_queue(pairs=1)
+    desk.post(f"/queues/{queue.pk}/review/")
+    assert desk.get(f"/queues/{queue.pk}/review/", headers={"Accept-Encoding": "gzip"})["Content-Encoding"] == "gzip"
+
+
 def test_a_draft_that_makes_no_sense_does_not_break_the_page(desk, ann):
     queue = make_queue(pairs=1)
     review = claim(queue, ann)
@@ -288,7 +348,7 @@ def test_the_list_of_queues_shows_open_or_closed_ones_and_to_who_leads_them_how_
         judge(judged, annotator(username=f"judge-{number}"), choice)
     close_queue(queue=closed, user=None)
     page = pages.get("/queues/")
-    assert [(queue.name, agreed) for queue, _, agreed in page.context["rows"]] == [("Closed", None), ("Judged", 0.0)]
+    assert [(queue.name, agreed) for queue, _, agreed, _ in page.context["rows"]] == [("Closed", None), ("Judged", 0.0)]
     assert (faults(page.text), ">Agreement<" in page.text) == ([], True)
     for state, name in (("open", "Judged"), ("closed", "Closed")):
         assert [row[0].name for row in pages.get(f"/queues/?state={state}").context["rows"]] == [name]

@@ -34,7 +34,7 @@ from apps.reviews.leasing import CannotReview
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
 from apps.reviews.reviewing import criteria_of
-from apps.reviews.waiting import read_waiting
+from apps.reviews.waiting import count_lapsed, read_waiting
 from apps.rollouts.paging import page_by_id
 
 _STATES = ("open", "closed")
@@ -53,7 +53,8 @@ def queue_list(request: PageRequest) -> HttpResponse:
     page = page_by_id(queues, request.GET.get("after", ""))
     waiting = {each.queue.pk: each for each in read_waiting(request.user, page.rows)}
     agreed = read_agreed(page.rows) if user_may(request.user, Permission.LEAD) else {}
-    rows = [(queue, waiting.get(queue.pk), agreed.get(queue.pk)) for queue in page.rows]
+    lapsed = count_lapsed(request.user, page.rows)
+    rows = [(queue, waiting.get(queue.pk), agreed.get(queue.pk), lapsed.get(queue.pk)) for queue in page.rows]
     context = {"page": page, "rows": rows, "state": state, "states": _STATES}
     return answer(request, "queues/list.html", context, part="queues")
 

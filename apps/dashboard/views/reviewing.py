@@ -1,13 +1,15 @@
 """The pages on which people judge: one item after the other, by keys, by forms, and after a lost connection."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.contrib import messages
 from django.db.models import Q
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.gzip import gzip_page
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow, user_may
@@ -21,8 +23,9 @@ from apps.reviews.hiding import find_kept
 from apps.reviews.leasing import CannotReview, claim_item, find_held, refuse_stranger, skip_item
 from apps.reviews.models import Queue, Review
 from apps.reviews.pacing import read_haste
-from apps.reviews.reviewing import criteria_of, submit_review
+from apps.reviews.reviewing import criteria_of, find_lapsed, submit_review
 from apps.reviews.undoing import find_undoable, undo_review
+from apps.reviews.waiting import count_with_others, read_waiting
 from apps.reviews.withholding import reveal
 
 
@@ -34,10 +37,14 @@ def queues_for(user: User) -> Any:
     return Queue.objects.filter(pk__in=mine).select_related("rubric", "created_by")
 
 
+# Compressed as the trace is: the page repeats nothing that the address says, and its one secret, the token of its
+# forms, is masked anew each time.
 @allow(GET=Permission.REVIEW, POST=Permission.REVIEW)
+@gzip_page
 def queue_work(request: PageRequest, pk: int) -> HttpResponse:
-    """GET shows the item that one holds; POST takes the next one. Who has worked in it is told that it is closed, or
-    for others by now, and finds what they had written."""
+    """GET shows the item that one holds, or that `?review=` names of those that one began and somebody else was given
+    since; POST takes the next one. Who has worked in it is told that it is closed, or for others by now, and finds what
+    they had written."""
     queue = _find(request.user, pk)
     if request.method == "POST":
         return _go_on(request, queue)
@@ -48,13 +55,20 @@ def queue_work(request: PageRequest, pk: int) -> HttpResponse:
         unsaid = begun.exclude(status=Review.Status.SUBMITTED).order_by("pk").values_list("draft", flat=True)
         context = _idle(request, queue, refusal=str(refusal), unsaid=map(tell_draft, unsaid))
         return render(request, "queues/idle.html", {**context, "kept": find_kept(queue, request.user)})
-    held = find_held(queue, request.user)
+    lapsed = find_lapsed(queue, request.user)
+    named = next((each for each, refusal in lapsed if str(each.pk) == request.GET.get("review") and not refusal), None)
+    held = named or find_held(queue, request.user)
     if held is None:
-        return render(request, "queues/idle.html", _idle(request, queue))
-    return _work(request, queue, held, {})
+        left = sum(each.left for each in read_waiting(request.user, [queue]))
+        told = [(each, refusal, tell_draft(each.draft)) for each, refusal in lapsed]
+        others = 0 if left else count_with_others(queue, request.user)
+        context = {**_idle(request, queue), "lapsed": told, "left": left, "with_others": others}
+        return render(request, "queues/idle.html", context)
+    return _work(request, queue, held, {}, lapsed=[each for each, refusal in lapsed if not refusal and each != held])
 
 
 @allow(POST=Permission.REVIEW)
+@gzip_page
 def review_submit(request: PageRequest, pk: int) -> HttpResponse:
     review = _own(request, pk)
     queue = review.queue
@@ -97,6 +111,8 @@ def review_undo(request: PageRequest, pk: int) -> HttpResponse:
         is_late = undone.status == Review.Status.LAPSED
         late = " Somebody else has the item by now: what you say of it counts all the same." if is_late else ""
         messages.success(request, f"Taken back: you have it again.{late}")
+        if is_late:
+            return redirect(f"{reverse('dashboard:queue_work', args=[pk])}?review={undone.pk}")
     return redirect("dashboard:queue_work", pk=pk)
 
 
@@ -137,7 +153,13 @@ def _as_draft(answer: Answer) -> dict[str, Any]:
 
 
 def _work(
-    request: PageRequest, queue: Queue, review: Review, errors: dict[str, str], *, status: int = 200
+    request: PageRequest,
+    queue: Queue,
+    review: Review,
+    errors: dict[str, str],
+    *,
+    status: int = 200,
+    lapsed: Sequence[Review] = (),
 ) -> HttpResponse:
     assert review.item is not None
     context = {
@@ -149,6 +171,7 @@ def _work(
         "mine": count_mine(queue, request.user.pk),
         "undoable": find_undoable(queue, request.user),
         "token": uuid.uuid4().hex,
+        "lapsed": lapsed,
         "revealed": _revealed(queue, request.user),
         "haste": read_haste(queue, request.user),
     }
