@@ -324,13 +324,14 @@
   }
   if (form) {
     keys.add({ id: "review.submit", keys: kind === "rubric" ? "Ctrl+enter" : "Enter", label: "Submit and go on", group, run: () => form.requestSubmit(), when: () => !(document.activeElement instanceof HTMLButtonElement || document.activeElement instanceof HTMLAnchorElement || document.activeElement?.tagName === "SUMMARY") });
-    keys.add({ id: "review.note", keys: "n", label: "Write a note", group, run: () => form.elements.note.focus() });
+    keys.add({ id: "review.note", keys: "n", label: "Write a note", group, run: () => { gymweb.reading.unfold(); form.elements.note.focus(); } });
     keys.add({
       id: "review.confidence",
       keys: "c",
       label: "How sure you are: the next",
       group,
       run: () => {
+        gymweb.reading.unfold();
         const choice = form.elements.confidence;
         choice.selectedIndex = (choice.selectedIndex + 1) % choice.options.length;
         changed();

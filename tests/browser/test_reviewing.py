@@ -147,10 +147,11 @@ def test_what_was_written_without_a_connection_is_there_after_a_reload(
     expect(page.locator("#review-mine")).to_contain_text("1 done")
     assert [row["scores"] for row in said(site, queues["rubric"])] == [{"right": True, "clear": 4}]
     expect(page.locator("[data-listens] #review-form")).to_be_visible()
+    review = str(form.get_attribute("data-review"))
     page.keyboard.press("s")
     page.keyboard.type("too long")
     page.keyboard.press("Enter")
-    expect(page.locator("#review-mine")).to_contain_text("1 done")
+    expect(form).not_to_have_attribute("data-review", review)
     rows = site.api("GET", f"reviews/?queue={queues['rubric']}&status=skipped")["results"]
     assert [row["skip_reason"] for row in rows] == ["too long"]
 
@@ -216,12 +217,15 @@ def test_a_draft_that_waited_in_a_browser_does_not_beat_what_was_written_elsewhe
     expect(page.locator("#review-asides")).to_contain_text("note: Old, from the laptop.")
 
 
-def test_a_skip_waits_in_the_browser_for_a_lost_connection(page: Page, site: Site, queues: dict[str, int]) -> None:
+def test_a_skip_and_its_undo_wait_in_the_browser_for_a_lost_connection(
+    page: Page, site: Site, queues: dict[str, int]
+) -> None:
     wire = Wire(page, "**/api/v1/**")
     begin(page, site, queues["rubric"])
     form, lost = page.locator("[data-listens] #review-form"), page.locator("#review-lost")
     review = form.get_attribute("data-review")
     path = f"reviews/?queue={queues['rubric']}&status=skipped"
+    skipped = [row["id"] for row in site.api("GET", path)["results"]]
     wire.cut()
     page.keyboard.press("s")
     page.keyboard.type("twice the same")
@@ -235,6 +239,13 @@ def test_a_skip_waits_in_the_browser_for_a_lost_connection(page: Page, site: Sit
     expect(form).not_to_have_attribute("data-review", str(review))
     reasons = {row["id"]: row["skip_reason"] for row in site.api("GET", path)["results"]}
     assert reasons[int(str(review))] == "twice the same"
+    wire.cut()
+    page.keyboard.press("u")
+    expect(lost).to_contain_text("The last one is taken back as soon as")
+    wire.mend()
+    page.get_by_role("button", name="Send now").click()
+    expect(form).to_have_attribute("data-review", str(review))
+    assert [row["id"] for row in site.api("GET", path)["results"]] == skipped
 
 
 def sign_in_here(page: Page, username: str) -> None:
@@ -334,6 +345,30 @@ def test_a_ranking_by_digits_with_a_tie(page: Page, site: Site, queues: dict[str
     page.keyboard.press("Enter")
     expect(page.locator("#review-mine")).to_contain_text("2 done")
     assert [row["ranks"] for row in said(site, queues["ranking"])][1:] == [[1, 1]]
+
+
+def test_what_is_judged_is_read_by_keys_which_answer_nothing(page: Page, site: Site, queues: dict[str, int]) -> None:
+    page.set_viewport_size({"width": 360, "height": 640})
+    begin(page, site, queues["ranking"])
+    bar, chosen = page.locator("#review-form"), page.locator(".work-shown tr.chosen")
+    expect(bar.get_by_role("button", name="Submit")).to_be_in_viewport(ratio=1)
+    covered = page.evaluate("getComputedStyle(document.documentElement).scrollPaddingBottom")
+    assert covered == f"{bar.evaluate('each => each.offsetHeight')}px"
+    for key, kind in [("d", "call"), ("j", "result"), ("j", "reply"), ("k", "result")]:
+        page.keyboard.press(key)
+        expect(chosen.locator(".step-head").first).to_contain_text(kind)
+    assert chosen.evaluate("each => each.getBoundingClientRect().top") < bar.bounding_box()["y"]
+    page.keyboard.press("v")
+    page.keyboard.press("4")
+    expect(page.locator(".step.result").first).to_be_hidden()
+    # There is no reasoning here: its digit is no rank.
+    page.keyboard.press("v")
+    page.keyboard.press("2")
+    assert bar.locator("[data-rank]").evaluate_all("all => all.map((each) => each.value)") == ["", ""]
+    page.keyboard.press("f")
+    expect(bar.locator(".last-words")).to_be_hidden()
+    page.keyboard.press("n")
+    expect(bar.locator("[name=note]")).to_be_focused()
 
 
 def test_pairs_are_counted_previewed_built_and_decided_by_keys(
