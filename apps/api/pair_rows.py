@@ -8,8 +8,10 @@ from rest_framework import serializers
 
 from apps.api.declared import DeclaredFields
 from apps.exports.asking import MOST, USUAL
+from apps.exports.attributing import Said
 from apps.exports.models import PairDecision, PairSet, PreferencePair
 from apps.gym.pairs import CAP_OF_ALL, Level, Mode, Rule
+from apps.reviews.models import Review
 from apps.rollouts.models import Collection
 
 MAX_PREVIEW = 20
@@ -149,6 +151,15 @@ class PairSerializer(serializers.ModelSerializer[PreferencePair]):
         child=serializers.IntegerField(), read_only=True, help_text="Those that the verdict was read in."
     )
     length_ratio = serializers.FloatField(read_only=True, allow_null=True)
+    reviewers = serializers.IntegerField(
+        read_only=True, help_text="People who judged the two, whatever they said; the adjudicator is none of them."
+    )
+    agreeing = serializers.IntegerField(
+        read_only=True, allow_null=True, help_text="Of the reviewers, those who said what the pair says."
+    )
+    adjudicated = serializers.BooleanField(
+        read_only=True, help_text="The pair says what an adjudicator said, not what the reviewers did."
+    )
 
     class Meta:
         model = PreferencePair
@@ -165,6 +176,7 @@ class PairSerializer(serializers.ModelSerializer[PreferencePair]):
             "source",
             "strength",
             "reviewers",
+            "agreeing",
             "agreement",
             "adjudicated",
             "reviews",
@@ -175,6 +187,25 @@ class PairSerializer(serializers.ModelSerializer[PreferencePair]):
             "same_answer",
             "status",
         ]
+
+
+class OpinionSerializer(serializers.Serializer[Any]):
+    review = serializers.IntegerField()
+    reviewer = serializers.CharField(
+        allow_null=True, help_text="For who leads queues, and of one's own; null of somebody who left."
+    )
+    said = serializers.ChoiceField(
+        choices=get_args(Said),
+        allow_null=True,
+        help_text="The side that is better; null where it was taken back since.",
+    )
+    strength = serializers.IntegerField(help_text="2 much better, 1 better, 0 neither.")
+    is_adjudication = serializers.BooleanField()
+    status = serializers.ChoiceField(choices=Review.Status.choices)
+    is_later = serializers.BooleanField(help_text="It was submitted again after the pair was made.")
+    submitted_at = serializers.DateTimeField(allow_null=True)
+    queue = serializers.IntegerField(allow_null=True)
+    item = serializers.IntegerField(allow_null=True)
 
 
 class DecisionSerializer(serializers.ModelSerializer[PairDecision]):

@@ -17,6 +17,7 @@ from apps.api.pair_rows import (
     AskSerializer,
     DecidedSerializer,
     DecisionSerializer,
+    OpinionSerializer,
     PairPreviewRuleSerializer,
     PairPreviewSerializer,
     PairRuleSerializer,
@@ -30,6 +31,7 @@ from apps.api.problems import QueryProblem
 from apps.api.queue_rows import QueueSerializer
 from apps.api.viewsets import TableViewSet
 from apps.exports.asking import ask_people
+from apps.exports.attributing import read_opinions
 from apps.exports.counting import count_pairs
 from apps.exports.deciding import decide_pairs
 from apps.exports.differing import compare_pair_sets
@@ -158,6 +160,7 @@ class PairViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "decide": Permission.PAIR,
         "decide_many": Permission.PAIR,
         "decisions": Permission.READ,
+        "reviews": Permission.READ,
     }
     page_actions = frozenset({"list", "decisions"})
 
@@ -187,3 +190,10 @@ class PairViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         rows = PairDecision.objects.filter(pair=self.get_object()).select_related("user")
         page = self.paginate_queryset(rows)
         return self.get_paginated_response(self.in_part(DecisionSerializer(page, many=True)).data)
+
+    @extend_schema(operation_id="pairs_reviews", responses=OpinionSerializer(many=True))
+    @action(detail=True, filterset_class=None, pagination_class=None)
+    def reviews(self, request: Request, pk: str) -> Response:
+        """What each review says of the two that its verdict was read in: the votes, then the adjudication."""
+        opinions = read_opinions(self.get_object(), names_of=self.person.pk, leads=self.may(Permission.LEAD))
+        return Response(OpinionSerializer(opinions, many=True).data)

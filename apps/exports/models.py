@@ -167,6 +167,11 @@ class PreferencePair(models.Model):
         return self.chosen.reward, self.rejected.reward
 
     @property
+    def agreeing(self) -> int | None:
+        """How many of the reviewers said so; None of a pair by rewards, and where nobody but an adjudicator did."""
+        return None if self.agreement is None else round(self.agreement * self.reviewers)
+
+    @property
     def length_ratio(self) -> float | None:
         """How many times longer the longer side is; None of pairs made before lengths were kept."""
         if not self.chosen_length or not self.rejected_length:

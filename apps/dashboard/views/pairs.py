@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
-from apps.accounts.permissions import Permission, allow
+from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.answering import answer, wants_fragment
 from apps.dashboard.forms.pairs import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
 from apps.dashboard.requests import PageRequest
@@ -15,6 +15,7 @@ from apps.dashboard.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.traces.reading import read_trace
 from apps.dashboard.views.exports import POLL_ENDED
 from apps.exports.asking import ask_people
+from apps.exports.attributing import read_opinions, say_opinion, say_verdict
 from apps.exports.counting import NewPair, count_pairs
 from apps.exports.deciding import DecisionRefused, decide_pairs
 from apps.exports.differing import NothingToCompare, PairSetChanges, compare_pair_sets
@@ -128,7 +129,7 @@ def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
         "excluded": [(name.replace("_", " "), count) for name, count in pair_set.excluded.items()],
         "sources": [(PreferencePair.Source(name).label, count) for name, count in pair_set.sources.items()],
         "page": page,
-        "rows": [(pair, [FLAG_WORDS[flag] for flag in flags_of(pair)]) for pair in page.rows],
+        "rows": [(pair, [FLAG_WORDS[flag] for flag in flags_of(pair)], say_verdict(pair)) for pair in page.rows],
         "shown": shown,
         "statuses": PreferencePair.Status.choices,
         "source_choices": PreferencePair.Source.choices,
@@ -243,11 +244,15 @@ def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
     siblings = PreferencePair.objects.filter(pair_set=pair.pair_set_id).order_by("id").values_list("id", flat=True)
     sides = zip(("chosen", "rejected"), (pair.chosen, pair.rejected), pair.rewards, strict=True)
     traces = [(name, rollout, read_trace(rollout, rollout.attempt), reward) for name, rollout, reward in sides]
+    opinions = read_opinions(pair, names_of=request.user.pk, leads=user_may(request.user, Permission.LEAD))
     return render(
         request,
         "pairs/pair.html",
         {
             "pair": pair,
+            "verdict": say_verdict(pair),
+            "opinions": [(one, say_opinion(one)) for one in opinions],
+            "gone": len(pair.reviews) - len(opinions),
             "opening": traces[0][2].opening,
             "sides": traces,
             "flags": [FLAG_WORDS[flag] for flag in flags_of(pair)],

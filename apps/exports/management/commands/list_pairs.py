@@ -1,4 +1,4 @@
-"""List pair sets, the pairs of one, or what was decided of a pair."""
+"""List pair sets, the pairs of one, or what was decided or said of a pair."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from apps.exports.attributing import Opinion, read_opinions, say_opinion, say_verdict
 from apps.exports.finding import FLAGS, find_close, flag_pairs, flags_of
 from apps.exports.models import PairDecision, PairSet, PreferencePair
 
@@ -20,6 +21,9 @@ class Command(BaseCommand):
         which = parser.add_mutually_exclusive_group()
         which.add_argument("pair_set", type=int, nargs="?", metavar="ID")
         which.add_argument("--pair", type=int, metavar="ID", help="what was decided of it, the first decision first")
+        parser.add_argument(
+            "--reviews", action="store_true", help="with --pair: the reviews its verdict was read in instead"
+        )
         sets = parser.add_argument_group("of the sets only those")
         sets.add_argument("--collection", type=int, metavar="ID", help="of this collection")
         sets.add_argument("--name", help="of this name: its versions")
@@ -41,9 +45,14 @@ class Command(BaseCommand):
         listed = options["pair_set"] is None
         _refuse(options, _OF_SETS if options["pair"] is not None or not listed else ())
         _refuse(options, _OF_PAIRS if listed else ())
+        if options["reviews"] and options["pair"] is None:
+            raise CommandError("--reviews goes with --pair.")
         if options["pair"] is not None:
-            if not PreferencePair.objects.filter(pk=options["pair"]).exists():
+            pair = PreferencePair.objects.select_related("pair_set").filter(pk=options["pair"]).first()
+            if pair is None:
                 raise CommandError(f"There is no pair {options['pair']}.")
+            if options["reviews"]:
+                return map(_tell_opinion, read_opinions(pair, names_of=None, leads=True))
             decisions = PairDecision.objects.filter(pair=options["pair"]).select_related("user").order_by("pk")
             return map(_tell_decision, decisions.iterator(chunk_size=1_000))
         if listed:
@@ -96,6 +105,10 @@ def _tell_pair(pair: PreferencePair) -> tuple[dict[str, Any], str]:
         "margin": pair.margin,
         "turn": pair.turn,
         "source": pair.source,
+        "strength": pair.strength,
+        "reviewers": pair.reviewers,
+        "agreeing": pair.agreeing,
+        "adjudicated": pair.adjudicated,
         "reviews": pair.reviews,
         "status": pair.status,
         "flags": flags,
@@ -103,7 +116,8 @@ def _tell_pair(pair: PreferencePair) -> tuple[dict[str, Any], str]:
     wants = f", {', '.join(flags)}".replace("_", " ") if flags else ""
     margin = "" if pair.margin is None else f", margin {pair.margin:g}"
     words = f"{pair.pk}: {pair.chosen_id} over {pair.rejected_id}{margin}, by {pair.source}"
-    return told, f"{words}, {pair.status}{wants}"
+    verdict = say_verdict(pair)
+    return told, f"{words}{f' ({verdict})' if verdict else ''}, {pair.status}{wants}"
 
 
 def _tell_decision(decision: PairDecision) -> tuple[dict[str, Any], str]:
@@ -118,3 +132,14 @@ def _tell_decision(decision: PairDecision) -> tuple[dict[str, Any], str]:
     how = " (taken over from the version before)" if decision.carried else ""
     why = f": {decision.reason}" if decision.reason else ""
     return told, f"{decision.status} by {who or 'nobody'}, {decision.created_at.isoformat()}{how}{why}"
+
+
+def _tell_opinion(opinion: Opinion) -> tuple[dict[str, Any], str]:
+    told = {
+        name: getattr(opinion, name) for name in opinion.__struct_fields__ if name not in ("is_named", "queue_name")
+    }
+    what = "adjudication" if opinion.is_adjudication else "review"
+    when = f", {opinion.submitted_at.isoformat()}" if opinion.submitted_at else ""
+    where = f" in queue {opinion.queue}" if opinion.queue else ""
+    who = opinion.reviewer or "someone who left"
+    return told, f"{what} {opinion.review}{where} by {who}{when}: {say_opinion(opinion)}"
