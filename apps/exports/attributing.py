@@ -42,7 +42,7 @@ def say_verdict(pair: PreferencePair) -> str:
         return f"{said}, by {voices}"
     if agreeing is None:
         return f"{said}, adjudicated"
-    agree = "agrees" if agreeing == 1 and voices == people else "agree"
+    agree = "agrees" if total == 1 else "agree"
     return f"{said}, adjudicated: {voices} {agree}"
 
 

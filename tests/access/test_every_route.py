@@ -140,6 +140,7 @@ DATASET = "/api/v1/datasets/no-such-thing/"
         ("POST", "/api/v1/pairs/999999/decide/", BUILDERS),
         ("POST", "/api/v1/pairs/decide/", BUILDERS),
         ("GET", "/api/v1/pairs/999999/decisions/", MEMBERS),
+        ("GET", "/api/v1/pairs/999999/reviews/", MEMBERS),
         ("POST", "/api/v1/reverifications/", BUILDERS),
         ("POST", "/api/v1/reverifications/999999/apply/", BUILDERS),
         ("GET", "/api/v1/reverifications/999999/rewards/", MEMBERS),
