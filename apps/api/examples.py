@@ -63,7 +63,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "PatchedRubricRequest": {"description": "Read the last reply first."},
     "QueuePlanRequest": {"name": "Sums, by hand", "kind": "pairwise", "collection": 7, "overlap": 2},
     "PatchedQueueChangeRequest": {"overlap": 3, "lease_minutes": 30},
-    "AnswerRequest": {"token": "f3b1", "choice": "a_much", "reasons": ["correctness"], "confidence": 3},
+    "AdjudicationRequest": {"token": "f3b1", "choice": "a_much", "reasons": ["correctness"], "saw_votes": False},
     "SubmissionRequest": {"token": "f3b1", "choice": "a_much", "reasons": ["correctness"], "claim": True},
     "DraftRequest": {"draft": {"choice": "a"}},
     "SkipRequest": {"reason": "I do not read this language."},

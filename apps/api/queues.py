@@ -27,11 +27,12 @@ from apps.api.queue_rows import (
     QueueSerializer,
     WaitingSerializer,
 )
-from apps.api.reviews import AnswerSerializer, ReviewSerializer, UndoSerializer, read_answer
+from apps.api.reviews import AdjudicationSerializer, ReviewSerializer, UndoSerializer
 from apps.api.streams import NdjsonRenderer
 from apps.api.viewsets import TableViewSet
 from apps.gym.verdicts import CHOICES
 from apps.reviews.adjudicating import adjudicate_item
+from apps.reviews.answers import Answer
 from apps.reviews.filling import (
     Item,
     QueueRefused,
@@ -231,13 +232,18 @@ class QueueItemViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     problems = {"adjudicate": {409}}
     permissions = {"list": Permission.LEAD, "retrieve": Permission.LEAD, "adjudicate": Permission.LEAD}
 
-    @extend_schema(request=AnswerSerializer, responses={201: ReviewSerializer})
+    @extend_schema(request=AdjudicationSerializer, responses={201: ReviewSerializer})
     @action(detail=True, methods=["post"])
     def adjudicate(self, request: Request, pk: str) -> Response:
         """Settle what reviewers differ on: A is the first of the item's `rollouts`. The last adjudication stands; what
         people said is kept."""
-        token, answer = read_answer(request.data)
-        review = adjudicate_item(item=self.get_object(), user=self.person, answer=answer, token=token)
+        given = AdjudicationSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        said = dict(given.validated_data)
+        token, saw_votes = said.pop("token"), said.pop("saw_votes")
+        review = adjudicate_item(
+            item=self.get_object(), user=self.person, answer=Answer(**said), token=token, saw_votes=saw_votes
+        )
         body = ReviewSerializer(review, context=self.get_serializer_context()).data
         return Response(body, status=HTTPStatus.CREATED)
 

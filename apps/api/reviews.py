@@ -60,6 +60,15 @@ class AnswerSerializer(DeclaredFields, serializers.Serializer[Any]):
     )
 
 
+class AdjudicationSerializer(AnswerSerializer):
+    saw_votes = serializers.BooleanField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Whether you had seen what people said, rewards and models before you said this.",
+    )
+
+
 class SubmissionSerializer(AnswerSerializer):
     claim = serializers.BooleanField(
         default=False, help_text="Take the queue's next item with it: `next` of the answer is its review."
@@ -170,6 +179,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
             "skipped_at",
             "seconds",
             "is_adjudication",
+            "saw_votes",
             "shown",
             "revealed",
             "rollouts",

@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from apps.dashboard.views import judging, queues, review_tables, reviewing, rubrics
+from apps.dashboard.views import judging, queues, review_tables, reviewing, rubrics, settling
 
 urlpatterns: list[URLPattern] = [
     path("queues/", queues.queue_list, name="queue_list"),
@@ -15,7 +15,7 @@ urlpatterns: list[URLPattern] = [
     path("queues/<int:pk>/open/", queues.queue_open, name="queue_open"),
     path("queues/<int:pk>/review/", reviewing.queue_work, name="queue_work"),
     path("queues/<int:pk>/undo/", reviewing.review_undo, name="review_undo"),
-    path("queue-items/<int:pk>/", queues.queue_item, name="queue_item"),
+    path("queue-items/<int:pk>/", settling.queue_item, name="queue_item"),
     path("reviews/", review_tables.review_list, name="review_list"),
     path("reviews/<int:pk>/submit/", reviewing.review_submit, name="review_submit"),
     path("reviews/<int:pk>/skip/", reviewing.review_skip, name="review_skip"),

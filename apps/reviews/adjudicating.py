@@ -11,9 +11,12 @@ from apps.reviews.models import QueueItem, Review
 from apps.reviews.reviewing import criteria_of
 
 
-def adjudicate_item(*, item: QueueItem, user: User, answer: Answer, token: str = "") -> Review:
+def adjudicate_item(
+    *, item: QueueItem, user: User, answer: Answer, token: str = "", saw_votes: bool | None = None
+) -> Review:
     """Say what stands of an item that at least one person has reviewed, its rollouts in the order that the item keeps.
-    An adjudication before this one is replaced. Raises AnswerRefused and CannotReview."""
+    An adjudication before this one is replaced. `saw_votes` is whether they had seen what people said, rewards and
+    models: who settles by what the verifier said cannot be what checks it. Raises AnswerRefused and CannotReview."""
     with transaction.atomic():
         queue = lock_queue(item.queue)
         before = Review.objects.filter(item=item, is_adjudication=True, status=Review.Status.SUBMITTED)
@@ -26,6 +29,9 @@ def adjudicate_item(*, item: QueueItem, user: User, answer: Answer, token: str =
             raise CannotReview("A rollout of this item has been deleted.")
         review = Review(queue=queue, item=item, reviewer=user, rubric_id=queue.rubric_id, is_adjudication=True)
         review.arrangement = rollouts
+        # Who has seen them has seen them, also when they settle it anew.
+        has_seen = Review.objects.filter(item=item, reviewer=user, is_adjudication=True, saw_votes=True).exists()
+        review.saw_votes = True if has_seen else saw_votes
         review.rollout_id = rollouts[0] if item.size == 1 else None
         verdicts = take_answer(review, queue.kind, answer, criteria_of(queue))
         before.update(status=Review.Status.REPLACED)
@@ -41,5 +47,6 @@ def adjudicate_item(*, item: QueueItem, user: User, answer: Answer, token: str =
             choice=review.choice,
             ranks=review.ranks,
             scores=review.scores,
+            saw_votes=review.saw_votes,
         )
     return review

@@ -141,8 +141,9 @@ def test_who_leads_reads_figures_adjudicates_and_takes_the_reviews_along(enginee
     figures = engineer.get(f"/api/v1/queues/{queue.pk}/figures/").json()
     assert (figures["progress"]["disputed"], figures["agreement"][0]["percent"]) == (1, 0.0)
     (item,) = engineer.get(f"/api/v1/queue-items/?queue={queue.pk}&disputed=true").json()["results"]
-    settled = send(engineer, f"queue-items/{item['id']}/adjudicate/", {"token": "t", "choice": "a"})
-    assert (settled.status_code, settled.json()["is_adjudication"]) == (201, True)
+    settled = send(engineer, f"queue-items/{item['id']}/adjudicate/", {"token": "t", "choice": "a", "saw_votes": False})
+    told = settled.json()
+    assert (settled.status_code, told["is_adjudication"], told["saw_votes"]) == (201, True, False)
     collection = make_rollout(make_collection()).collection_id
     assert engineer.get(f"/api/v1/verdicts/?collection={collection}").json() == []
     rows = [json.loads(line) for line in read(engineer.get(f"/api/v1/queues/{queue.pk}/export/")).splitlines()]

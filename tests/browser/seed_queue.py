@@ -9,12 +9,13 @@ django.setup()
 from apps.accounts.models import Role  # noqa: E402
 from apps.gym.events import ModelCall, Prompt, SessionOpened, ToolResult, Verification  # noqa: E402
 from apps.gym.items import message  # noqa: E402
+from apps.reviews.agreeing import read_disputed  # noqa: E402
 from apps.reviews.filling import fill_from_rollouts  # noqa: E402
 from apps.reviews.models import Queue, Rubric  # noqa: E402
-from apps.reviews.queueing import create_queue  # noqa: E402
+from apps.reviews.queueing import close_queue, create_queue  # noqa: E402
 from tests.browser.conftest import PASSWORD  # noqa: E402
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_user  # noqa: E402
-from tests.reviews.queues import CRITERIA  # noqa: E402
+from tests.reviews.queues import CRITERIA, judge  # noqa: E402
 
 PAIRS = 20
 
@@ -39,8 +40,9 @@ def trace(number: int, repeat: int):
 
 
 def main() -> None:
+    people = {}
     for name in ("ann", "ben"):
-        person = make_user(Role.ANNOTATOR, username=name)
+        person = people[name] = make_user(Role.ANNOTATOR, username=name)
         person.set_password(PASSWORD)
         person.save()
     dataset = make_dataset([make_row(f"What is {n} + 2?", str(n + 2)) for n in range(PAIRS)], slug="to-judge")
@@ -63,6 +65,14 @@ def main() -> None:
         queue.instructions = "Choose what you would rather have been told."
         items = fill_from_rollouts(ids, kind=kind, seed=5, size=2)
         queues[name] = create_queue(queue=queue, items=items, user=None).pk
+    queue = Queue(name="Disputed", kind="pairwise", seed=5, overlap=2)
+    items = fill_from_rollouts(rollouts[6:10], kind="pairwise", seed=5)
+    disputed = create_queue(queue=queue, items=items, reviewers=people.values(), user=None)
+    for person, choice in zip(people.values(), ("a", "both_bad"), strict=True):
+        for _ in items:
+            judge(disputed, person, choice)
+    close_queue(queue=disputed, user=people["ann"])
+    queues |= {"disputed": disputed.pk, "disputes": [each.pk for each in read_disputed(disputed)]}
     print(json.dumps(queues))
 
 

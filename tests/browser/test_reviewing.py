@@ -432,6 +432,42 @@ def test_pairs_are_counted_previewed_built_and_decided_by_keys(
     context.close()
 
 
+def test_disagreements_are_settled_by_keys_one_after_the_other_and_nothing_typed_is_lost(
+    chromium: Browser, site: Site, queues: dict[str, int]
+) -> None:
+    context = chromium.new_context(storage_state=sign_in(chromium, site), viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    one, two = queues["disputes"]
+    page.goto(f"{site.base}/queue-items/{one}/")
+    expect(page.locator("[data-listens]")).to_have_count(1)
+    assert re.findall(r"secret-model|reward-chip|both bad</td>", page.locator("main").inner_html()) == []
+    for key in ("B", "1", "n"):
+        page.keyboard.press(key)
+    page.keyboard.type("Shorter.")
+    expect(page.locator("#settle-saved")).to_contain_text("kept in this browser")
+    page.reload()
+    expect(page.locator("[name=note]")).to_have_value("Shorter.")
+    context.set_offline(True)
+    page.keyboard.press("Enter")
+    expect(page.locator("#review-lost")).to_contain_text("No connection.")
+    context.set_offline(False)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/queue-items/{two}/?settled={one}")
+    expect(page.locator("[data-listens]")).to_have_count(1)
+    page.keyboard.press("v")
+    expect(page.locator("main")).to_contain_text("What people said")
+    expect(page.locator("[data-listens]")).to_have_count(1)
+    page.keyboard.press("e")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/queues/{queues['disputed']}/")
+    rows = site.api("GET", f"reviews/?queue={queues['disputed']}&is_adjudication=true&ordering=id")["results"]
+    assert [(row["choice"], row["reasons"] != [], row["note"], row["saw_votes"]) for row in rows] == [
+        ("b_much", True, "Shorter.", False),
+        ("equal", False, "", True),
+    ]
+    context.close()
+
+
 def test_nothing_on_the_page_names_the_model_the_reward_or_the_rollout(
     page: Page, site: Site, queues: dict[str, int]
 ) -> None:

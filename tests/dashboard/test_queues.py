@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from apps.reviews.agreeing import read_disputed
 from apps.reviews.leasing import renew_lease
 from apps.reviews.models import Comment, Flag, Queue, Review, RewardOverride, Rubric
 from apps.reviews.queueing import close_queue
@@ -222,19 +223,47 @@ def test_who_leads_sees_figures_and_settles_what_is_disputed(pages):
     item = queue.items.get()
     assert f"/queue-items/{item.pk}/" in html
     assert faults(html) == []
-    shown = pages.get(f"/queue-items/{item.pk}/").content.decode()
-    assert ("Shorter." in shown, "both bad" in shown, f"#{first.arrangement[0]}" in shown) == (True, True, True)
-    assert pages.post(f"/queue-items/{item.pk}/", {"choice": ""}).status_code == 422
-    pages.post(f"/queue-items/{item.pk}/", {"choice": "b_much", "token": "t"})
+    # First as the queue showed it; who has looked behind that is remembered, and the verdict says so.
+    path = f"/queue-items/{item.pk}/"
+    blind = pages.get(path).content.decode()
+    for hidden in ("Shorter.", "both bad</td>", f"/rollouts/{first.arrangement[0]}/", "reward-chip"):
+        assert hidden not in blind
+    assert 'data-saw=""' in blind
+    shown = pages.get(path, {"show": "1"}).content.decode()
+    for told in ("Shorter.", "both bad", f"/rollouts/{first.arrangement[0]}/", "reward-chip"):
+        assert told in shown
+    assert faults(shown) == faults(blind) == []
+    assert 'data-saw="1"' in pages.get(path).content.decode()
+    assert pages.post(path, {"choice": "", "note": "Kept."}).status_code == 422
+    pages.post(path, {"choice": "b_much", "token": "t", "confidence": "3"})
     item.refresh_from_db()
-    assert (item.is_adjudicated, "Nobody disagrees" in pages.get(f"/queues/{queue.pk}/").content.decode()) == (
-        True,
-        True,
-    )
+    stands = item.reviews.submitted().get(is_adjudication=True)
+    assert (item.is_adjudicated, stands.choice, stands.saw_votes) == (True, "b_much", True)
+    assert "Nobody disagrees" in pages.get(f"/queues/{queue.pk}/").content.decode()
+    # What stands is in the form of who opens it again.
+    again = pages.get(path).content.decode()
+    assert 'value="b_much" checked' in again
+    assert '<option value="3" selected>' in again
+    assert "saw votes and rewards" in pages.get(path, {"show": "1"}).content.decode()
     pages.post(f"/queues/{queue.pk}/close/")
     assert Queue.objects.get().is_open is False
     pages.post(f"/queues/{queue.pk}/open/")
     assert Queue.objects.get().is_open is True
+
+
+def test_settling_goes_on_to_the_next_disagreement_and_says_that_nothing_was_seen(pages):
+    queue = make_queue(pairs=3, overlap=2)
+    ann, ben = annotator(), annotator()
+    for choice, other in (("a", "both_bad"), ("a", "both_bad"), ("equal", "equal")):
+        judge(queue, ann, choice)
+        judge(queue, ben, other)
+    one, two = [each.pk for each in read_disputed(queue)]
+    done = pages.post(f"/queue-items/{one}/", {"choice": "a", "token": "t"})
+    assert done["Location"] == f"/queue-items/{two}/?settled={one}"
+    assert f'<a href="/queue-items/{one}/">#{one}</a> is settled' in pages.get(done["Location"]).text
+    done = pages.post(f"/queue-items/{two}/", {"choice": "a", "token": "u"})
+    assert done["Location"] == f"/queues/{queue.pk}/"
+    assert set(queue.reviews.filter(is_adjudication=True).values_list("saw_votes", flat=True)) == {False}
 
 
 def test_who_leads_changes_a_queue_and_deletes_one_that_nobody_has_answered(pages):

@@ -1,26 +1,20 @@
 """Queues: the list, a new one, and the page of who leads it."""
 
-import uuid
 from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.answering import answer, answer_form, go, posted, wants_fragment
 from apps.dashboard.forms.fields import add_errors
-from apps.dashboard.forms.reviews import QueueChangeForm, QueueForm, read_posted_answer
-from apps.dashboard.judged import read_fields, read_judged
+from apps.dashboard.forms.reviews import QueueChangeForm, QueueForm
 from apps.dashboard.requests import PageRequest
-from apps.dashboard.said import say_verdict
 from apps.dashboard.views.reviewing import queues_for
-from apps.gym.items import input_items
-from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.agreeing import read_agreed, read_disputed, read_progress
-from apps.reviews.answers import AnswerRefused
 from apps.reviews.filling import (
     Item,
     QueueRefused,
@@ -30,10 +24,8 @@ from apps.reviews.filling import (
     fill_from_sets,
 )
 from apps.reviews.leading import read_figures
-from apps.reviews.leasing import CannotReview
-from apps.reviews.models import Queue, QueueItem, Review
+from apps.reviews.models import Queue, Review
 from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
-from apps.reviews.reviewing import criteria_of
 from apps.reviews.waiting import count_lapsed, read_waiting
 from apps.rollouts.paging import page_by_id
 
@@ -144,44 +136,6 @@ def queue_open(request: PageRequest, pk: int) -> HttpResponse:
     open_queue(queue=get_object_or_404(Queue, pk=pk), user=request.user)
     messages.success(request, "Open again.")
     return redirect("dashboard:queue_detail", pk=pk)
-
-
-@allow(GET=Permission.LEAD, POST=Permission.LEAD)
-def queue_item(request: PageRequest, pk: int) -> HttpResponse:
-    """What people said of one item, and the verdict that settles it."""
-    item = get_object_or_404(QueueItem.objects.select_related("queue__rubric", "task"), pk=pk)
-    queue, errors = item.queue, dict[str, str]()
-    rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
-    draft = Review(queue=queue, item=item, arrangement=rollouts, is_adjudication=True)
-    if request.method == "POST":
-        ranked = item.size if queue.kind == Queue.Kind.RANKING else 0
-        said = read_posted_answer(request.POST, criteria_of(queue), ranked)
-        try:
-            adjudicate_item(item=item, user=request.user, answer=said, token=request.POST.get("token", "")[:64])
-        except AnswerRefused as refusal:
-            errors = refusal.wrong
-            draft.draft = {"choice": said.choice, "ranks": said.ranks, "scores": dict(said.scores), "note": said.note}
-        except CannotReview as refusal:
-            errors = {"": str(refusal)}
-        else:
-            messages.success(request, "Settled: this verdict stands.")
-            return redirect("dashboard:queue_detail", pk=queue.pk)
-    reviews = Review.objects.filter(item=item).exclude(status__in=[Review.Status.OPEN, Review.Status.LAPSED])
-    context: dict[str, Any] = {
-        "queue": queue,
-        "item": item,
-        "review": draft,
-        "judged": read_judged(draft, whole=True),
-        "prompt": input_items(item.task.row),
-        "fields": read_fields(draft, errors),
-        "said": [
-            (each, say_verdict(each, rollouts, queue.rubric))
-            for each in reviews.select_related("reviewer").order_by("pk")
-        ],
-        "rollouts": list(zip("ABCDEF", rollouts, strict=False)),
-        "token": uuid.uuid4().hex,
-    }
-    return render(request, "queues/item.html", context, status=422 if errors else 200)
 
 
 def _create(form: QueueForm, request: PageRequest) -> Queue:

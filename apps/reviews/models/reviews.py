@@ -52,6 +52,11 @@ class Review(models.Model):
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="repeats", help_text="A hidden repeat"
     )
     is_adjudication = models.BooleanField(default=False)
+    saw_votes = models.BooleanField(
+        null=True,
+        blank=True,
+        help_text="An adjudicator had seen what people said, rewards and models; null where nobody told",
+    )
 
     arrangement = models.JSONField(default=list, help_text="Ids of the rollouts in the order in which they were shown")
     is_swapped = models.BooleanField(default=False, help_text="A was the second of the item's rollouts")
