@@ -115,7 +115,7 @@ class RewardOverrideViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     serializer_class = RewardOverrideSerializer
     filterset_class = RewardOverrideFilter
     lookup_value_regex = "[0-9]+"
-    problems = {"withdraw": {400}}
+    problems = {"withdraw": {409}}
     permissions = {
         "list": Permission.READ,
         "retrieve": Permission.READ,
@@ -134,9 +134,10 @@ class RewardOverrideViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @extend_schema(request=None, responses=RewardOverrideSerializer)
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, pk: str) -> Response:
-        """The verifier's reward counts again; this one stays as history."""
-        override = self.get_object()
-        return Response(RewardOverrideSerializer(withdraw_override(rollout=override.rollout, user=self.person)).data)
+        """The verifier's reward counts again; this one stays as history. 409 where it stands no more, such as when
+        somebody has replaced it."""
+        ended = withdraw_override(override=self.get_object(), user=self.person)
+        return Response(RewardOverrideSerializer(ended).data)
 
 
 class StandingVerdictSerializer(serializers.Serializer[Any]):

@@ -39,7 +39,7 @@ from apps.reviews.commenting import CommentRefused
 from apps.reviews.filling import QueueRefused
 from apps.reviews.flagging import FlagRefused
 from apps.reviews.leasing import CannotReview, LeaseLost
-from apps.reviews.overriding import OverrideRefused
+from apps.reviews.overriding import OverrideEnded, OverrideRefused
 from apps.reviews.reviewing import AlreadySubmitted
 from apps.reviews.saving import RubricInUse
 from apps.rollouts.choosing import NothingToCollect
@@ -229,6 +229,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     CannotReview: lambda error: Problem(HTTPStatus.CONFLICT, "cannot-review", str(error)),
     RubricInUse: lambda error: Problem(HTTPStatus.CONFLICT, "in-use", str(error)),
     FlagRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "flag-refused", str(error)),
+    OverrideEnded: lambda error: Problem(HTTPStatus.CONFLICT, "override-ended", str(error)),
     OverrideRefused: lambda error: Problem(HTTPStatus.BAD_REQUEST, "override-refused", str(error)),
     LastAdmin: lambda error: Problem(HTTPStatus.CONFLICT, "last-admin", str(error)),
     EnvironmentChanged: lambda error: Problem(HTTPStatus.CONFLICT, "changed", str(error)),

@@ -38,7 +38,8 @@ _CLOSED_ROUTES = ("api:collection-contrast", "dashboard:collection_deletion")
 def hidden_datasets(user: object) -> frozenset[int]:
     """Those whose rollouts, figures and tasks are kept from this person: one query for annotators, none for others.
 
-    A dataset is hidden while `hiding` finds an item of it about which this person has not said everything.
+    A dataset is hidden while `hiding` finds an item of it about which this person has not said everything. So are
+    others that hold the same row as such an item's task; `find_refusal` asks that of the ones that an address shows.
     """
     found = [items.values_list("task__dataset_id", flat=True).distinct() for items in find_unsaid(user)]
     return frozenset(found[0].union(*found[1:])) if found else frozenset()
@@ -52,9 +53,7 @@ def find_refusal(user: object, permission: Permission, route: str, arguments: Ma
     if not hidden:
         return ""
     datasets = _datasets_of(route, arguments)
-    if datasets is not None and not hidden.intersection(datasets):
-        return ""
-    return REFUSAL
+    return REFUSAL if datasets is None or _hides(user, hidden, frozenset(datasets)) else ""
 
 
 REFUSAL = (
@@ -66,7 +65,19 @@ REFUSAL = (
 def hides_collection(user: object, collection_id: int | None) -> bool:
     """For sockets, which follow a collection."""
     hidden = hidden_datasets(user)
-    return bool(hidden.intersection(_of_collection({"pk": collection_id}))) if hidden else False
+    return bool(hidden) and _hides(user, hidden, frozenset(_of_collection({"pk": collection_id})))
+
+
+def _hides(user: object, hidden: frozenset[int], datasets: frozenset[int]) -> bool:
+    """Of datasets that are not hidden themselves, whether one holds a task that is: it would tell the expected answer.
+    At most two queries, whatever their size."""
+    if hidden & datasets:
+        return True
+    tasks = Task.objects.filter(dataset__in=datasets).exclude(row_hash="").order_by()
+    return any(
+        tasks.filter(row_hash__in=items.exclude(task__row_hash="").values("task__row_hash")).exists()
+        for items in find_unsaid(user)
+    )
 
 
 def _datasets_of(route: str, arguments: Mapping[str, Any]) -> Iterable[int] | None:

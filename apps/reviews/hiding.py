@@ -11,6 +11,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.reviews.models import ItemRollout, Queue, QueueItem, Review
+from apps.tasks.models import Task
 
 UNDO_FOR = timedelta(minutes=10)
 """As long one's last submission or skip can be taken back, and what was hidden stays hidden: else one could look
@@ -51,18 +52,29 @@ def find_unsaid(user: object) -> list[QuerySet[QueueItem]]:
 
 
 def find_hidden(review: Review) -> frozenset[str]:
-    """What other items of the same task hide from the reviewer of this one: of expected, reward and model. This one
-    may not tell them what those ask them to judge without."""
+    """What other items of the same task, or of the same row in another dataset, hide from the reviewer of this one: of
+    expected, reward and model. This one may not tell them what those ask them to judge without."""
     if review.item is None:
         return frozenset()
     shown = ("queue__shows_expected", "queue__shows_reward", "queue__shows_model")
     rows: set[tuple[bool, ...]] = set()
     for items in find_unsaid(review.reviewer):
-        others = items.filter(task=review.item.task_id).exclude(queue=review.queue_id)
+        others = items.filter(_same_task(review.item.task)).exclude(queue=review.queue_id)
         rows.update(others.values_list(*shown).distinct())
     return frozenset(
         name for place, name in enumerate(("expected", "reward", "model")) if any(not r[place] for r in rows)
     )
+
+
+def is_still_judged(review: Review) -> bool:
+    """Whether a rollout of this review is in another item, of whatever queue, about which its reviewer has not said
+    everything, or comes to them once more: to tell its reward would tell them what to say there."""
+    if review.item is None:
+        return False
+    if review.item.is_repeated and review.repeat_of_id is None and not review.repeats.submitted().exists():
+        return True
+    shared = ItemRollout.objects.filter(rollout__in=review.arrangement).exclude(item=review.item_id).values("item")
+    return any(items.filter(pk__in=shared).exists() for items in find_unsaid(review.reviewer))
 
 
 def find_kept(queue: Queue, user: User) -> QuerySet[Review]:
@@ -101,6 +113,11 @@ def is_whole(item: str) -> Exists:
     return Exists(whole.filter(pk=OuterRef(item)))
 
 
+def _same_task(task: Task) -> Q:
+    same = Q(task=task)
+    return same | Q(task__in=Task.objects.filter(row_hash=task.row_hash).values("pk")) if task.row_hash else same
+
+
 def _count_present() -> Subquery:
     present = ItemRollout.objects.filter(item=OuterRef("pk")).order_by().values("item").annotate(number=Count("pk"))
     return Subquery(present.values("number"))
@@ -108,7 +125,7 @@ def _count_present() -> Subquery:
 
 def _kept(now: datetime) -> Q:
     """Of one's own reviews those that may be submitted or taken back, though perhaps not at once."""
-    undoable = Q(status=Review.Status.SUBMITTED, submitted_at__gt=now - UNDO_FOR)
+    undoable = Q(status=Review.Status.SUBMITTED, submitted_at__gt=now - UNDO_FOR, queue__reveals=False)
     unskippable = Q(status=Review.Status.SKIPPED, skipped_at__gt=now - UNDO_FOR)
     return Q(status__in=_BEGUN, leased_until__gt=now - LATE_FOR) | undoable | unskippable
 

@@ -22,6 +22,10 @@ class OverrideRefused(Exception):
     """The rollout has not ended, the reward is no finite number, the reason is missing, or nothing stands."""
 
 
+class OverrideEnded(OverrideRefused):
+    """Somebody has withdrawn or replaced it meanwhile; the message says which."""
+
+
 class StandingOverride(msgspec.Struct, frozen=True, kw_only=True):
     """The reward that stands instead of the verifier's: who said it, when and why."""
 
@@ -43,7 +47,9 @@ def override_reward(*, rollout: Rollout, reward: float, reason: str, author: Use
     reason = _clean(reason)
     try:
         with transaction.atomic():
-            before = _end(rollout, author, RewardOverride.End.REPLACED)
+            standing = RewardOverride.objects.select_for_update().filter(rollout=rollout, ended_at__isnull=True)
+            if (before := standing.first()) is not None:
+                _end(before, author, RewardOverride.End.REPLACED)
             given = RewardOverride.objects.create(
                 rollout=rollout, reward=reward, original_reward=rollout.reward, reason=reason, author=author
             )
@@ -61,20 +67,23 @@ def override_reward(*, rollout: Rollout, reward: float, reason: str, author: Use
     return given
 
 
-def withdraw_override(*, rollout: Rollout, user: User) -> RewardOverride:
-    """From now on the verifier's reward counts again. Raises OverrideRefused where nothing stands."""
+def withdraw_override(*, override: RewardOverride, user: User) -> RewardOverride:
+    """From now on the verifier's reward counts again. Raises OverrideEnded where this one stands no more: whoever means
+    it has not seen what stands now."""
     with transaction.atomic():
-        before = _end(rollout, user, RewardOverride.End.WITHDRAWN)
-        if before is None:
-            raise OverrideRefused(f"No other reward stands for rollout {rollout.pk}.")
+        locked = RewardOverride.objects.select_for_update().get(pk=override.pk)
+        if locked.ended_at is not None:
+            raise OverrideEnded(_say_end(locked))
+        _end(locked, user, RewardOverride.End.WITHDRAWN)
         record(
             user=user,
             action="reward_override.withdraw",
-            target=f"rollout {rollout.pk}",
-            before={"reward": before.reward},
-            after={"reward": rollout.reward},
+            target=f"rollout {locked.rollout_id}",
+            override=locked.pk,
+            before={"reward": locked.reward},
+            after={"reward": locked.rollout.reward},
         )
-    return before
+    return locked
 
 
 def read_overrides(rollout_ids: Iterable[int]) -> dict[int, StandingOverride]:
@@ -92,12 +101,21 @@ def read_overrides(rollout_ids: Iterable[int]) -> dict[int, StandingOverride]:
     }
 
 
-def _end(rollout: Rollout, user: User, how: str) -> RewardOverride | None:
-    standing = RewardOverride.objects.select_for_update().filter(rollout=rollout, ended_at__isnull=True).first()
-    if standing is not None:
-        standing.ended_at, standing.ended_by, standing.ended_how = timezone.now(), user, how
-        standing.save(update_fields=["ended_at", "ended_by", "ended_how"])
-    return standing
+def find_standing(rollout: Rollout) -> RewardOverride | None:
+    return RewardOverride.objects.filter(rollout=rollout, ended_at__isnull=True).first()
+
+
+def _end(standing: RewardOverride, user: User, how: str) -> None:
+    standing.ended_at, standing.ended_by, standing.ended_how = timezone.now(), user, how
+    standing.save(update_fields=["ended_at", "ended_by", "ended_how"])
+
+
+def _say_end(override: RewardOverride) -> str:
+    if override.ended_how == RewardOverride.End.WITHDRAWN:
+        return f"Override {override.pk} has been withdrawn already."
+    standing = find_standing(override.rollout)
+    now = f": {standing.pk} stands now, with {standing.reward:g}" if standing else ""
+    return f"Override {override.pk} has been replaced meanwhile{now}. Look at that first."
 
 
 def _clean(reason: str) -> str:

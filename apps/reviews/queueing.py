@@ -29,6 +29,11 @@ def create_queue(*, queue: Queue, items: Sequence[Item], reviewers: Iterable[Use
     """
     if queue.kind == Queue.Kind.RUBRIC and queue.rubric is None:
         raise QueueRefused("A rubric queue needs a rubric.", "rubric")
+    if queue.reveals and queue.repeat_share:
+        message = (
+            "A queue that reveals rewards has no hidden repeats: who was told would answer them by what they know."
+        )
+        raise QueueRefused(message, "repeat_share")
     if not items:
         raise QueueRefused("A queue needs at least one item.", "items")
     named = _checked(reviewers)

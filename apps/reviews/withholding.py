@@ -11,7 +11,7 @@ import orjson
 
 from apps.gym.events import TraceUnion, encode_event
 from apps.gym.items import input_items
-from apps.reviews.hiding import find_hidden
+from apps.reviews.hiding import find_hidden, is_still_judged
 from apps.reviews.keeping_back import EVERYTHING, Shows, keep_back
 from apps.reviews.models import Queue, Review
 from apps.rollouts.models import Rollout, TraceEvent
@@ -96,12 +96,12 @@ def find_rollouts(ids: Sequence[int]) -> list[Rollout]:
 
 
 def reveal(review: Review) -> list[dict[str, Any]]:
-    """What was behind the sides of a submitted review, where its queue tells that and no other hides it."""
+    """What was behind the sides of a submitted review, where its queue tells that, and nothing hides it that its
+    reviewer has still to judge, here or in another queue."""
     queue: Queue | None = review.queue
     if queue is None or not queue.reveals or review.status != Review.Status.SUBMITTED:
         return []
-    hidden = find_hidden(review)
-    if hidden & {"reward", "model"}:
+    if find_hidden(review) & {"reward", "model"} or is_still_judged(review):
         return []
     return [
         {"label": label, "rollout": each.pk, "reward": each.reward, "model": _name_model(each)}

@@ -120,6 +120,8 @@ class Task(models.Model):
         indexes = [
             models.Index(fields=["version", "id"], name="task_page"),
             models.Index(fields=["version", "key"], name="task_key"),
+            # Whether a dataset holds the same task as another one.
+            models.Index(fields=["row_hash", "dataset"], condition=~models.Q(row_hash=""), name="task_row"),
             models.Index(fields=["version", "split", "id"], condition=~models.Q(split=""), name="task_split"),
             models.Index(fields=["version", "id"], condition=models.Q(is_retired=True), name="task_retired"),
         ]

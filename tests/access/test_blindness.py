@@ -18,7 +18,7 @@ from apps.accounts.keys import create_api_key
 from apps.accounts.models import Role, Scope
 from apps.accounts.permissions import ROLE_PERMISSIONS
 from apps.exports.models import PairSet, PreferencePair
-from apps.reviews.blinding import hidden_datasets
+from apps.reviews.blinding import hidden_datasets, hides_collection
 from apps.reviews.commenting import add_comment
 from apps.reviews.filling import fill_from_sets
 from apps.reviews.flagging import raise_flag
@@ -27,6 +27,7 @@ from apps.reviews.models import Queue, Review
 from apps.reviews.overriding import override_reward
 from apps.reviews.queueing import change_queue, close_queue, create_queue, open_queue
 from apps.rollouts.models import Collection
+from apps.tasks.models import Task
 from gymweb.asgi import application
 from tests.access.routes import Route, _resolve, _walk, every_socket
 from tests.factories import (
@@ -375,6 +376,34 @@ def test_other_datasets_stay_open_and_tell_nothing_of_the_hidden_one(house, clie
     # It shows mean rewards of what used it.
     agent = f"/agents/{house.collection.agent.slug}/"
     assert (client.get("/agents/").status_code, client.get(agent).status_code) == (200, 403)
+
+
+def test_the_same_row_in_another_dataset_is_closed_too_and_no_other_queue_tells_its_answer(house, client):
+    row = make_row("What is it?", EXPECTED)
+    collections = [make_collection(dataset=make_dataset([one]), state=Collection.State.COMPLETED) for one in (row, row)]
+    same, other = [make_rollout(each) for each in collections]
+    Task.objects.filter(pk__in=[house.first.task_id, same.task_id]).update(row_hash="the same row")
+    Task.objects.filter(pk=other.task_id).update(row_hash="another row")
+    ann = annotator()
+    client.force_login(ann)
+
+    def opens(rollout) -> set[int]:
+        paths = [f"rollouts/{rollout.pk}", f"collections/{rollout.collection_id}", f"tasks/{rollout.task_id}"]
+        paths.append(f"datasets/{rollout.task.dataset.slug}")
+        return {client.get(f"{root}{path}/").status_code for path in paths for root in ("/", "/api/v1/")}
+
+    assert (opens(same), opens(other)) == ({403}, {200})
+    assert (hides_collection(ann, same.collection_id), hides_collection(ann, other.collection_id)) == (True, False)
+    showing = Queue(name="Open", kind="rubric", rubric=make_rubric(), shows_expected=True)
+    items = fill_from_sets([[same.pk], [other.pk]], kind="rubric")
+    showing = create_queue(queue=showing, items=items, user=house.lead)
+    told = {}
+    for _ in items:
+        body = client.post(f"/api/v1/queues/{showing.pk}/claim/").content.decode()
+        review = Review.objects.get(queue=showing, reviewer=ann, status="open")
+        told[review.rollout_id] = EXPECTED in body
+        skip_item(review=review, user=ann, reason="no")
+    assert told == {same.pk: False, other.pk: True}
 
 
 def test_who_stands_beside_an_open_rollout_in_a_list_tells_nothing_of_a_hidden_one(house, client):

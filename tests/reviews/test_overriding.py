@@ -4,7 +4,7 @@ import pytest
 
 from apps.accounts.models import AuditEntry, Role
 from apps.reviews.models import RewardOverride
-from apps.reviews.overriding import OverrideRefused, override_reward, read_overrides, withdraw_override
+from apps.reviews.overriding import OverrideEnded, OverrideRefused, override_reward, read_overrides, withdraw_override
 from apps.rollouts.models import Rollout
 from tests.factories import make_collection, make_rollout, make_user
 
@@ -40,13 +40,26 @@ def test_a_second_one_replaces_the_first_which_is_kept_as_history(ada, rollout):
 
 
 def test_withdrawn_it_no_longer_stands_and_says_who_withdrew_it(ada, rollout):
-    override_reward(rollout=rollout, reward=0.0, reason="Wrong.", author=ada)
-    ended = withdraw_override(rollout=rollout, user=ada)
+    given = override_reward(rollout=rollout, reward=0.0, reason="Wrong.", author=ada)
+    ended = withdraw_override(override=given, user=ada)
     assert (ended.ended_how, ended.ended_by, read_overrides([rollout.pk])) == ("withdrawn", ada, {})
-    with pytest.raises(OverrideRefused, match="No other reward stands"):
-        withdraw_override(rollout=rollout, user=ada)
+    with pytest.raises(OverrideEnded, match="withdrawn already"):
+        withdraw_override(override=given, user=ada)
     actions = AuditEntry.objects.filter(noun="reward_override").order_by("id").values_list("action", flat=True)
     assert list(actions) == ["reward_override.create", "reward_override.withdraw"]
+
+
+def test_who_withdraws_one_that_was_replaced_withdraws_nothing_of_somebody_else(ada, rollout, client):
+    first = override_reward(rollout=rollout, reward=0.0, reason="Wrong.", author=ada)
+    bob = make_user(Role.ENGINEER, username="bob")
+    second = override_reward(rollout=rollout, reward=0.5, reason="Half right.", author=bob)
+    client.force_login(ada)
+    refused = client.post(f"/api/v1/reward-overrides/{first.pk}/withdraw/")
+    assert (refused.status_code, refused.json()["type"][-14:]) == (409, "override-ended")
+    assert f"{second.pk} stands now, with 0.5" in refused.json()["detail"]
+    page = client.post(f"/reward-overrides/{first.pk}/withdraw/", follow=True).content.decode()
+    assert f"{second.pk} stands now, with 0.5" in page
+    assert read_overrides([rollout.pk])[rollout.pk].id == second.pk
 
 
 @pytest.mark.parametrize(

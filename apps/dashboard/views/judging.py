@@ -68,7 +68,7 @@ def rollout_override(request: PageRequest, pk: int) -> HttpResponse:
 def override_withdraw(request: PageRequest, pk: int) -> HttpResponse:
     override = get_object_or_404(RewardOverride.objects.select_related("rollout"), pk=pk)
     try:
-        withdraw_override(rollout=override.rollout, user=request.user)
+        withdraw_override(override=override, user=request.user)
     except OverrideRefused as refusal:
         messages.error(request, str(refusal))
     return _back(override.rollout_id)

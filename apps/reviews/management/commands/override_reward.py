@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from apps.accounts.management.people import find_person
 from apps.accounts.permissions import Permission
 from apps.reviews.models import RewardOverride
-from apps.reviews.overriding import OverrideRefused, override_reward, withdraw_override
+from apps.reviews.overriding import OverrideRefused, find_standing, override_reward, withdraw_override
 from apps.rollouts.models import Collection, Rollout
 
 
@@ -55,7 +55,10 @@ class Command(BaseCommand):
         author = find_person(options["by"], Permission.LEAD)
         try:
             if options["withdraw"]:
-                withdraw_override(rollout=rollout, user=author)
+                standing = find_standing(rollout)
+                if standing is None:
+                    raise CommandError(f"No other reward stands for rollout {rollout.pk}.")
+                withdraw_override(override=standing, user=author)
             else:
                 override_reward(rollout=rollout, reward=options["reward"], reason=options["reason"], author=author)
         except OverrideRefused as refusal:
