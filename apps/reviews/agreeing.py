@@ -1,4 +1,4 @@
-"""How a queue is getting on: who did how much, how far people agree with each other and with themselves.
+"""How far a queue is, and how far people agree with each other.
 
 A fixed number of queries, whatever the size of the queue.
 """
@@ -6,8 +6,6 @@ A fixed number of queries, whatever the size of the queue.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator
-from datetime import datetime
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -16,7 +14,7 @@ from django.db.models import ExpressionWrapper, F, FloatField, Sum
 from apps.gym.agreement import Level, Unit, count_differences, kappa_of_pairs, krippendorff_alpha, percent_agreement
 from apps.gym.rubrics import score_level
 from apps.reviews.hiding import is_whole
-from apps.reviews.models import Queue, QueueItem, Review
+from apps.reviews.models import Queue, QueueItem
 from apps.reviews.said import find_opinions, find_verdicts
 
 _ON_A_SCALE = {("low", 2): -2, ("low", 1): -1, ("equal", 0): 0, ("high", 1): 1, ("high", 2): 2}
@@ -48,22 +46,6 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     scale: float | None
     kappas: list[tuple[str, str, float | None, int]]
     differences: list[tuple[str, str, int]]
-
-
-class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
-    """`seconds` is the median of an item; `last_at` when they last submitted or skipped one; `first_side` the share of
-    A among the verdicts for a side; `consistent` of `repeated` hidden repeats said what was said the first time."""
-
-    username: str
-    submitted: int
-    skipped: int
-    open: int
-    seconds: float | None
-    per_hour: float | None
-    last_at: datetime | None
-    first_side: float | None
-    repeated: int
-    consistent: int
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,21 +83,6 @@ def read_progress(queue: Queue) -> Progress:
         wanted=sum(done if settled else max(done, queue.overlap) for done, _, settled in items),
         lost=len(every) - len(items),
     )
-
-
-def read_reviewers(queue: Queue) -> list[Reviewer]:
-    """Who did how much, the most busy first. Pace is over the time from their first to their last item: two queries."""
-    rows = list(
-        Review.objects.filter(queue=queue, is_adjudication=False)
-        .select_related("reviewer", "repeat_of")
-        .prefetch_related("verdicts", "repeat_of__verdicts")
-        .order_by("submitted_at", "pk")
-    )
-    by_person: dict[str, list[Review]] = defaultdict(list)
-    for each in rows:
-        by_person[each.reviewer.username if each.reviewer else "someone who left"].append(each)
-    found = [_reviewer(name, reviews) for name, reviews in by_person.items()]
-    return sorted(found, key=lambda one: (-one.submitted, one.username))
 
 
 def read_agreement(queue: Queue) -> list[Agreement]:
@@ -195,41 +162,3 @@ def _differences(question: Question) -> list[tuple[str, str, int]]:
             words = (_SIDES["low"] if sides[0] == _SIDES["high"] else sides[0], sides[1])
         counted[words] += number
     return [(one, other, number) for (one, other), number in counted.most_common(_DIFFERENCES)]
-
-
-def _reviewer(name: str, reviews: list[Review]) -> Reviewer:
-    told = [each for each in reviews if each.status == Review.Status.SUBMITTED]
-    states = Counter(each.status for each in reviews)
-    seconds = [each.seconds for each in told if each.seconds is not None]
-    ends = [each.submitted_at for each in told if each.submitted_at is not None]
-    hours = (max(ends) - min(each.started_at for each in told)).total_seconds() / 3600 if ends else 0.0
-    sides = Counter(each.choice[0] for each in told if each.choice in {"a", "a_much", "b", "b_much"})
-    # Of a first answer that was taken back nothing can be repeated.
-    repeats = [each for each in told if each.repeat_of and each.repeat_of.status == Review.Status.SUBMITTED]
-    skipped = [each for each in reviews if each.status == Review.Status.SKIPPED]
-    return Reviewer(
-        username=name,
-        submitted=len(told),
-        skipped=sum(not each.repeat_of or each.repeat_of.status != Review.Status.SKIPPED for each in skipped),
-        open=states[Review.Status.OPEN],
-        seconds=median(seconds) if seconds else None,
-        per_hour=len(told) / hours if hours > 0 else None,
-        last_at=max((each.ended_at for each in reviews if each.ended_at is not None), default=None),
-        first_side=sides["a"] / sides.total() if sides else None,
-        repeated=len(repeats),
-        consistent=sum(_says_the_same(each) for each in repeats),
-    )
-
-
-def _says_the_same(repeat: Review) -> bool:
-    """The same outcome of every two, or the same scores of everything that is not words."""
-    first = repeat.repeat_of
-    assert first is not None
-
-    def verdicts(review: Review) -> dict[tuple[int, int], str]:
-        return {(each.low_id, each.high_id): each.outcome for each in review.verdicts.all()}
-
-    def scores(review: Review) -> dict[str, Any]:
-        return {key: value for key, value in review.scores.items() if not isinstance(value, str) or len(value) <= 100}
-
-    return verdicts(first) == verdicts(repeat) and scores(first) == scores(repeat)

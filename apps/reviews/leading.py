@@ -2,9 +2,10 @@
 
 import msgspec
 
-from apps.reviews.agreeing import Agreement, Progress, Reviewer, read_agreement, read_progress, read_reviewers
+from apps.reviews.agreeing import Agreement, Progress, read_agreement, read_progress
 from apps.reviews.checking import Against, read_against_lengths, read_against_rewards
 from apps.reviews.models import Queue
+from apps.reviews.working import Reviewer, read_reviewers
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):

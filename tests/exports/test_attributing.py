@@ -13,7 +13,7 @@ from apps.reviews.answers import Answer
 from apps.reviews.filling import fill_from_sets
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queueing import create_queue
-from apps.reviews.reviewing import undo_review
+from apps.reviews.undoing import undo_review
 from tests.dashboard.pages import signed_in, squeezed
 from tests.exports.test_commands import command
 from tests.exports.test_pairing import make_groups

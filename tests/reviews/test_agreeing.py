@@ -1,15 +1,18 @@
 """Figures of a queue: progress, pace, agreement with each other, with themselves and with the reward."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import transaction
 
-from apps.reviews.agreeing import read_agreed, read_agreement, read_disputed, read_progress, read_reviewers
+from apps.reviews.agreeing import read_agreed, read_agreement, read_disputed, read_progress
 from apps.reviews.checking import read_against_lengths, read_against_rewards
 from apps.reviews.filling import fill_from_sets
 from apps.reviews.leasing import claim_item, skip_item
-from apps.reviews.models import Queue
+from apps.reviews.models import Queue, Review
 from apps.reviews.queueing import create_queue
-from apps.reviews.reviewing import undo_review
+from apps.reviews.undoing import undo_review
+from apps.reviews.working import read_reviewers
 from apps.rollouts.models import Rollout
 from tests.reviews.queues import annotator, claim, judge, make_queue, say
 
@@ -99,7 +102,10 @@ def test_a_repeat_answered_for_the_same_rollout_on_the_other_side_is_consistent(
 def test_a_repeat_of_what_was_taken_back_and_skipped_ends_and_is_in_no_figure():
     queue, ann = make_queue(pairs=2, repeat_share=0.5), annotator()
     first = judge(queue, ann)
-    skip_item(review=claim(queue, ann), user=ann, reason="I know this task.")
+    other = claim(queue, ann)
+    skip_item(review=other, user=ann, reason="I know this task.")
+    # Before the first, so that undo takes the first back.
+    Review.objects.filter(pk=other.pk).update(skipped_at=first.submitted_at - timedelta(seconds=1))
     repeat = claim(queue, ann)
     assert repeat.repeat_of == first
     assert undo_review(queue=queue, user=ann) == first

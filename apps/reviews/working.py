@@ -1,0 +1,102 @@
+"""Who did how much of a queue, how fast, and how far each agrees with themselves.
+
+A fixed number of queries, whatever the size of the queue.
+"""
+
+from collections import Counter, defaultdict
+from datetime import datetime
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+
+from apps.reviews.models import Queue, Review
+
+_FIELDS = ("status", "choice", "seconds", "started_at", "submitted_at", "skipped_at", "repeat_of__status")
+_LEFT = "someone who left"
+
+
+class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
+    """`seconds` is the median of an item; `last_at` when they last submitted or skipped one; `first_side` the share of
+    A among the verdicts for a side; `consistent` of `repeated` hidden repeats said what was said the first time."""
+
+    username: str
+    submitted: int
+    skipped: int
+    open: int
+    seconds: float | None
+    per_hour: float | None
+    last_at: datetime | None
+    first_side: float | None
+    repeated: int
+    consistent: int
+
+
+class _Row(NamedTuple):
+    status: str
+    choice: str
+    seconds: float | None
+    started_at: datetime
+    submitted_at: datetime | None
+    skipped_at: datetime | None
+    first_status: str | None
+    """Of the item's first review by the same person, where this one is its hidden repeat."""
+
+
+def read_reviewers(queue: Queue) -> list[Reviewer]:
+    """Who did how much, the most busy first. Pace is over the time from their first to their last item."""
+    reviews = Review.objects.filter(queue=queue, is_adjudication=False)
+    # Only fields that are counted: a queue may have tens of thousands of reviews.
+    by_person: dict[str, list[_Row]] = defaultdict(list)
+    for name, *fields in reviews.order_by("pk").values_list("reviewer__username", *_FIELDS):
+        by_person[name or _LEFT].append(_Row(*fields))
+    repeats = _read_repeats(queue)
+    found = [_reviewer(name, rows, repeats[name]) for name, rows in by_person.items()]
+    return sorted(found, key=lambda one: (-one.submitted, one.username))
+
+
+def _read_repeats(queue: Queue) -> dict[str, list[bool]]:
+    """By person, whether each hidden repeat says what was said first, where both stand: of a first answer that was
+    taken back nothing can be repeated."""
+    stand = {"status": Review.Status.SUBMITTED, "repeat_of__status": Review.Status.SUBMITTED}
+    repeats = Review.objects.filter(queue=queue, is_adjudication=False, **stand)
+    found: dict[str, list[bool]] = defaultdict(list)
+    for each in repeats.select_related("reviewer", "repeat_of").prefetch_related("verdicts", "repeat_of__verdicts"):
+        found[each.reviewer.username if each.reviewer else _LEFT].append(_says_the_same(each))
+    return found
+
+
+def _reviewer(name: str, rows: list[_Row], repeats: list[bool]) -> Reviewer:
+    told = [each for each in rows if each.status == Review.Status.SUBMITTED]
+    skipped = [each for each in rows if each.status == Review.Status.SKIPPED]
+    seconds = [each.seconds for each in told if each.seconds is not None]
+    ends = [each.submitted_at for each in told if each.submitted_at is not None]
+    hours = (max(ends) - min(each.started_at for each in told)).total_seconds() / 3600 if ends else 0.0
+    sides = Counter(each.choice[0] for each in told if each.choice in {"a", "a_much", "b", "b_much"})
+    return Reviewer(
+        username=name,
+        submitted=len(told),
+        # Who skips an item skips its repeat, which they never saw, as well.
+        skipped=sum(each.first_status != Review.Status.SKIPPED for each in skipped),
+        open=sum(each.status == Review.Status.OPEN for each in rows),
+        seconds=median(seconds) if seconds else None,
+        per_hour=len(told) / hours if hours > 0 else None,
+        last_at=max((at for each in rows if (at := each.submitted_at or each.skipped_at)), default=None),
+        first_side=sides["a"] / sides.total() if sides else None,
+        repeated=len(repeats),
+        consistent=sum(repeats),
+    )
+
+
+def _says_the_same(repeat: Review) -> bool:
+    """The same outcome of every two, or the same scores of everything that is not words."""
+    first = repeat.repeat_of
+    assert first is not None
+
+    def verdicts(review: Review) -> dict[tuple[int, int], str]:
+        return {(each.low_id, each.high_id): each.outcome for each in review.verdicts.all()}
+
+    def scores(review: Review) -> dict[str, Any]:
+        return {key: value for key, value in review.scores.items() if not isinstance(value, str) or len(value) <= 100}
+
+    return verdicts(first) == verdicts(repeat) and scores(first) == scores(repeat)
