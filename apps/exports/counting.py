@@ -5,7 +5,7 @@ Live counts, previews and pair sets all come from here, so that what is counted 
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from apps.exports.bucketing import Bucket, read_buckets
@@ -30,12 +30,23 @@ class NewPair:
     rejected: Attempt
 
 
-class PairMaker:
-    """Iterate `chunks()`; the figures are those of what was gone through so far."""
+class OutOfTime(Exception):
+    """There is no time for the rest."""
 
-    def __init__(self, collections: Sequence[Collection], rule: Rule) -> None:
+
+class PairMaker:
+    """Iterate `chunks()`; the figures are those of what was gone through so far, groups by groups.
+
+    `on_step` is called every so often, also within a group, and may raise. Where it raises OutOfTime, the groups that
+    were gone through are the last ones, and `whole` is false."""
+
+    def __init__(
+        self, collections: Sequence[Collection], rule: Rule, *, on_step: Callable[[], None] = lambda: None
+    ) -> None:
         self._collections = collections
         self._rule = rule
+        self._on_step = on_step
+        self.whole = True
         self.groups: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         self.excluded: Counter[str] = Counter()
         self.sources: Counter[Source] = Counter()
@@ -45,6 +56,8 @@ class PairMaker:
         """The pairs of some tasks at a time: by task, of a task in the order in which the rule made them."""
         for buckets in read_buckets(self._collections):
             yield self._pair(buckets)
+            if not self.whole:
+                return
 
     def _pair(self, buckets: list[Bucket]) -> list[NewPair]:
         judged = read_judged([one for bucket in buckets for one in bucket.numbers])
@@ -59,7 +72,12 @@ class PairMaker:
         courses = {rollout_id: course_of(events) for rollout_id, events in read_traces(wanted)}
         found: list[NewPair] = []
         for bucket in buckets:
-            made = pair_group(bucket.attempts, courses, self._rule, judged.of(bucket.numbers))
+            said = judged.of(bucket.numbers)
+            try:
+                made = pair_group(bucket.attempts, courses, self._rule, said, on_step=self._on_step)
+            except OutOfTime:
+                self.whole = False
+                break
             self.groups[made.outcome] += 1
             self.considered += len(bucket.attempts)
             # What has no reward is used where people paired it.
@@ -98,14 +116,18 @@ def count_pairs(
     collections: Sequence[Collection], rule: Rule, *, seconds: float | None = LIVE_SECONDS, keep: int = 0
 ) -> PairPreview:
     """Nothing is stored. `keep` is how many of the first pairs are handed back; `seconds` None counts to the end."""
-    maker = PairMaker(collections, rule)
     until = None if seconds is None else time.monotonic() + seconds
+
+    def watch() -> None:
+        if until is not None and time.monotonic() > until:
+            raise OutOfTime
+
+    maker = PairMaker(collections, rule, on_step=watch)
     kept: list[NewPair] = []
-    whole = True
     for found in maker.chunks():
         kept += found[: max(0, keep - len(kept))]
         if until is not None and time.monotonic() > until:
-            whole = False
+            maker.whole = False
             break
     total = sum(one.total for one in collections)
     counts = PairCounts(
@@ -115,6 +137,6 @@ def count_pairs(
         sources=dict(sorted(maker.sources.items())),
         considered=maker.considered,
         total=max(total, maker.considered),
-        whole=whole or maker.considered >= total > 0,
+        whole=maker.whole or maker.considered >= total > 0,
     )
     return PairPreview(counts=counts, pairs=kept)

@@ -94,7 +94,8 @@ def _make(pair_set_id: int, attempt: int) -> None:
 def _store_pairs(pair_set: PairSet, owned: QuerySet[PairSet]) -> None:
     # Those of an attempt that was lost: the same would come again.
     PreferencePair.objects.filter(pair_set=pair_set).delete()
-    maker = PairMaker([pair_set.collection, *pair_set.further.order_by("pk")], read_rule(pair_set.rule))
+    collections = [pair_set.collection, *pair_set.further.order_by("pk")]
+    maker = PairMaker(collections, read_rule(pair_set.rule), on_step=leaving.check)
     before = _versions_before(pair_set)
     count = 0
     for found in maker.chunks():

@@ -5,19 +5,23 @@ attempts give the same pairs, whatever order they come in.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from heapq import merge
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
 from apps.gym.courses import Course, Parting, find_parting
-from apps.gym.pairs import OUTCOMES, TOLERANCE, Attempt, Mode, Outcome, Pair, Rule, Verdict, find_exclusion
+from apps.gym.nearest import NearestSearch, Place, find_partings, stand_for, unlike
+from apps.gym.pairs import OUTCOMES, Attempt, Level, Mode, Outcome, Pair, Rule, Verdict, find_exclusion
 from apps.gym.preferring import find_worse
+from apps.gym.trying import IN_ORDER, Two, best_first, by_chosen, reward_of, weigh, worst_first
 
-Two = tuple[Attempt, Attempt]
-"""Chosen and rejected."""
 Key = tuple[object, ...]
 """Two attempts, or what two did: the same whichever of them is chosen."""
+TWOS = 1_000
+"""Twos that are compared from one call of `on_step` to the next."""
+LARGE = 64
+"""Of groups of more it is seen first whether any two could be a pair: to compare all that did the same takes long."""
 
 
 class GroupPairs(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,14 +30,22 @@ class GroupPairs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pair_group(
-    attempts: Iterable[Attempt], courses: Mapping[int, Course], rule: Rule, verdicts: Iterable[Verdict] = ()
+    attempts: Iterable[Attempt],
+    courses: Mapping[int, Course],
+    rule: Rule,
+    verdicts: Iterable[Verdict] = (),
+    *,
+    on_step: Callable[[], None] = lambda: None,
 ) -> GroupPairs:
-    """All attempts at one task. Needs the courses of the usable ones, unless `settle_by_rewards` has an outcome."""
+    """All attempts at one task. Needs the courses of the usable ones, unless `settle_by_rewards` has an outcome.
+
+    `on_step` is called every so often of many twos, and may raise: a large group takes seconds.
+    """
     attempts, verdicts = list(attempts), list(verdicts)
     settled = settle_by_rewards(attempts, rule, verdicts)
     if settled is not None:
         return GroupPairs(pairs=[], outcome=settled)
-    return _Maker(usable_attempts(attempts, rule), courses, rule).make(verdicts)
+    return _Maker(usable_attempts(attempts, rule), courses, rule, on_step).make(verdicts)
 
 
 def usable_attempts(attempts: Iterable[Attempt], rule: Rule) -> list[Attempt]:
@@ -57,23 +69,13 @@ def settle_by_rewards(attempts: Iterable[Attempt], rule: Rule, verdicts: Iterabl
     rewards = [one.reward for one in usable if one.reward is not None]
     if len(rewards) < 2:
         return "too_few_attempts"
-    return _weigh(max(rewards), min(rewards), rule)
-
-
-def _weigh(chosen: float, rejected: float, rule: Rule) -> Outcome | None:
-    """Why two rewards make no pair."""
-    gap = chosen - rejected
-    if gap <= TOLERANCE:
-        return "tie"
-    if gap < rule.margin - TOLERANCE:
-        return "below_margin"
-    if rule.min_chosen_reward is not None and chosen < rule.min_chosen_reward - TOLERANCE:
-        return "chosen_too_weak"
-    return None
+    return weigh(max(rewards), min(rewards), rule)
 
 
 class _Maker:
-    def __init__(self, usable: Sequence[Attempt], courses: Mapping[int, Course], rule: Rule) -> None:
+    def __init__(
+        self, usable: Sequence[Attempt], courses: Mapping[int, Course], rule: Rule, on_step: Callable[[], None]
+    ) -> None:
         self._usable = usable
         self._courses = courses
         self._rule = rule
@@ -83,6 +85,8 @@ class _Maker:
         self._settled: set[Key] = set()
         """Which of two is better by what people said of others, the better one first: no reward turns it round."""
         self._reasons: set[Outcome] = set()
+        self._on_step = on_step
+        self._compared = 0
 
     def make(self, verdicts: Sequence[Verdict]) -> GroupPairs:
         known = {one.id: one for one in self._usable}
@@ -139,9 +143,17 @@ class _Maker:
     def _make_by_rewards(self, group: list[Attempt], judged: int) -> None:
         best: int | None = None
         left = 1 - judged if self._rule.mode in _ONE else None
-        for chosen, rejected in self._candidates(group):
-            if left is not None and left <= 0:
+        if left is not None and left <= 0:
+            return
+        candidates = IN_ORDER.get(self._rule.mode, by_chosen)
+        if self._rule.mode == "nearest_length" or len(group) > LARGE:
+            nearest = self._find_nearest(group, self._rule.max_length_ratio)
+            if nearest is None:
+                self._explain(group)
                 return
+            if self._rule.mode == "nearest_length":
+                candidates = partial(self._nearest_first, nearest)
+        for chosen, rejected in candidates(group, self._rule):
             if self._rule.mode == "best_vs_all" and best not in (None, chosen.id):
                 return
             found = self._compare(chosen, rejected)
@@ -150,19 +162,67 @@ class _Maker:
             if not self._add(found):
                 return
             best = chosen.id
-            left = None if left is None else left - 1
+            if left is not None:
+                return
 
-    def _candidates(self, group: list[Attempt]) -> Iterator[Two]:
-        if self._rule.mode != "nearest_length":
-            return _IN_ORDER[self._rule.mode](group, self._rule)
-        return self._nearest_first(group)
+    def _find_nearest(self, group: list[Attempt], most: float | None) -> Two | None:
+        """Of all two that rewards and deeds make a pair of: those most alike in length, of these the larger margin."""
+        search = NearestSearch(
+            best_first(group, self._rule),
+            worst_first(group),
+            passes=lambda chosen, rejected: weigh(reward_of(chosen), reward_of(rejected), self._rule) is None,
+            most=most,
+            on_step=self._on_step,
+        )
+        return search.find(self._places(group))
 
-    def _nearest_first(self, group: list[Attempt]) -> Iterator[Two]:
-        """Those alike in length first, then the larger margin. What differs in length depends on the level, so that
-        all have to be compared before one is taken."""
-        compared = [(self._compare(*two), two) for two in _widest_first(group, self._rule)]
-        found = [(_ratio(pair), two) for pair, two in compared if pair is not None]
-        yield from (two for _, two in sorted(found, key=lambda each: each[0]))
+    def _nearest_first(self, nearest: Two, group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
+        yield nearest
+        # It was refused: the two said the same in other turns, which deeds do not tell. Then every two is looked at.
+        found: tuple[tuple[float, float], Two] | None = None
+        for two in by_chosen(group, rule):
+            pair = self._compare(*two)
+            if pair is not None and (found is None or _nearness(pair) < found[0]):
+                found = _nearness(pair), two
+        if found is not None:
+            yield found[1]
+
+    def _explain(self, group: list[Attempt]) -> None:
+        """Why there is no pair, of the two that come farthest. Not by every two, which of a large group takes long."""
+        if self._pairs:
+            return
+        if self._rule.max_length_ratio is not None and (two := self._find_nearest(group, None)):
+            self._compare(*two)
+            return
+        judged = {one for key in self._taken if len(key) == 1 and isinstance(key[0], frozenset) for one in key[0]}
+        known = stand_for(worst_first(group), self._courses) | judged
+        few = [one for one in group if one.id in known]
+        for two in by_chosen(few, self._rule):
+            self._compare(*two)
+            if _FARTHEST[self._rule.level] in self._reasons:
+                return
+
+    def _places(self, group: list[Attempt]) -> Iterator[Place]:
+        """Where attempts of one prompt part, at the level of the rule."""
+        courses = {one.id: self._courses[one.id] for one in group}
+        prompt = self._courses[group[0].id].prompt
+        if self._rule.level == "step":
+            for way, deeds in find_partings(courses):
+                yield self._place((prompt, way), deeds)
+            return
+        by_actions = self._rule.same == "actions"
+        deeds = {pk: (one.actions if by_actions else one.completion, one.written) for pk, one in courses.items()}
+        yield self._place((prompt,), deeds)
+
+    def _place(self, state: Key, deeds: Mapping[int, tuple[Hashable, int]]) -> Place:
+        """With what is said of deeds there already, see `_deeds` and `_sides`."""
+        closed = (key[-1] for key in self._taken if key[:-1] == state)
+        turned = (key[-2:] for key in self._settled if key[:-2] == state)
+        return Place(
+            deeds=deeds,
+            closed=frozenset(two for two in closed if isinstance(two, frozenset)),
+            turned=frozenset((worse, better) for better, worse in turned),
+        )
 
     def _add(self, pair: Pair) -> bool:
         """Whether there was room for it."""
@@ -177,6 +237,9 @@ class _Maker:
 
     def _compare(self, chosen: Attempt, rejected: Attempt) -> Pair | None:
         """The pair as rewards make it, or None with the reason among the reasons."""
+        self._compared += 1
+        if self._compared % TWOS == 0:
+            self._on_step()
         found = self._contrast(chosen, rejected)
         if isinstance(found, Pair):
             return found
@@ -188,7 +251,7 @@ class _Maker:
         if reason := self._refuse_two(chosen.id, rejected.id):
             return reason
         good, bad = self._courses[chosen.id], self._courses[rejected.id]
-        turn, lengths = None, (good.written, bad.written)
+        turn = None
         if self._rule.level == "step":
             parting = find_parting(good, bad)
             if not isinstance(parting, Parting):
@@ -196,6 +259,8 @@ class _Maker:
             turn, lengths = parting.turn, (good.steps[parting.place].written, bad.steps[parting.place].written)
         elif self._rule.same == "actions" and good.actions == bad.actions:
             return "same_actions"
+        else:
+            lengths = good.written, bad.written
         pair = Pair(
             chosen=chosen.id,
             rejected=rejected.id,
@@ -256,73 +321,16 @@ def _margin(chosen: Attempt, rejected: Attempt) -> float | None:
 
 
 def _ratio(pair: Pair) -> float:
-    longer, shorter = sorted((pair.chosen_length, pair.rejected_length), reverse=True)
-    return max(1, longer) / max(1, shorter)
+    return unlike(pair.chosen_length, pair.rejected_length)
 
 
-def _reward(attempt: Attempt) -> float:
-    assert attempt.reward is not None
-    return attempt.reward
+def _nearness(pair: Pair) -> tuple[float, float]:
+    assert pair.margin is not None
+    return _ratio(pair), -pair.margin
 
 
-def _best_first(group: Iterable[Attempt], rule: Rule) -> list[Attempt]:
-    """Those good enough to be chosen; of equals the one of fewest tokens, then of lowest id."""
-    ordered = sorted(group, key=lambda one: (-_reward(one), one.output_tokens, one.id))
-    least = rule.min_chosen_reward
-    return ordered if least is None else [one for one in ordered if _reward(one) >= least - TOLERANCE]
-
-
-def _worst_first(group: Iterable[Attempt]) -> list[Attempt]:
-    return sorted(group, key=lambda one: (_reward(one), one.output_tokens, one.id))
-
-
-def _by_chosen(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
-    """The best with the worst, the next worst, and so on; then the next best."""
-    worst = _worst_first(group)
-    for chosen in _best_first(group, rule):
-        yield from _below(chosen, worst, rule)
-
-
-def _below(chosen: Attempt, worst_first: Iterable[Attempt], rule: Rule) -> Iterator[Two]:
-    for rejected in worst_first:
-        if _weigh(_reward(chosen), _reward(rejected), rule) is not None:
-            return
-        yield chosen, rejected
-
-
-def _widest_first(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
-    """All of them, the largest margin first; of equals, the better chosen. Lazily: large groups have very many."""
-    best, worst = _best_first(group, rule), _worst_first(group)
-
-    def row(rank: int) -> Iterator[tuple[float, int, int]]:
-        chosen = _reward(best[rank])
-        return ((_reward(rejected) - chosen, rank, place) for place, rejected in enumerate(worst))
-
-    for _, rank, place in merge(*map(row, range(len(best)))):
-        if _weigh(_reward(best[rank]), _reward(worst[place]), rule) is not None:
-            return
-        yield best[rank], worst[place]
-
-
-def _near_two_sigma(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
-    """The best with those whose rewards are nearest to two standard deviations below the mean of the group."""
-    rewards = [_reward(one) for one in group]
-    mean = sum(rewards) / len(rewards)
-    target = mean - 2 * (sum((reward - mean) ** 2 for reward in rewards) / len(rewards)) ** 0.5
-    # A stable sort: of those as near, the worst comes first.
-    nearest = sorted(_worst_first(group), key=lambda one: abs(_reward(one) - target))
-    for chosen in _best_first(group, rule):
-        for rejected in nearest:
-            if _weigh(_reward(chosen), _reward(rejected), rule) is None:
-                yield chosen, rejected
-
-
-_IN_ORDER: Mapping[Mode, Callable[[Sequence[Attempt], Rule], Iterator[Two]]] = {
-    "best_worst": _by_chosen,
-    "best_vs_all": _by_chosen,
-    "all": _widest_first,
-    "best_mu_2sigma": _near_two_sigma,
-}
+_FARTHEST: Mapping[Level, Outcome] = {"step": "states_differ", "trajectory": "same_actions"}
+"""What no two come farther than where not even their lengths keep them apart."""
 _SAID = ("strength", "reviewers", "agreement", "adjudicated", "reviews")
 _ONE: frozenset[Mode] = frozenset({"best_worst", "best_mu_2sigma", "nearest_length"})
 """Modes of at most one pair of a prompt."""

@@ -29,7 +29,7 @@ from apps.exports.pairing import (
     order_pairs,
     queue_pair_set,
 )
-from apps.gym import leaving
+from apps.gym import leaving, pairing
 from apps.gym.pairs import Rule
 from apps.reviews.filling import fill_from_sets
 from apps.reviews.models import Queue
@@ -109,6 +109,14 @@ def test_live_counts_equal_what_is_made_whatever_the_rule(mixed):
             transaction.set_rollback(True)
 
     check()
+
+
+def test_a_live_count_stops_within_a_group_and_counts_whole_groups_alone(mixed, monkeypatch):
+    monkeypatch.setattr(pairing, "TWOS", 1)
+    counts = count_pairs([mixed], Rule(mode="all"), seconds=0.0, keep=20).counts
+    assert (counts.whole, counts.pairs, counts.considered, sum(counts.groups.values())) == (False, 0, 0, 0)
+    monkeypatch.setattr(pairing, "TWOS", 10**9)
+    assert count_pairs([mixed], Rule(mode="all"), seconds=0.0).counts.considered == 18
 
 
 def test_a_human_verdict_beats_the_reward_in_the_set_that_is_made_next_and_provenance_says_so():

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from apps.gym import pairing
 from apps.gym.courses import Course, Step
 from apps.gym.pairing import needed_courses, pair_group
 from apps.gym.pairs import (
@@ -111,7 +112,10 @@ def judged(draw: Any, ids: list[int]) -> list[Verdict]:
 def test_every_mode_and_guard_agrees_with_the_reference(data, drawn, ways, rule):
     verdicts = data.draw(judged([one.id for one in drawn]))
     expected, outcome = Reference(drawn, ways, rule, verdicts).result()
-    found = pair_group(drawn, ways, rule, verdicts)
+    with pytest.MonkeyPatch.context() as patch:
+        # As large groups are paired, too.
+        patch.setattr(pairing, "LARGE", data.draw(st.sampled_from([0, pairing.LARGE])))
+        found = pair_group(drawn, ways, rule, verdicts)
     assert [(pair.chosen, pair.rejected, pair.source, pair.turn) for pair in found.pairs] == expected
     assert found.outcome == outcome
     assert found.outcome in OUTCOMES
@@ -194,6 +198,46 @@ def test_nearest_length_prefers_two_that_wrote_as_much_over_a_larger_margin():
         3: make_course("p", "C", lengths="7"),
     }
     assert sides(pair_group(group(1.0, 0.0, 0.5), ways, Rule(mode="nearest_length")).pairs) == [(1, 3)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("mode", "acts", "outcome"),
+    [
+        ("nearest_length", lambda number: f"A{number}", "paired"),
+        ("nearest_length", lambda number: "B" if number == 1 else "A", "paired"),
+        *((mode, lambda number: "A", "same_actions") for mode in MODES),
+    ],
+)
+def test_a_large_group_is_paired_without_looking_at_every_two(level, mode, acts, outcome):
+    """Of 400 attempts there are 79,800 twos."""
+    numbers = range(1, 401)
+    ways = {}
+    for number in numbers:
+        steps = (Step(True, acts(number).encode(), 100 + 3 * number),)
+        ways[number] = Course(prompt="p", completion=str(number), actions=steps[0].digest, steps=steps)
+    compared: list[None] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairing, "TWOS", 1)
+        made = pair_group(
+            [Attempt(id=number, reward=number % 7 / 7, output_tokens=number) for number in numbers],
+            ways,
+            Rule(mode=mode, level=level),
+            on_step=lambda: compared.append(None),
+        )
+    assert made.outcome == outcome
+    assert len(compared) < 1000
+
+
+def test_two_that_said_the_same_in_other_turns_are_passed_over():
+    """What is nearest by what was done is refused; the next is found."""
+    ways = {
+        1: make_course("p", "A", lengths="5"),
+        2: msgspec.structs.replace(make_course("p", "B", lengths="5"), completion="A"),
+        3: make_course("p", "C", lengths="9"),
+        4: make_course("p", "D", lengths="7"),
+    }
+    assert sides(pair_group(group(1.0, 0.0, 0.0, 0.0), ways, Rule(mode="nearest_length")).pairs) == [(1, 4)]
 
 
 def test_the_next_worst_is_paired_where_the_worst_did_the_same():
