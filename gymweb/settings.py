@@ -95,6 +95,7 @@ MIDDLEWARE = [
     "apps.accounts.middleware.AuditMiddleware",
     "apps.accounts.middleware.PermissionMiddleware",
     "apps.reviews.middleware.BlindingMiddleware",
+    "apps.dashboard.storable_forms.StorableFormMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "apps.dashboard.noticing.RedactionNoticeMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
