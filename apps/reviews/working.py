@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from apps.reviews.hiding import LEFT
 from apps.reviews.models import Queue, Review
 
-_FIELDS = ("status", "choice", "seconds", "started_at", "submitted_at", "skipped_at", "repeat_of__status")
+_FIELDS = ("status", "choice", "seconds", "started_at", "submitted_at", "skipped_at", "skip_reason", "repeat_of")
 _LEFT = "someone who left"
 
 
@@ -39,8 +40,8 @@ class _Row(NamedTuple):
     started_at: datetime
     submitted_at: datetime | None
     skipped_at: datetime | None
-    first_status: str | None
-    """Of the item's first review by the same person, where this one is its hidden repeat."""
+    skip_reason: str
+    repeat_of: int | None
 
 
 def read_reviewers(queue: Queue) -> list[Reviewer]:
@@ -76,8 +77,8 @@ def _reviewer(name: str, rows: list[_Row], repeats: list[bool]) -> Reviewer:
     return Reviewer(
         username=name,
         submitted=len(told),
-        # Who skips an item skips its repeat, which they never saw, as well.
-        skipped=sum(each.first_status != Review.Status.SKIPPED for each in skipped),
+        # Who skips an item does not skip its repeat as well, which ends with it.
+        skipped=sum(each.repeat_of is None or each.skip_reason != LEFT for each in skipped),
         open=sum(each.status == Review.Status.OPEN for each in rows),
         seconds=median(seconds) if seconds else None,
         per_hour=len(told) / hours if hours > 0 else None,

@@ -119,6 +119,9 @@ def test_a_repeat_of_what_was_taken_back_and_skipped_ends_and_is_in_no_figure():
     assert (repeat.status, claim_item(queue=queue, user=ann)) == ("skipped", None)
     (figures,) = read_reviewers(queue)
     assert (figures.submitted, figures.skipped, figures.repeated, figures.consistent) == (0, 2, 0, 0)
+    # Nor when the skip is taken back: the repeat stays ended, and nobody skipped that.
+    assert undo_review(queue=queue, user=ann) == first
+    assert read_reviewers(queue)[0].skipped == 1
 
 
 def test_scores_are_compared_by_criterion_and_with_the_reward():
