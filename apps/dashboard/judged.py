@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from apps.dashboard.side_by_side import Line, compare_steps
+from apps.dashboard.side_by_side import SHOWN, Line, compare_steps, find_start
 from apps.dashboard.traces.building import show_events
 from apps.dashboard.traces.cards import Card
 from apps.gym.aligning import Step, steps_of
@@ -19,7 +19,6 @@ from apps.reviews.withholding import LABELS, Shown, read_shown
 
 CHOICE_KEYS = {"a_much": "A", "a": "a", "equal": "e", "both_bad": "x", "b": "b", "b_much": "B"}
 MAX_STEPS = 400
-LAST_WORDS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,18 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
+class LastWord:
+    """The final answer of a side, its `place`th step, or nothing; cut as the steps are."""
+
+    label: str
+    place: int
+    text: str
+    before: int
+    hidden: int
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
     """`cards` are the trace of the one rollout of a rubric; `common` and `lines` the steps of several."""
 
@@ -42,7 +53,7 @@ class Judged:
     cards: tuple[Card, ...]
     common: list[Line]
     lines: list[Line]
-    last_words: list[tuple[str, str]]
+    last_words: list[LastWord]
     left_out: int
 
 
@@ -55,8 +66,14 @@ def read_judged(review: Review, *, whole: bool = False) -> Judged:
         cards = show_events(event for _, event in shown.sides[0].events).cards
         return Judged(shown, labels, cards, [], [], [], left_out)
     common, lines = compare_steps([each[:MAX_STEPS] for each in columns]) if columns else ([], [])
-    last = [(label, _last_words(steps)) for label, steps in zip(labels, columns, strict=True)]
-    return Judged(shown, labels, (), common, lines, last, left_out)
+    return Judged(shown, labels, (), common, lines, _last_words(labels, columns), left_out)
+
+
+def read_text(review: Review, label: str, place: int) -> str | None:
+    """The whole text of a step that the review shows on a side; None where it shows no such step."""
+    side = next((each for each in read_shown(review).sides if each.label == label), None)
+    steps = steps_of(side.events) if side is not None else []
+    return steps[place].text if place < len(steps) else None
 
 
 def read_fields(review: Review, errors: dict[str, str]) -> dict[str, Any]:
@@ -110,6 +127,12 @@ def _field(criterion: Criterion, value: Any, errors: dict[str, str]) -> Field:
     return Field(key, criterion, value, options, errors.get(f"scores.{key}", ""))
 
 
-def _last_words(steps: list[Step]) -> str:
-    said = [step.text for step in steps if step.kind == "reply"]
-    return said[-1][:LAST_WORDS] if said else ""
+def _last_words(labels: list[str], columns: list[list[Step]]) -> list[LastWord]:
+    places = [max((place for place, step in enumerate(steps) if step.kind == "reply"), default=-1) for steps in columns]
+    texts = [steps[place].text if place >= 0 else "" for steps, place in zip(columns, places, strict=True)]
+    start = find_start([text for text in texts if text])
+    end = start + SHOWN
+    return [
+        LastWord(label, place, text[start:end], start if text else 0, max(0, len(text) - end), len(text))
+        for label, place, text in zip(labels, places, texts, strict=True)
+    ]

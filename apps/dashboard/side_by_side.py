@@ -16,7 +16,9 @@ STEPS = 300
 """Steps of each rollout that are compared; the work grows with the square."""
 EVENTS = 2 * STEPS
 SHOWN = 4_000
-"""Characters of a step; the trace has the rest."""
+"""Characters of a step; what is hidden is said and led to."""
+LEAD = 200
+"""Characters before texts part that are shown, where they part later than what would be shown of them."""
 COMPARED = 200_000
 """Characters on one page that are compared by words; what comes after stands whole."""
 
@@ -27,11 +29,18 @@ class CannotCompare(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A step of one rollout: `parts` are its words, those `new` or `gone` that differ from the first's."""
+    """A step of one rollout, the `place`th that it has: `parts` are its words, those `new` or `gone` that differ from
+    the first's. Characters `before` them are the same in all and not shown, nor are those `hidden` after them."""
 
     step: Step
+    place: int
     parts: list[Part]
+    before: int
     hidden: int
+
+    @property
+    def characters(self) -> int:
+        return len(self.step.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +130,24 @@ def compare_steps(columns: Sequence[Sequence[Step]]) -> tuple[list[Line], list[L
     """The lines that are common before the first divergence, and those from there on."""
     rows = align(columns)
     shared = count_common(rows)
-    budget = _Budget()
-    lines = [_line(number, row, budget) for number, row in enumerate(rows, start=1)]
+    budget, lines = _Budget(), list[Line]()
+    places = [0] * len(columns)
+    for number, row in enumerate(rows, start=1):
+        lines.append(_line(number, row, places, budget))
+        places = [place + (step is not None) for place, step in zip(places, row, strict=True)]
     return lines[:shared], lines[shared:]
+
+
+def find_start(texts: Sequence[str]) -> int:
+    """Where what is shown of texts begins: shortly before they part, if what would be shown of them is the same."""
+    one, other = min(texts, default=""), max(texts, default="")
+    if one == other:
+        return 0
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+    return max(0, low - LEAD) if low + LEAD > SHOWN else 0
 
 
 def _read_steps(rollout: Rollout) -> tuple[list[Step], int]:
@@ -158,12 +182,13 @@ def _without_escapes(row: Row) -> Row:
     return plain if is_common(plain) == is_common(row) else row
 
 
-def _line(number: int, row: Row, budget: _Budget) -> Line:
+def _line(number: int, row: Row, places: Sequence[int], budget: _Budget) -> Line:
     row = _without_escapes(row)
     lead = next(step for step in row if step is not None)
     if is_common(row):
-        return Line(number, lead.kind, lead.name, [_cell(lead, None)], is_common=True)
-    texts = [None if step is None else step.text[:SHOWN] for step in row]
+        return Line(number, lead.kind, lead.name, [_cell(lead, places[0], 0, None)], is_common=True)
+    start = find_start([step.text for step in row if step is not None])
+    texts = [None if step is None else step.text[start : start + SHOWN] for step in row]
     compared = [
         budget.compare(texts[0], text) if place and text is not None and texts[0] is not None else None
         for place, text in enumerate(texts)
@@ -172,15 +197,16 @@ def _line(number: int, row: Row, budget: _Budget) -> Line:
     if len(row) == 2 and compared[1] is not None:
         compared[0] = compared[1]
     cells = [
-        None if step is None else _cell(step, compared[place], "new" if place == 0 else "gone")
-        for place, step in enumerate(row)
+        None if step is None else _cell(step, places[column], start, compared[column], "new" if column == 0 else "gone")
+        for column, step in enumerate(row)
     ]
     return Line(number, lead.kind, lead.name, cells, is_common=False)
 
 
-def _cell(step: Step, parts: list[Part] | None, without: str = "") -> Cell:
-    shown = [part for part in parts if part.kind != without] if parts else [Part("same", step.text[:SHOWN])]
-    return Cell(step=step, parts=shown, hidden=max(0, len(step.text) - SHOWN))
+def _cell(step: Step, place: int, start: int, parts: list[Part] | None, without: str = "") -> Cell:
+    end = start + SHOWN
+    shown = [part for part in parts if part.kind != without] if parts else [Part("same", step.text[start:end])]
+    return Cell(step=step, place=place, parts=shown, before=start, hidden=max(0, len(step.text) - end))
 
 
 def _outcomes(rollouts: list[Rollout]) -> list[Outcome]:

@@ -18,6 +18,7 @@ urlpatterns: list[URLPattern] = [
     path("queue-items/<int:pk>/", settling.queue_item, name="queue_item"),
     path("reviews/", review_tables.review_list, name="review_list"),
     path("reviews/<int:pk>/submit/", reviewing.review_submit, name="review_submit"),
+    path("reviews/<int:pk>/text/<slug:side>/<int:step>/", reviewing.review_text, name="review_text"),
     path("reviews/<int:pk>/skip/", reviewing.review_skip, name="review_skip"),
     path("rubrics/", rubrics.rubric_list, name="rubric_list"),
     path("rubrics/new/", rubrics.rubric_create, name="rubric_create"),

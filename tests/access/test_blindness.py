@@ -104,6 +104,8 @@ def house(db):
 NAMED = {
     "slug": ["zebra"],
     "seq": ["4", "5"],
+    "side": ["A", "B"],
+    "step": ["0", "1", "2", "3", "4", "5", "6"],
     "part": ["0"],
     "number": ["1"],
     "name": ["rewards"],

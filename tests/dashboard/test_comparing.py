@@ -108,7 +108,35 @@ def test_a_long_step_says_how_much_of_it_is_hidden(monkeypatch):
     collection = make_collection()
     made = [make_rollout(collection, trace=trace("2+2", "4", letter * 1_015, 1.0)) for letter in "ab"]
     page = signed_in().get(compared(*made)).text
-    assert page.count("1,005 more characters in the trace.") == 2
+    assert [page.count(text) for text in ("1,005 more characters. ", "Show all 1,015 in the trace")] == [2, 2]
+
+
+def test_texts_that_part_late_are_shown_from_shortly_before():
+    alike = "word " * 1_600
+    (_, (line,)) = side_by_side.compare_steps(
+        [[Step("prompt", "user", "Go."), Step("reply", "assistant", alike + end, 1)] for end in ("yes", "n" * 6_000)]
+    )
+    assert [(cell.place, cell.before, cell.hidden, cell.characters) for cell in line.cells] == [
+        (1, 7_800, 0, 8_003),
+        (1, 7_800, 2_200, 14_000),
+    ]
+    assert [part.text for part in line.cells[0].parts if part.kind == "gone"] == ["yes"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "start"),
+    [
+        ([], 0),
+        (["x" * 9_000], 0),
+        (["x" * 9_000] * 3, 0),
+        (["a" + "x" * 9_000, "b" + "x" * 9_000], 0),
+        (["x" * 9_000, "x" * 9_000 + "y"], 8_800),
+        (["x" * 9_000, "x" * 8_000, "x" * 9_000], 7_800),
+        (["x" * 3_799, "x" * 3_799 + "y"], 0),
+    ],
+)
+def test_what_is_shown_begins_where_texts_part_if_it_would_be_the_same(texts, start):
+    assert side_by_side.find_start(texts) == start
 
 
 def test_of_endless_traces_the_beginnings_are_compared_and_the_rest_is_counted(monkeypatch):

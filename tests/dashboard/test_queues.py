@@ -8,12 +8,13 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.reviews.agreeing import read_disputed
+from apps.reviews.filling import fill_from_sets
 from apps.reviews.leasing import renew_lease
 from apps.reviews.models import Comment, Flag, Queue, Review, RewardOverride, Rubric
-from apps.reviews.queueing import close_queue
+from apps.reviews.queueing import close_queue, create_queue
 from tests.dashboard.markup import faults
 from tests.dashboard.pages import queries_with_one_and_three
-from tests.factories import make_collection, make_rollout, make_user
+from tests.factories import make_collection, make_rollout, make_trace, make_user
 from tests.reviews.queues import annotator, claim, judge, make_queue, make_rubric
 
 pytestmark = pytest.mark.django_db
@@ -213,6 +214,39 @@ def test_every_kind_of_work_page_is_right_as_markup(desk, size):
     html = desk.get(f"/queues/{queue.pk}/review/").content.decode()
     assert faults(html) == []
     assert re.findall(r"style=|\son\w+=", html) == []
+
+
+def test_all_of_a_long_text_is_shown_to_who_judges_it_and_to_nobody_else(desk, ann):
+    collection = make_collection()
+    pair = [make_rollout(collection, trace=make_trace("word " * 2_000 + end)).pk for end in ("yes", "no")]
+    items = fill_from_sets([pair], kind="pairwise")
+    queue = create_queue(queue=Queue(name="Long", kind="pairwise"), items=items, reviewers=[], user=None)
+    review = claim(queue, ann)
+    html = desk.get(f"/queues/{queue.pk}/review/").text
+    assert html.count("from where they part") == 2
+    assert faults(html) == []
+    ends = []
+    for side in "AB":
+        (address,) = set(re.findall(rf'href="(/reviews/{review.pk}/text/{side}/\d+/)"', html))
+        whole = desk.get(address)
+        ends.append(whole.text.removeprefix("word " * 2_000))
+        assert (whole["Content-Type"], whole["Content-Security-Policy"][:18]) == (
+            "text/plain; charset=utf-8",
+            "default-src 'none'",
+        )
+        part = desk.get(address, headers={"HX-Request": "true"}).text
+        assert (part.startswith('<div class="compared-text">'), ends[-1] in part, "<html" in part) == (
+            True,
+            True,
+            False,
+        )
+    assert sorted(ends) == ["no", "yes"]
+    missing = [desk.get(f"/reviews/{review.pk}/text/{rest}/").status_code for rest in ("C/1", "A/99")]
+    other = Client()
+    other.force_login(annotator())
+    assert [*missing, other.get(address).status_code] == [404, 404, 404]
+    desk.post(f"/reviews/{review.pk}/submit/", {"token": "t", "choice": "a"})
+    assert desk.get(address).status_code == 404
 
 
 def test_who_leads_sees_figures_and_settles_what_is_disputed(pages):

@@ -6,16 +6,19 @@ from typing import Any
 
 from django.contrib import messages
 from django.db.models import Q
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.gzip import gzip_page
+from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.answering import wants_fragment
 from apps.dashboard.forms.reviews import read_posted_answer
-from apps.dashboard.judged import count_mine, read_fields, read_judged
+from apps.dashboard.judged import count_mine, read_fields, read_judged, read_text
 from apps.dashboard.requests import PageRequest
+from apps.dashboard.views.traces import INERT
 from apps.gym.items import input_items
 from apps.reviews.answers import Answer, AnswerRefused
 from apps.reviews.drafting import tell_draft
@@ -84,6 +87,23 @@ def review_submit(request: PageRequest, pk: int) -> HttpResponse:
         context = _idle(request, queue, refusal=str(refusal), unsaid=[tell_draft(_as_draft(answer))])
         return render(request, "queues/idle.html", context, status=409)
     return _go_on(request, queue)
+
+
+@allow(GET=Permission.REVIEW)
+@gzip_page
+@vary_on_headers("HX-Request")
+def review_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResponse:
+    """The whole text of a step of which the page of an open review shows a part: for the page, or by itself."""
+    review = _own(request, pk)
+    is_open = review.status in {Review.Status.OPEN, Review.Status.LAPSED}
+    text = read_text(review, side, step) if is_open else None
+    if text is None:
+        raise Http404("the review shows no such step")
+    if wants_fragment(request):
+        return render(request, "queues/_whole_text.html", {"text": text})
+    answer = HttpResponse(text.encode(errors="replace"), content_type="text/plain; charset=utf-8")
+    answer["Content-Security-Policy"] = INERT
+    return answer
 
 
 @allow(POST=Permission.REVIEW)
