@@ -90,7 +90,7 @@ def test_who_settled_it_over_which_votes_is_told_with_names_to_who_leads_queues(
     assert f"human verdict: {told}" in page
     said = page[page.index("What people said") :]
     people = [
-        said.index(words) for words in ("Rejected is better", ">ben,", "Equal", ">ann,", "Chosen is much", ">erika,")
+        said.index(words) for words in ("Rejected is better", "· ben,", "Equal", "· ann,", "Chosen is much", "· erika,")
     ]
     assert people == sorted(people)
     assert said.count(f'<a href="/queue-items/{bench.item.pk}/">Review #') == 3
