@@ -118,6 +118,14 @@ class Request(WebRequest):
             self.registerProducer(self, True)
         super().handle_reply(message)
 
+    def handle_exception(self, exception: BaseException) -> None:
+        """Of a reply that broke under way the reader learns by a connection that ends too soon: a second reply cannot
+        begin, and Daphne's attempt would leave the first one open for good."""
+        if self._response_started and self.channel is not None:
+            self.channel.transport.abortConnection()
+        elif not self._response_started:
+            super().handle_exception(exception)
+
     async def wait_for_reader(self) -> None:
         """Without this a download fills memory with what a slow reader has not taken yet."""
         try:

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from apps.accounts.addressing import client_address
 from apps.accounts.models import ApiKey, AuditEntry, User
 from apps.gym.redaction.redacting import Redactor
-from apps.gym.storable import clean_line
+from apps.gym.storable import bound_numbers, clean_line
 
 MAX_TEXT = 400
 MAX_MEMBERS = 50
@@ -85,10 +85,18 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[d
 
 def _storable(value: dict[str, Any]) -> dict[str, Any]:
     """What JSON and every database can hold, shortened, without credentials. Numbers beyond all numbers become null."""
-    plain = orjson.loads(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)) if value else {}
+    plain = orjson.loads(_dump(value)) if value else {}
     # Before it is shortened: no rule knows half a credential.
     clean = _shorten(_REDACTOR.redact_value(plain)[0])
     return clean if isinstance(clean, dict) else {}
+
+
+def _dump(value: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+    except orjson.JSONEncodeError:
+        # What is done is done: no number is so large that nobody learns of it.
+        return orjson.dumps(bound_numbers(value), default=str, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _shorten(value: Any, depth: int = 0) -> Any:

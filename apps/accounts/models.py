@@ -3,6 +3,8 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
 
+from apps.accounts.stored_json import StoredJSONField
+
 
 class Role(models.TextChoices):
     """Ordered by what they may do; apps/accounts/permissions.py says exactly what."""
@@ -141,9 +143,9 @@ class AuditEntry(models.Model):
     action = models.CharField(max_length=64)
     noun = models.CharField(max_length=64)
     target = models.CharField(max_length=200, blank=True)
-    before = models.JSONField(default=dict, blank=True)
-    after = models.JSONField(default=dict, blank=True)
-    detail = models.JSONField(default=dict, blank=True)
+    before = StoredJSONField(default=dict, blank=True)
+    after = StoredJSONField(default=dict, blank=True)
+    detail = StoredJSONField(default=dict, blank=True)
     origin = models.CharField(max_length=64, blank=True, help_text="page, api, or the command")
     address = models.CharField(max_length=64, blank=True)
     at = models.DateTimeField(auto_now_add=True)

@@ -11,6 +11,9 @@ KINDS = ("numeric", "boolean", "category", "text")
 MAX_CRITERIA = 30
 MAX_CHOICES = 20
 MAX_TEXT = 4_000
+MAX_NUMBER = 2**53
+"""The largest score, either sign: up to here every reader of JSON tells whole numbers apart."""
+
 _COMMON = {"key", "label", "kind", "help", "required"}
 _OWN = {"numeric": {"minimum", "maximum", "step"}, "boolean": set(), "category": {"choices"}, "text": set()}
 
@@ -88,6 +91,8 @@ def _problem_of_range(criterion: Criterion) -> str:
     low, high, step = criterion.get("minimum"), criterion.get("maximum"), criterion.get("step", 1)
     if not all(_is_number(each) for each in (low, high, step)):
         return "needs a minimum and a maximum, and perhaps a step, all finite numbers"
+    if max(abs(low), abs(high)) > MAX_NUMBER:  # type: ignore[arg-type]
+        return f"needs a minimum and a maximum within ±{MAX_NUMBER:,}"
     if not low < high or not 0 < step <= high - low:  # type: ignore[operator]
         return "needs a minimum below its maximum, and a step between"
     return ""
@@ -112,7 +117,8 @@ def _read(criterion: Criterion, value: object) -> tuple[str, Any]:
     if kind == "text":
         fits = isinstance(value, str) and len(value) <= MAX_TEXT and find_unstorable(value) is None
         return ("", value) if fits else (f"This is a text of at most {MAX_TEXT:,} characters.", None)
-    low, high = criterion["minimum"], criterion["maximum"]
+    # Rubrics that were made before this bound may go beyond it.
+    low, high = max(criterion["minimum"], -MAX_NUMBER), min(criterion["maximum"], MAX_NUMBER)
     if not isinstance(value, int | float) or not _is_number(value) or not low <= value <= high:
         return f"This is a number from {low:g} to {high:g}.", None
     return "", value

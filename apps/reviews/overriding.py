@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
-from apps.gym.rewards import MAX_REWARD
+from apps.gym.rubrics import MAX_NUMBER
 from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import RewardOverride
 from apps.rollouts.models import Rollout
@@ -42,8 +42,8 @@ def override_reward(*, rollout: Rollout, reward: float, reason: str, author: Use
     """Let this reward stand instead of the verifier's. One that stood before is its history. Raises OverrideRefused."""
     if rollout.status != Rollout.Status.COMPLETED:
         raise OverrideRefused(f"Rollout {rollout.pk} is {rollout.status}: only completed ones have a reward.")
-    if not math.isfinite(reward) or abs(reward) > MAX_REWARD:
-        raise OverrideRefused(f"The reward is a finite number within ±{MAX_REWARD:g}.")
+    if not math.isfinite(reward) or abs(reward) > MAX_NUMBER:
+        raise OverrideRefused(f"The reward is a finite number within ±{MAX_NUMBER:,}.")
     reason = _clean(reason)
     try:
         with transaction.atomic():

@@ -30,6 +30,7 @@ def test_all_four_kinds_make_a_rubric():
         ([{**YES, "label": "\x00"}], "cannot be stored"),
         ([{**NUMBER, "maximum": 0}], "a minimum below its maximum"),
         ([{**NUMBER, "maximum": float("inf")}], "cannot be stored"),
+        ([{**NUMBER, "maximum": 1e300}], "within ±9,007,199,254,740,992"),
         ([{**CHOICE, "choices": ["dry"]}], "2 to 20 choices"),
         ([{**CHOICE, "choices": ["dry", "dry"]}], "a choice twice"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 from channels.routing import ProtocolTypeRouter, URLRouter
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.urls import path
 
 from apps.exports.downloading import stream_file
@@ -40,6 +40,14 @@ async def slow(request: HttpRequest) -> HttpResponse:
     return HttpResponse("done")
 
 
+def breaking(request: HttpRequest) -> StreamingHttpResponse:
+    async def pieces():
+        yield b"begun"
+        raise TypeError("This cannot be told.")
+
+    return StreamingHttpResponse(pieces())
+
+
 class Echo(AsyncWebsocketConsumer):
     async def receive(self, text_data=None, bytes_data=None):
         await self.send(text_data=text_data)
@@ -63,6 +71,7 @@ urlpatterns = [
     path("form/", form),
     path("download/", download),
     path("slow/", slow),
+    path("breaking/", breaking),
 ]
 application = ProtocolTypeRouter(
     {"http": http, "websocket": URLRouter([path("ws/", Echo.as_asgi())])},

@@ -1,6 +1,7 @@
 """The server in a process of its own: bodies of any size in little memory, early refusals, sockets, orderly ends."""
 
 import asyncio
+import contextlib
 import hashlib
 import itertools
 import json
@@ -261,6 +262,20 @@ def test_a_download_that_is_given_up_ends(served, connection):
     with served.connect() as other:
         other.sendall(b"GET /slow/?seconds=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert read_response(other)[0] == 200
+
+
+def test_a_reply_that_breaks_under_way_ends_its_connection_each_time(served):
+    """The first one must not end what looks after the others."""
+    for _ in range(2):
+        with served.connect() as connection:
+            connection.settimeout(10)
+            connection.sendall(b"GET /breaking/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            received = b""
+            with contextlib.suppress(ConnectionResetError):
+                while piece := connection.recv(65536):
+                    received += piece
+        # Not ended as a whole reply would be.
+        assert (received[:12], received.endswith(b"0\r\n\r\n")) == (b"HTTP/1.1 200", False)
 
 
 def test_sockets_work(served):

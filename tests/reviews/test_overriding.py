@@ -67,6 +67,7 @@ def test_who_withdraws_one_that_was_replaced_withdraws_nothing_of_somebody_else(
     [
         (float("nan"), "so", "finite number"),
         (float("inf"), "so", "finite number"),
+        (-1e40, "so", "within ±9,007,199,254,740,992"),
         (1.0, "  ", "Say why"),
         (1.0, "x" * 2_001, "at most 2,000 characters"),
     ],

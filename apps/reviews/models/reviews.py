@@ -6,6 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
+from apps.accounts.stored_json import StoredJSONField
 from apps.policies.typed_texts import TypedTextField
 from apps.reviews.models.queues import Queue, QueueItem
 from apps.reviews.models.rubrics import Rubric
@@ -61,10 +62,10 @@ class Review(models.Model):
     arrangement = models.JSONField(default=list, help_text="Ids of the rollouts in the order in which they were shown")
     is_swapped = models.BooleanField(default=False, help_text="A was the second of the item's rollouts")
     leased_until = models.DateTimeField(null=True, blank=True)
-    draft = models.JSONField(default=dict, blank=True)
+    draft = StoredJSONField(default=dict, blank=True)
     token = models.CharField(max_length=64, blank=True, default="", help_text="Of the submission that was taken")
 
-    scores = models.JSONField(default=dict, blank=True, help_text="By the key of the criterion")
+    scores = StoredJSONField(default=dict, blank=True, help_text="By the key of the criterion")
     choice = models.CharField(max_length=16, blank=True, default="", help_text="Of a pair, as it was shown")
     ranks = models.JSONField(default=list, blank=True, help_text="In the order shown; 1 is best, ties are equal")
     reasons = models.JSONField(default=list, blank=True)

@@ -5,6 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 
+from apps.accounts.stored_json import StoredJSONField
 from apps.policies.typed_texts import TypedCharField, TypedTextField
 
 
@@ -17,7 +18,7 @@ class Rubric(models.Model):
     slug = models.SlugField(max_length=64, unique=True)
     name = TypedCharField(max_length=100)
     description = TypedTextField(max_length=4_000, blank=True)
-    criteria = models.JSONField(default=list, help_text="A list of criteria: key, label, kind and what its kind needs")
+    criteria = StoredJSONField(default=list, help_text="A list of criteria: key, label, kind and what its kind needs")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="rubrics"
     )

@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.accounts.stored_json import StoredJSONField
 from apps.rollouts.models.collections import Collection
 from apps.rollouts.models.rollouts import Rollout
 
@@ -70,9 +71,9 @@ class ReverifiedReward(models.Model):
     attempt = models.PositiveSmallIntegerField(help_text="The rollout's attempt that was verified again")
     old_status = models.CharField(max_length=16, choices=Rollout.Status.choices)
     old_reward = models.FloatField(null=True, blank=True)
-    old_components = models.JSONField(default=dict, blank=True)
+    old_components = StoredJSONField(default=dict, blank=True)
     new_reward = models.FloatField(null=True, blank=True)
-    new_components = models.JSONField(default=dict, blank=True)
+    new_components = StoredJSONField(default=dict, blank=True)
     difference = models.FloatField(null=True, blank=True, help_text="New − old, where both are there")
     changed = models.BooleanField(default=False)
     fate = models.CharField(max_length=16, choices=Fate.choices, blank=True, help_text="Empty until it is applied")

@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Cast
 
+from apps.accounts.stored_json import StoredJSONField
 from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
 from apps.gym.events import TraceUnion, decode_event
@@ -76,7 +77,7 @@ class Rollout(models.Model):
 
     model_version = models.CharField(max_length=200, blank=True, help_text="The policy model's version it began with")
     reward = models.FloatField(null=True, blank=True)
-    components = models.JSONField(default=dict, blank=True)
+    components = StoredJSONField(default=dict, blank=True)
     stop_reason = models.CharField(max_length=32, blank=True)
     error_kind = models.CharField(max_length=32, blank=True)
     error_message = models.TextField(blank=True)
