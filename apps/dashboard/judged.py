@@ -69,9 +69,9 @@ def read_judged(review: Review, *, whole: bool = False) -> Judged:
     return Judged(shown, labels, (), common, lines, _last_words(labels, columns), left_out)
 
 
-def read_text(review: Review, label: str, place: int) -> str | None:
+def read_text(review: Review, label: str, place: int, *, whole: bool = False) -> str | None:
     """The whole text of a step that the review shows on a side; None where it shows no such step."""
-    side = next((each for each in read_shown(review).sides if each.label == label), None)
+    side = next((each for each in read_shown(review, whole=whole).sides if each.label == label), None)
     steps = steps_of(side.events) if side is not None else []
     return steps[place].text if place < len(steps) else None
 

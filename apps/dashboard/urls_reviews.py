@@ -16,6 +16,7 @@ urlpatterns: list[URLPattern] = [
     path("queues/<int:pk>/review/", reviewing.queue_work, name="queue_work"),
     path("queues/<int:pk>/undo/", reviewing.review_undo, name="review_undo"),
     path("queue-items/<int:pk>/", settling.queue_item, name="queue_item"),
+    path("queue-items/<int:pk>/text/<slug:side>/<int:step>/", reviewing.queue_item_text, name="queue_item_text"),
     path("reviews/", review_tables.review_list, name="review_list"),
     path("reviews/<int:pk>/submit/", reviewing.review_submit, name="review_submit"),
     path("reviews/<int:pk>/text/<slug:side>/<int:step>/", reviewing.review_text, name="review_text"),

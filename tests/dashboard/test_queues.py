@@ -216,7 +216,7 @@ def test_every_kind_of_work_page_is_right_as_markup(desk, size):
     assert re.findall(r"style=|\son\w+=", html) == []
 
 
-def test_all_of_a_long_text_is_shown_to_who_judges_it_and_to_nobody_else(desk, ann):
+def test_all_of_a_long_text_is_shown_to_who_judges_or_settles_it_and_to_nobody_else(desk, ann, pages):
     collection = make_collection()
     pair = [make_rollout(collection, trace=make_trace("word " * 2_000 + end)).pk for end in ("yes", "no")]
     items = fill_from_sets([pair], kind="pairwise")
@@ -247,6 +247,10 @@ def test_all_of_a_long_text_is_shown_to_who_judges_it_and_to_nobody_else(desk, a
     assert [*missing, other.get(address).status_code] == [404, 404, 404]
     desk.post(f"/reviews/{review.pk}/submit/", {"token": "t", "choice": "a"})
     assert desk.get(address).status_code == 404
+    for shown in ("", "?show=1"):
+        page = pages.get(f"/queue-items/{review.item_id}/{shown}").text
+        (address,) = set(re.findall(r'href="(/queue-items/\d+/text/B/\d+/[^"]*)"', page))
+        assert (faults(page), pages.get(address).text.startswith("word word")) == ([], True)
 
 
 def test_who_leads_sees_figures_and_settles_what_is_disputed(pages):

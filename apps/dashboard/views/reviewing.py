@@ -24,7 +24,7 @@ from apps.reviews.answers import Answer, AnswerRefused
 from apps.reviews.drafting import tell_draft
 from apps.reviews.hiding import find_kept
 from apps.reviews.leasing import CannotReview, claim_item, find_held, refuse_stranger, skip_item
-from apps.reviews.models import Queue, Review
+from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.pacing import read_haste
 from apps.reviews.reviewing import criteria_of, find_lapsed, submit_review
 from apps.reviews.undoing import find_undoable, undo_review
@@ -97,8 +97,23 @@ def review_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResp
     review = _own(request, pk)
     is_open = review.status in {Review.Status.OPEN, Review.Status.LAPSED}
     text = read_text(review, side, step) if is_open else None
+    return _answer_text(request, text)
+
+
+@allow(GET=Permission.LEAD)
+@gzip_page
+@vary_on_headers("HX-Request")
+def queue_item_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResponse:
+    """The same for who settles an item; `?show=1` where the page shows everything."""
+    item = get_object_or_404(QueueItem.objects.select_related("queue", "task"), pk=pk)
+    rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
+    draft = Review(queue=item.queue, item=item, arrangement=rollouts, is_adjudication=True)
+    return _answer_text(request, read_text(draft, side, step, whole="show" in request.GET))
+
+
+def _answer_text(request: PageRequest, text: str | None) -> HttpResponse:
     if text is None:
-        raise Http404("the review shows no such step")
+        raise Http404("no such step is shown")
     if wants_fragment(request):
         return render(request, "queues/_whole_text.html", {"text": text})
     answer = HttpResponse(text.encode(errors="replace"), content_type="text/plain; charset=utf-8")
