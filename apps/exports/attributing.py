@@ -1,7 +1,7 @@
 """Whose preference a pair is: how its verdict came about, in words, and what each of its reviews says of the two."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from django.db.models import Prefetch
@@ -44,6 +44,22 @@ def say_verdict(pair: PreferencePair) -> str:
         return f"{said}, adjudicated"
     agree = "agrees" if total == 1 else "agree"
     return f"{said}, adjudicated: {voices} {agree}"
+
+
+def provenance_columns(pair: PreferencePair) -> dict[str, Any]:
+    """The same for the exported row. Nothing in it is null, which loaders take for another type: what nobody knows is
+    left out."""
+    # Pairs of before lengths were kept have none.
+    known = pair.chosen_length or pair.rejected_length
+    lengths = {"chosen_length": pair.chosen_length, "rejected_length": pair.rejected_length} if known else {}
+    return {
+        "pair_source": str(pair.source),
+        "pair_strength": pair.strength,
+        "pair_reviewers": pair.reviewers,
+        "pair_agreeing": pair.agreeing or 0,
+        "pair_adjudicated": pair.adjudicated,
+        **lengths,
+    }
 
 
 def read_opinions(pair: PreferencePair, *, names_of: int | None, leads: bool) -> list[Opinion]:

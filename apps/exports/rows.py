@@ -9,6 +9,7 @@ import msgspec
 from django.db.models import Q, Value
 from django.db.models.functions import Coalesce
 
+from apps.exports.attributing import provenance_columns
 from apps.exports.filtering import Filters
 from apps.exports.models import Export, PreferencePair
 from apps.exports.narrowing import find_unselected
@@ -297,7 +298,7 @@ class RowReader:
             margin=pair.margin,
             columns={
                 "pair_id": pair.pk,
-                "pair_source": pair.source,
+                **provenance_columns(pair),
                 "chosen_rollout_id": pair.chosen_id,
                 "rejected_rollout_id": pair.rejected_id,
                 **self._origin(pair.chosen.task),

@@ -191,7 +191,11 @@ def test_sets_and_their_pairs_are_listed_and_what_changed_between_two_versions_i
     shown = f"{pair.pk}: {pair.chosen_id} over {pair.rejected_id}, margin 1, by reward, proposed\n"
     assert command("list_pairs", first.pk, "--status", "proposed", "--below-margin", 2) == shown
     assert command("list_pairs", first.pk, "--flag", "long") == ""
-    assert json.loads(command("list_pairs", second.pk, "--task", pair.task_id, "--json"))["rewards"] == [1.0, 0.0]
+    told = json.loads(command("list_pairs", second.pk, "--task", pair.task_id, "--json"))
+    assert (told["rewards"], told["verifier_rewards"], told["lengths"]) == ([1.0, 0.0], {}, [22, 22])
+    assert (told["strength"], told["reviewers"], told["agreement"], told["adjudicated"]) == (0, 0, None, False)
+    assert command("list_pairs", "--pair", pair.pk) == f"Nobody has decided of pair {pair.pk}: it is proposed.\n"
+    assert command("list_pairs", "--pair", pair.pk, "--json") == ""
     command("decide_pairs", first.pk, "reject", "--all", "--reason", "Both guess.", "--by", "erika")
     assert command("list_pairs", "--pair", pair.pk).startswith("rejected by erika, ")
     assert json.loads(command("list_pairs", "--pair", pair.pk, "--json"))["reason"] == "Both guess."

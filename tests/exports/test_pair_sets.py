@@ -17,7 +17,7 @@ from apps.exports.differing import NothingToCompare, compare_pair_sets
 from apps.exports.exporting import write_export
 from apps.exports.finding import FLAGS, find_close, flag_pairs, flags_of, leave_out_close
 from apps.exports.making import make_queued_pair_set
-from apps.exports.models import PairSet, PreferencePair
+from apps.exports.models import Export, PairSet, PreferencePair
 from apps.exports.ordering import ExportRefused, queue_export
 from apps.exports.pairing import (
     CannotCancel,
@@ -47,6 +47,10 @@ from tests.gym.traces import call, said, trace, turn
 from tests.reviews.queues import annotator, claim, say
 
 pytestmark = pytest.mark.django_db
+PROVENANCE = {f"pair_{name}" for name in ("strength", "reviewers", "agreeing", "adjudicated")} | {
+    "chosen_length",
+    "rejected_length",
+}
 CUT = {"stop_reason": "max_steps"}
 
 
@@ -140,6 +144,28 @@ def test_a_human_verdict_beats_the_reward_in_the_set_that_is_made_next_and_prove
     export = write_export(export=queue_export(format="trl_dpo", collection=collection, pair_set=second))
     assert [(row["pair_source"], row["chosen"][-1]["content"]) for row in read(export)] == [("verdict", "5")]
     assert export.manifest["counts"]["pairs_by_source"] == {"verdict": 1}
+    assert provenance_of(export) == {
+        "pair_strength": 2,
+        "pair_reviewers": 1,
+        "pair_agreeing": 1,
+        "pair_adjudicated": False,
+        "chosen_length": 22,
+        "rejected_length": 22,
+    }
+    by_reward = write_export(export=queue_export(format="nemo_rl_dpo", collection=collection, pair_set=first))
+    assert provenance_of(by_reward) == {
+        "pair_strength": 0,
+        "pair_reviewers": 0,
+        "pair_agreeing": 0,
+        "pair_adjudicated": False,
+        "chosen_length": 22,
+        "rejected_length": 22,
+    }
+
+
+def provenance_of(export: Export) -> dict[str, Any]:
+    (row,) = read(export)
+    return {name: value for name, value in row.items() if name in PROVENANCE}
 
 
 def test_people_pair_what_no_verifier_scored_and_it_is_exported_without_rewards():

@@ -53,6 +53,8 @@ class Command(BaseCommand):
                 raise CommandError(f"There is no pair {options['pair']}.")
             if options["reviews"]:
                 return map(_tell_opinion, read_opinions(pair, names_of=None, leads=True))
+            if not options["json"] and not pair.decisions.exists():
+                self.stdout.write(f"Nobody has decided of pair {pair.pk}: it is {pair.status}.")
             decisions = PairDecision.objects.filter(pair=options["pair"]).select_related("user").order_by("pk")
             return map(_tell_decision, decisions.iterator(chunk_size=1_000))
         if listed:
@@ -102,12 +104,15 @@ def _tell_pair(pair: PreferencePair) -> tuple[dict[str, Any], str]:
         "chosen": pair.chosen_id,
         "rejected": pair.rejected_id,
         "rewards": pair.rewards,
+        "verifier_rewards": pair.verifier_rewards,
+        "lengths": [pair.chosen_length, pair.rejected_length],
         "margin": pair.margin,
         "turn": pair.turn,
         "source": pair.source,
         "strength": pair.strength,
         "reviewers": pair.reviewers,
         "agreeing": pair.agreeing,
+        "agreement": pair.agreement,
         "adjudicated": pair.adjudicated,
         "reviews": pair.reviews,
         "status": pair.status,
