@@ -41,7 +41,7 @@ from apps.reviews.filling import (
     fill_from_rollouts,
     fill_from_sets,
 )
-from apps.reviews.handing_over import FORMATS
+from apps.reviews.handing_over import FORMATS, record_export
 from apps.reviews.leading import read_figures
 from apps.reviews.leasing import claim_item
 from apps.reviews.models import Queue, QueueItem
@@ -208,16 +208,15 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
             raise QueryProblem([{"pointer": "?format", "code": "invalid", "message": message}])
         queue = self.get_object()
         content_type, write = FORMATS[name]
+        reviews = queue.reviews.submitted()
         latest = queue.reviews.order_by("-submitted_at").values_list("pk", "submitted_at").first()
-        etag = f'"{queue.pk}-{name}-{queue.reviews.submitted().count()}-{latest}"'.replace(" ", "")
+        etag = f'"{queue.pk}-{name}-{reviews.count()}-{latest}"'.replace(" ", "")
         filename = f"queue-{queue.pk}.{name}"
-        return stream_rows(
-            request,
-            one_by_one(write(queue.reviews.submitted())),
-            etag=etag,
-            filename=filename,
-            content_type=content_type,
-        )
+        rows = one_by_one(write(reviews))
+        response = stream_rows(request, rows, etag=etag, filename=filename, content_type=content_type)
+        if response.streaming:
+            record_export(user=self.person, reviews=reviews, format=name, target=f"queue {queue.pk}")
+        return response
 
     def _answer(self, queue: Queue, status: int = HTTPStatus.OK) -> Response:
         return Response(QueueSerializer(queue, context=self.get_serializer_context()).data, status=status)

@@ -27,7 +27,7 @@ from apps.api.viewsets import TableViewSet
 from apps.gym.verdicts import CHOICES, REASONS
 from apps.reviews.answers import Answer
 from apps.reviews.drafting import find_draft_problem
-from apps.reviews.handing_over import FORMATS, tag_reviews
+from apps.reviews.handing_over import FORMATS, record_export, tag_reviews
 from apps.reviews.leasing import MAX_DRAFT, renew_lease, skip_item
 from apps.reviews.models import Review, Rubric
 from apps.reviews.narrowing import KINDS, narrow_reviews
@@ -288,7 +288,10 @@ class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         content_type, write = FORMATS[name]
         etag, reviews = tag_reviews(self.filter_queryset(self.get_queryset()), format=name)
         rows = one_by_one(write(reviews))
-        return stream_rows(request, rows, etag=etag, filename=f"reviews.{name}", content_type=content_type)
+        response = stream_rows(request, rows, etag=etag, filename=f"reviews.{name}", content_type=content_type)
+        if response.streaming:
+            record_export(user=self.person, reviews=reviews, format=name, filters=request.query_params.dict())
+        return response
 
     @extend_schema(request=ScoreSerializer, responses={201: ReviewSerializer})
     def create(self, request: Request) -> Response:

@@ -3,13 +3,14 @@
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
 from django.db.models import Count, F, Max, Q, QuerySet
 from django.db.models.functions import Coalesce
 
+from apps.accounts.auditing import record
 from apps.reviews.models import Queue, Review
 
 CHUNK_ROWS = 500
@@ -72,6 +73,14 @@ FORMATS: dict[str, tuple[str, Callable[[QuerySet[Review]], Iterator[bytes]]]] = 
     "csv": ("text/csv; charset=utf-8", write_csv),
     "ndjson": ("application/x-ndjson", write_ndjson),
 }
+
+
+def record_export(
+    *, user: object, reviews: QuerySet[Review], format: str, target: str = "", filters: Mapping[str, Any] | None = None
+) -> None:
+    """Say in the log who took how many reviews away, and by which filters."""
+    told = {name: value for name, value in (filters or {}).items() if value not in (None, "")}
+    record(user=user, action="review.export", target=target, format=format, reviews=reviews.count(), filters=told)
 
 
 def tag_reviews(reviews: QuerySet[Review], *, format: str) -> tuple[str, QuerySet[Review]]:

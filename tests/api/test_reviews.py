@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from apps.accounts.models import Role
+from apps.accounts.models import AuditEntry, Role
 from apps.accounts.permissions import ROLE_PERMISSIONS, Permission
 from apps.reviews.leasing import skip_item
 from apps.reviews.models import Queue, Review
@@ -203,6 +203,16 @@ def test_reviews_that_pass_are_written_as_a_file(engineer, reviewer):
         400
     ] * 3
     assert reviewer.get(path).status_code == 403
+    # Each file that went out is in the log, with the address's filters; what was not sent again is not.
+    read(engineer.get(f"/api/v1/queues/{queue.pk}/export/?format=csv"))
+    entries = AuditEntry.objects.filter(action="review.export").order_by("id")
+    assert [(each.target, each.origin, each.detail["format"], each.detail["reviews"]) for each in entries] == [
+        ("", "api", "ndjson", 2),
+        ("", "api", "csv", 1),
+        ("", "api", "ndjson", 0),
+        (f"queue {queue.pk}", "api", "csv", 1),
+    ]
+    assert entries[1].detail["filters"] == {"format": "csv", "status": "skipped"}
 
 
 def test_verdicts_that_stand_are_told_of_a_collection(engineer):

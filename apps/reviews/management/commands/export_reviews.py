@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.gym.verdicts import CHOICES, CONFIDENCE
-from apps.reviews.handing_over import FORMATS
+from apps.reviews.handing_over import FORMATS, record_export
 from apps.reviews.models import Queue, Review
 from apps.reviews.narrowing import KINDS, narrow_reviews
 
@@ -50,7 +50,9 @@ class Command(BaseCommand):
         if options["status"] != "any":
             wanted["status"] = options["status"]
         _, write = FORMATS[options["format"]]
-        pieces = write(narrow_reviews(Review.objects.all(), wanted, leads=True))
+        reviews = narrow_reviews(Review.objects.all(), wanted, leads=True)
+        record_export(user=None, reviews=reviews, format=options["format"], filters=wanted)
+        pieces = write(reviews)
         if options["out"] is None:
             for piece in pieces:
                 self.stdout.write(piece.decode(), ending="")
