@@ -48,6 +48,8 @@ gymweb.forms = (() => {
       fitting.append(...heading.childNodes);
       heading.replaceWith(fitting);
     }
+    // Each runs as it is written, from the right where its letters do.
+    for (const each of shown.querySelectorAll("p, ul, ol, li, blockquote, h3, h4, h5, h6, th, td")) each.dir = "auto";
     for (const table of shown.querySelectorAll("table")) {
       table.className = "data";
       const scroll = element("div", "scroll");

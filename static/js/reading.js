@@ -16,7 +16,8 @@
   };
 
   // How much of the window the bar covers: paging and what is gone to end above it.
-  const covers = () => (bar.closest(".beside") && matchMedia("(min-width: 68rem)").matches ? 0 : bar.offsetHeight);
+  const isBeside = () => Boolean(bar.closest(".beside")) && matchMedia("(min-width: 68rem)").matches;
+  const covers = () => (isBeside() ? 0 : bar.offsetHeight);
   const measure = () => root.style.setProperty("--work-bar", `${covers()}px`);
 
   // Differences of several attempts, or the steps of one
@@ -128,7 +129,7 @@
   const FOLDED = "work.folded";
 
   function fold(isFolded) {
-    bar.classList.toggle("folded", isFolded);
+    bar.classList.toggle("folded", isFolded && !isBeside());
     folder.setAttribute("aria-expanded", String(!isFolded));
     folder.firstChild.textContent = isFolded ? "Unfold " : "Fold ";
     memory.set(FOLDED, isFolded ? "yes" : "");
@@ -153,7 +154,7 @@
       keys.add({ id: "reading.expand-all", keys: "E", label: "Expand or collapse all", group, run: () => toggleFolds(shown) });
       keys.add({ id: "reading.previous-turn", keys: "K", label: "Previous turn of the model", group, run: () => step(-1, (card) => card.matches(".model_call")) });
     }
-    keys.add({ id: "reading.fold", keys: "f", label: "Fold the bar of answers, or not", group, run: () => fold(!bar.classList.contains("folded")) });
+    keys.add({ id: "reading.fold", keys: "f", label: "Fold the bar of answers, or not", group, run: () => fold(!bar.classList.contains("folded")), when: () => !isBeside() });
   }
   gymweb.reading = { unfold: () => folder && fold(false) };
 }

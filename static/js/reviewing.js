@@ -3,66 +3,20 @@
 
 {
   const { keys, unsent, drafts } = gymweb;
+  const { read, write, readServed, changed, showWrong } = gymweb.answering ?? {};
+  const group = "Reviewing";
   const { post, warn } = unsent;
   const DRAFT_MS = 700;
   const RETRY_MS = 1500;
   const AWAY_MS = 20_000;
+  const SLOW_MS = 300;
   const form = document.getElementById("review-form");
   const saved = document.getElementById("review-saved");
-
-  // What is in the form
-
-  function number(text) {
-    return text === "" || text === null || Number.isNaN(Number(text)) ? null : Number(text);
-  }
-
-  function read(from = form) {
-    const given = new FormData(from);
-    const answer = { note: String(given.get("note") ?? ""), reasons: given.getAll("reasons"), confidence: number(given.get("confidence")) };
-    if (from.dataset.kind === "pairwise") answer.choice = String(given.get("choice") ?? "");
-    // In the order shown, wherever they have been dragged since.
-    const ranks = [...from.querySelectorAll("[data-rank]")].sort((one, other) => one.dataset.rank - other.dataset.rank);
-    if (ranks.length) answer.ranks = ranks.map((each) => Number(each.value) || 0);
-    const criteria = [...from.querySelectorAll("[data-criterion]")];
-    if (criteria.length) {
-      answer.scores = {};
-      for (const each of criteria) {
-        const key = each.dataset.criterion;
-        const field = each.querySelector("input:not([type=radio]), textarea");
-        const value = given.get(`score-${key}`);
-        if (value === null || value === "") continue;
-        answer.scores[key] = field?.type === "number" ? number(value) : ["true", "false"].includes(value) && each.querySelector("input[value=true]") ? value === "true" : value;
-      }
-    }
-    return answer;
-  }
-
-  // What the server put into it, whatever the browser has filled in again since.
-  function readServed() {
-    const served = form.cloneNode(true);
-    served.reset();
-    return read(served);
-  }
-
-  function write(answer) {
-    for (const each of form.querySelectorAll("[name=choice]")) each.checked = each.value === answer.choice;
-    for (const each of form.querySelectorAll("[name=reasons]")) each.checked = (answer.reasons ?? []).includes(each.value);
-    for (const each of form.querySelectorAll("[data-rank]")) each.value = String((answer.ranks ?? [])[Number(each.dataset.rank)] || "");
-    // Every criterion: one that the answer leaves out was cleared.
-    for (const { dataset } of form.querySelectorAll("[data-criterion]")) {
-      const value = String(answer.scores?.[dataset.criterion] ?? "");
-      for (const each of form.querySelectorAll(`[name="score-${CSS.escape(dataset.criterion)}"]`)) {
-        if (each.type === "radio") each.checked = each.value === value;
-        else each.value = value;
-      }
-    }
-    if (form.elements.note) form.elements.note.value = answer.note ?? "";
-    if (form.elements.confidence) form.elements.confidence.value = String(answer.confidence ?? "");
-  }
 
   // Submissions
 
   let waits = false;
+  let telling = null;
 
   // While it is on its way nothing changes in it.
   function hold(isOn) {
@@ -70,6 +24,9 @@
     if (!form) return;
     form.inert = isOn;
     form.setAttribute("aria-busy", String(isOn));
+    clearTimeout(telling);
+    if (isOn) telling = setTimeout(() => { saved.textContent = "sending…"; }, SLOW_MS);
+    else if (saved.textContent === "sending…") saved.textContent = "";
   }
 
   // A word for the page that comes next.
@@ -144,6 +101,7 @@
     if (outcome === "sent") goOn();
     else if (outcome === "refused" || outcome === "wrong") {
       hold(false);
+      if (outcome === "wrong") warn(showWrong(unsent.wrong()));
       form.elements.token.value = newToken();
     } else if (!waits && [...outcomes.values()].includes("sent")) location.reload();
   });
@@ -258,86 +216,20 @@
   // Back to a page that was left: another item may be held by now.
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
   hear();
+  // Instructions as they were written: Markdown, read when they are open.
+  for (const text of document.querySelectorAll("[data-markdown]")) {
+    const fold = text.closest("details");
+    const render = async () => { if (text.isConnected && (fold?.open ?? true)) text.replaceWith((await gymweb.forms.show(text.textContent, "markdown", text.dataset, "")) ?? text); };
+    render().catch(() => { /* it stands there as it is */ });
+    fold?.addEventListener("toggle", () => render().catch(() => { /* as above */ }));
+  }
   // What another visit could not send.
   if (unsent.count()) unsent.sendAll();
 
   // Keys
 
-  const group = "Reviewing";
-  const changed = () => form.dispatchEvent(new Event("input", { bubbles: true }));
-  const press = (input) => {
-    if (waits) return;
-    input.checked = input.type === "radio" ? true : !input.checked;
-    changed();
-  };
-  const kind = form?.dataset.kind;
-
-  if (kind === "pairwise") {
-    for (const input of form.querySelectorAll("[data-key]")) {
-      keys.add({ id: `review.${input.value}`, keys: input.dataset.key, label: input.closest("label").querySelector("span").lastChild.textContent.trim(), group, run: () => press(input) });
-    }
-  }
-  if (kind === "ranking") {
-    gymweb.dragRanks(form, () => { changed(); mark(); });
-    const shown = () => [...form.querySelectorAll("[data-rank]")];
-    let current = Math.max(0, shown().findIndex((each) => !each.value));
-    const mark = () => shown().forEach((each, place) => each.closest(".rank-of").classList.toggle("current", place === current));
-    mark();
-    const move = (by) => { current = (current + by + shown().length) % shown().length; mark(); };
-    for (let rank = 1; rank <= shown().length; rank += 1) {
-      keys.add({ id: `review.rank.${rank}`, keys: String(rank), label: `Rank ${rank} for the marked one, and on`, group, run: () => { shown()[current].value = String(rank); changed(); move(1); }, when: () => !waits });
-    }
-    keys.add({ id: "review.rank.next", keys: "ArrowRight", label: "Mark the next one", group, run: () => move(1) });
-    keys.add({ id: "review.rank.previous", keys: "ArrowLeft", label: "Mark the one before", group, run: () => move(-1) });
-  } else if (kind === "rubric") {
-    const criteria = [...form.querySelectorAll("[data-criterion]")];
-    let current = 0;
-    const mark = () => {
-      criteria.forEach((each, place) => each.classList.toggle("current", place === current));
-      criteria[current]?.scrollIntoView({ block: "nearest" });
-    };
-    mark();
-    const move = (by) => { current = (current + by + criteria.length) % criteria.length; mark(); };
-    for (let option = 1; option <= 9; option += 1) {
-      keys.add({
-        id: `review.option.${option}`,
-        keys: String(option),
-        label: `Option ${option}, or the number ${option}, and on`,
-        group,
-        run: () => {
-          const input = criteria[current].querySelector(`[data-option="${option}"]`);
-          const field = criteria[current].querySelector("input[type=number]");
-          if (input) press(input);
-          else if (field) { field.value = String(option); changed(); }
-          if (input || field) move(1);
-        },
-        when: () => criteria.length > 0 && !waits,
-      });
-    }
-    keys.add({ id: "review.field.next", keys: "ArrowDown", label: "Next criterion", group, run: () => move(1) });
-    keys.add({ id: "review.field.previous", keys: "ArrowUp", label: "Criterion before", group, run: () => move(-1) });
-    keys.add({ id: "review.field.type", keys: "i", label: "Type into the criterion", group, run: () => criteria[current].querySelector("textarea, input[type=number]")?.focus() });
-  } else if (form) {
-    for (const input of form.querySelectorAll("[data-reason]")) {
-      keys.add({ id: `review.reason.${input.value}`, keys: input.dataset.reason, label: `Because: ${input.closest("label").lastElementChild.lastChild.textContent.trim()}`, group, run: () => press(input) });
-    }
-  }
   if (form) {
-    keys.add({ id: "review.submit", keys: kind === "rubric" ? "Ctrl+enter" : "Enter", label: "Submit and go on", group, run: () => form.requestSubmit(), when: () => !(document.activeElement instanceof HTMLButtonElement || document.activeElement instanceof HTMLAnchorElement || document.activeElement?.tagName === "SUMMARY") });
-    keys.add({ id: "review.note", keys: "n", label: "Write a note", group, run: () => { gymweb.reading.unfold(); form.elements.note.focus(); } });
-    keys.add({
-      id: "review.confidence",
-      keys: "c",
-      label: "How sure you are: the next",
-      group,
-      run: () => {
-        gymweb.reading.unfold();
-        const choice = form.elements.confidence;
-        choice.selectedIndex = (choice.selectedIndex + 1) % choice.options.length;
-        changed();
-      },
-      when: () => !waits,
-    });
+    keys.add({ id: "review.submit", keys: form.dataset.kind === "rubric" ? "Ctrl+enter" : "Enter", label: "Submit and go on", group, run: () => form.requestSubmit(), when: () => form.dataset.kind === "rubric" || !(document.activeElement instanceof HTMLButtonElement || document.activeElement instanceof HTMLAnchorElement || document.activeElement?.tagName === "SUMMARY") });
     keys.add({
       id: "review.skip",
       keys: "s",

@@ -162,6 +162,7 @@ gymweb.unsent = (() => {
   const isOpenHere = (record) => document.getElementById("review-form")?.dataset.review === String(record.review);
   let claimed = null;
   let undone = null;
+  let wrong = [];
 
   async function send(record) {
     let reply;
@@ -186,6 +187,7 @@ gymweb.unsent = (() => {
     }
     if (status === 409 && !record.undo && await isThere(record)) return finish(record);
     const errors = (told.errors ?? []).map((each) => each.message).join(" ");
+    wrong = told.errors?.length ? told.errors : [{ pointer: "", message: told.detail }];
     if (status === 400 && record.answer && isOpenHere(record)) {
       // It is in the form, and its draft in the storage.
       gymweb.drafts?.keep(record.review, record.answer);
@@ -293,6 +295,7 @@ gymweb.unsent = (() => {
     find: (review) => all().find((each) => String(each.review) === String(review) && !each.refused) ?? null,
     claimed: () => claimed,
     undone: () => undone,
+    wrong: () => wrong,
     count: () => all().filter((each) => !each.refused).length,
     listen: (listener) => listeners.push(listener),
   };

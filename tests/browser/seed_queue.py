@@ -62,7 +62,7 @@ def main() -> None:
     ):
         kind = "pairwise" if name == "few" else name
         queue = Queue(name=f"To judge: {name}", kind=kind, seed=5, rubric=rubric if kind == "rubric" else None)
-        queue.instructions = "Choose what you would rather have been told."
+        queue.instructions = "Choose what you would *rather* have been told."
         items = fill_from_rollouts(ids, kind=kind, seed=5, size=2)
         queues[name] = create_queue(queue=queue, items=items, user=None).pk
     queue = Queue(name="Disputed", kind="pairwise", seed=5, overlap=2)

@@ -248,6 +248,25 @@ def test_a_skip_and_its_undo_wait_in_the_browser_for_a_lost_connection(
     assert [row["id"] for row in site.api("GET", path)["results"]] == skipped
 
 
+def test_what_is_missing_is_named_and_marked_where_it_is_missing(
+    page: Page, site: Site, queues: dict[str, int]
+) -> None:
+    begin(page, site, queues["rubric"])
+    page.get_by_text("Instructions").click()
+    expect(page.locator("details .markdown em")).to_have_text("rather")
+    right = page.locator("[data-criterion=right]")
+    right.locator(":checked").evaluate_all("all => all.forEach((each) => { each.checked = false; })")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#review-lost")).to_contain_text("Is it right? ")
+    expect(right).to_be_focused()
+    expect(right.locator(".errors")).to_be_visible()
+    assert right.locator("input").first.get_attribute("aria-describedby") == right.locator(".errors").get_attribute(
+        "id"
+    )
+    page.keyboard.press("1")
+    expect(right.locator(".errors")).to_have_count(0)
+
+
 def sign_in_here(page: Page, username: str) -> None:
     page.fill("[name=username]", username)
     page.fill("[name=password]", PASSWORD)
@@ -354,6 +373,10 @@ def test_what_is_judged_is_read_by_keys_which_answer_nothing(page: Page, site: S
     expect(bar.get_by_role("button", name="Submit")).to_be_in_viewport(ratio=1)
     covered = page.evaluate("getComputedStyle(document.documentElement).scrollPaddingBottom")
     assert covered == f"{bar.evaluate('each => each.offsetHeight')}px"
+    page.keyboard.press("r")
+    page.keyboard.press("2")
+    expect(bar.locator("[data-reason='2']")).to_be_checked()
+    expect(page.locator("#review-marked")).to_have_text("A, no rank yet")
     for key, kind in [("d", "call"), ("j", "result"), ("j", "reply"), ("k", "result")]:
         page.keyboard.press(key)
         expect(chosen.locator(".step-head").first).to_contain_text(kind)
