@@ -117,13 +117,23 @@ def _align_two(mine: Sequence[Step], theirs: Sequence[Step]) -> list[tuple[Step 
 
 def _align_middle(mine: Sequence[Step], theirs: Sequence[Step]) -> list[tuple[Step | None, Step | None]]:
     """The alignment of the most worth (Needleman and Wunsch 1970, gaps for nothing)."""
+    # What is like, and what is the same, as numbers: they are compared far more often than there are steps.
+    kinds: dict[object, int] = {}
+    whole: dict[object, int] = {}
+    mine_keys, their_keys = ([_key(step, kinds, whole) for step in each] for each in (mine, theirs))
     worth = [[0] * (len(theirs) + 1) for _ in range(len(mine) + 1)]
     for i in range(len(mine) - 1, -1, -1):
         row, below = worth[i], worth[i + 1]
+        kind, same = mine_keys[i]
+        right = 0
         for j in range(len(theirs) - 1, -1, -1):
-            best = max(below[j], row[j + 1])
-            pair = _worth(mine[i], theirs[j])
-            row[j] = max(best, pair + below[j + 1]) if pair else best
+            under = below[j]
+            best = under if under > right else right
+            other_kind, other_same = their_keys[j]
+            if kind == other_kind:
+                paired = below[j + 1] + (SAME if same == other_same else ALIKE)
+                best = paired if paired > best else best
+            row[j] = right = best
     aligned: list[tuple[Step | None, Step | None]] = []
     i = j = 0
     while i < len(mine) or j < len(theirs):
@@ -138,6 +148,12 @@ def _align_middle(mine: Sequence[Step], theirs: Sequence[Step]) -> list[tuple[St
             aligned.append((None, theirs[j]))
             j += 1
     return aligned
+
+
+def _key(step: Step, kinds: dict[object, int], whole: dict[object, int]) -> tuple[int, int]:
+    """The same first number for steps that are like each other, the same second one for those that are the same."""
+    kind = kinds.setdefault((step.kind, step.name), len(kinds))
+    return kind, whole.setdefault((kind, step.text, step.error), len(whole))
 
 
 def _worth(one: Step, other: Step) -> int:

@@ -1,6 +1,7 @@
 """Which words two texts differ by: Myers' algorithm over words, over lines where there are too many, with an end."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple
@@ -56,34 +57,50 @@ def _compare(old: Sequence[str], new: Sequence[str], edit: Edit | None = None) -
 
 def _edit(old: Sequence[str], new: Sequence[str]) -> list[Part] | None:
     """The shortest edit (Myers 1986, "An O(ND) Difference Algorithm"); None beyond MOST_EDITS."""
-    furthest = {1: 0}
-    history: list[dict[int, int]] = []
-    for edits in range(min(len(old) + len(new), MOST_EDITS) + 1):
-        history.append(dict(furthest))
-        for diagonal in range(-edits, edits + 1, 2):
-            down = diagonal == -edits or (
-                diagonal != edits and furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1)
-            )
-            x = furthest[diagonal + 1] if down else furthest[diagonal - 1] + 1
-            y = x - diagonal
-            while x < len(old) and y < len(new) and old[x] == new[y]:
-                x, y = x + 1, y + 1
-            furthest[diagonal] = x
-            if x >= len(old) and y >= len(new):
+    if _least_edits(old, new) > MOST_EDITS:
+        return None
+    numbers: dict[str, int] = {}
+    mine = [numbers.setdefault(token, len(numbers)) for token in old]
+    theirs = [numbers.setdefault(token, len(numbers)) for token in new]
+    width, height = len(mine), len(theirs)
+    most = min(width + height, MOST_EDITS)
+    # By diagonal, from -most - 1 on: the furthest place that so many edits lead to.
+    zero = most + 1
+    furthest = [0] * (2 * most + 3)
+    history: list[list[int]] = []
+    for edits in range(most + 1):
+        # What is read of it later: the diagonals beside those of this round.
+        history.append(furthest[zero - edits - 1 : zero + edits + 2])
+        for at in range(zero - edits, zero + edits + 1, 2):
+            before, after = furthest[at - 1], furthest[at + 1]
+            x = after if at == zero - edits or (at != zero + edits and before < after) else before + 1
+            y = x - at + zero
+            while x < width and y < height and mine[x] == theirs[y]:
+                x += 1
+                y += 1
+            furthest[at] = x
+            if x >= width and y >= height:
                 return _walk_back(history, old, new)
     return None
 
 
-def _walk_back(history: list[dict[int, int]], old: Sequence[str], new: Sequence[str]) -> list[Part]:
+def _least_edits(old: Sequence[str], new: Sequence[str]) -> int:
+    """No edit is shorter: each token that one has more often than the other is gone or new."""
+    counted = Counter(old)
+    counted.subtract(Counter(new))
+    return sum(map(abs, counted.values()))
+
+
+def _walk_back(history: list[list[int]], old: Sequence[str], new: Sequence[str]) -> list[Part]:
     x, y = len(old), len(new)
     parts: list[Part] = []
     for edits in range(len(history) - 1, -1, -1):
+        # The slice of this round begins at the diagonal -edits - 1.
         furthest, diagonal = history[edits], x - y
-        down = diagonal == -edits or (
-            diagonal != edits and furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1)
-        )
+        at = diagonal + edits + 1
+        down = diagonal == -edits or (diagonal != edits and furthest[at - 1] < furthest[at + 1])
         before = diagonal + 1 if down else diagonal - 1
-        from_x = furthest[before] if edits else 0
+        from_x = furthest[before + edits + 1] if edits else 0
         from_y = from_x - before if edits else 0
         while x > from_x and y > from_y:
             x, y = x - 1, y - 1

@@ -60,3 +60,13 @@ def test_the_most_different_texts_take_a_bounded_time():
     began = time.process_time()
     compare_words(old, new)
     assert time.process_time() - began < 2
+
+
+@given(st.text(alphabet=".,;!", max_size=15), st.text(alphabet=".,;!", max_size=15))
+def test_no_shorter_edit_is_overlooked(old, new):
+    alike = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i, one in enumerate(old):
+        for j, other in enumerate(new):
+            alike[i + 1][j + 1] = alike[i][j] + 1 if one == other else max(alike[i][j + 1], alike[i + 1][j])
+    changed = sum(len(part.text) for part in compare_words(old, new) if part.kind != "same")
+    assert changed == len(old) + len(new) - 2 * alike[-1][-1]
