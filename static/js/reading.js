@@ -64,6 +64,12 @@
     }
   }
 
+  // All of what is cut: in the line, else in the final answers.
+  const cut = () => {
+    const here = current?.isConnected ? [...current.querySelectorAll("a.show-all")] : [];
+    return here.length ? here : [...document.querySelectorAll(".last-words a.show-all")];
+  };
+
   const folds = (within) => [...within.querySelectorAll("details")];
   function toggleFolds(within) {
     const all = folds(within);
@@ -145,6 +151,7 @@
     const what = table ? "difference" : "step";
     keys.add({ id: "reading.next", keys: "j", label: `Next ${what}`, group, run: () => step(1), when: () => lines().length > 0 });
     keys.add({ id: "reading.previous", keys: "k", label: `Previous ${what}`, group, run: () => step(-1), when: () => lines().length > 0 });
+    keys.add({ id: "reading.whole", keys: "O", label: "Show all of a long text", group, run: () => { for (const each of cut()) each.click(); }, when: () => cut().length > 0 });
     if (table) {
       keys.add({ id: "reading.expand", keys: "o", label: "Open or close what is folded", group, run: () => toggleFolds(shown) });
       keys.add({ id: "reading.divergence", keys: "d", label: "Where they part", group, run: () => choose(lines()[0]), when: () => lines().length > 0 });
