@@ -274,6 +274,7 @@ ANNOTATED = {
     "queues/999999/review/",
     "reviews/999999/skip/",
     "reviews/999999/submit/",
+    "rollouts/compare/flag/",
     "rollouts/999999/comments/",
     "rollouts/999999/flags/",
     "rollouts/999999/scores/",

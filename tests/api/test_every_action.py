@@ -41,6 +41,8 @@ OPERATIONS = {
     "rollout_flag": "POST flags/",
     "rollout_override": "POST reward-overrides/",
     "rollout_score": "POST reviews/",
+    "rollouts_flag": "POST flags/",
+    "rollouts_judge": "POST queues/",
     "rubric_create": "POST rubrics/",
     "rubric_delete": "DELETE rubrics/{slug}/",
     "rubric_edit": "PATCH rubrics/{slug}/",

@@ -488,6 +488,13 @@ def test_disagreements_are_settled_by_keys_one_after_the_other_and_nothing_typed
         ("b_much", True, "Shorter.", False),
         ("equal", False, "", True),
     ]
+    # A verdict of one's own, where one compares.
+    pair = site.api("GET", f"queue-items/{one}/")["rollouts"]
+    page.goto(f"{site.base}/rollouts/compare/?r={pair[0]},{pair[1]}")
+    page.keyboard.press("b")
+    page.keyboard.press("Enter")
+    expect(page.locator("#messages")).to_contain_text("Your verdict")
+    expect(page.locator("#judge-form [value=b]")).to_be_checked()
     context.close()
 
 

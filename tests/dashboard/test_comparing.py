@@ -6,8 +6,10 @@ from apps.dashboard import side_by_side
 from apps.gym.aligning import Step
 from apps.gym.events import ModelCall, Prompt, ToolResult, TraceUnion, Verification
 from apps.gym.items import message
-from apps.rollouts.models import Rollout
-from tests.dashboard.markup import read
+from apps.reviews.deciding import read_verdicts
+from apps.reviews.models import Flag, Queue
+from apps.rollouts.models import Collection, Rollout
+from tests.dashboard.markup import faults, read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_collection, make_rollout
 
@@ -226,3 +228,66 @@ def test_comparing_takes_a_query_for_each_trace_and_as_many_for_long_ones():
 
     one, three = queries_with_one_and_three(lambda: compared(*made), add)
     assert one == three
+
+
+def test_a_verdict_is_given_where_one_compares_and_stands_whatever_the_order():
+    good, bad = two()
+    client, judge = signed_in(), reverse("dashboard:rollouts_judge")
+    chosen = f"{good.pk},{bad.pk}"
+    assert client.post(judge, {"r": chosen, "choice": "", "note": "Kept."}).status_code == 422
+    assert Queue.objects.count() == 0
+    done = client.post(judge, {"r": chosen, "choice": "a_much", "token": "t", "note": "Shorter."})
+    assert done["Location"] == compared(good, bad)
+    queue = Queue.objects.get()
+    assert (queue.kind, queue.is_blind, queue.named_reviewers) == ("pairwise", False, True)
+    stands = read_verdicts(rollout_ids=[good.pk, bad.pk])[good.pk, bad.pk]
+    assert (stands.winner, stands.strength, stands.how) == (good.pk, 2, "single")
+    # The other way round it is the same one, and is replaced there.
+    turned = client.get(compared(bad, good)).text
+    assert 'value="b_much" checked' in turned
+    assert "Shorter." in turned
+    client.post(judge, {"r": f"{bad.pk},{good.pk}", "choice": "a", "token": "u"})
+    stands = read_verdicts(rollout_ids=[good.pk, bad.pk])[good.pk, bad.pk]
+    assert (stands.winner, stands.strength, stands.how) == (bad.pk, 1, "adjudicated")
+    assert Queue.objects.count() == 1
+    assert faults(client.get(compared(good, bad)).text) == []
+
+
+def test_three_are_ranked_where_one_compares_and_a_sequence_goes_on():
+    good, bad = two()
+    third = make_rollout(good.collection, reward=0.5)
+    ids = [third.pk, good.pk, bad.pk]
+    ranks = {f"rank-{place}": rank for place, rank in enumerate((2, 1, 2))}
+    client, judge = signed_in(), reverse("dashboard:rollouts_judge")
+    client.post(judge, {"r": ",".join(map(str, ids)), **ranks, "token": "t"})
+    stand = read_verdicts(rollout_ids=ids)
+    assert [stand[pair].winner for pair in sorted(stand)] == [good.pk, good.pk, None]
+    assert "Your verdict" in client.get(compared(third, good, bad)).text
+    pairs = f"{good.pk}-{bad.pk},{good.pk}-{third.pk}"
+    done = client.post(judge, {"pairs": pairs, "at": "1", "choice": "a", "token": "u"})
+    assert done["Location"].endswith("&at=2")
+
+
+def test_a_group_that_is_compared_goes_to_a_queue_as_it_stands_or_is_flagged():
+    rollouts = [*two(), make_rollout(Collection.objects.get(), reward=0.5)]
+    ids, client = [each.pk for each in rollouts], signed_in()
+    sent = client.post(reverse("dashboard:selected_queue"), {"r": ids, "kind": "ranking", "size": "3", "per_task": "3"})
+    form = client.get(sent["Location"]).context["form"]
+    assert (form["kind"].value(), form["size"].value(), form["rollouts"].value()) == (
+        "ranking",
+        "3",
+        " ".join(map(str, ids)),
+    )
+    flag = {"r": ",".join(map(str, ids)), "kind": "hallucinated", "note": "All guess."}
+    assert client.post(reverse("dashboard:rollouts_flag"), flag)["Location"] == compared(*rollouts)
+    assert sorted(Flag.objects.values_list("rollout", "kind", "note")) == [
+        (pk, "hallucinated", "All guess.") for pk in ids
+    ]
+    viewer = signed_in(Role.VIEWER)
+    for name in ("rollouts_flag", "rollouts_judge", "selected_queue"):
+        assert viewer.post(reverse(f"dashboard:{name}"), flag).status_code == 403
+    page = viewer.get(compared(*rollouts)).text
+    assert [words in page for words in ("Choose the winner", "Flag all", "Send to a queue")] == [False] * 3
+    # Who may review and not lead flags alone.
+    page = signed_in(Role.ANNOTATOR).get(compared(*rollouts)).text
+    assert [words in page for words in ("Choose the winner", "Flag all", "Send to a queue")] == [False, True, False]

@@ -54,9 +54,8 @@ def queue_list(request: PageRequest) -> HttpResponse:
 @allow(GET=Permission.LEAD, POST=Permission.LEAD)
 def queue_create(request: PageRequest) -> HttpResponse:
     """`?collection=` or `?rollouts=1,2` fill the form in."""
-    given = {
-        name: request.GET[name] for name in ("collection", "rollouts", "filter", "kind", "name") if name in request.GET
-    }
+    names = ("collection", "rollouts", "filter", "kind", "name", "per_task", "size")
+    given = {name: request.GET[name] for name in names if name in request.GET}
     form = QueueForm(posted(request), initial={"kind": Queue.Kind.PAIRWISE, **given})
     if form.is_valid():
         try:

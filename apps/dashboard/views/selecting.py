@@ -30,9 +30,10 @@ def selected_compare(request: PageRequest) -> HttpResponse:
 
 @allow(POST=Permission.LEAD)
 def selected_queue(request: PageRequest) -> HttpResponse:
-    """The form of a new queue, with them in it."""
-    chosen = " ".join(str(pk) for pk in _marked(request))
-    return redirect(f"{reverse('dashboard:queue_create')}?{urlencode({'rollouts': chosen})}")
+    """The form of a new queue, with them in it; a group that is compared says how they are to be judged, too."""
+    chosen = {"rollouts": " ".join(str(pk) for pk in _marked(request))}
+    chosen |= {name: request.POST[name] for name in ("kind", "per_task", "size") if request.POST.get(name)}
+    return redirect(f"{reverse('dashboard:queue_create')}?{urlencode(chosen)}")
 
 
 @allow(POST=Permission.EXPORT)

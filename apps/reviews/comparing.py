@@ -1,0 +1,84 @@
+"""A verdict of one's own on rollouts that stand side by side.
+
+A verdict is a review's, and a review of several rollouts is an item's: so they are the one item of a queue for oneself.
+It shows rewards and models, as what stood side by side did, so nobody takes it for a blind one.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from django.db import transaction
+
+from apps.accounts.models import User
+from apps.reviews.adjudicating import adjudicate_item
+from apps.reviews.answers import Answer
+from apps.reviews.filling import fill_from_sets
+from apps.reviews.leasing import claim_item
+from apps.reviews.models import Queue, Review
+from apps.reviews.queueing import create_queue
+from apps.reviews.reviewing import submit_review
+
+_OTHER_SIDE = {"a": "b", "a_much": "b_much", "b": "a", "b_much": "a_much"}
+
+
+def judge_compared(*, rollout_ids: Sequence[int], user: User, answer: Answer, token: str) -> Review:
+    """Say which of them is better, in the order given: of two by choice, of more by ranks. What the same person said of
+    them before is replaced, and kept. Raises QueueRefused where they are no item, AnswerRefused and CannotReview."""
+    ids = list(rollout_ids)
+    with transaction.atomic():
+        queue = _own_queue(ids, user) or _make_queue(ids, user)
+        item = queue.items.get()
+        if sent := Review.objects.filter(item=item, reviewer=user, token=token).first():
+            return sent
+        review = claim_item(queue=queue, user=user)
+        if review is not None:
+            said = _turn(answer, ids, review.arrangement)
+            return submit_review(review=review, user=user, token=token, answer=said)
+        kept = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
+        return adjudicate_item(item=item, user=user, answer=_turn(answer, ids, kept), token=token, saw_votes=True)
+
+
+def read_compared(rollout_ids: Sequence[int], user: User) -> Answer | None:
+    """What this person said of them last, in the order given."""
+    ids = list(rollout_ids)
+    queue = _own_queue(ids, user)
+    if queue is None:
+        return None
+    said = Review.objects.filter(queue=queue, reviewer=user).submitted().order_by("submitted_at", "pk").last()
+    if said is None:
+        return None
+    given = {name: getattr(said, name) for name in ("choice", "ranks", "reasons", "note", "confidence")}
+    return _turn(Answer(**given), said.arrangement, ids)
+
+
+def _own_queue(ids: list[int], user: User) -> Queue | None:
+    mine = Queue.objects.open().filter(created_by=user, kind=_kind(ids), source__compared=sorted(ids))
+    return mine.order_by("pk").first()
+
+
+def _make_queue(ids: list[int], user: User) -> Queue:
+    queue = Queue(
+        name=f"Compared: {', '.join(f'#{one}' for one in ids)}",
+        kind=_kind(ids),
+        shows_expected=True,
+        shows_reward=True,
+        shows_model=True,
+        source={"compared": sorted(ids)},
+    )
+    items = fill_from_sets([ids], kind=queue.kind)
+    return create_queue(queue=queue, items=items, reviewers=[user], user=user)
+
+
+def _kind(ids: list[int]) -> str:
+    return Queue.Kind.PAIRWISE if len(ids) == 2 else Queue.Kind.RANKING
+
+
+def _turn(answer: Answer, given: Sequence[int], wanted: Sequence[int]) -> Answer:
+    """The same said of them in another order. What does not fit is left as it is, to be refused."""
+    choice, ranks = answer.choice, answer.ranks
+    if list(given) != list(wanted):
+        choice = _OTHER_SIDE.get(choice, choice)
+    if len(ranks) == len(given):
+        ranked = dict(zip(given, ranks, strict=True))
+        ranks = [ranked[one] for one in wanted]
+    return msgspec.structs.replace(answer, choice=choice, ranks=ranks)
