@@ -267,7 +267,9 @@ def test_who_leads_sees_figures_and_settles_what_is_disputed(pages):
     for hidden in ("Shorter.", "both bad</td>", f"/rollouts/{first.arrangement[0]}/", "reward-chip"):
         assert hidden not in blind
     assert 'data-saw=""' in blind
-    shown = pages.get(path, {"show": "1"}).content.decode()
+    # An address alone shows no more: opening one writes nothing, so it could not be remembered.
+    assert "Shorter." not in pages.get(path, {"show": "1"}).content.decode()
+    shown = pages.post(path, {"show": "1"}, follow=True).content.decode()
     for told in ("Shorter.", "both bad", f"/rollouts/{first.arrangement[0]}/", "reward-chip"):
         assert told in shown
     assert faults(shown) == faults(blind) == []

@@ -31,13 +31,16 @@ _SAID = ("choice", "ranks", "scores", "reasons", "note", "confidence")
 
 @allow(GET=Permission.LEAD, POST=Permission.LEAD)
 def queue_item(request: PageRequest, pk: int) -> HttpResponse:
-    """One item and the verdict that settles it. `?show=1` tells what people said, rewards and models: the session
-    remembers who has seen that, and the verdict that they give says so."""
+    """One item and the verdict that settles it. Who asks for what people said, rewards and models finds them at
+    `?show=1`: the session remembers that, and the verdict that they give says so."""
     item = get_object_or_404(QueueItem.objects.select_related("queue__rubric", "task"), pk=pk)
     queue, errors = item.queue, dict[str, str]()
     rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
-    shows = "show" in request.GET
-    saw_votes = _remember(request, pk, shows=shows)
+    if request.method == "POST" and "show" in request.POST:
+        _remember(request, pk)
+        return redirect(f"{request.path}?show=1")
+    saw_votes = pk in request.session.get(_SEEN, [])
+    shows = saw_votes and "show" in request.GET
     standing = Review.objects.filter(item=item, is_adjudication=True).submitted().select_related("reviewer").first()
     draft = Review(queue=queue, item=item, arrangement=rollouts, is_adjudication=True)
     draft.draft = {name: getattr(standing, name) for name in _SAID} if standing is not None else {}
@@ -83,12 +86,10 @@ def queue_item(request: PageRequest, pk: int) -> HttpResponse:
     return render(request, "queues/item.html", context, status=422 if errors else 200)
 
 
-def _remember(request: PageRequest, pk: int, *, shows: bool) -> bool:
-    """Whether this person has seen what people said of the item: now, or before in this session."""
+def _remember(request: PageRequest, pk: int) -> None:
+    """That this person has seen what people said of the item, for as long as the session lasts."""
     seen: list[int] = request.session.get(_SEEN, [])
-    if shows and pk not in seen:
-        request.session[_SEEN] = [*seen, pk][-_MOST_SEEN:]
-    return shows or pk in seen
+    request.session[_SEEN] = [*(each for each in seen if each != pk), pk][-_MOST_SEEN:]
 
 
 def _neighbours(item: QueueItem) -> tuple[int | None, int | None]:
