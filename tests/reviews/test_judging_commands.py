@@ -50,7 +50,10 @@ def test_a_queue_is_reviewed_skipped_and_taken_back_from_the_command_line():
     submit = [*words, "submit", "--review", first["review"], "--token", "mine", "--choice", "b_much", "--by", "ann"]
     for _ in range(2):
         assert told(*submit, "--confidence", 3, "--reason", "safety")["status"] == "submitted"
-    assert told(*words, "undo", "--by", "ann")["draft"]["confidence"] == 3
+    with pytest.raises(CommandError, match="is not the last"):
+        run(*words, "undo", "--review", first["review"] + 1, "--by", "ann")
+    for _ in range(2):
+        assert told(*words, "undo", "--review", first["review"], "--by", "ann")["draft"]["confidence"] == 3
     following = told(*words, "submit", "--choice", "equal", "--next", "--by", "ann")["next"]
     assert following == told(*words, "next", "--by", "ann") | {"leased_until": following["leased_until"]}
     assert "is skipped" in run(*words, "skip", "--reason", "Too long.", "--by", "ann")
