@@ -18,7 +18,7 @@
   // How much of the window the bar covers: paging and what is gone to end above it.
   const isBeside = () => Boolean(bar.closest(".beside")) && matchMedia("(min-width: 68rem)").matches;
   const covers = () => (isBeside() ? 0 : bar.offsetHeight);
-  const measure = () => root.style.setProperty("--work-bar", `${covers()}px`);
+  const measure = () => { root.style.scrollPaddingBottom = `${covers()}px`; };
 
   // Differences of several attempts, or the steps of one
 
