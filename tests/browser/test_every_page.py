@@ -27,6 +27,8 @@ NO_PAGES = {
     "export_download",
     "export_file",
     "export_manifest",
+    "queue_item_text",
+    "review_text",
     "rollout_file",
     "rollout_image",
     "rollout_outline",
