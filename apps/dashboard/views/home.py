@@ -12,7 +12,7 @@ from apps.dashboard.overview import read_active, read_failures, read_latest
 from apps.dashboard.requests import PageRequest
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
-from apps.reviews.blinding import hidden_datasets
+from apps.reviews.blinding import hides_anything
 from apps.reviews.waiting import read_waiting
 from apps.rollouts.models import Collection
 from apps.tasks.models import Dataset, DatasetVersion
@@ -27,7 +27,7 @@ def _task_count() -> int:
 
 @allow(GET=Permission.READ)
 def home(request: PageRequest) -> HttpResponse:
-    if hidden_datasets(request.user):
+    if hides_anything(request.user):
         # It tells rewards. Whoever has to judge blindly goes there.
         return redirect("dashboard:queue_list")
     active, latest = read_active(), read_latest()

@@ -19,7 +19,7 @@ from apps.dashboard.neighbours import Neighbours, find_neighbours
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.traces.noise import Noise
 from apps.dashboard.views.traces import attempt_context, find_rollout, read_attempt, read_place
-from apps.reviews.blinding import hidden_datasets
+from apps.reviews.blinding import hides_anything
 from apps.reviews.commenting import CommentRefused, add_comment
 from apps.rollouts.models import Rollout
 from apps.rollouts.resolving import resolve_flag
@@ -80,7 +80,7 @@ def _page(request: PageRequest, rollout: Rollout, context: dict[str, Any], *, st
     noise = Noise.read(request)
     links = attempt_context(request, rollout, context["attempt"])
     # A list holds rollouts of any dataset: who stands beside this one would tell what those have that are hidden.
-    listed = "" if hidden_datasets(request.user) else request.GET.get("list", "")
+    listed = "" if hides_anything(request.user) else request.GET.get("list", "")
     beside = find_neighbours(listed, rollout)
     in_list = urlencode({"list": listed}) + "&" if beside else ""
     if beside is None:
