@@ -2,11 +2,13 @@
 
 window.gymweb = window.gymweb || {};
 
-gymweb.answering = (() => {
-  const form = document.getElementById("review-form");
-  const marked = document.getElementById("review-marked");
-  const { keys } = gymweb;
-  const group = "Reviewing";
+// `id` is what the names of its keys begin with, `group` where they stand in the overlay. `reach` is called with what a
+// key is about to fill in (verdict, reason, rank, option, note or confidence), where the form or a part may be folded.
+gymweb.answerForm = (form, { id, group, reach = () => {} }) => {
+  const marked = document.getElementById(`${id}-marked`);
+  const { kind } = form.dataset;
+  const isFree = () => !form.inert;
+  const add = (name, key, label, run, when = isFree) => gymweb.keys.add({ id: `${id}.${name}`, keys: key, label, group, run, when });
 
   // What it says
 
@@ -114,20 +116,17 @@ gymweb.answering = (() => {
       if (place === current) each.setAttribute("aria-current", "true");
       else each.removeAttribute("aria-current");
     });
-    if (all.length) marked.textContent = name();
+    if (all.length && marked) marked.textContent = name();
   }
 
-  const press = (input) => {
-    if (form.inert) return;
+  const press = (input, what) => {
+    reach(what);
     input.checked = input.type === "radio" ? true : !input.checked;
     changed();
   };
-  const { kind } = form.dataset;
 
   if (kind === "pairwise") {
-    for (const input of form.querySelectorAll("[data-key]")) {
-      keys.add({ id: `review.${input.value}`, keys: input.dataset.key, label: input.closest("label").querySelector("span").lastChild.textContent.trim(), group, run: () => press(input) });
-    }
+    for (const input of form.querySelectorAll("[data-key]")) add(input.value, input.dataset.key, input.closest("label").querySelector("span").lastChild.textContent.trim(), () => press(input, "verdict"));
   }
   if (kind === "ranking") {
     gymweb.dragRanks(form, () => { changed(); mark(); });
@@ -138,10 +137,15 @@ gymweb.answering = (() => {
     mark();
     const move = (by) => { current = (current + by + shown().length) % shown().length; mark(); };
     for (let rank = 1; rank <= shown().length; rank += 1) {
-      keys.add({ id: `review.rank.${rank}`, keys: String(rank), label: `Rank ${rank} for the marked one, and on`, group, run: () => { shown()[current].value = String(rank); changed(); move(1); }, when: () => !form.inert });
+      add(`rank.${rank}`, String(rank), `Rank ${rank} for the marked one, and on`, () => {
+        reach("rank");
+        shown()[current].value = String(rank);
+        changed();
+        move(1);
+      });
     }
-    keys.add({ id: "review.rank.next", keys: "ArrowRight", label: "Mark the next one", group, run: () => move(1) });
-    keys.add({ id: "review.rank.previous", keys: "ArrowLeft", label: "Mark the one before", group, run: () => move(-1) });
+    add("rank.next", "ArrowRight", "Mark the next one", () => move(1));
+    add("rank.previous", "ArrowLeft", "Mark the one before", () => move(-1));
   } else if (kind === "rubric") {
     const criteria = [...form.querySelectorAll("[data-criterion]")];
     let current = 0;
@@ -153,45 +157,44 @@ gymweb.answering = (() => {
     const move = (by) => { current = (current + by + criteria.length) % criteria.length; mark(); };
     goTo = (criterion) => { current = criteria.indexOf(criterion); mark(); };
     for (let option = 1; option <= 9; option += 1) {
-      keys.add({
-        id: `review.option.${option}`,
-        keys: String(option),
-        label: `Option ${option}, or the number ${option}, and on`,
-        group,
-        run: () => {
-          const input = criteria[current].querySelector(`[data-option="${option}"]`);
-          const field = criteria[current].querySelector("input[type=number]");
-          if (input) press(input);
-          else if (field) { field.value = String(option); changed(); }
-          clearWrong(criteria[current]);
-          if (input || field) move(1);
-        },
-        when: () => criteria.length > 0 && !form.inert,
-      });
+      add(`option.${option}`, String(option), `Option ${option}, or the number ${option}, and on`, () => {
+        reach("option");
+        const input = criteria[current].querySelector(`[data-option="${option}"]`);
+        const field = criteria[current].querySelector("input[type=number]");
+        if (input) press(input, "option");
+        else if (field) { field.value = String(option); changed(); }
+        clearWrong(criteria[current]);
+        if (input || field) move(1);
+      }, () => criteria.length > 0 && isFree());
     }
-    keys.add({ id: "review.field.next", keys: "ArrowDown", label: "Next criterion", group, run: () => move(1) });
-    keys.add({ id: "review.field.previous", keys: "ArrowUp", label: "Criterion before", group, run: () => move(-1) });
-    keys.add({ id: "review.field.type", keys: "i", label: "Type into the criterion", group, run: () => criteria[current].querySelector("textarea, input[type=number]")?.focus() });
+    add("field.next", "ArrowDown", "Next criterion", () => move(1));
+    add("field.previous", "ArrowUp", "Criterion before", () => move(-1));
+    add("field.type", "i", "Type into the criterion", () => criteria[current].querySelector("textarea, input[type=number]")?.focus());
   }
   if (kind !== "rubric") {
     // In a ranking the digits are ranks.
-    for (const input of form.querySelectorAll("[data-reason]")) {
-      keys.add({ id: `review.reason.${input.value}`, keys: kind === "ranking" ? `r ${input.dataset.reason}` : input.dataset.reason, label: `Because: ${input.closest("label").lastElementChild.lastChild.textContent.trim()}`, group, run: () => press(input) });
-    }
+    for (const input of form.querySelectorAll("[data-reason]")) add(`reason.${input.value}`, kind === "ranking" ? `r ${input.dataset.reason}` : input.dataset.reason, `Because: ${input.getAttribute("aria-label")}`, () => press(input, "reason"));
   }
-  keys.add({ id: "review.note", keys: "n", label: "Write a note", group, run: () => { gymweb.reading.unfold(); form.elements.note.focus(); } });
-  keys.add({
-    id: "review.confidence",
-    keys: "c",
-    label: "How sure you are: the next",
-    group,
-    run: () => {
-      gymweb.reading.unfold();
-      const choice = form.elements.confidence;
-      choice.selectedIndex = (choice.selectedIndex + 1) % choice.options.length;
-      changed();
-    },
-    when: () => !form.inert,
+  add("note", "n", "Write a note", () => {
+    reach("note");
+    form.elements.note.focus();
   });
-  return { read, write, readServed, changed, showWrong };
-})();
+  add("confidence", "c", "How sure you are: the next", () => {
+    reach("confidence");
+    const choice = form.elements.confidence;
+    choice.selectedIndex = (choice.selectedIndex + 1) % choice.options.length;
+    changed();
+  });
+  // From a field, too: what is typed there is text, and this is no letter.
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    form.requestSubmit();
+  });
+  // What must be said before it can be sent; empty where nothing is missing.
+  const findMissing = ({ choice, ranks }) => (choice === "" && "Say which is better first.") || (ranks?.includes(0) && "Give each a rank first.") || "";
+  // Enter sends what is shown with it, unless something that Enter opens or presses has the focus.
+  const isOpener = () => document.activeElement?.matches("button, a, summary") ?? false;
+  return { add, read, write, readServed, changed, showWrong, findMissing, isOpener };
+};

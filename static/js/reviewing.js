@@ -3,7 +3,6 @@
 
 {
   const { keys, unsent, drafts } = gymweb;
-  const { read, write, readServed, changed, showWrong } = gymweb.answering ?? {};
   const group = "Reviewing";
   const { post, warn } = unsent;
   const DRAFT_MS = 700;
@@ -12,6 +11,8 @@
   const SLOW_MS = 300;
   const form = document.getElementById("review-form");
   const saved = document.getElementById("review-saved");
+  const unfold = (what) => { if (["note", "confidence"].includes(what)) gymweb.reading.unfold(); };
+  const { read, write, readServed, changed, showWrong, findMissing, isOpener } = form ? gymweb.answerForm(form, { id: "review", group, reach: unfold }) : {};
 
   // Submissions
 
@@ -47,7 +48,7 @@
   function submit() {
     if (waits) return;
     const answer = { token: form.elements.token.value, ...read() };
-    const missing = (answer.choice === "" && "Say which is better first.") || (answer.ranks?.includes(0) && "Give each a rank first.");
+    const missing = findMissing(answer);
     if (missing) {
       warn(missing);
       return;
@@ -229,7 +230,7 @@
   // Keys
 
   if (form) {
-    keys.add({ id: "review.submit", keys: form.dataset.kind === "rubric" ? "Ctrl+enter" : "Enter", label: "Submit and go on", group, run: () => form.requestSubmit(), when: () => form.dataset.kind === "rubric" || !(document.activeElement instanceof HTMLButtonElement || document.activeElement instanceof HTMLAnchorElement || document.activeElement?.tagName === "SUMMARY") });
+    keys.add({ id: "review.submit", keys: form.dataset.kind === "rubric" ? "Ctrl+enter" : "Enter", label: "Submit and go on", group, run: () => form.requestSubmit(), when: () => form.dataset.kind === "rubric" || !isOpener() });
     keys.add({
       id: "review.skip",
       keys: "s",
@@ -240,14 +241,6 @@
         menu.open = true;
         menu.querySelector("input[name=reason]").focus();
       },
-    });
-    // From a field, too: what is typed there is text, and this is no letter.
-    form.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-        event.preventDefault();
-        event.stopPropagation();
-        form.requestSubmit();
-      }
     });
   } else if (document.getElementById("review-next")) {
     keys.add({ id: "review.next", keys: "Enter", label: "Begin, or look for another item", group, run: () => document.getElementById("review-next").requestSubmit() });
