@@ -188,7 +188,8 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
     @extend_schema_field(ShownSerializer(allow_null=True))
     def get_shown(self, review: Review) -> dict[str, Any] | None:
         view = self.context.get("view")
-        is_one = getattr(view, "action", "") in {"retrieve", "claim", "undo", "renew"}
+        # Not with each draft that is kept: whoever keeps one has the item, which may be a megabyte.
+        is_one = getattr(view, "action", "") in {"retrieve", "claim", "undo"}
         if review.status not in {Review.Status.OPEN, Review.Status.LAPSED} or review.queue is None or not is_one:
             return None
         return tell_shown(review, read_shown(review))
@@ -304,7 +305,7 @@ class ReviewViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @extend_schema(request=DraftSerializer, responses=ReviewSerializer)
     @action(detail=True, methods=["post"])
     def renew(self, request: Request, pk: str) -> Response:
-        """Keep the item for as long again, and what is written so far."""
+        """Keep the item for as long again, and what is written so far. `shown` is null here: GET tells it."""
         body = DraftSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         review = renew_lease(review=self.get_object(), user=self.person, draft=body.validated_data.get("draft"))
