@@ -10,32 +10,41 @@ import msgspec
 from django.db import transaction
 
 from apps.accounts.models import User
-from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.answers import Answer
 from apps.reviews.filling import fill_from_sets
-from apps.reviews.leasing import claim_item
+from apps.reviews.leasing import CannotReview, claim_item, lock_queue
 from apps.reviews.models import Queue, Review
 from apps.reviews.queueing import create_queue
 from apps.reviews.reviewing import submit_review
+from apps.reviews.undoing import reopen_review
 
 _OTHER_SIDE = {"a": "b", "a_much": "b_much", "b": "a", "b_much": "a_much"}
 
 
 def judge_compared(*, rollout_ids: Sequence[int], user: User, answer: Answer, token: str) -> Review:
     """Say which of them is better, in the order given: of two by choice, of more by ranks. What the same person said of
-    them before is replaced, and kept. Raises QueueRefused where they are no item, AnswerRefused and CannotReview."""
+    them before is replaced; the audit log keeps it. It stays one voice: whoever compares has seen the rewards, and
+    settles nothing that others judged without. Raises QueueRefused where they are no item, AnswerRefused and
+    CannotReview."""
     ids = list(rollout_ids)
     with transaction.atomic():
         queue = _own_queue(ids, user) or _make_queue(ids, user)
         item = queue.items.get()
         if sent := Review.objects.filter(item=item, reviewer=user, token=token).first():
             return sent
-        review = claim_item(queue=queue, user=user)
-        if review is not None:
-            said = _turn(answer, ids, review.arrangement)
-            return submit_review(review=review, user=user, token=token, answer=said)
-        kept = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
-        return adjudicate_item(item=item, user=user, answer=_turn(answer, ids, kept), token=token, saw_votes=True)
+        review = claim_item(queue=queue, user=user) or _reopen_said(queue, user)
+        said = _turn(answer, ids, review.arrangement)
+        return submit_review(review=review, user=user, token=token, answer=said)
+
+
+def _reopen_said(queue: Queue, user: User) -> Review:
+    locked = lock_queue(queue)
+    said = Review.objects.select_related("item").get(queue=queue, reviewer=user, is_adjudication=False)
+    assert said.item is not None
+    if said.item.is_adjudicated:
+        raise CannotReview(f"What people said in “{queue}” has been settled: settle it anew on the page of that queue.")
+    reopen_review(queue=locked, review=said, user=user)
+    return said
 
 
 def read_compared(rollout_ids: Sequence[int], user: User) -> Answer | None:

@@ -39,6 +39,7 @@ COLUMNS = [
     "seconds",
     "status",
     "skip_reason",
+    "skipped_at",
     "rubric",
     "seq",
 ]
@@ -135,6 +136,7 @@ def _as_row(review: Any) -> dict[str, Any]:
         "seconds": review.seconds,
         "status": review.status,
         "skip_reason": review.skip_reason,
+        "skipped_at": review.skipped_at,
         "rubric": review.told_rubric,
         "seq": review.seq,
     }

@@ -59,7 +59,12 @@ def _of_kind(kind: str) -> Q:
 def _of_verdict(verdict: str) -> Q:
     """In the order in which the item keeps its rollouts, whichever side they were shown on."""
     as_shown, turned = Q(is_swapped=False, choice=verdict), Q(is_swapped=True, choice=TURNED[verdict])
-    return Q(status__in=[Review.Status.SUBMITTED, Review.Status.REPLACED]) & (as_shown | turned)
+    return _said(as_shown | turned)
+
+
+def _said(wanted: Q) -> Q:
+    """Not what was taken back: it is a draft by now."""
+    return Q(status__in=[Review.Status.SUBMITTED, Review.Status.REPLACED]) & wanted
 
 
 def _of_collection(pk: int) -> Q:
@@ -95,9 +100,9 @@ _OF_REVIEWS: dict[str, Callable[[Any], Q]] = {
     "reviewer": lambda name: Q(reviewer__username=name),
     "kind": _of_kind,
     "status": lambda status: Q(status=status),
-    "choice": lambda choice: Q(choice=choice),
+    "choice": lambda choice: _said(Q(choice=choice)),
     "verdict": _of_verdict,
-    "confidence": lambda confidence: Q(confidence=confidence),
+    "confidence": lambda confidence: _said(Q(confidence=confidence)),
     "is_adjudication": lambda wanted: Q(is_adjudication=wanted),
     "is_repeat": lambda wanted: Q(repeat_of__isnull=not wanted),
 }

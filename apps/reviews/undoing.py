@@ -35,11 +35,16 @@ def undo_review(*, queue: Queue, user: User, wanted: int | None = None) -> Revie
             raise CannotReview(f"Review {wanted} is not the last that you ended here: nothing is taken back.")
         if refusal := _find_refusal(locked_queue, last):
             raise CannotReview(refusal)
-        if last.status == Review.Status.SKIPPED:
-            _unskip(locked_queue, last, user)
-        else:
-            _reopen(locked_queue, last, user)
+        reopen_review(queue=locked_queue, review=last, user=user)
     return last
+
+
+def reopen_review(*, queue: Queue, review: Review, user: User) -> None:
+    """Open what its reviewer submitted or skipped, however long ago, within the lock of its queue."""
+    if review.status == Review.Status.SKIPPED:
+        _unskip(queue, review, user)
+    else:
+        _reopen(queue, review, user)
 
 
 def find_undoable(queue: Queue, user: User) -> Review | None:

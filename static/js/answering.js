@@ -177,7 +177,9 @@ gymweb.answerForm = (form, { id, group, reach = () => {} }) => {
   }
   add("note", "n", "Write a note", () => {
     reach("note");
-    form.elements.note.focus();
+    const { note } = form.elements;
+    note.focus();
+    note.setSelectionRange(note.value.length, note.value.length);
   });
   add("confidence", "c", "How sure you are: the next", () => {
     reach("confidence");

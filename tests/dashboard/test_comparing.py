@@ -248,7 +248,8 @@ def test_a_verdict_is_given_where_one_compares_and_stands_whatever_the_order():
     assert "Shorter." in turned
     client.post(judge, {"r": f"{bad.pk},{good.pk}", "choice": "a", "token": "u"})
     stands = read_verdicts(rollout_ids=[good.pk, bad.pk])[good.pk, bad.pk]
-    assert (stands.winner, stands.strength, stands.how) == (bad.pk, 1, "adjudicated")
+    assert (stands.winner, stands.strength, stands.how) == (bad.pk, 1, "single")
+    assert client.get(judge)["Location"] == reverse("dashboard:rollout_compare")
     assert Queue.objects.count() == 1
     assert faults(client.get(compared(good, bad)).text) == []
 

@@ -422,6 +422,10 @@ def test_the_list_of_queues_shows_open_or_closed_ones_and_to_who_leads_them_how_
     for state, name in (("open", "Judged"), ("closed", "Closed")):
         assert [row[0].name for row in pages.get(f"/queues/?state={state}").context["rows"]] == [name]
     assert ">Agreement<" not in desk.get("/queues/").text
+    # What was chosen between side by side is no work that waits.
+    Queue.objects.filter(pk=closed.pk).update(source={"compared": [1, 2]})
+    assert [row[0].name for row in pages.get("/queues/").context["rows"]] == ["Judged"]
+    assert [row[0].name for row in pages.get("/queues/?state=compared").context["rows"]] == ["Closed"]
 
 
 def test_the_page_of_a_queue_follows_its_progress_by_one_query_and_says_when_its_figures_are_older(

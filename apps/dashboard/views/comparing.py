@@ -38,9 +38,12 @@ def rollout_compare(request: PageRequest) -> HttpResponse:
     return _page(request, request.GET)
 
 
-@allow(POST=Permission.LEAD)
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
 def rollouts_judge(request: PageRequest) -> HttpResponse:
-    """A verdict of one's own on what stands side by side; then the next of a sequence."""
+    """A verdict of one's own on what stands side by side; then the next of a sequence. One that was refused stands at
+    this address: who opens it anew begins anew."""
+    if request.method == "GET":
+        return redirect("dashboard:rollout_compare")
     pairs, at, ids = _chosen(request.POST)
     said = read_posted_answer(request.POST, [], len(ids) if len(ids) > 2 else 0)
     token = request.POST.get("token", "")[:64] or uuid.uuid4().hex

@@ -29,7 +29,13 @@ from apps.reviews.queueing import change_queue, close_queue, create_queue, delet
 from apps.reviews.waiting import count_lapsed, read_waiting
 from apps.rollouts.paging import page_by_id
 
-_STATES = ("open", "closed")
+_STATES = {
+    "": Q(source__compared__isnull=True),
+    "open": Q(source__compared__isnull=True, closed_at__isnull=True),
+    "closed": Q(source__compared__isnull=True, closed_at__isnull=False),
+    # Each is of one comparison: many a one, and no work that waits.
+    "compared": Q(source__compared__isnull=False),
+}
 
 
 @allow(GET=Permission.REVIEW)
@@ -40,8 +46,7 @@ def queue_list(request: PageRequest) -> HttpResponse:
         mine=Count("reviews", filter=submitted & Q(reviews__reviewer=request.user), distinct=True),
     )
     state = request.GET.get("state", "")
-    if state in _STATES:
-        queues = queues.filter(closed_at__isnull=state == "open")
+    queues = queues.filter(_STATES.get(state, _STATES[""]))
     page = page_by_id(queues, request.GET.get("after", ""))
     waiting = {each.queue.pk: each for each in read_waiting(request.user, page.rows)}
     agreed = read_agreed(page.rows) if user_may(request.user, Permission.LEAD) else {}
