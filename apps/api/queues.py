@@ -27,7 +27,7 @@ from apps.api.queue_rows import (
     QueueSerializer,
     WaitingSerializer,
 )
-from apps.api.reviews import AdjudicationSerializer, ReviewSerializer, UndoSerializer
+from apps.api.review_rows import AdjudicationSerializer, ReviewSerializer, UndoSerializer
 from apps.api.streams import NdjsonRenderer
 from apps.api.viewsets import TableViewSet
 from apps.gym.verdicts import CHOICES
