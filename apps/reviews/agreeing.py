@@ -16,6 +16,7 @@ from apps.gym.rubrics import score_level
 from apps.reviews.hiding import is_whole
 from apps.reviews.models import Queue, QueueItem
 from apps.reviews.said import find_opinions, find_verdicts
+from apps.reviews.stating import DISPUTED
 
 _ON_A_SCALE = {("low", 2): -2, ("low", 1): -1, ("equal", 0): 0, ("high", 1): 1, ("high", 2): 2}
 """Both bad says nothing about which is better: it is missing from the scale."""
@@ -101,7 +102,7 @@ def read_agreed(queues: Iterable[Queue]) -> dict[int, float]:
 
 def read_disputed(queue: Queue, *, limit: int = 200) -> list[QueueItem]:
     """Items on which reviewers differ and that nobody has settled, the most disputed first."""
-    items = QueueItem.objects.filter(queue=queue, is_adjudicated=False, done__gt=1, doubt__gt=0)
+    items = QueueItem.objects.filter(DISPUTED, queue=queue)
     return list(items.select_related("task__version__dataset").order_by("-doubt", "pk")[:limit])
 
 

@@ -10,6 +10,7 @@ import msgspec
 from django.db import transaction
 
 from apps.accounts.models import User
+from apps.gym.verdicts import mirror
 from apps.reviews.answers import Answer
 from apps.reviews.filling import fill_from_sets
 from apps.reviews.leasing import CannotReview, claim_item, lock_queue
@@ -17,8 +18,6 @@ from apps.reviews.models import Queue, Review
 from apps.reviews.queueing import create_queue
 from apps.reviews.reviewing import submit_review
 from apps.reviews.undoing import reopen_review
-
-_OTHER_SIDE = {"a": "b", "a_much": "b_much", "b": "a", "b_much": "a_much"}
 
 
 def judge_compared(*, rollout_ids: Sequence[int], user: User, answer: Answer, token: str) -> Review:
@@ -86,7 +85,7 @@ def _turn(answer: Answer, given: Sequence[int], wanted: Sequence[int]) -> Answer
     """The same said of them in another order. What does not fit is left as it is, to be refused."""
     choice, ranks = answer.choice, answer.ranks
     if list(given) != list(wanted):
-        choice = _OTHER_SIDE.get(choice, choice)
+        choice = mirror(choice)
     if len(ranks) == len(given):
         ranked = dict(zip(given, ranks, strict=True))
         ranks = [ranked[one] for one in wanted]

@@ -5,14 +5,13 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from apps.gym.verdicts import mirror
 from apps.reviews.models import ItemRollout, Queue, QueueItem, Review
-from apps.reviews.stating import in_state
+from apps.reviews.stating import DISPUTED, in_state
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
 
 KINDS: dict[str, str] = {**dict(Queue.Kind.choices), "score": "score outside of queues"}
-TURNED = {"a_much": "b_much", "a": "b", "equal": "equal", "both_bad": "both_bad", "b": "a", "b_much": "a_much"}
-"""A choice → the same one had the sides been swapped."""
 
 LED_ONLY = frozenset({"collection", "rollout", "task", "task_number", "text", "verdict", "is_repeat"})
 """These tell what a queue hides from its reviewers, such as which item comes twice, or which collection it is of: to
@@ -58,7 +57,7 @@ def _of_kind(kind: str) -> Q:
 
 def _of_verdict(verdict: str) -> Q:
     """In the order in which the item keeps its rollouts, whichever side they were shown on."""
-    as_shown, turned = Q(is_swapped=False, choice=verdict), Q(is_swapped=True, choice=TURNED[verdict])
+    as_shown, turned = Q(is_swapped=False, choice=verdict), Q(is_swapped=True, choice=mirror(verdict))
     return _said(as_shown | turned)
 
 
@@ -106,14 +105,13 @@ _OF_REVIEWS: dict[str, Callable[[Any], Q]] = {
     "is_adjudication": lambda wanted: Q(is_adjudication=wanted),
     "is_repeat": lambda wanted: Q(repeat_of__isnull=not wanted),
 }
-_DISPUTED = Q(doubt__gt=0, done__gt=1, is_adjudicated=False)
 _OF_ITEMS: dict[str, Callable[[Any], Q]] = {
     "queue": lambda pk: Q(queue=pk),
     "task": lambda pk: Q(task=pk),
     "task_number": lambda number: Q(task__index=number - 1),
     "text": lambda text: _words("task__", text),
     "is_repeated": lambda wanted: Q(is_repeated=wanted),
-    "disputed": lambda wanted: _DISPUTED if wanted else ~_DISPUTED,
+    "disputed": lambda wanted: DISPUTED if wanted else ~DISPUTED,
 }
 REVIEW_FILTERS = frozenset(_OF_REVIEWS)
 ITEM_FILTERS = frozenset({*_OF_ITEMS, "state", "reviewer", "verdict", "skipped"})

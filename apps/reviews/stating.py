@@ -33,7 +33,7 @@ class State(TextChoices):
 _UNSETTLED = Q(is_adjudicated=False)
 _JUDGED = Q(done__gte=F("queue__overlap"))
 _OPEN = _UNSETTLED & ~_JUDGED
-_DISPUTED = _UNSETTLED & Q(done__gt=1, doubt__gt=0)
+DISPUTED = _UNSETTLED & Q(done__gt=1, doubt__gt=0)
 
 
 def in_state(items: QuerySet[QueueItem], state: str) -> QuerySet[QueueItem]:
@@ -43,7 +43,7 @@ def in_state(items: QuerySet[QueueItem], state: str) -> QuerySet[QueueItem]:
         case State.DONE:
             return items.filter(_UNSETTLED, _JUDGED)
         case State.DISPUTED:
-            return items.filter(_DISPUTED).filter(_JUDGED | Q(is_whole("pk")))
+            return items.filter(DISPUTED).filter(_JUDGED | Q(is_whole("pk")))
         case State.LOST:
             return items.filter(_OPEN).filter(~is_whole("pk"))
         case State.CLAIMED:
