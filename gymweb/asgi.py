@@ -6,7 +6,6 @@ from typing import IO, Any
 import django
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.handlers.asgi import ASGIHandler
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gymweb.settings")
@@ -25,10 +24,11 @@ http = BodyTaker()
 
 # Loads models, so it waits for Django to be set up.
 from apps.dashboard.routing import websocket_urlpatterns  # noqa: E402
+from gymweb.sockets import OriginGuard  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
         "http": http,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": OriginGuard(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -11,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_PORTS = {"http": 80, "https": 443}
 _POSTGRES = frozenset({"postgres", "postgresql", "pgsql", "psql"})
 _REDIS = frozenset({"redis", "rediss"})
 ESCAPES = "Characters such as @, / and # in a password are written as %40, %2F and %23."
@@ -37,14 +38,8 @@ class Environment:
         return [part for part in given if part] or list(default)
 
     def origins(self, name: str) -> list[str]:
-        given = self.texts(name)
-        for origin in given:
-            parts = urlsplit(origin)
-            if parts.scheme not in {"http", "https"} or not parts.netloc or parts.path.strip("/"):
-                raise SettingRefused(
-                    f"{name}: {_shown(origin)} is no origin: give scheme and host, such as https://gym.example.org."
-                )
-        return given
+        """Origins as browsers send them: in lower case, without a slash or the scheme's default port."""
+        return [_origin(name, given) for given in self.texts(name)]
 
     def choice(self, name: str, *, default: str, choices: Sequence[str]) -> str:
         """Upper and lower case alike."""
@@ -94,6 +89,20 @@ class Environment:
                 f"unix:///path. {ESCAPES}"
             )
         return given
+
+
+def _origin(name: str, given: str) -> str:
+    try:
+        parts = urlsplit(given.lower())
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in _PORTS or not parts.hostname or parts.path.strip("/"):
+        raise SettingRefused(
+            f"{name}: {_shown(given)} is no origin: give scheme and host, such as https://gym.example.org."
+        )
+    host = parts.netloc.rpartition(":")[0] if port == _PORTS[parts.scheme] else parts.netloc
+    return f"{parts.scheme}://{host}"
 
 
 def _names_database(address: str) -> bool:

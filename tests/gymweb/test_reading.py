@@ -51,6 +51,10 @@ def test_what_is_right_is_read():
     assert given("").texts(NAME, default=["x"]) == ["x"]
     assert given("debug").choice(NAME, default="INFO", choices=("DEBUG", "INFO")) == "DEBUG"
     assert given("https://a.example.org, http://b:8080").origins(NAME) == ["https://a.example.org", "http://b:8080"]
+    assert given("https://A.Example.org:443/,http://[::1]:80").origins(NAME) == [
+        "https://a.example.org",
+        "http://[::1]",
+    ]
 
 
 def test_switches_choices_and_origins_that_cannot_be_right_are_refused():
@@ -60,7 +64,11 @@ def test_switches_choices_and_origins_that_cannot_be_right_are_refused():
 
 
 @pytest.mark.parametrize(
-    "origin", ["gym.example.org", "ftp://gym.example.org", "https://", "https://gym.example.org/path"]
+    "origin",
+    [
+        *("gym.example.org", "ftp://gym.example.org", "https://", "https://gym.example.org/path"),
+        *("https://[gym.example.org", "https://gym.example.org:99999", "https://:443"),
+    ],
 )
 def test_an_origin_has_scheme_and_host_and_no_more(origin):
     assert refusal(lambda: given(origin).origins(NAME)).startswith(f"GYMWEB_X: {origin!r} is no origin: ")

@@ -1,0 +1,43 @@
+"""What a WebSocket handshake must pass before its consumer sees it: the page's origin."""
+
+from collections.abc import Awaitable, Callable
+from io import BytesIO
+from typing import Any
+from urllib.parse import urlsplit
+
+from channels.security.websocket import OriginValidator, WebsocketDenier
+from django.conf import settings
+from django.core.exceptions import DisallowedHost
+from django.core.handlers.asgi import ASGIRequest
+
+Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+
+_SCHEMES = {"ws": "http", "wss": "https"}
+
+
+def is_allowed_origin(scope: dict[str, Any]) -> bool:
+    """Return True if the page is of this site or of GYMWEB_TRUSTED_ORIGINS, by scheme, host and port.
+
+    The site's own origin is read as Django reads it for forms, so proxies are trusted alike. A handshake without an
+    Origin header is refused: every browser sends one.
+    """
+    scheme = _SCHEMES[scope.get("scheme", "ws")]
+    request = ASGIRequest({**scope, "method": "GET", "scheme": scheme}, BytesIO())
+    try:
+        own = f"{request.scheme}://{request.get_host()}"
+        trusted = [origin.replace("://*.", "://.") for origin in settings.CSRF_TRUSTED_ORIGINS]
+        origin = urlsplit(request.headers.get("Origin", ""))
+        return bool(OriginValidator(None, [own, *trusted]).valid_origin(origin))
+    except (DisallowedHost, ValueError):
+        return False
+
+
+class OriginGuard:
+    """Refuse handshakes from other origins with 403."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        application = self.application if is_allowed_origin(scope) else WebsocketDenier()
+        await application(scope, receive, send)
