@@ -5,7 +5,7 @@ from typing import IO, Any
 
 import django
 from channels.auth import AuthMiddlewareStack
-from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.routing import ProtocolTypeRouter
 from django.core.handlers.asgi import ASGIHandler
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gymweb.settings")
@@ -24,11 +24,11 @@ http = BodyTaker()
 
 # Loads models, so it waits for Django to be set up.
 from apps.dashboard.routing import websocket_urlpatterns  # noqa: E402
-from gymweb.sockets import OriginGuard  # noqa: E402
+from gymweb.sockets import OriginGuard, SocketRouter  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
         "http": http,
-        "websocket": OriginGuard(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": OriginGuard(AuthMiddlewareStack(SocketRouter(websocket_urlpatterns))),
     }
 )

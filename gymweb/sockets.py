@@ -1,14 +1,16 @@
-"""What a WebSocket handshake must pass before its consumer sees it: the page's origin."""
+"""What a WebSocket handshake must pass before its consumer sees it: the page's origin and a known path."""
 
 from collections.abc import Awaitable, Callable
 from io import BytesIO
 from typing import Any
 from urllib.parse import urlsplit
 
+from channels.routing import URLRouter
 from channels.security.websocket import OriginValidator, WebsocketDenier
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
+from django.urls import URLPattern, re_path
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 
@@ -41,3 +43,16 @@ class OriginGuard:
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         application = self.application if is_allowed_origin(scope) else WebsocketDenier()
         await application(scope, receive, send)
+
+
+class SocketRouter:
+    """Route to a consumer, and refuse unknown paths with 403: Channels raises, and Daphne logs the traceback."""
+
+    def __init__(self, routes: list[URLPattern]) -> None:
+        self.routes = routes
+        self._router = URLRouter([*routes, re_path("", WebsocketDenier.as_asgi())])
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        # Channels also raises for a path outside the root path, which any client can name in a header.
+        is_outside = not scope["path"].startswith(scope.get("root_path", ""))
+        await (WebsocketDenier() if is_outside else self._router)(scope, receive, send)

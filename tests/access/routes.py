@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from channels.routing import URLRouter
 from django.urls import Resolver404, URLPattern, URLResolver, get_resolver, resolve
 from django.utils.regex_helper import normalize
 
 from apps.accounts.permissions import Permission
 from gymweb.asgi import application
+from gymweb.sockets import SocketRouter
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 # Nothing exists under these, so a walk changes nothing: who may pass is told "not found".
@@ -84,7 +84,7 @@ def every_socket() -> list[str]:
     """An address for every route of the ASGI application's sockets."""
     inner = application.application_mapping["websocket"]
     # Origin check and authentication wrap the router.
-    while not isinstance(inner, URLRouter):
+    while not isinstance(inner, SocketRouter):
         inner = getattr(inner, "application", None) or inner.inner
     return [_sample_socket(pattern) for pattern in inner.routes]
 

@@ -1,4 +1,4 @@
-"""WebSocket handshakes with a real server: which pages may open a socket."""
+"""WebSocket handshakes with a real server: which pages may open a socket, and what an unknown path gets."""
 
 import asyncio
 import os
@@ -121,3 +121,16 @@ def test_a_host_that_only_a_header_of_the_client_names_is_not_trusted(behind_pro
     """X-Forwarded-Host is not read: a site behind a proxy that changes the host names its origin in the settings."""
     headers = {"Host": "gym.example.org", "X_Forwarded_Host": "gym.example.org:8443", "X_Forwarded_Proto": "https"}
     assert handshake(behind_proxy, site[1], Origin="https://gym.example.org:8443", **headers) == 403
+
+
+def test_an_unknown_path_is_refused_without_a_traceback(site):
+    with serving(site[0], "--no-worker", **own_settings(site[0])) as server:
+        own = f"http://127.0.0.1:{server.port}"
+        paths = ["/ws/", "/ws/nothing/", "/ws/rollouts/x/", "/ws/rollouts/1/more", "/"]
+        statuses = {handshake(server, session, path=path, Origin=own) for path in paths for session in (site[1], "")}
+        outside = handshake(server, site[1], Origin=own, Daphne_Root_Path="/elsewhere")
+        server.signal()
+        server.process.wait(30)
+        log = server.process.stdout.read()
+    assert (statuses, outside) == ({403}, 403)
+    assert "Traceback" not in log
