@@ -1,5 +1,15 @@
+from typing import Any
+
 from django.apps import AppConfig
 from django.core.checks import Tags, register
+from django.db.backends.signals import connection_created
+
+
+def note_connection(**kwargs: Any) -> None:
+    """Requests and background jobs connect anew each time, so a connection shows that the database works again."""
+    from apps.accounts.outage_log import DATABASE
+
+    DATABASE.works()
 
 
 class GymWebConfig(AppConfig):
@@ -9,6 +19,7 @@ class GymWebConfig(AppConfig):
         from apps.rollouts.checks import PROCESS_STARTS, SEVERAL_PROCESSES
         from gymweb import checks
 
+        connection_created.connect(note_connection)
         register(checks.check_sqlite)
         register(checks.check_folder)
         register(checks.check_postgres, Tags.database)

@@ -6,8 +6,8 @@ from http import HTTPStatus
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.views import defaults
 
+from apps.accounts.outages import RETRY_SECONDS, is_outage
 from apps.api.problems import problem_response
-from gymweb.outages import RETRY_SECONDS, is_outage
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:

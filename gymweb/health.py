@@ -1,17 +1,15 @@
 """Whether this process answers, and whether it has what it needs: for load balancers and supervisors."""
 
 import asyncio
-import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from channels.layers import get_channel_layer
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
+from apps.accounts.outage_log import DATABASE, LAYER
 from apps.accounts.permissions import Permission, allow
 from gymweb.tables import find_mismatch
-
-logger = logging.getLogger(__name__)
 
 READY_SECONDS = 3.0
 """Within which /readyz answers, whatever does not answer it."""
@@ -52,7 +50,7 @@ def _look_at_database() -> str:
     try:
         return find_mismatch()
     except DatabaseError as problem:
-        logger.warning("not ready, the database fails: %s", problem)
+        DATABASE.failed("checking readiness", problem)
         return "does not answer"
     finally:
         connection.close()
@@ -64,6 +62,6 @@ async def _ask_layer() -> str:
             # To a group that nobody joins.
             await get_channel_layer().group_send("readiness", {"type": "readiness.asked"})
     except (OSError, TimeoutError) as problem:
-        logger.warning("not ready, the channel layer fails: %s", problem)
+        LAYER.failed("checking readiness", problem)
         return "does not answer; pages poll meanwhile"
     return ""

@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from channels_redis.pubsub import RedisPubSubChannelLayer, RedisPubSubLoopLayer
-from channels_redis.utils import _wrap_close
+from channels_redis.pubsub import RedisPubSubChannelLayer, RedisPubSubLoopLayer, RedisSingleShardConnection
+from channels_redis.utils import _wrap_close, decode_hosts
 from redis.exceptions import RedisError
+
+from apps.accounts.outage_log import LAYER
 
 ANSWER_SECONDS = 2.0
 """Sockets to Redis have no time-out, since a subscription may be silent for days; so every request gets one here."""
@@ -33,6 +35,10 @@ class PubSubLayer(RedisPubSubChannelLayer):
 
 class LoopLayer(RedisPubSubLoopLayer):
     """What one event loop has of the layer. Every method raises LayerAway, and soon, where Redis does not answer."""
+
+    def __init__(self, *, hosts: Any, **kwargs: Any) -> None:
+        super().__init__(hosts=hosts, **kwargs)
+        self._shards = [ShardConnection(host, self) for host in decode_hosts(hosts)]
 
     async def _subscribe_to_channel(self, channel: str) -> None:
         """The base class notes a channel before it subscribes to it: after a failure it would be deaf for ever."""
@@ -60,11 +66,19 @@ class LoopLayer(RedisPubSubLoopLayer):
             await super().group_discard(group, channel)
 
 
+class ShardConnection(RedisSingleShardConnection):
+    def _receive_message(self, message: dict[str, Any] | None) -> None:
+        """Called after each look for messages that did not fail, with None if there was none."""
+        LAYER.works()
+        super()._receive_message(message)
+
+
 @asynccontextmanager
 async def _answering() -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             yield
+        LAYER.works()
     except TimeoutError:
         raise LayerAway(f"Redis did not answer within {ANSWER_SECONDS:g} s.") from None
     except (RedisError, OSError) as problem:

@@ -1,4 +1,4 @@
-"""How a log record becomes text."""
+"""Which log records are written, and how they become text."""
 
 import logging
 from copy import copy
@@ -6,23 +6,38 @@ from copy import copy
 from django.apps import apps
 from django.core.exceptions import PermissionDenied
 
-from gymweb.outages import is_outage
+from apps.accounts.outage_log import DATABASE, LAYER
+from apps.accounts.outages import is_outage
+
+
+class OutageFilter(logging.Filter):
+    """Count records about outages of the database and the channel layer instead of writing them.
+
+    Otherwise Django logs one for every request, and the channel layer one for every second, of an outage.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        problem = record.exc_info[1] if record.exc_info else None
+        if record.name == "django.request" and problem and is_outage(problem):
+            DATABASE.failed("answering requests", problem)
+        elif record.name == "channels_redis.pubsub" and problem:
+            LAYER.failed("receiving messages", problem)
+        else:
+            # /readyz logs by itself what is missing.
+            return not (record.name == "django.request" and _path(record) == "/readyz")
+        return False
+
+
+def _path(record: logging.LogRecord) -> str:
+    return getattr(getattr(record, "request", None), "path", "")
 
 
 class LineFormatter(logging.Formatter):
-    """One line where a traceback says no more than its last sentence.
-
-    Django logs every PermissionDenied with one, though it is an answer and no failure. The channel layer logs one every
-    second and process while Redis is away, and Django one for every request while the database is.
-    """
+    """Write a PermissionDenied as one line: Django logs a traceback, though it is an answer and no failure."""
 
     def format(self, record: logging.LogRecord) -> str:
         problem = record.exc_info[1] if record.exc_info else None
-        if (
-            isinstance(problem, PermissionDenied)
-            or (problem and record.name == "channels_redis.pubsub")
-            or (is_outage(problem) and record.name == "django.request")
-        ):
+        if isinstance(problem, PermissionDenied):
             # A copy: other handlers get the record as it is.
             record = copy(record)
             record.msg, record.args = f"{record.getMessage()}: {' '.join(str(problem).split())}", ()

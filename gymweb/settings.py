@@ -368,7 +368,8 @@ LOGGING = {
             "format": "%(asctime)s %(levelname)s %(name)s %(message)s",
         }
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"outages": {"()": "gymweb.loglines.OutageFilter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["outages"]}},
     "root": {"handlers": ["stderr"], "level": env.choice("GYMWEB_LOG_LEVEL", default="INFO", choices=LEVELS)},
     "loggers": {
         "daphne": {"level": "WARNING"},

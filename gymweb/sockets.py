@@ -10,7 +10,12 @@ from channels.security.websocket import OriginValidator, WebsocketDenier
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
+from django.db import DatabaseError
 from django.urls import URLPattern, re_path
+
+from apps.accounts.outage_log import DATABASE
+from apps.accounts.outages import is_outage
+from apps.dashboard.consumers import UNAVAILABLE
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 
@@ -35,14 +40,20 @@ def is_allowed_origin(scope: dict[str, Any]) -> bool:
 
 
 class OriginGuard:
-    """Refuse handshakes from other origins with 403."""
+    """Refuse handshakes from other origins with 403, and close sockets when the database is away: the page retries."""
 
     def __init__(self, application: Application) -> None:
         self.application = application
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         application = self.application if is_allowed_origin(scope) else WebsocketDenier()
-        await application(scope, receive, send)
+        try:
+            await application(scope, receive, send)
+        except DatabaseError as problem:
+            if not is_outage(problem):
+                raise
+            DATABASE.failed("live updates", problem)
+            await send({"type": "websocket.close", "code": UNAVAILABLE})
 
 
 class SocketRouter:

@@ -7,10 +7,13 @@ from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import DatabaseError
 from django.template.loader import render_to_string
 from prometheus_client import Gauge
 
 from apps.accounts.models import User
+from apps.accounts.outage_log import DATABASE
+from apps.accounts.outages import is_outage
 from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.following import Mark, followed_rollouts, read_news
 from apps.dashboard.progress import read_progress
@@ -21,7 +24,7 @@ from apps.rollouts.models import Collection, Rollout
 MIN_SECONDS_BETWEEN = 0.2
 """At most five patches a second, however many workers announce."""
 
-FORBIDDEN, GONE, LAYER_AWAY = 4403, 4404, 4503
+FORBIDDEN, GONE, UNAVAILABLE = 4403, 4404, 4503
 
 CONNECTIONS = Gauge("gymweb_websocket_connections", "Sockets of open pages that this web process serves")
 
@@ -38,7 +41,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         try:
             await super().__call__(scope, receive, send)
         except ConnectionError:
-            await send({"type": "websocket.close", "code": LAYER_AWAY})
+            await send({"type": "websocket.close", "code": UNAVAILABLE})
         finally:
             if self.is_counted:
                 CONNECTIONS.dec()
@@ -92,7 +95,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await asyncio.sleep(MIN_SECONDS_BETWEEN)
             # Before the reading: what is announced from here on may have missed it and is read once more.
             self.is_stale = False
-            await self._send()
+            try:
+                await self._send()
+            except DatabaseError as problem:
+                if not is_outage(problem):
+                    raise
+                DATABASE.failed("live updates", problem)
+                await self.close(code=UNAVAILABLE)
 
     async def _send(self) -> None:
         html = await database_sync_to_async(self._render)()

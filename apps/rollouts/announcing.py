@@ -6,6 +6,8 @@ import logging
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
+from apps.accounts.outage_log import LAYER
+
 logger = logging.getLogger(__name__)
 
 DOORBELL = "rollouts"
@@ -33,7 +35,7 @@ async def _ring() -> None:
     try:
         await get_channel_layer().send(DOORBELL, {"type": "rollouts.wake"})
     except Exception as problem:
-        logger.info("doorbell not rung: %r", problem)
+        _log_failure("ringing the doorbell", problem)
 
 
 def announce_collection(collection_id: int) -> None:
@@ -47,7 +49,14 @@ async def announce_from_loop(collection_id: int) -> bool:
             collection_group(collection_id), {"type": "collection.changed", "collection": collection_id}
         )
     except Exception as problem:
-        # Five times a second, and the layer says by itself that it is away.
-        logger.debug("collection %s not announced: %r", collection_id, problem)
+        _log_failure("announcing changes", problem)
         return False
     return True
+
+
+def _log_failure(work: str, problem: Exception) -> None:
+    if isinstance(problem, ConnectionError):
+        LAYER.failed(work, problem)
+    else:
+        # A layer in memory is full when no worker listens to it.
+        logger.debug("%s: %r", work, problem)

@@ -1,7 +1,6 @@
 """Long work of the rooms beside the rollouts of a worker: one piece at a time, in a thread of its kind."""
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from django.db import connection
 from django.utils.module_loading import import_string
 
+from apps.accounts.outage_log import RetryLog
 from apps.environments.probing import worker_group
 from apps.gym import leaving
-
-logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 1.0
 CHECKS = frozenset({"apps.environments.probing.probe_due_environments"})
@@ -70,14 +68,16 @@ class Chores:
 
     async def _do(self, paths: list[str], thread: ThreadPoolExecutor) -> None:
         pieces: list[Callable[[], bool]] = [import_string(path) for path in paths]
+        logs = [RetryLog(path, traceback=True) for path in paths]
         loop = asyncio.get_running_loop()
         while True:
             found = False
-            for piece in pieces:
+            for piece, log in zip(pieces, logs, strict=True):
                 try:
                     found |= await loop.run_in_executor(thread, _with_connection, piece)
-                except Exception:
-                    logger.exception("chore %s failed", piece)
+                    log.works()
+                except Exception as problem:
+                    log.failed(problem)
             if not found:
                 await asyncio.sleep(IDLE_SECONDS)
 

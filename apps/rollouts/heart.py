@@ -1,7 +1,6 @@
 """The heartbeat: renews the worker's lease from a thread of its own, so that a busy loop or database thread cannot
 cost it."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -9,9 +8,8 @@ from collections.abc import Callable
 from django.conf import settings
 from django.db import connection
 
+from apps.accounts.outage_log import RetryLog
 from apps.rollouts.leasing import Vitals, reap_leases, renew_lease
-
-logger = logging.getLogger(__name__)
 
 
 class Heart:
@@ -21,6 +19,7 @@ class Heart:
         self._worker_id = worker_id
         self._vitals = vitals
         self._lost = lost
+        self._log = RetryLog("renewing the lease")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
@@ -49,10 +48,11 @@ class Heart:
                     last = now
                     if in_time >= 2:
                         reap_leases()
+                    self._log.works()
                 except Exception as problem:
                     # The next beat may get through; if none does, the lease runs out and the rows are taken back.
                     in_time = 0
-                    logger.warning("heartbeat failed: %r", problem)
+                    self._log.failed(problem)
                     connection.close()
         finally:
             connection.close()

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
+from apps.accounts.outage_log import RetryLog
 from apps.gym.events import TraceUnion, event_kind
 from apps.policies.redacting import current_redactor
 from apps.rollouts.claiming import Claim
@@ -49,6 +50,7 @@ class Outbox:
         self._room = asyncio.Event()
         self._room.set()
         self.trouble = ""
+        self._log = RetryLog("storing results")
         self.unstored: Counter[int] = Counter()
         """Ends that wait, by collection."""
 
@@ -140,10 +142,11 @@ class Outbox:
                 changed = await self._in_database(record_batch, events=events, ends=ends, now=now, again=again)
             except (OperationalError, InterfaceError) as problem:
                 self.trouble = f"The database does not take results: {problem}"
-                logger.warning("the database does not take results (%d waiting): %r", self.backlog, problem)
+                self._log.failed(problem)
                 await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
             else:
                 self.trouble = ""
+                self._log.works()
                 self._changed(changed | touched)
                 return
 

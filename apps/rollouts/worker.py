@@ -13,6 +13,7 @@ from channels.worker import Worker as ChannelsWorker
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
+from apps.accounts.outage_log import LAYER, RetryLog
 from apps.gym.errors import GymError
 from apps.gym.events import TraceUnion
 from apps.gym.items import TaskRow
@@ -94,6 +95,9 @@ class RolloutWorker(ChannelsWorker):
         self._started: set[int] = set()
         self._awaits_results = False
         self._trouble = ""
+        self._claim_log = RetryLog("claiming rollouts")
+        self._watch_log = RetryLog("looking around")
+        self._lease_log = RetryLog("taking a lease")
         self._heart: Heart | None = None
         self._breakers = Breakers()
         self._meters = Meters()
@@ -147,7 +151,7 @@ class RolloutWorker(ChannelsWorker):
                 self._trouble = ""
             except Exception as problem:
                 self._trouble = f"Nothing can be claimed: {problem}"
-                logger.warning("cannot claim: %r", problem)
+                self._claim_log.failed(problem)
             if claimed < MAX_CLAIM:
                 await self._wait_for_ring(CLAIM_SECONDS if claimed or self._awaits_results else POLL_SECONDS)
 
@@ -170,6 +174,7 @@ class RolloutWorker(ChannelsWorker):
         except BaseException:
             self._breakers.return_turns(turns)
             raise
+        self._claim_log.works()
         self._awaits_results = in_use.awaits_results
         self._judge_seats.learn(in_use.judge_rooms, self._attempting)
         if lease != self.lease:
@@ -268,7 +273,7 @@ class RolloutWorker(ChannelsWorker):
                 await self.channel_layer.receive(DOORBELL)
                 self._rung.set()
             except Exception as problem:
-                logger.warning("doorbell unheard: %r", problem)
+                LAYER.failed("listening for the doorbell", problem)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _announce(self) -> None:
@@ -291,8 +296,9 @@ class RolloutWorker(ChannelsWorker):
                 await self._look_around()
                 if look % RECONCILE_LOOKS == 0:
                     await self._reconcile()
+                self._watch_log.works()
             except Exception as problem:
-                logger.warning("cannot look around: %r", problem)
+                self._watch_log.failed(problem)
 
     async def _mind_database(self) -> None:
         """Say that the database hangs: a call that is never answered raises nothing."""
@@ -388,11 +394,12 @@ class RolloutWorker(ChannelsWorker):
                 for work in first:
                     await self._in_database(work)
                 await self._take_identity()
+                self._lease_log.works()
             except (OperationalError, InterfaceError) as problem:
                 if "no such table" in str(problem):
                     raise  # SQLite's word for a database that nobody migrated: waiting mends nothing
                 self._trouble = f"No lease can be had: {problem}"
-                logger.warning("no lease yet: %r", problem)
+                self._lease_log.failed(problem)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _drop_all(self) -> None:

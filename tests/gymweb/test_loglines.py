@@ -10,6 +10,8 @@ from django.conf import settings
 from django.db import OperationalError
 
 from apps.accounts.models import Role
+from apps.accounts.outage_log import OutageLog
+from gymweb import loglines
 from tests.dashboard.pages import signed_in
 
 
@@ -41,20 +43,28 @@ def test_any_other_failure_keeps_its_traceback(log):
     assert "Traceback" in log.getvalue()
 
 
-def logged(log: io.StringIO, cause: Exception) -> list[str]:
-    """What Django's line about a request that met this error of the driver becomes."""
-    try:
-        raise OperationalError(str(cause)) from cause
-    except OperationalError as error:
-        logging.getLogger("django.request").error("Service Unavailable: /x/", exc_info=error)
-    return log.getvalue().splitlines()
+@pytest.fixture
+def logged(log, monkeypatch):
+    """What the lines become that Django logs about requests which met this error of the driver."""
+    monkeypatch.setattr(loglines, "DATABASE", OutageLog("The database"))
+
+    def log_requests(cause: Exception, requests: int = 1) -> list[str]:
+        for _ in range(requests):
+            try:
+                raise OperationalError(str(cause)) from cause
+            except OperationalError as error:
+                logging.getLogger("django.request").error("Service Unavailable: /x/", exc_info=error)
+        return log.getvalue().splitlines()
+
+    return log_requests
 
 
-def test_a_request_while_the_database_is_away_is_one_line(log):
+def test_requests_while_the_database_is_away_are_one_line(logged):
     refused = psycopg.OperationalError("connection failed: Connection refused\n\tIs the server running?")
-    [line] = logged(log, refused)
-    assert line.endswith("/x/: connection failed: Connection refused Is the server running?")
+    [line] = logged(refused, requests=3)
+    assert "The database fails (answering requests)" in line
+    assert "Connection refused" in line
 
 
-def test_a_wrong_query_is_logged_with_its_traceback(log):
-    assert "Traceback (most recent call last):" in logged(log, psycopg.errors.QueryCanceled("canceled"))
+def test_a_wrong_query_is_logged_with_its_traceback(logged):
+    assert "Traceback (most recent call last):" in logged(psycopg.errors.QueryCanceled("canceled"))

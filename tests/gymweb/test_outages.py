@@ -7,7 +7,7 @@ import pytest
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from django.test import Client
 
-from gymweb.outages import is_outage
+from apps.accounts.outages import is_outage
 
 AWAY = "The database does not answer."
 

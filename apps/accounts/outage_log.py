@@ -1,0 +1,83 @@
+"""Log work that keeps failing: one line at the start, one a minute while it lasts, one when it works again."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from apps.accounts.outages import is_outage
+
+logger = logging.getLogger(__name__)
+
+REPEAT_SECONDS = 60.0
+SETTLE_SECONDS = 10.0
+"""How long nothing may fail before an outage is over: a server that fails every few seconds has one outage."""
+
+
+class OutageLog:
+    """The log lines about one thing that can fail, whatever uses it. Any thread may call it."""
+
+    def __init__(self, subject: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._subject = subject
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failures: Counter[str] = Counter()  # of this outage, by the work that failed
+        self._began = self._failed_at = self._logged_at = 0.0
+
+    def failed(self, work: str, problem: BaseException, *, traceback: bool = False) -> None:
+        """Count a failure. The first one of an outage is logged, with its traceback if asked, then one a minute."""
+        with self._lock:
+            now = self._failed_at = self._clock()
+            is_first = not self._failures
+            self._failures[work] += 1
+            if is_first:
+                self._began = now
+            elif now - self._logged_at < REPEAT_SECONDS:
+                return
+            self._logged_at = now
+            seconds, tries, works = now - self._began, self._failures.total(), dict(self._failures)
+        if is_first:
+            level, exc_info = (logging.ERROR, problem) if traceback else (logging.WARNING, None)
+            line = "%s fails (%s) and is tried again: %r"
+            logger.log(level, line, self._subject, work, problem, exc_info=exc_info)
+        else:
+            counts = ", ".join(f"{name} {count}" for name, count in works.items())
+            values = (self._subject, seconds, tries, counts, problem)
+            logger.warning("%s has failed for %.0f s, %d times (%s): %r", *values)
+
+    def works(self) -> None:
+        """Log the end of an outage if nothing has failed for SETTLE_SECONDS. Cheap when there is no outage."""
+        if not self._failures:
+            return
+        with self._lock:
+            if not self._failures or self._clock() - self._failed_at < SETTLE_SECONDS:
+                return
+            seconds, tries = self._failed_at - self._began, self._failures.total()
+            self._failures.clear()
+        logger.warning("%s works again after %.0f s (failures: %d)", self._subject, seconds, tries)
+
+
+DATABASE = OutageLog("The database")
+LAYER = OutageLog("The channel layer")
+
+
+class RetryLog:
+    """The log lines about work that is tried again and again. Outages of the database are logged once for all work."""
+
+    def __init__(self, work: str, *, traceback: bool = False) -> None:
+        self._work = work
+        self._traceback = traceback
+        self._own = OutageLog(work)
+
+    def failed(self, problem: BaseException) -> None:
+        """Log an outage of the database without a traceback, and anything else with one where that was asked for."""
+        if is_outage(problem):
+            DATABASE.failed(self._work, problem)
+        else:
+            self._own.failed(type(problem).__name__, problem, traceback=self._traceback)
+
+    def works(self) -> None:
+        """Call it after the work has used the database."""
+        self._own.works()
+        DATABASE.works()
