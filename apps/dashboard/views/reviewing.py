@@ -9,7 +9,6 @@ from django.db.models import Q
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.gzip import gzip_page
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.models import User
@@ -40,10 +39,7 @@ def queues_for(user: User) -> Any:
     return Queue.objects.filter(pk__in=mine).select_related("rubric", "created_by")
 
 
-# Compressed as the trace is: the page repeats nothing that the address says, and its one secret, the token of its
-# forms, is masked anew each time.
 @allow(GET=Permission.REVIEW, POST=Permission.REVIEW)
-@gzip_page
 def queue_work(request: PageRequest, pk: int) -> HttpResponse:
     """GET shows the item that one holds, or that `?review=` names of those that one began and somebody else was given
     since; POST takes the next one. Who has worked in it is told that it is closed, or for others by now, and finds what
@@ -71,7 +67,6 @@ def queue_work(request: PageRequest, pk: int) -> HttpResponse:
 
 
 @allow(POST=Permission.REVIEW)
-@gzip_page
 def review_submit(request: PageRequest, pk: int) -> HttpResponse:
     review = _own(request, pk)
     queue = review.queue
@@ -90,7 +85,6 @@ def review_submit(request: PageRequest, pk: int) -> HttpResponse:
 
 
 @allow(GET=Permission.REVIEW)
-@gzip_page
 @vary_on_headers("HX-Request")
 def review_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResponse:
     """The whole text of a step of which the page of an open review shows a part: for the page, or by itself."""
@@ -101,7 +95,6 @@ def review_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResp
 
 
 @allow(GET=Permission.LEAD)
-@gzip_page
 @vary_on_headers("HX-Request")
 def queue_item_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResponse:
     """The same for who settles an item; `?show=1` where the page shows everything."""

@@ -7,7 +7,6 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.gzip import gzip_page
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.arranging import NotYourView, ViewRefused, arrange_table, delete_view, save_view
@@ -58,7 +57,6 @@ def rollout_facets(request: PageRequest) -> HttpResponse:
 
 
 @allow(GET=Permission.READ)
-@gzip_page
 @vary_on_headers("HX-Request")
 def rollout_peek(request: PageRequest, pk: int) -> HttpResponse:
     """The beginning of a trace beside the table, or its part that holds event `from`; by itself the page of the

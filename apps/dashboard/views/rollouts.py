@@ -7,7 +7,6 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.gzip import gzip_page
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow
@@ -28,7 +27,6 @@ NOT_CHANGED = 204
 
 
 @allow(GET=Permission.READ)
-@gzip_page
 @vary_on_headers("HX-Request")
 def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
     """The trace. While the rollout runs its page follows by a socket, or asks here what is new since its mark."""

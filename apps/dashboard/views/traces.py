@@ -9,7 +9,6 @@ from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpRe
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import content_disposition_header
-from django.views.decorators.gzip import gzip_page
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow, user_may
@@ -60,7 +59,6 @@ def attempt_context(request: PageRequest, rollout: Rollout, attempt: int) -> dic
 
 
 @allow(GET=Permission.READ)
-@gzip_page
 @vary_on_headers("HX-Request")
 def rollout_steps(request: PageRequest, pk: int) -> HttpResponse:
     """The chunk that holds event `from`, for the page that has its place; by itself the page that shows it."""
@@ -76,7 +74,6 @@ def rollout_steps(request: PageRequest, pk: int) -> HttpResponse:
 
 
 @allow(GET=Permission.READ)
-@gzip_page
 @vary_on_headers("HX-Request")
 def rollout_outline(request: PageRequest, pk: int) -> HttpResponse:
     rollout = find_rollout(pk)
@@ -90,7 +87,6 @@ def rollout_outline(request: PageRequest, pk: int) -> HttpResponse:
 
 
 @allow(GET=Permission.READ)
-@gzip_page
 @vary_on_headers("HX-Request")
 def rollout_step(request: PageRequest, pk: int, seq: int) -> HttpResponse:
     """One step with its figures, request, response and stored JSON; for the inspector the figures alone."""
@@ -104,7 +100,6 @@ def rollout_step(request: PageRequest, pk: int, seq: int) -> HttpResponse:
 
 
 @allow(GET=Permission.READ)
-@gzip_page
 def rollout_text(request: PageRequest, pk: int, seq: int, part: str) -> HttpResponse:
     """One text of an event, whole and as it is stored; `?download=1` saves it."""
     rollout = find_rollout(pk)
@@ -132,7 +127,6 @@ def rollout_image(request: PageRequest, pk: int, seq: int, part: str) -> HttpRes
 
 
 @allow(GET=Permission.READ)
-@gzip_page
 @vary_on_headers("HX-Request")
 def rollout_find(request: PageRequest, pk: int) -> HttpResponse:
     rollout = find_rollout(pk)
@@ -143,7 +137,6 @@ def rollout_find(request: PageRequest, pk: int) -> HttpResponse:
 
 
 @allow(GET=Permission.READ)
-@gzip_page
 def rollout_tokens(request: PageRequest, pk: int) -> HttpResponse:
     rollout = find_rollout(pk)
     attempt = read_attempt(request, rollout)
