@@ -75,6 +75,17 @@ def test_every_route_keeps_its_rule(role):
     assert wrong == []
 
 
+@pytest.mark.django_db
+def test_head_answers_as_get_does():
+    client, wrong = enter(make_user(Role.ADMIN)), []
+    for route in ROUTES:
+        if "GET" in route.rules:
+            got, told = (client.generic(method, route.path).status_code for method in ("GET", "HEAD"))
+            if told != got:
+                wrong.append(f"{route.path}: HEAD {told}, GET {got}")
+    assert wrong == []
+
+
 def who_may(path: str, method: str) -> set[str]:
     route = next(route for route in ROUTES if route.path == path)
     return {role for role in [ANONYMOUS, *Role.values] if expected(route, role, method) == ADMITTED}

@@ -67,6 +67,15 @@ def test_opening_a_sign_in_link_does_not_use_it_up(client: Client):
     assert "_auth_user_id" in client.session
 
 
+def test_head_on_a_sign_in_link_answers_as_get_does_and_does_not_use_it_up(client: Client):
+    address = reverse("dashboard:sign_in_link", args=[create_sign_in_link(user=make_user())])
+    for _ in range(2):
+        told = client.head(address)
+        assert (told.status_code, told.content) == (200, b"")
+    assert client.post(address).status_code == 302
+    assert [Client().head(address).status_code, Client().get(address).status_code] == [410, 410]
+
+
 def test_a_sign_in_link_works_once(client: Client):
     address = reverse("dashboard:sign_in_link", args=[create_sign_in_link(user=make_user())])
     client.post(address)

@@ -34,12 +34,12 @@ def _next_page(request: HttpRequest) -> str:
 @never_cache
 @allow(GET=Permission.PUBLIC, POST=Permission.PUBLIC)
 def sign_in(request: HttpRequest) -> HttpResponse:
-    if request.method == "GET" and wants_fragment(request):
+    if request.method != "POST" and wants_fragment(request):
         # A session ended while a page was open: leave the page, and come back to it rather than to its fragment.
         page = page_of(request, request.headers.get("HX-Current-URL", "")) or reverse(settings.LOGIN_REDIRECT_URL)
         unsent = {"unsent": "1"} if "unsent" in request.GET else {}
         return HttpResponseClientRedirect(f"{reverse('dashboard:sign_in')}?{urlencode({**unsent, 'next': page})}")
-    if request.user.is_authenticated and request.method == "GET":
+    if request.user.is_authenticated and request.method != "POST":
         return redirect(_next_page(request))
     form = SignInForm(posted(request))
     status, retry_after = 200, None
@@ -66,8 +66,8 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 @never_cache
 @allow(GET=Permission.PUBLIC, POST=Permission.PUBLIC)
 def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
-    """GET only asks: link previews and scanners open addresses, and must not use the link up."""
-    if request.method == "GET" and is_open(token):
+    """Sign in on POST only: mail scanners and link previews send GET or HEAD, which must not use up the link."""
+    if request.method != "POST" and is_open(token):
         return render(request, "account/sign_in_link.html", {"spent": False})
     user = redeem_sign_in_link(token) if request.method == "POST" else None
     if user is None:

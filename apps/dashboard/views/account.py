@@ -36,7 +36,7 @@ def _page(request: HttpRequest, *, part: str, status: int = 200, **context: Any)
 @allow(GET=Permission.OWN_ACCOUNT, POST=Permission.OWN_ACCOUNT)
 def account(request: HttpRequest) -> HttpResponse:
     person = cast(User, request.user)
-    if request.method == "GET":
+    if request.method != "POST":
         return _page(request, part="password")
     form = PasswordForm(request.POST, person=person)
     done = "changed" if person.has_usable_password() else "set"

@@ -42,7 +42,7 @@ def rollout_compare(request: PageRequest) -> HttpResponse:
 def rollouts_judge(request: PageRequest) -> HttpResponse:
     """A verdict of one's own on what stands side by side; then the next of a sequence. One that was refused stands at
     this address: who opens it anew begins anew."""
-    if request.method == "GET":
+    if request.method != "POST":
         return redirect("dashboard:rollout_compare")
     pairs, at, ids = _chosen(request.POST)
     said = read_posted_answer(request.POST, [], len(ids) if len(ids) > 2 else 0)
