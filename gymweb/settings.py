@@ -149,7 +149,6 @@ else:
 
 AUTH_USER_MODEL = "accounts.User"
 LOGIN_URL = "dashboard:sign_in"
-LOGIN_REDIRECT_URL = "dashboard:home"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},

@@ -1,17 +1,39 @@
-"""Where somebody goes on whose session had ended: to a page, never to an address that only takes what is sent."""
+"""Which page a user sees after signing in. Only pages of this site are ever named."""
 
 from urllib.parse import urlsplit
 
 from django.http import HttpRequest
-from django.urls import Resolver404, resolve
+from django.urls import Resolver404, resolve, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, user_may
+
+
+def landing_page(request: HttpRequest, user: User, wanted: str) -> str:
+    """Return the page that opens after signing in: the wanted one, else the start page of the user's role.
+
+    The site's own address, `/`, names no page in particular.
+    """
+    page = page_of(request, wanted)
+    home = reverse("dashboard:home")
+    if page and page != home:
+        return page
+    is_reviewer = user_may(user, Permission.REVIEW) and not user_may(user, Permission.LEAD)
+    return reverse("dashboard:queue_list") if is_reviewer else home
 
 
 def page_of(request: HttpRequest, address: str) -> str:
-    """The page of this site that has the address, with its query; the nearest one above where it is no page. Empty for
-    another site's."""
-    host = request.get_host()
-    if not url_has_allowed_host_and_scheme(address, allowed_hosts={host}, require_https=request.is_secure()):
+    """Return the page of this site at the address, with its query; see `find_page`."""
+    return find_page(address, host=request.get_host(), is_secure=request.is_secure())
+
+
+def find_page(address: str, *, host: str | None = None, is_secure: bool = False) -> str:
+    """Return the path and query of a page of this site, or an empty string for any other address.
+
+    An address that only takes POST gives the nearest page above it. Without a host only paths are accepted.
+    """
+    if not url_has_allowed_host_and_scheme(address, allowed_hosts=host, require_https=is_secure):
         return ""
     parts = urlsplit(address)
     path = parts.path or "/"

@@ -79,3 +79,14 @@ def test_a_printed_link_signs_in_once(capsys, client):
     assert not ada.has_usable_password()
     with pytest.raises(CommandError, match="no active user"):
         call_command("sign_in_link", "nobody")
+
+
+def test_a_printed_link_can_name_the_page_that_it_opens(capsys, client):
+    call_command("create_user", "ada", "--link", "--next", "/rubrics/?a=b")
+    call_command("sign_in_link", "ada", "--next", "/rubrics/?a=b")
+    for link in capsys.readouterr().out.split():
+        assert client.post(link.removeprefix("http://127.0.0.1:8000"))["Location"] == "/rubrics/?a=b"
+    for command in (["sign_in_link", "ada"], ["create_user", "bob", "--link"]):
+        with pytest.raises(CommandError, match="Give a path on this site"):
+            call_command(*command, "--next", "//evil.example/")
+    assert list(User.objects.values_list("username", flat=True)) == ["ada"]

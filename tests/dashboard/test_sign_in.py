@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from apps.accounts.models import Role, User
 from apps.accounts.signing_in import create_sign_in_link
+from tests.dashboard.markup import read
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -14,10 +15,8 @@ PASSWORD = "a long enough pass phrase"
 
 
 @pytest.fixture(autouse=True)
-def _forget_tries():
-    from django.core.cache import cache
-
-    cache.clear()
+def _cheap_password_hashes(settings):
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 def test_a_stranger_is_sent_to_sign_in_and_back(client: Client):
@@ -51,11 +50,85 @@ def test_too_many_tries_are_refused_with_a_time_to_wait(client: Client):
     assert "_auth_user_id" not in client.session
 
 
-@pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example/", "javascript:alert(1)"])
+START_PAGES = [(Role.VIEWER, "/"), (Role.ANNOTATOR, "/queues/"), (Role.ENGINEER, "/"), (Role.ADMIN, "/")]
+ELSEWHERE = [
+    "https://evil.example/",
+    "//evil.example/",
+    "///evil.example/",
+    "/\\evil.example/",
+    "\\\\evil.example/",
+    "/\t/evil.example/",
+    "/\n/evil.example/",
+    "\x01//evil.example/",
+    "\x1b//evil.example/",
+    " //evil.example/",
+    "http:evil.example",
+    "http:///evil.example/",
+    "https://testserver@evil.example/",
+    "http://testserver//evil.example/",
+    "javascript:alert(1)",
+    "queues/",
+]
+
+
+def link_for(user: User) -> str:
+    return reverse("dashboard:sign_in_link", args=[create_sign_in_link(user=user)])
+
+
+@pytest.mark.parametrize("elsewhere", ELSEWHERE)
 def test_signing_in_never_leads_to_another_site(client: Client, elsewhere: str):
-    make_user(username="ada", password=PASSWORD)
+    user = make_user(username="ada", password=PASSWORD)
     done = client.post(reverse("dashboard:sign_in"), {"username": "ada", "password": PASSWORD, "next": elsewhere})
     assert done["Location"] == "/"
+    signed_in = client.get(reverse("dashboard:sign_in"), {"next": elsewhere})
+    assert (signed_in.status_code, signed_in["Location"]) == (302, "/")
+    for sent in ({"query_params": {"next": elsewhere}}, {"data": {"next": elsewhere}}):
+        assert Client().post(link_for(user), **sent)["Location"] == "/"
+    client.logout()
+    client.cookies["next_page"] = "/x"
+    client.cookies["next_page"].set("next_page", elsewhere, elsewhere)
+    assert client.post(link_for(user))["Location"] == "/"
+
+
+@pytest.mark.parametrize(("role", "page"), START_PAGES)
+@pytest.mark.parametrize("has_password", [True, False])
+def test_a_sign_in_link_leads_to_the_start_page_of_the_role(client: Client, role: str, page: str, has_password: bool):
+    user = make_user(role, password=PASSWORD if has_password else None)
+    assert client.post(link_for(user))["Location"] == page
+    assert client.get(page).status_code == 200
+
+
+@pytest.mark.parametrize(("role", "page"), START_PAGES)
+def test_a_password_leads_to_the_start_page_of_the_role(client: Client, role: str, page: str):
+    make_user(role, username="ada", password=PASSWORD)
+    for asked in ({}, {"next": ""}, {"next": "/"}):
+        signing = {"username": "ada", "password": PASSWORD, **asked}
+        assert Client().post(reverse("dashboard:sign_in"), signing)["Location"] == page
+    client.post(reverse("dashboard:sign_in"), signing)
+    assert client.get(reverse("dashboard:sign_in"))["Location"] == page
+
+
+def test_a_sign_in_link_can_name_the_page_that_it_opens(client: Client):
+    address = f"{link_for(make_user(Role.ANNOTATOR))}?next=/rubrics/%3Fa%3Db"
+    form = read(client.get(address).text)
+    named = [field.attributes["value"] for field in form.all("input") if field.attributes.get("name") == "next"]
+    assert named == ["/rubrics/?a=b"]
+    assert client.post(address)["Location"] == "/rubrics/?a=b"
+
+
+def test_a_link_leads_to_the_page_that_was_asked_for_before_signing_in(client: Client):
+    user = make_user(Role.ANNOTATOR)
+    client.get(client.get("/rubrics/?q=%C3%A9;b")["Location"])
+    address = link_for(user)
+    client.get(address)
+    assert client.post(address)["Location"] == "/rubrics/?q=%C3%A9;b"
+    client.post(reverse("dashboard:sign_out"))
+    assert client.post(link_for(user))["Location"] == "/queues/"
+
+
+def test_a_link_that_no_longer_works_leads_to_the_password_and_then_to_the_page(client: Client):
+    page = client.get(reverse("dashboard:sign_in_link", args=["never-made"]), {"next": "/rubrics/"})
+    assert "/sign-in/?next=/rubrics/" in [one.attributes["href"] for one in read(page.text).all("a")]
 
 
 def test_opening_a_sign_in_link_does_not_use_it_up(client: Client):
@@ -101,12 +174,14 @@ def test_a_link_that_would_fail_says_so_before_anything_is_pressed(client: Clien
         len({re.sub(r'(?<=name="csrfmiddlewaretoken" value=")\w+|/sign-in/[^"]+', "", text) for _, text in answers})
         == 1
     )
-    assert "An admin can make you a new one" in answers[0][1]
+    assert "Ask an admin for a new one" in answers[0][1]
 
 
-def test_who_has_no_password_lands_on_the_account_page_to_set_one(client: Client):
-    address = reverse("dashboard:sign_in_link", args=[create_sign_in_link(user=make_user())])
-    assert client.post(address)["Location"] == "/account/"
+@pytest.mark.parametrize("has_password", [True, False])
+def test_users_without_a_password_are_offered_to_set_one(client: Client, has_password: bool):
+    landed = client.post(link_for(make_user(password=PASSWORD if has_password else None)), follow=True)
+    offers = [one for one in read(landed.text).all("a") if one.text == "Set a password"]
+    assert [one.attributes["href"] for one in offers] == ([] if has_password else ["/account/"])
 
 
 def test_signing_out_needs_a_post(client: Client):

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.accounts.links import sign_in_url
+from apps.accounts.links import add_link_arguments, link_query, sign_in_url
 from apps.accounts.models import Role, User
 from apps.accounts.people import create_user
 from apps.accounts.signing_in import create_sign_in_link
@@ -24,9 +24,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--link",
             action="store_true",
-            help="print a one-time sign-in link instead of taking a password (its address begins with --base-url)",
+            help="print a one-time sign-in link instead of taking a password",
         )
-        parser.add_argument("--base-url", default="http://127.0.0.1:8000", help="where the server answers")
+        add_link_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         if User.objects.filter(username=options["username"]).exists():
@@ -34,6 +34,7 @@ class Command(BaseCommand):
                 f"There is a user named {options['username']} already. "
                 f"`manage.py sign_in_link {options['username']}` prints a link that signs them in."
             )
+        query = link_query(options["next"])
         password = None if options["link"] else _read_password()
         try:
             user = create_user(
@@ -42,7 +43,7 @@ class Command(BaseCommand):
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
         if options["link"]:
-            self.stdout.write(sign_in_url(options["base_url"], create_sign_in_link(user=user)))
+            self.stdout.write(sign_in_url(options["base_url"], create_sign_in_link(user=user), query))
         else:
             self.stderr.write(f"Created {user.username} ({user.role}).")
 

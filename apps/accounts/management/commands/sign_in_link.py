@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.accounts.links import sign_in_url
+from apps.accounts.links import add_link_arguments, link_query, sign_in_url
 from apps.accounts.models import User
 from apps.accounts.signing_in import create_sign_in_link
 
@@ -16,10 +16,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("username")
         parser.add_argument("--minutes", type=int, default=60)
-        parser.add_argument("--base-url", default="http://127.0.0.1:8000", help="where the server answers")
+        add_link_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = User.objects.filter(username=options["username"], is_active=True).first()
         if user is None:
             raise CommandError(f"There is no active user named {options['username']}.")
-        self.stdout.write(sign_in_url(options["base_url"], create_sign_in_link(user=user, minutes=options["minutes"])))
+        query = link_query(options["next"])
+        token = create_sign_in_link(user=user, minutes=options["minutes"])
+        self.stdout.write(sign_in_url(options["base_url"], token, query))
