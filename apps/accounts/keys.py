@@ -84,3 +84,12 @@ def revoke_api_key(*, api_key: ApiKey, user: User | None) -> ApiKey:
         record(user=user, action="api_key.revoke", target=api_key, owner=api_key.user.username)
     api_key.refresh_from_db()
     return api_key
+
+
+@transaction.atomic
+def revoke_keys_of(*, person: User, by: User | None) -> int:
+    """Revoke all active API keys of a user and return how many there were. Raises NotYourKey."""
+    api_keys = list(person.api_keys.usable().select_related("user"))
+    for api_key in api_keys:
+        revoke_api_key(api_key=api_key, user=by)
+    return len(api_keys)

@@ -4,6 +4,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.db import transaction
 
 from apps.accounts.auditing import record
+from apps.accounts.keys import revoke_keys_of
 from apps.accounts.models import Role, User
 
 
@@ -52,10 +53,14 @@ def _facts(person: User) -> dict[str, object]:
 
 
 @transaction.atomic
-def change_password(*, person: User, password: str, by: User | None) -> User:
-    """Raises ValidationError for a weak password. Every other session of the person ends."""
+def change_password(*, person: User, password: str, by: User | None, revoke_keys: bool = False) -> int:
+    """Set a new password and return how many API keys were revoked. All other sessions of the user end.
+
+    Raises ValidationError for a weak password.
+    """
     validate_password(password, person)
     person.set_password(password)
     person.save(update_fields=["password"])
-    record(user=by, action="user.change_password", target=person)
-    return person
+    revoked = revoke_keys_of(person=person, by=by) if revoke_keys else 0
+    record(user=by, action="user.change_password", target=person, revoked_keys=revoked)
+    return revoked

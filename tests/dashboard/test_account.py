@@ -1,11 +1,13 @@
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
-from apps.accounts.keys import create_api_key, find_api_key
-from apps.accounts.models import ApiKey, Role, User
+from apps.accounts.keys import create_api_key, find_api_key, revoke_api_key
+from apps.accounts.models import ApiKey, AuditEntry, Role, User
 from tests.dashboard.markup import read
 from tests.factories import make_user
 
@@ -33,7 +35,70 @@ def test_a_password_is_changed_by_who_knows_the_old_one(browser: Client, owner: 
     assert owner.check_password(NEW)
     page = browser.get("/account/")
     assert page.status_code == 200  # this session goes on
-    assert "Your password is changed;" in page.text
+    assert "Your password is changed." in page.text
+
+
+def make_keys(owner: User) -> dict[str, ApiKey]:
+    """Two keys that work, one that expired, one that is revoked, and one of another user."""
+    past = timezone.now() - timedelta(days=1)
+    owners = {"one": owner, "two": owner, "expired": owner, "revoked": owner, "other": make_user(Role.VIEWER)}
+    keys = {name: create_api_key(user=user, name=name, scopes=["rollouts:read"])[0] for name, user in owners.items()}
+    ApiKey.objects.filter(name="expired").update(expires_at=past)
+    revoke_api_key(api_key=keys["revoked"], user=owner)
+    return keys
+
+
+def usable_keys() -> set[str]:
+    return set(ApiKey.objects.usable().values_list("name", flat=True))
+
+
+def revoke_boxes(page: str) -> list[dict[str, str]]:
+    return [each.attributes for each in read(page).all("input") if each.attributes.get("name") == "revoke_keys"]
+
+
+@pytest.mark.parametrize("has_password", [True, False])
+def test_a_new_password_offers_to_revoke_the_active_api_keys(browser: Client, owner: User, has_password: bool):
+    if not has_password:
+        owner.set_unusable_password()
+        owner.save()
+        browser.force_login(owner)
+    assert revoke_boxes(browser.get("/account/").text) == []
+    make_keys(owner)
+    page = browser.get("/account/").text
+    assert ["checked" in box for box in revoke_boxes(page)] == [True]
+    assert "my 2 active API keys" in page
+
+
+def test_a_new_password_revokes_the_api_keys_of_its_user_when_the_box_is_checked(browser: Client, owner: User):
+    keys = make_keys(owner)
+    AuditEntry.objects.all().delete()
+    sent = {"current": OLD, "password": NEW, "again": NEW, "revoke_keys": "on"}
+    page = browser.post(reverse("dashboard:account"), sent, follow=True).text
+    assert "2 API keys are revoked" in page
+    assert usable_keys() == {"other"}
+    said = [(each.action, each.target, each.user) for each in AuditEntry.objects.order_by("target")]
+    assert said == [
+        ("user.change_password", "olga", owner),
+        *(("api_key.revoke", str(keys[name]), owner) for name in ("one", "two")),
+    ]
+    assert AuditEntry.objects.get(action="user.change_password").detail == {"revoked_keys": 2}
+
+
+def test_a_new_password_keeps_the_api_keys_when_the_box_is_cleared(browser: Client, owner: User):
+    make_keys(owner)
+    sent = {"current": OLD, "password": NEW, "again": NEW}
+    page = browser.post(reverse("dashboard:account"), sent, follow=True).text
+    assert "revoked." not in page
+    assert usable_keys() == {"one", "two", "other"}
+
+
+def test_a_refused_password_revokes_nothing_and_keeps_the_choice(browser: Client, owner: User):
+    make_keys(owner)
+    sent = {"current": OLD, "password": "short", "again": "short"}
+    for choice, checked in (({"revoke_keys": "on"}, True), ({}, False)):
+        reply = browser.post(reverse("dashboard:account"), sent | choice, headers=HTMX)
+        assert (reply.status_code, ["checked" in box for box in revoke_boxes(reply.text)]) == (422, [checked])
+    assert usable_keys() == {"one", "two", "other"}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +128,7 @@ def test_who_came_by_a_link_sets_a_password_without_an_old_one(db: None):
     client.force_login(person)
     assert "Current password" not in client.get("/account/").text
     client.post("/account/", {"password": NEW, "again": NEW})
-    assert "Your password is set;" in client.get("/account/").text
+    assert "Your password is set." in client.get("/account/").text
     person.refresh_from_db()
     assert person.check_password(NEW)
 

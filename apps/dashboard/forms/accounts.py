@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from django import forms
+from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
@@ -30,9 +31,17 @@ class PasswordForm(forms.Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
+    revoke_keys = forms.BooleanField(
+        required=False, initial=True, help_text="A program that uses a revoked key stops working."
+    )
+
     def __init__(self, *args: object, person: User, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         self.person = person
+        active = person.api_keys.usable().count()
+        self.fields["revoke_keys"].label = f"Revoke my {active} active API key{pluralize(active)}"
+        if not active:
+            del self.fields["revoke_keys"]
         if not person.has_usable_password():
             del self.fields["current"]
 

@@ -31,6 +31,12 @@ def _page(request: HttpRequest, *, part: str, status: int = 200, **context: Any)
     return answer(request, "account/account.html", context, part=part, status=status)
 
 
+def _count(revoked: int) -> str:
+    if not revoked:
+        return ""
+    return f" {revoked} API keys are revoked." if revoked > 1 else " 1 API key is revoked."
+
+
 @sensitive_post_parameters()
 @never_cache
 @allow(GET=Permission.OWN_ACCOUNT, POST=Permission.OWN_ACCOUNT)
@@ -42,12 +48,17 @@ def account(request: HttpRequest) -> HttpResponse:
     done = "changed" if person.has_usable_password() else "set"
     if form.is_valid():
         try:
-            change_password(person=person, password=form.cleaned_data["password"], by=person)
+            revoked = change_password(
+                person=person,
+                password=form.cleaned_data["password"],
+                revoke_keys=form.cleaned_data.get("revoke_keys", False),
+                by=person,
+            )
         except ValidationError as weak:
             form.add_error("password", weak)
         else:
             update_session_auth_hash(request, person)
-            messages.success(request, f"Your password is {done}; your other sessions are signed out.")
+            messages.success(request, f"Your password is {done}. Your other sessions are signed out.{_count(revoked)}")
             return go(request, "dashboard:account")
     return _page(request, part="password", status=422, password_form=form)
 
