@@ -2,7 +2,6 @@
 
 import hashlib
 import secrets
-import time
 from datetime import timedelta
 
 from django.contrib.auth import authenticate
@@ -10,14 +9,9 @@ from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
-from apps.accounts.addressing import client_address, tells_clients_apart
 from apps.accounts.auditing import record
-from apps.accounts.counting import add, forget, network_of
 from apps.accounts.models import SignInLink, User
-
-TRIES_PER_NAME = 10
-TRIES_PER_ADDRESS = 50
-TRIES_WINDOW_SECONDS = 15 * 60
+from apps.accounts.sign_in_limits import SignInLimits, clear_account
 
 
 class SignInRefused(Exception):
@@ -28,40 +22,27 @@ class SignInRefused(Exception):
 
 
 class TooManyTries(SignInRefused):
-    """Even the right password is refused until the window ends."""
+    """Raised while even the right password is refused; `retry_after` is in seconds."""
 
-    def __init__(self, retry_after: int = TRIES_WINDOW_SECONDS) -> None:
-        super().__init__("Too many tries. Wait a quarter of an hour, or ask an admin for a sign-in link.")
+    def __init__(self, retry_after: int) -> None:
+        minutes = -(-retry_after // 60)
+        wait = "1 minute" if minutes == 1 else f"{minutes} minutes"
+        super().__init__(f"Too many failed sign-ins. Try again in {wait}, or ask an admin for a sign-in link.")
         self.retry_after = retry_after
 
 
 def sign_in_with_password(*, request: HttpRequest, username: str, password: str) -> User:
-    """The user whose password this is; raises SignInRefused or TooManyTries. The caller opens the session."""
-    address = client_address(request)
-    # Counted by name and address together, so that a stranger cannot lock a person out from elsewhere.
-    name_key = f"sign-in {network_of(address)} {username.lower()}"
-    address_key = f"sign-in {network_of(address)}"
-    # Counted before the password is looked at, and the count is what is judged: tries sent at once, to whichever
-    # process, do not all pass.
-    _count(name_key, TRIES_PER_NAME)
-    if tells_clients_apart():
-        _count(address_key, TRIES_PER_ADDRESS)
+    """Return the user whose password this is. Raises SignInRefused or TooManyTries. The caller opens the session."""
+    limits = SignInLimits(request, username)
+    if seconds := limits.count():
+        raise TooManyTries(seconds)
     user = authenticate(request, username=username, password=password)
     if not isinstance(user, User):
         record(user=None, action="sign_in.refuse", target=username, request=request)
         raise SignInRefused
-    forget(name_key)
-    if tells_clients_apart():
-        # People of one office share an address: those who get in must not use up its tries.
-        add(address_key, -1, seconds=TRIES_WINDOW_SECONDS)
+    limits.clear()
     record(user=user, action="sign_in.password", target=user, request=request)
     return user
-
-
-def _count(key: str, most: int) -> None:
-    number, ends_at = add(key, seconds=TRIES_WINDOW_SECONDS)
-    if number > most:
-        raise TooManyTries(max(1, ends_at - int(time.time())))
 
 
 def _hash(token: str) -> str:
@@ -95,5 +76,6 @@ def redeem_sign_in_link(token: str) -> User | None:
     # The UPDATE's row count says who won when two browsers open the link at once.
     if not SignInLink.objects.filter(pk=link.pk, used_at__isnull=True, expires_at__gt=now).update(used_at=now):
         return None
+    clear_account(link.user.username)
     record(user=link.user, action="sign_in.link", target=link.user)
     return link.user

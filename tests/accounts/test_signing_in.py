@@ -3,10 +3,10 @@
 from datetime import timedelta
 
 import pytest
-from django.core.cache import cache
 from django.utils import timezone
 
-from apps.accounts import signing_in
+from apps.accounts import sign_in_limits
+from apps.accounts.addressing import client_address
 from apps.accounts.models import AuditEntry, SignInLink
 from apps.accounts.signing_in import (
     SignInRefused,
@@ -18,11 +18,6 @@ from apps.accounts.signing_in import (
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _no_earlier_tries():
-    cache.clear()
 
 
 def test_the_right_password_gives_the_user(rf):
@@ -49,7 +44,7 @@ def test_a_wrong_name_a_wrong_password_and_a_closed_account_say_the_same(rf):
 
 def test_after_too_many_tries_even_the_right_password_is_refused_but_not_from_elsewhere(rf):
     user = make_user(password="a long enough secret")
-    for _ in range(signing_in.TRIES_PER_NAME):
+    for _ in range(sign_in_limits.TRIES_PER_NAME):
         with pytest.raises(SignInRefused):
             sign_in_with_password(request=rf.post("/"), username=user.username, password="wrong")
     with pytest.raises(TooManyTries):
@@ -59,7 +54,7 @@ def test_after_too_many_tries_even_the_right_password_is_refused_but_not_from_el
 
 
 def test_one_address_cannot_try_many_names(rf):
-    for number in range(signing_in.TRIES_PER_ADDRESS):
+    for number in range(sign_in_limits.TRIES_PER_ADDRESS):
         with pytest.raises(SignInRefused):
             sign_in_with_password(request=rf.post("/"), username=f"name{number}", password="wrong")
     with pytest.raises(TooManyTries):
@@ -82,7 +77,7 @@ def test_an_expired_link_an_unknown_one_and_that_of_a_closed_account_sign_nobody
 
 def test_people_who_get_in_do_not_use_up_the_tries_of_their_address(rf):
     user = make_user(password="a long enough secret")
-    for _ in range(signing_in.TRIES_PER_ADDRESS + 1):
+    for _ in range(sign_in_limits.TRIES_PER_ADDRESS + 1):
         found = sign_in_with_password(request=rf.post("/"), username=user.username, password="a long enough secret")
         assert found == user
 
@@ -96,7 +91,7 @@ def fail_to_sign_in(request, *, times):
 def test_behind_a_proxy_that_is_not_believed_a_stranger_locks_nobody_out(rf, settings):
     settings.SECURE = True
     user = make_user(password="a long enough secret")
-    fail_to_sign_in(rf.post("/"), times=signing_in.TRIES_PER_ADDRESS)
+    fail_to_sign_in(rf.post("/"), times=sign_in_limits.TRIES_PER_ADDRESS)
     assert sign_in_with_password(request=rf.post("/"), username=user.username, password="a long enough secret") == user
 
 
@@ -104,7 +99,7 @@ def test_behind_trusted_proxies_each_client_has_its_own_tries(rf, settings):
     settings.SECURE, settings.TRUSTED_PROXIES = True, 2
     user = make_user(password="a long enough secret")
     stranger = rf.post("/", headers={"X-Forwarded-For": "198.51.100.9, 192.0.2.7, 10.0.0.2"})
-    fail_to_sign_in(stranger, times=signing_in.TRIES_PER_ADDRESS)
+    fail_to_sign_in(stranger, times=sign_in_limits.TRIES_PER_ADDRESS)
     disguised = rf.post("/", headers={"X-Forwarded-For": "203.0.113.1, 192.0.2.7, 10.0.0.2"})
     with pytest.raises(TooManyTries):
         sign_in_with_password(request=disguised, username=user.username, password="a long enough secret")
@@ -125,4 +120,4 @@ def test_behind_trusted_proxies_each_client_has_its_own_tries(rf, settings):
 )
 def test_the_address_is_what_the_trusted_proxies_saw(rf, settings, proxies, forwarded, address):
     settings.TRUSTED_PROXIES = proxies
-    assert signing_in.client_address(rf.post("/", headers={"X-Forwarded-For": forwarded})) == address
+    assert client_address(rf.post("/", headers={"X-Forwarded-For": forwarded})) == address

@@ -15,6 +15,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django_htmx.http import HttpResponseClientRedirect
 
 from apps.accounts.auditing import record
+from apps.accounts.known_devices import remember_device
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
 from apps.accounts.returning import landing_page, page_of
@@ -58,6 +59,7 @@ def _enter(request: HttpRequest, user: User, wanted: str) -> HttpResponse:
     login(request, user, backend=_BACKEND)
     response = redirect(landing_page(request, user, wanted))
     _remember_page(response, "")
+    remember_device(response, user)
     return response
 
 

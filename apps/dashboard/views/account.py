@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 
 from apps.accounts.keys import NotYourKey, create_api_key, revoke_api_key
+from apps.accounts.known_devices import remember_device
 from apps.accounts.models import ApiKey, User
 from apps.accounts.people import change_password
 from apps.accounts.permissions import Permission, allow
@@ -59,7 +60,9 @@ def account(request: HttpRequest) -> HttpResponse:
         else:
             update_session_auth_hash(request, person)
             messages.success(request, f"Your password is {done}. Your other sessions are signed out.{_count(revoked)}")
-            return go(request, "dashboard:account")
+            response = go(request, "dashboard:account")
+            remember_device(response, person)
+            return response
     return _page(request, part="password", status=422, password_form=form)
 
 

@@ -1,0 +1,48 @@
+"""Browsers in which a user has signed in before. A signed cookie identifies them on the sign-in page."""
+
+import secrets
+from datetime import timedelta
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from apps.accounts.models import User
+
+COOKIE = "device"
+MAX_AGE = timedelta(days=365)
+_SALT = "apps.accounts.known_devices"
+
+
+def remember_device(response: HttpResponse, user: User) -> None:
+    """Make the browser a known device of the user, until their password changes."""
+    device = secrets.token_urlsafe(12)
+    response.set_signed_cookie(
+        COOKIE,
+        f"{user.pk}:{device}:{_fingerprint(user, device)}",
+        salt=_SALT,
+        max_age=MAX_AGE,
+        path=reverse("dashboard:sign_in"),
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def find_device(request: HttpRequest, username: str) -> str:
+    """Return the id of the browser if it is a known device of the user, else an empty string."""
+    signed = request.get_signed_cookie(COOKIE, default="", salt=_SALT, max_age=MAX_AGE)
+    if not signed:
+        return ""
+    # The cookie decides which row is read, so the time taken tells nothing about other names.
+    pk, device, fingerprint = signed.split(":")
+    user = User.objects.filter(pk=pk).first()
+    if user is None or not constant_time_compare(fingerprint, _fingerprint(user, device)):
+        return ""
+    return device if user.username.lower() == username.lower() else ""
+
+
+def _fingerprint(user: User, device: str) -> str:
+    # It contains the password's hash, so that a new password makes all devices unknown.
+    return salted_hmac(_SALT, f"{device}:{user.password}", algorithm="sha256").hexdigest()

@@ -1,0 +1,87 @@
+"""Limits on failed sign-ins: per account and network, per network, and per account across networks."""
+
+import time
+
+from django.http import HttpRequest
+
+from apps.accounts.addressing import client_address, tells_clients_apart
+from apps.accounts.counting import add, forget, network_of
+from apps.accounts.known_devices import find_device
+
+TRIES_PER_NAME = 10
+TRIES_PER_ADDRESS = 50
+TRIES_WINDOW_SECONDS = 15 * 60
+
+# Failures of one account within a day from all networks. Each further one doubles the delay before the next.
+FREE_FAILURES = 20
+FAILURES_WINDOW_SECONDS = 24 * 60 * 60
+FIRST_DELAY_SECONDS = 60
+LONGEST_DELAY_SECONDS = TRIES_WINDOW_SECONDS
+_DOUBLINGS = 10
+
+
+class SignInLimits:
+    """The tallies of one try to sign in. Unknown names are counted like accounts, by the name as typed.
+
+    A known device of the user has tallies of its own, so that strangers cannot slow its sign-ins.
+    """
+
+    def __init__(self, request: HttpRequest, username: str) -> None:
+        network, name = network_of(client_address(request)), username.lower()
+        device = find_device(request, username)
+        self._account = f"name {name}"
+        self._subject = f"device {device}" if device else self._account
+        self._near = f"sign-in device {device}" if device else f"sign-in {network} {name}"
+        self._network = f"sign-in {network}" if tells_clients_apart() and not device else ""
+
+    def count(self) -> int:
+        """Count a try. Return 0 if its password may be checked, else the seconds to wait.
+
+        Counting comes before the check, so that tries sent at once to several processes do not all pass.
+        """
+        if seconds := _count(self._near, TRIES_PER_NAME):
+            return seconds
+        if self._network and (seconds := _count(self._network, TRIES_PER_ADDRESS)):
+            return seconds
+        return _count_failure(self._subject)
+
+    def clear(self) -> None:
+        """Take back what was counted: the user has signed in."""
+        forget(self._near)
+        if self._network:
+            # Users of one office share an address: successful sign-ins must not use up its tries.
+            add(self._network, -1, seconds=TRIES_WINDOW_SECONDS)
+        for subject in {self._subject, self._account}:
+            _clear_failures(subject)
+
+
+def clear_account(username: str) -> None:
+    """End the delay of an account whose user has signed in without a password."""
+    _clear_failures(f"name {username.lower()}")
+
+
+def _count(key: str, most: int) -> int:
+    number, ends_at = add(key, seconds=TRIES_WINDOW_SECONDS)
+    return _seconds_until(ends_at) if number > most else 0
+
+
+def _count_failure(subject: str) -> int:
+    failures = add(f"sign-in-failures {subject}", seconds=FAILURES_WINDOW_SECONDS).number - FREE_FAILURES
+    if failures <= 0:
+        return 0
+    delay = min(FIRST_DELAY_SECONDS << min(failures - 1, _DOUBLINGS), LONGEST_DELAY_SECONDS)
+    # The first try in a delay is checked, and no other until it ends.
+    number, ends_at = add(f"sign-in-delay {subject}", seconds=delay)
+    if number == 1:
+        return 0
+    add(f"sign-in-failures {subject}", -1, seconds=FAILURES_WINDOW_SECONDS)
+    return _seconds_until(ends_at)
+
+
+def _clear_failures(subject: str) -> None:
+    forget(f"sign-in-failures {subject}")
+    forget(f"sign-in-delay {subject}")
+
+
+def _seconds_until(ends_at: int) -> int:
+    return max(1, ends_at - int(time.time()))
