@@ -181,7 +181,7 @@ def test_a_link_that_would_fail_says_so_before_anything_is_pressed(client: Clien
 def test_users_without_a_password_are_offered_to_set_one(client: Client, has_password: bool):
     landed = client.post(link_for(make_user(password=PASSWORD if has_password else None)), follow=True)
     offers = [one for one in read(landed.text).all("a") if one.text == "Set a password"]
-    assert [one.attributes["href"] for one in offers] == ([] if has_password else ["/account/"])
+    assert [one.attributes["href"] for one in offers] == ([] if has_password else ["/account/#password"])
 
 
 def test_signing_out_needs_a_post(client: Client):

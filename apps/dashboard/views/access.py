@@ -110,7 +110,7 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
         return render(request, "account/sign_in_link.html", {"spent": True, "next": page}, status=410)
     if not user.has_usable_password():
         offer = '<a href="{}">Set a password</a> to sign in without a link next time.'
-        messages.info(request, format_html(offer, reverse("dashboard:account")))
+        messages.info(request, format_html(offer, reverse("dashboard:account") + "#password"))
     return _enter(request, user, page or request.COOKIES.get(_PAGE_COOKIE, ""))
 
 
