@@ -12,6 +12,9 @@ of the question in it, or that text where it is no object.
 
 Faults are drawn for each call of the model: `--fail-429`, `--fail-500` and `--hang` are probabilities. A request for
 the model `mock-FAULT` gets a reply with that fault (see FAULTS), a final text and no calls.
+
+With `--reply-bytes N` every final text over chat is repeated until the reply has about N bytes. It is sent as fast as
+the caller reads, with a Content-Length unless `--chunked` is given.
 """
 
 import argparse
@@ -32,6 +35,7 @@ FAULTS = ("streamed", "cut-once", "cut", "large", "finish", "usage", "fields")
 """Sent as a stream over chat; cut mid-way, the first time that a conversation is asked for or always; a text of 5 MB; a
 reason for its end that nobody knows; without usage; with fields that nobody knows, everywhere."""
 LARGE = 5 * 1024 * 1024
+PIECE = 256 * 1024
 MARK = re.compile(r"<task-([0-9a-f]{8})>")
 USAGE = {"input": 120, "output": 40}
 TOOL_TOKENS = 20
@@ -164,6 +168,25 @@ async def send_cut(request: web.Request, body: bytes, content_type: str) -> web.
     return response
 
 
+async def send_long(request: web.Request, reply: dict[str, Any], options: argparse.Namespace) -> web.StreamResponse:
+    """Send a chat reply whose text is repeated to `--reply-bytes`, without ever holding the whole reply."""
+    text = orjson.dumps(options.final + " ")[1:-1]
+    reply["choices"][0]["message"]["content"] = "@"
+    head, tail = orjson.dumps(reply).split(b"@")
+    piece = text * (PIECE // len(text))
+    pieces = options.reply_bytes // len(piece)
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    if options.chunked:
+        response.enable_chunked_encoding()
+    else:
+        response.content_length = len(head) + pieces * len(piece) + len(tail)
+    await response.prepare(request)
+    for part in itertools.chain([head], itertools.repeat(piece, pieces), [tail]):
+        await response.write(part)
+    await response.write_eof()
+    return response
+
+
 def as_stream(reply: dict[str, Any]) -> bytes:
     """A chat reply of text alone as server-sent events, one for each word."""
     head = {key: reply[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
@@ -220,6 +243,8 @@ def make_app(options: argparse.Namespace) -> web.Application:
         form = asked.get("response_format")
         if options.verdict and form and form["json_schema"]["name"] == "verdict":
             return _json(chat_reply(outputs, judges(asked["messages"][1]["content"], options)))
+        if options.reply_bytes and outputs >= options.tool_calls:
+            return await send_long(request, chat_reply(outputs, options), options)
         with_tokens = options.tokens > 0 and asked.get("return_token_ids") is True
         return _json(chat_reply(outputs, options, with_tokens=with_tokens))
 
@@ -265,6 +290,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=0, metavar="N", help="token ids and logprobs of every chat reply")
     parser.add_argument("--latency-ms", type=float, default=0.0, help="of every call of the model")
     parser.add_argument("--jitter-ms", type=float, default=0.0, help="up to so much more, drawn for each call")
+    parser.add_argument("--reply-bytes", type=int, default=0, metavar="N", help="of every final reply over chat")
+    parser.add_argument("--chunked", action="store_true", help="send these replies without a Content-Length")
     for fault in ("--fail-429", "--fail-500", "--hang"):
         parser.add_argument(fault, type=float, default=0.0, metavar="P", help="probability, 0 to 1")
     parser.add_argument("--seed", type=int, default=None, help="of what is drawn")

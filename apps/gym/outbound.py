@@ -1,10 +1,13 @@
-"""The one way out: every HTTP call to a model or a resource server passes here, and reaches only what the rule at the
-head of apps.gym.addresses.py lets it.
+"""All outbound HTTP: every call to a model or a resource server goes through this module.
+
+It reaches only the addresses that apps.gym.addresses allows, and reads replies within a memory budget.
 """
 
+import asyncio
 import io
 import socket
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import aiohttp
 import msgspec
@@ -13,9 +16,9 @@ from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from apps.gym.addresses import OutboundPolicy, OutboundRefused, as_address
+from apps.gym.memory_budget import MIB, SMALL, Hold, MemoryBudget, MemoryExceeded, current_account
 
 _MAX_REDIRECTS = 3
-_MIB = 1024 * 1024
 _KNOWN_URLS = 2048  # URLs that were checked are remembered, up to this many
 # Below the 5 s after which uvicorn (so vLLM, and most resource servers) closes an idle connection: otherwise a call may
 # be sent into a connection that is being closed.
@@ -27,7 +30,7 @@ class OutboundRedirectRefused(OutboundRefused):
 
 
 class OutboundFailed(Exception):
-    """The call did not come back with a reply. Trying again may help."""
+    """The call did not come back with a reply. Trying again may help, unless the reply is too large."""
 
 
 class OutboundTimedOut(OutboundFailed):
@@ -39,12 +42,23 @@ class OutboundTooLarge(OutboundFailed):
 
 
 class OutboundReply(msgspec.Struct, frozen=True):
-    """What came back, whatever its status. `cookies` are those that this reply set, by name."""
+    """What came back, whatever its status. `cookies` are those that this reply set, by name.
+
+    `memory` is what a large reply holds of the budget, until the last reference to it is dropped.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     cookies: dict[str, str]
+    memory: Hold | None = None
+
+
+class _Limits(NamedTuple):
+    """The seconds of a whole call, and aiohttp's own limits, which cannot be paused."""
+
+    total: float
+    client: aiohttp.ClientTimeout
 
 
 class _GuardedResolver(AbstractResolver):
@@ -82,15 +96,23 @@ class _NoCookies(aiohttp.DummyCookieJar):
 class Outbound:
     """One pool of connections, opened in the loop of its first call. Redirects are followed by hand, at most three.
 
-    `resolver` stands in for the system's name resolution; what it answers is checked all the same.
+    `resolver` stands in for the system's name resolution; what it answers is checked all the same. `memory` is the
+    budget of all replies.
     """
 
-    def __init__(self, policy: OutboundPolicy, *, resolver: AbstractResolver | None = None) -> None:
+    def __init__(
+        self,
+        policy: OutboundPolicy,
+        *,
+        resolver: AbstractResolver | None = None,
+        memory: MemoryBudget | None = None,
+    ) -> None:
         self.policy = policy
+        self.memory = memory or MemoryBudget()
         self._resolver = resolver
         self._session: aiohttp.ClientSession | None = None
         self._urls: dict[str, URL] = {}
-        self._timeouts: dict[tuple[float, float], aiohttp.ClientTimeout] = {}
+        self._timeouts: dict[tuple[float, float], _Limits] = {}
 
     async def request(
         self,
@@ -102,15 +124,17 @@ class Outbound:
         cookies: Mapping[str, str] | None = None,
         timeout: float,  # noqa: ASYNC109 - the time limit covers the body and the redirects, and names itself
         connect_timeout: float = 10.0,
-        max_bytes: int = 16 * _MIB,
+        max_bytes: int = 16 * MIB,
     ) -> OutboundReply:
-        """One call, whatever the status it ends with. `timeout` is seconds for each hop with its body.
+        """One call, whatever the status it ends with. `timeout` is seconds for each hop with its body, without the time
+        that a large reply waits for memory.
 
-        Raises OutboundRefused (OutboundRedirectRefused where a redirect leads astray), OutboundFailed or
-        OutboundTimedOut.
+        Raises OutboundRefused (OutboundRedirectRefused where a redirect leads astray), OutboundFailed,
+        OutboundTimedOut or OutboundTooLarge.
         """
         target = self._urls.get(url) or self._remember(url)
         limits = self._timeouts.get((timeout, connect_timeout)) or self._limits(timeout, connect_timeout)
+        max_bytes = min(max_bytes, self.memory.largest_reply)
         reply = await self._send(
             method, target, body=body, headers=headers, cookies=cookies, limits=limits, max_bytes=max_bytes
         )
@@ -142,10 +166,10 @@ class Outbound:
         self._urls[url] = parsed
         return parsed
 
-    def _limits(self, total: float, connect: float) -> aiohttp.ClientTimeout:
+    def _limits(self, total: float, connect: float) -> _Limits:
         if len(self._timeouts) >= _KNOWN_URLS:
             self._timeouts.clear()
-        limits = self._timeouts[total, connect] = aiohttp.ClientTimeout(total=total, connect=connect)
+        limits = self._timeouts[total, connect] = _Limits(total, aiohttp.ClientTimeout(total=None, connect=connect))
         return limits
 
     def _open(self) -> aiohttp.ClientSession:
@@ -168,29 +192,62 @@ class Outbound:
         body: bytes | None,
         headers: Mapping[str, str] | None,
         cookies: Mapping[str, str] | None,
-        limits: aiohttp.ClientTimeout,
+        limits: _Limits,
         max_bytes: int,
     ) -> OutboundReply:
         session = self._session or self._open()
         if cookies:
             headers = {**(headers or {}), "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
         try:
-            response = await session.request(
-                method, url, data=_as_payload(body), headers=headers, allow_redirects=False, timeout=limits
-            )
-            try:
-                content = await _read(response, max_bytes)
-            except BaseException:
-                response.close()
-                raise
+            async with asyncio.timeout(limits.total) as limit:
+                response = await session.request(
+                    method, url, data=_as_payload(body), headers=headers, allow_redirects=False, timeout=limits.client
+                )
+                try:
+                    content, hold = await self._read(response, max_bytes, limit)
+                except BaseException:
+                    response.close()
+                    raise
         except TimeoutError as error:
             raise OutboundTimedOut(_timeout_message(error, url, limits)) from None
         except (aiohttp.ClientError, OSError) as error:
             raise OutboundFailed(f"{_where(url)}: {str(error) or type(error).__name__}") from error
         given = response.headers
-        return OutboundReply(
-            response.status, given, content, _set_cookies(given.getall("Set-Cookie")) if "Set-Cookie" in given else {}
-        )
+        cookies_set = _set_cookies(given.getall("Set-Cookie")) if "Set-Cookie" in given else {}
+        return OutboundReply(response.status, given, content, cookies_set, hold)
+
+    async def _read(
+        self, response: aiohttp.ClientResponse, max_bytes: int, limit: asyncio.Timeout
+    ) -> tuple[bytes, Hold | None]:
+        """The body. Of a large one no more is read than memory is reserved for, so that its server has to wait."""
+        length = response.content_length
+        if length is not None and length > max_bytes:
+            raise OutboundTooLarge(_too_large(response, max_bytes))
+        is_length = length is not None and "Content-Encoding" not in response.headers
+        if is_length and length <= SMALL:
+            return await response.read(), None
+        body, size, hold = io.BytesIO(), 0, None
+        try:
+            if is_length:
+                hold = self._hold()
+                await hold.cover(length, limit)
+            async for chunk in response.content.iter_any():
+                size += len(chunk)
+                if size > max_bytes:
+                    raise OutboundTooLarge(_too_large(response, max_bytes))
+                if size > (hold.size if hold else SMALL):
+                    hold = hold or self._hold()
+                    await hold.cover(min(2 * size, max_bytes), limit)
+                body.write(chunk)
+            if hold:
+                await hold.cover(size)
+        except MemoryExceeded:
+            raise OutboundTooLarge(_exceeded(response, self.memory.limit)) from None
+        response.release()
+        return body.getvalue(), hold
+
+    def _hold(self) -> Hold:
+        return Hold(current_account() or self.memory.open_account())
 
     async def _follow(
         self,
@@ -201,7 +258,7 @@ class Outbound:
         body: bytes | None,
         headers: Mapping[str, str] | None,
         cookies: dict[str, str],
-        limits: aiohttp.ClientTimeout,
+        limits: _Limits,
         max_bytes: int,
     ) -> OutboundReply:
         gathered: dict[str, str] = {}
@@ -239,32 +296,23 @@ def _next_hop(policy: OutboundPolicy, url: URL, reply: OutboundReply) -> URL:
 
 def _as_payload(body: bytes | None) -> bytes | io.BytesIO | None:
     """A large body is written in pieces: as one write it would hold the loop, and aiohttp warns of it."""
-    return io.BytesIO(body) if body is not None and len(body) > _MIB else body
-
-
-async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-    length = response.content_length
-    if length is not None and length > max_bytes:
-        raise OutboundTooLarge(_too_large(response, max_bytes))
-    if length is not None and "Content-Encoding" not in response.headers:
-        return await response.read()
-    chunks, size = [], 0
-    async for chunk in response.content.iter_any():
-        size += len(chunk)
-        if size > max_bytes:
-            raise OutboundTooLarge(_too_large(response, max_bytes))
-        chunks.append(chunk)
-    response.release()
-    return b"".join(chunks)
+    return io.BytesIO(body) if body is not None and len(body) > MIB else body
 
 
 def _too_large(response: aiohttp.ClientResponse, max_bytes: int) -> str:
     return f"{_where(response.url)}: the reply is larger than the limit of {max_bytes:,} bytes."
 
 
-def _timeout_message(error: TimeoutError, url: URL, limits: aiohttp.ClientTimeout) -> str:
+def _exceeded(response: aiohttp.ClientResponse, limit: int) -> str:
+    return (
+        f"{_where(response.url)}: with this reply the rollout would hold more than the memory of the whole process for"
+        f" replies, {limit:,} bytes (GYMWEB_WORKER_MEMORY_MB)."
+    )
+
+
+def _timeout_message(error: TimeoutError, url: URL, limits: _Limits) -> str:
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return f"{_where(url)}: no connection within {limits.connect:g} s."
+        return f"{_where(url)}: no connection within {limits.client.connect:g} s."
     return f"{_where(url)}: no reply within {limits.total:g} s."
 
 

@@ -13,6 +13,9 @@ from apps.gym.verifiers.answers import extract_answer
 
 MAX_ANSWER = 200
 _KEPT = 160
+_NORMALIZED = 64 * 1024
+"""Characters that are compared in their normal form. What follows is compared as it is: splitting a text of megabytes
+into words takes many times its memory."""
 
 
 class Answers(NamedTuple):
@@ -39,7 +42,8 @@ def comparable_answer(said: list[Item], details: Mapping[str, Any]) -> str:
         text = "" if extracted is None else str(extracted)
     else:
         text = extract_answer(assistant_text(said)) or ""
-    text = " ".join(unicodedata.normalize("NFKC", text).casefold().split()).removesuffix(".")
+    head, rest = text[:_NORMALIZED], text[_NORMALIZED:]
+    text = " ".join(unicodedata.normalize("NFKC", head).casefold().split()).removesuffix(".") + rest
     if len(text) <= MAX_ANSWER:
         return text
     return f"{cut(text, _KEPT)}…{hashlib.blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}"

@@ -6,6 +6,7 @@ from django.conf import settings
 
 from apps.gym.addresses import OutboundPolicy
 from apps.gym.errors import PolicyError
+from apps.gym.memory_budget import MIB, MemoryBudget
 from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound
 from apps.gym.policy.chat_turns import Reasoning
@@ -29,8 +30,8 @@ class RequestRefused(PolicyError):
 
 
 def open_outbound() -> Outbound:
-    """A pool of connections under the operator's allow list; whoever opens it closes it."""
-    return Outbound(OutboundPolicy(settings.OUTBOUND_ALLOW))
+    """A pool of connections under the operator's allow list, with a memory budget of its own. The caller closes it."""
+    return Outbound(OutboundPolicy(settings.OUTBOUND_ALLOW), memory=MemoryBudget(settings.WORKER_MEMORY_MB * MIB))
 
 
 def stored_key(policy_model: PolicyModel) -> str:

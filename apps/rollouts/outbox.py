@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count, islice
@@ -12,6 +13,7 @@ from django.utils import timezone
 
 from apps.accounts.outage_log import RetryLog
 from apps.gym.events import TraceUnion, event_kind
+from apps.gym.memory_budget import MemoryBudget
 from apps.policies.redacting import current_redactor
 from apps.rollouts.claiming import Claim
 from apps.rollouts.cleaning import clean_end, clean_event
@@ -24,8 +26,8 @@ MAX_ENDS = 200
 MAX_EVENTS = 2_000
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 
-MAX_BYTES = 256 * 1024 * 1024
-"""Of events that wait to be stored, after which rollouts wait before they go on."""
+SHARE_OF_MEMORY = 2
+"""Which part of the memory budget, here a half, events that wait to be stored may take before rollouts wait."""
 EVENT_BYTES = 300
 """About what an event costs besides its payload."""
 
@@ -36,7 +38,10 @@ InDatabase = Callable[..., Awaitable[Any]]
 class Outbox:
     """Keeps what rollouts yield until stored; while the database fails, `trouble` says how and nothing is dropped."""
 
-    def __init__(self, *, in_database: InDatabase, changed: Callable[[set[int]], None]) -> None:
+    def __init__(
+        self, *, in_database: InDatabase, changed: Callable[[set[int]], None], memory: MemoryBudget | None = None
+    ) -> None:
+        self._memory = memory or MemoryBudget()
         self._in_database = in_database
         self._changed = changed
         self._events: list[EventRow] = []
@@ -54,7 +59,8 @@ class Outbox:
         self.unstored: Counter[int] = Counter()
         """Ends that wait, by collection."""
 
-    def keep_event(self, claim: Claim, event: TraceUnion) -> None:
+    def keep_event(self, claim: Claim, event: TraceUnion) -> int:
+        """Queue the event for the database; gives the bytes of memory that it takes."""
         key = (claim.rollout_id, claim.attempt)
         seq = self._seqs.get(key, 0)
         self._seqs[key] = seq + 1
@@ -65,13 +71,16 @@ class Outbox:
         row = (*key, seq, event_kind(event), payload, tokens)
         self._events.append(row)
         self._touched.add(claim.collection_id)
-        self._bytes += _size(row)
-        if self._bytes > MAX_BYTES:
+        size = _size(row)
+        self._bytes += size
+        self._memory.add(size)
+        if self.is_full:
             self._room.clear()
+        return size
 
     async def wait_for_room(self) -> None:
         """Returns at once unless the buffer is full: then when the database has taken enough of it."""
-        if self._bytes > MAX_BYTES:
+        if self.is_full:
             await self._room.wait()
 
     def keep_end(self, end: End) -> None:
@@ -96,7 +105,7 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        return self._bytes > MAX_BYTES
+        return self._bytes * SHARE_OF_MEMORY > self._memory.limit
 
     def waiting_ids(self) -> set[int]:
         """The rollouts that have ended and are not stored yet."""
@@ -126,8 +135,10 @@ class Outbox:
             logger.exception("a batch cannot be stored as it is: storing its %d ends one by one", len(ends))
             await self._store_singly(events, ends)
         del self._events[: len(events)]
-        self._bytes -= sum(_size(event) for event in events)
-        if self._bytes <= MAX_BYTES:
+        stored = sum(_size(event) for event in events)
+        self._bytes -= stored
+        self._memory.give_back(stored)
+        if not self.is_full:
             self._room.set()
         for end in ends:
             del self._ends[end.id, end.attempt]
@@ -178,4 +189,5 @@ class Outbox:
 
 
 def _size(row: EventRow) -> int:
-    return len(row[4]) + (len(row[5]) if row[5] else 0) + EVENT_BYTES
+    # Not its length: a text with one emoji takes four bytes for each of its characters.
+    return sys.getsizeof(row[4]) + (len(row[5]) if row[5] else 0) + EVENT_BYTES

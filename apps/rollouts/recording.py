@@ -1,7 +1,7 @@
 """Record what rollouts leave behind: events as they come, ends fenced by (lease, attempt), both in batches."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -115,6 +115,7 @@ _EVENT_TYPES = ["int8", "int2", "int4", "varchar", "text", "bytea"]
 _EVENT_COLUMNS = "rollout_id, attempt, seq, kind, payload, tokens"
 _EVENT_PLACES = "(%s, %s, %s, %s, %s, %s)"
 _EVENTS_A_STATEMENT = 250
+_CHARACTERS_A_STATEMENT = 8 * 1024 * 1024
 
 
 def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime, again: bool = False) -> set[int]:
@@ -147,13 +148,23 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
             return
         # Few statements of many rows: SQLite's driver gives up the interpreter for every row of an `executemany`, and
         # gets it back from a busy event loop up to 5 ms later.
-        for start in range(0, len(events), _EVENTS_A_STATEMENT):
-            rows = events[start : start + _EVENTS_A_STATEMENT]
+        for rows in _statements(events):
             places = ", ".join([_EVENT_PLACES] * len(rows))
             insert = f"INSERT INTO rollouts_traceevent ({_EVENT_COLUMNS}) VALUES {places}"  # noqa: S608
             if again:
                 insert += " ON CONFLICT DO NOTHING"
             cursor.execute(insert, list(chain.from_iterable(rows)))
+
+
+def _statements(events: Sequence[EventRow]) -> Iterator[Sequence[EventRow]]:
+    """The rows of one statement each: SQLite copies all values of a statement before it stores the first."""
+    start = size = 0
+    for position, row in enumerate(events):
+        size += len(row[4])
+        if position - start == _EVENTS_A_STATEMENT or (size > _CHARACTERS_A_STATEMENT and position > start):
+            yield events[start:position]
+            start, size = position, len(row[4])
+    yield events[start:]
 
 
 def _write_ends(ends: Sequence[End], now: datetime) -> list[End]:

@@ -11,6 +11,7 @@ from apps.gym.agent import Attempt, Harness
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut
 from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.items import Item, TaskRow, TokenUsage
+from apps.gym.memory_budget import pausing_timeout
 from apps.gym.policy.protocol import Policy
 from apps.gym.policy.usage import lacks_usage
 from apps.gym.pricing import FREE, Prices
@@ -150,7 +151,7 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ear
     )
     failure: GymError
     try:
-        async with asyncio.timeout(setting.rollout_timeout) as limit:
+        async with pausing_timeout(setting.rollout_timeout) as limit:
             async for event in attempt.events():
                 tally.add(event)
                 ears.keep(claim, event)
@@ -171,6 +172,8 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ear
         ears.keep(claim, call)
     ears.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
     counts_for = ears.another_attempt(claim, setting, failure)
+    # The traceback holds this frame, and the frame the failure: the attempt would stay until the next full collection.
+    failure.__traceback__ = None
     if counts_for is not None:
         return _again(claim, tally, setting, counts_for)
     return _end(claim, tally, setting, elapsed(), error_kind=failure.kind, error_message=message)

@@ -17,6 +17,7 @@ from apps.accounts.outage_log import LAYER, RetryLog
 from apps.gym.errors import GymError
 from apps.gym.events import TraceUnion
 from apps.gym.items import TaskRow
+from apps.gym.memory_budget import current_account
 from apps.gym.observing import Outcome
 from apps.policies.connecting import open_outbound
 from apps.rollouts.announcing import DOORBELL, announce_from_loop
@@ -26,7 +27,7 @@ from apps.rollouts.claiming import MAX_CLAIM, Claim
 from apps.rollouts.connecting import Settings
 from apps.rollouts.database_thread import DatabaseThread
 from apps.rollouts.fetching import fetch_work
-from apps.rollouts.garbage import calm_collector
+from apps.rollouts.garbage import calm_collector, return_freed_memory
 from apps.rollouts.heart import Heart
 from apps.rollouts.leasing import (
     Vitals,
@@ -118,7 +119,8 @@ class RolloutWorker(ChannelsWorker):
         calm_collector()
         self._outbound = open_outbound()
         self._settings = Settings(self._outbound, self._watch_call, self._judge_seats)
-        self._outbox = Outbox(in_database=self._in_database, changed=self._changed.update)
+        self._memory = self._outbound.memory
+        self._outbox = Outbox(in_database=self._in_database, changed=self._changed.update, memory=self._memory)
         await self._obtain_identity(reap_leases)
         stalls = StallWatch()
         stalls.start()
@@ -126,6 +128,7 @@ class RolloutWorker(ChannelsWorker):
         # Results that nobody stores any more must stop the work, not pile up: `await flushing` then says why.
         flushing.add_done_callback(lambda _: self.stop())
         jobs = [self._listen(), self._announce(), self._watch(), self._mind_database(), self._chores.run()]
+        jobs.append(return_freed_memory(self._memory))
         around = [asyncio.create_task(job) for job in jobs]
         try:
             await self._supervise()
@@ -192,7 +195,7 @@ class RolloutWorker(ChannelsWorker):
 
     def _is_behind(self) -> bool:
         """Whether the database has to catch up before more is begun."""
-        return bool(self._outbox.trouble) or self._outbox.backlog > MAX_BACKLOG or self._outbox.is_full
+        return bool(self._outbox.trouble) or self._outbox.backlog > MAX_BACKLOG or self._memory.is_full
 
     def _in_use(self) -> InUse:
         return InUse(
@@ -216,7 +219,8 @@ class RolloutWorker(ChannelsWorker):
 
     async def _run(self, claim: Claim, row: TaskRow, setting: Setting) -> None:
         try:
-            end = await run_rollout(claim=claim, row=row, setting=setting, ears=self)
+            with self._memory.account():
+                end = await run_rollout(claim=claim, row=row, setting=setting, ears=self)
         except asyncio.CancelledError:
             self._outbox.forget(claim)
             raise
@@ -229,7 +233,9 @@ class RolloutWorker(ChannelsWorker):
     # -- what running rollouts tell and ask (running.Ears) ----------------------------------------------------------
 
     def keep(self, claim: Claim, event: TraceUnion) -> None:
-        self._outbox.keep_event(claim, event)
+        size = self._outbox.keep_event(claim, event)
+        if account := current_account():
+            account.retain(size)
         self._meters.count_event(event)
 
     def has_room(self) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from django.db import OperationalError
 
 from apps.gym.events import Prompt
+from apps.gym.memory_budget import MemoryBudget
 from apps.rollouts import outbox as outbox_module
 from apps.rollouts.claiming import Claim
 from apps.rollouts.outbox import Outbox
@@ -64,12 +65,10 @@ def test_results_wait_for_the_database_and_all_arrive_in_order(quick):
     asyncio.run(work())
 
 
-def test_rollouts_wait_when_the_buffer_is_full_and_go_on_when_it_is_not(quick, monkeypatch):
-    monkeypatch.setattr(outbox_module, "MAX_BYTES", 5_000)
-
+def test_rollouts_wait_when_the_outbox_takes_half_of_the_memory_budget_and_go_on_when_it_does_not(quick):
     async def work():
-        database = Database()
-        outbox = Outbox(in_database=database.run, changed=lambda _: None)
+        database, memory = Database(), MemoryBudget(10_000)
+        outbox = Outbox(in_database=database.run, changed=lambda _: None, memory=memory)
         running = asyncio.create_task(outbox.run())
         written = 0
 
@@ -82,12 +81,12 @@ def test_rollouts_wait_when_the_buffer_is_full_and_go_on_when_it_is_not(quick, m
 
         writing = asyncio.create_task(write())
         await asyncio.sleep(0.1)
-        assert (outbox.is_full, written < 20) == (True, True)
+        assert (outbox.is_full, written < 20, memory.used > 5_000) == (True, True, True)
         database.up = True
         async with asyncio.timeout(5):
             await writing
         outbox.stop()
         await running
-        assert (written, len(database.events), outbox.is_full) == (100, 100, False)
+        assert (written, len(database.events), outbox.is_full, memory.used) == (100, 100, False, 0)
 
     asyncio.run(work())

@@ -17,6 +17,7 @@ from apps.gym.judging.reading import read_verdict
 from apps.gym.judging.rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.scale import Verdict, VerdictUnreadable, read_choice, read_explanation, verdict_schema
 from apps.gym.judging.settings import JudgeSettings
+from apps.gym.memory_budget import pausing_timeout
 from apps.gym.policy.protocol import VERDICT_SCHEMA, Ask, Policy, Reply
 from apps.gym.redaction.shortening import cut_middle
 
@@ -184,7 +185,7 @@ class Hearing:
             call.at = began - self._began
             deadline = asyncio.get_running_loop().time() + judge.call_timeout
             try:
-                async with asyncio.timeout(judge.call_timeout):
+                async with pausing_timeout(judge.call_timeout):
                     reply = await judge.policy.ask(
                         Ask(items=items, sampling=call.sampling, session=self._session, deadline=deadline)
                     )

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Self
 
 import msgspec
@@ -12,7 +13,14 @@ from yarl import URL
 from apps.gym.addresses import OutboundRefused
 from apps.gym.errors import GymError, PolicyError, TimedOut
 from apps.gym.observing import Observer, Outcome, ignore
-from apps.gym.outbound import Outbound, OutboundFailed, OutboundRedirectRefused, OutboundReply, OutboundTimedOut
+from apps.gym.outbound import (
+    Outbound,
+    OutboundFailed,
+    OutboundRedirectRefused,
+    OutboundReply,
+    OutboundTimedOut,
+    OutboundTooLarge,
+)
 from apps.gym.policy.chat import chat_request
 from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.policy.chat_stream import EVENT_STREAM, join_chat_stream
@@ -24,7 +32,9 @@ from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
 
 _MESSAGE_CHARACTERS = 500
-_LARGE_REPLY = 512 * 1024  # bytes that are read beside the loop
+_LARGE_REPLY = 512 * 1024  # bytes that are decoded in a thread
+# One thread, so that only one large reply at a time needs the memory that decoding takes for a moment.
+_LARGE_REPLIES = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-replies")
 _SHORTEST_SECRET = 4  # a shorter "key" (such as `x` for a server that wants none) is in every message by chance
 
 Wire = Literal["responses", "chat"]
@@ -41,6 +51,10 @@ _CONTEXT_WORDS = (
     "exceeds the available context size",
 )
 _STRICT_HOSTS = ("openai.com", "openai.azure.com")
+
+
+class PolicyReplyTooLarge(PolicyError):
+    """The reply is larger than MAX_REPLY or than the memory budget. Another try would be as large."""
 
 
 class HttpPolicy:
@@ -151,6 +165,12 @@ class HttpPolicy:
         except OutboundTimedOut as error:
             self._observe("timed_out", self._said(str(error)))
             raise TryAgain(TimedOut(self._said(f"The policy model did not answer in time: {error}"))) from error
+        except OutboundTooLarge as error:
+            self._observe("failed", self._said(str(error)))
+            told = (
+                f"The policy model's reply is too large. {error} Give the model or the agent a lower max_output_tokens."
+            )
+            raise PolicyReplyTooLarge(self._said(told)).lasting() from error
         except OutboundFailed as error:
             self._observe("unreachable", self._said(str(error)))
             raise TryAgain(self._error(f"The policy model cannot be reached: {error}")) from error
@@ -161,8 +181,7 @@ class HttpPolicy:
             return self._refused(got)
         try:
             if len(got.body) > _LARGE_REPLY:
-                # Nobody else is served by a loop that reads.
-                reply = await asyncio.to_thread(self._read_whole, got)
+                reply = await asyncio.get_running_loop().run_in_executor(_LARGE_REPLIES, self._read_whole, got)
             else:
                 reply = self._read_whole(got)
         except ReplyMalformed as error:

@@ -41,7 +41,10 @@ class OutboundTransport(httpx2.AsyncBaseTransport):
         )
         # The body is decoded already: as its headers say it would be decoded once more.
         headers = {name: value for name, value in reply.headers.items() if name.lower() not in _ENCODED}
-        return httpx2.Response(reply.status, headers=headers, content=reply.body, request=request)
+        extensions = {"memory": reply.memory}
+        return httpx2.Response(
+            reply.status, headers=headers, content=reply.body, request=request, extensions=extensions
+        )
 
 
 class PackageSender:
@@ -75,7 +78,9 @@ async def _reply(asked: Awaitable[httpx2.Response]) -> OutboundReply:
         if isinstance(wrapped.__cause__, OutboundFailed | OutboundRefused):
             raise wrapped.__cause__ from None
         raise OutboundFailed(str(wrapped)) from wrapped
-    return OutboundReply(response.status_code, response.headers, response.content, {})
+    return OutboundReply(
+        response.status_code, response.headers, response.content, {}, response.extensions.get("memory")
+    )
 
 
 def open_openai(

@@ -90,7 +90,8 @@ class Caller:
                 self._observe("timed_out", str(error))
                 raise TimedOut(f"{self.name}: {error}") from error
             except OutboundTooLarge as error:
-                raise ReplyTooLarge(f"{self.name}: {error}") from error
+                self._observe("failed", str(error))
+                raise ReplyTooLarge(f"{self.name}: {error}").lasting() from error
             except OutboundFailed as error:
                 self._observe("unreachable", str(error))
                 raise TryAgain(EnvironmentFault(f"{self.name}: {error}")) from error

@@ -102,7 +102,7 @@ class HttpSession:
         try:
             reply = await self._post("verify", body, server.verify_timeout, patient=True, max_bytes=most)
         except ReplyTooLarge as error:
-            raise VerifierError(str(error)) from error
+            raise VerifierError(str(error)).lasting() from error
         if not is_success(reply):
             problem = VerifierError(f"{server.name}: POST /verify answered {describe(reply)}")
             raise problem if may_pass(reply) else problem.lasting()
