@@ -78,6 +78,17 @@ def _expose_workers(fleet: Fleet) -> Iterator[Metric]:
         ("seats", "Rollouts it may run at once", lambda worker: worker.seats),
         ("busy_seats", "Rollouts it ran at its last heartbeat", lambda worker: worker.busy),
         ("backlog", "Ended rollouts that waited to be stored at its last heartbeat", lambda worker: worker.backlog),
+        (
+            "reply_memory_bytes",
+            "Memory that its replies and unstored events took",
+            lambda worker: _memory(worker, "used"),
+        ),
+        ("reply_memory_limit_bytes", "GYMWEB_WORKER_MEMORY_MB", lambda worker: _memory(worker, "limit")),
+        (
+            "replies_waiting_for_memory",
+            "Large replies that waited to be read",
+            lambda worker: _memory(worker, "waiting"),
+        ),
         ("trouble", "1 while something keeps it from claiming", lambda worker: int(bool(worker.trouble))),
         ("heartbeat_age_seconds", "Since its last heartbeat", lambda worker: _seconds(fleet.now, worker.heartbeat_at)),
         ("lease_left_seconds", "Until its lease runs out", lambda worker: _seconds(worker.lease_expires_at, fleet.now)),
@@ -86,6 +97,11 @@ def _expose_workers(fleet: Fleet) -> Iterator[Metric]:
         for worker in live:
             family.add_metric([str(worker.pk)], read(worker))
         yield family
+
+
+def _memory(worker: Worker, name: str) -> int:
+    number: int = worker.meters.get("memory", {}).get(name, 0)
+    return number
 
 
 def _seconds(later: Any, earlier: Any) -> float:

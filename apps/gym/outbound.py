@@ -223,12 +223,13 @@ class Outbound:
         length = response.content_length
         if length is not None and length > max_bytes:
             raise OutboundTooLarge(_too_large(response, max_bytes))
-        is_length = length is not None and "Content-Encoding" not in response.headers
-        if is_length and length <= SMALL:
+        if "Content-Encoding" in response.headers:
+            length = None  # that of the encoded body
+        if length is not None and length <= SMALL:
             return await response.read(), None
         body, size, hold = io.BytesIO(), 0, None
         try:
-            if is_length:
+            if length is not None:
                 hold = self._hold()
                 await hold.cover(length, limit)
             async for chunk in response.content.iter_any():

@@ -194,7 +194,7 @@ class RolloutWorker(ChannelsWorker):
         return len(fetched)
 
     def _is_behind(self) -> bool:
-        """Whether the database has to catch up before more is begun."""
+        """Whether the database has to catch up, or memory to be given back, before more is begun."""
         return bool(self._outbox.trouble) or self._outbox.backlog > MAX_BACKLOG or self._memory.is_full
 
     def _in_use(self) -> InUse:
@@ -369,6 +369,8 @@ class RolloutWorker(ChannelsWorker):
         trouble = self._outbox.trouble or self._trouble
         if not trouble and (silence := self._database.silence) > HANGING_SECONDS:
             trouble = f"The database has not answered for {silence:.0f} s."
+        if not trouble and self._memory.is_full and not self._outbox.is_full:
+            trouble = "Large replies take all of GYMWEB_WORKER_MEMORY_MB: nothing is claimed until some have ended."
         if not trouble and self._is_behind():
             trouble = f"The database is slow: {backlog} ended rollouts wait to be stored."
         refuses = self._settings.refusals()
@@ -376,7 +378,8 @@ class RolloutWorker(ChannelsWorker):
             number, why = next(iter(refuses.items()))
             others = f" (and {len(refuses) - 1} more)" if len(refuses) > 1 else ""
             trouble = f"Cannot run collection {number}{others}: {why}"
-        return Vitals(len(self._running), backlog, trouble, refuses, self._meters.read())
+        memory = {"used": self._memory.used, "limit": self._memory.limit, "waiting": self._memory.waiting}
+        return Vitals(len(self._running), backlog, trouble, refuses, {**self._meters.read(), "memory": memory})
 
     def _lease_lost(self, lease: int) -> None:
         """Others run what this worker ran: drop it all and begin again under a new identity."""

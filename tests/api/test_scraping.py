@@ -142,13 +142,17 @@ def test_the_oldest_queued_rollout_is_that_of_a_running_collection():
 
 def test_workers_that_live_show_seats_and_leases_and_those_that_ended_lately_their_counts():
     long_ago = timezone.now() - timedelta(minutes=16)
-    alive = make_worker(trouble="The database is slow.", group="gpu", meters=meters().read())
+    memory = {"used": 300, "limit": 500, "waiting": 4}
+    alive = make_worker(trouble="The database is slow.", group="gpu", meters={**meters().read(), "memory": memory})
     stopped = make_worker(state=Worker.State.STOPPED, meters=meters().read())
     make_worker(state=Worker.State.LOST, heartbeat_at=long_ago, meters=meters().read())
     text = scrape()
     key, gone = (str(alive.pk),), (str(stopped.pk),)
     for name, value in (("seats", 64.0), ("busy_seats", 3.0), ("backlog", 2.0), ("trouble", 1.0)):
         assert samples(f"gymweb_worker_{name}", text) == {key: value}
+    for name, value in (("reply_memory_bytes", 300.0), ("reply_memory_limit_bytes", 500.0)):
+        assert samples(f"gymweb_worker_{name}", text) == {key: value}
+    assert samples("gymweb_worker_replies_waiting_for_memory", text) == {key: 4.0}
     assert 15 < samples("gymweb_worker_lease_left_seconds", text)[key] <= 20
     assert 0 <= samples("gymweb_worker_heartbeat_age_seconds", text)[key] < 5
     assert samples("gymweb_worker_info", text) == {

@@ -9,9 +9,11 @@ from aiohttp import web
 
 from apps.gym.addresses import OutboundPolicy
 from apps.gym.errors import PolicyError, TimedOut
+from apps.gym.memory_budget import MemoryBudget
 from apps.gym.outbound import Outbound
+from apps.gym.policy import sending
 from apps.gym.policy.dialect import Dialect
-from apps.gym.policy.http import HttpPolicy, is_strict
+from apps.gym.policy.http import HttpPolicy, PolicyReplyTooLarge, is_strict
 from apps.gym.policy.protocol import Ask
 from apps.gym.policy.responses import responses_request
 from apps.gym.retrying import Pauses
@@ -117,6 +119,19 @@ def test_a_reply_that_is_no_json_is_tried_again_and_then_an_error():
     assert Endpoint(b"<html>", ok()).ask().retries == 1
     with pytest.raises(PolicyError, match="is no chat completion"):
         Endpoint(b"<html>", b"{", b"{}").ask()
+
+
+@pytest.mark.parametrize("limited_by", ["the reply's own limit", "the memory budget"])
+def test_a_reply_that_is_too_large_fails_by_name_at_once_and_is_not_the_endpoints_failure(limited_by, monkeypatch):
+    if limited_by == "the memory budget":
+        monkeypatch.setattr(MemoryBudget, "largest_reply", 1_000)
+    else:
+        monkeypatch.setattr(sending, "MAX_REPLY", 1_000)
+    observed = []
+    endpoint = Endpoint(*3 * [b"x" * 2_000])
+    with pytest.raises(PolicyReplyTooLarge, match=r"1,000 bytes.*max_output_tokens") as caught:
+        endpoint.ask(observe=lambda outcome, said="": observed.append(outcome))
+    assert (len(endpoint.requests), observed, caught.value.passing) == (1, ["failed"], False)
 
 
 def test_announced_calls_that_are_missing_are_asked_for_again():
