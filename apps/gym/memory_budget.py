@@ -205,14 +205,17 @@ class Hold:
         self._reserved = 0
         self.size = 0
 
-    async def cover(self, size: int, limit: asyncio.Timeout | None = None) -> None:
-        """Reserve for a reply of `size` bytes. Raises MemoryExceeded."""
+    async def cover(self, size: int, limit: asyncio.Timeout | None = None, *, ahead: int = 0) -> None:
+        """Reserve for a reply of `size` bytes, or up to `ahead` where the budget allows. Raises MemoryExceeded."""
+        account = self._account
+        most = (account.budget.limit - account.held + self._reserved) // READING
+        size = max(size, min(ahead, most))
         more = READING * size - self._reserved
         if more > 0:
-            await self._account.budget.reserve(self._account, more, limit)
+            await account.budget.reserve(account, more, limit)
         else:
-            self._account.held += more
-            self._account.budget.give_back(-more)
+            account.held += more
+            account.budget.give_back(-more)
         self._reserved += more
         self.size = size
 

@@ -38,7 +38,11 @@ class OutboundTimedOut(OutboundFailed):
 
 
 class OutboundTooLarge(OutboundFailed):
-    """The reply is larger than the caller's limit. Trying again does not help."""
+    """The reply is larger than `limit` bytes. Trying again does not help."""
+
+    def __init__(self, message: str, limit: int) -> None:
+        super().__init__(message)
+        self.limit = limit
 
 
 class OutboundReply(msgspec.Struct, frozen=True):
@@ -222,7 +226,7 @@ class Outbound:
         """The body. Of a large one no more is read than memory is reserved for, so that its server has to wait."""
         length = response.content_length
         if length is not None and length > max_bytes:
-            raise OutboundTooLarge(_too_large(response, max_bytes))
+            raise OutboundTooLarge(_too_large(response, max_bytes), max_bytes)
         if "Content-Encoding" in response.headers:
             length = None  # that of the encoded body
         if length is not None and length <= SMALL:
@@ -235,15 +239,15 @@ class Outbound:
             async for chunk in response.content.iter_any():
                 size += len(chunk)
                 if size > max_bytes:
-                    raise OutboundTooLarge(_too_large(response, max_bytes))
+                    raise OutboundTooLarge(_too_large(response, max_bytes), max_bytes)
                 if size > (hold.size if hold else SMALL):
                     hold = hold or self._hold()
-                    await hold.cover(min(2 * size, max_bytes), limit)
+                    await hold.cover(size, limit, ahead=min(2 * size, max_bytes))
                 body.write(chunk)
             if hold:
                 await hold.cover(size)
         except MemoryExceeded:
-            raise OutboundTooLarge(_exceeded(response, self.memory.limit)) from None
+            raise OutboundTooLarge(_exceeded(response, self.memory.limit), self.memory.limit) from None
         response.release()
         return body.getvalue(), hold
 

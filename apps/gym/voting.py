@@ -46,7 +46,9 @@ def comparable_answer(said: list[Item], details: Mapping[str, Any]) -> str:
     text = " ".join(unicodedata.normalize("NFKC", head).casefold().split()).removesuffix(".") + rest
     if len(text) <= MAX_ANSWER:
         return text
-    return f"{cut(text[:_NORMALIZED], _KEPT)}…{hashlib.blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}"
+    return (
+        f"{cut(text[:_NORMALIZED], _KEPT)}…{hashlib.blake2b(text.encode(errors='replace'), digest_size=16).hexdigest()}"
+    )
 
 
 def majority_at_k(answers: Sequence[Answers], k: int) -> float:

@@ -75,7 +75,9 @@ class Host:
             return json_answer({"detail": str(problem)}, 409), ""
         except TimeoutError:
             return json_answer({"detail": f"{name} was not connected within {CONNECT_SECONDS:g} s"}, 504), ""
-        return await answer_always(served, asked, seconds=seconds), served.cookie
+        # What a served agent reads counts until its answer is made.
+        with self._outbound.memory.account():
+            return await answer_always(served, asked, seconds=seconds), served.cookie
 
     async def _get(self, name: str, stamp: object, connect: Connect) -> Served:
         async with asyncio.timeout(CONNECT_SECONDS), self._connecting.setdefault(name, asyncio.Lock()):

@@ -226,6 +226,25 @@ def test_a_rollout_that_would_hold_more_than_the_whole_budget_is_refused_by_name
     serve(handler, talk)
 
 
+@pytest.mark.parametrize("has_length", [True, False])
+def test_a_reply_of_exactly_what_the_budget_allows_is_read(has_length):
+    async def handler(request):
+        response = web.StreamResponse()
+        if has_length:
+            response.content_length = len(LARGE)
+        await response.prepare(request)
+        await response.write(LARGE)
+        return response
+
+    async def talk(port):
+        outbound = Outbound(LOCAL, memory=MemoryBudget(READING * MIB))
+        reply = await outbound.request("GET", f"http://127.0.0.1:{port}/", timeout=5)
+        await outbound.close()
+        return len(reply.body), outbound.memory.used
+
+    assert serve(handler, talk) == (MIB, READING * MIB)
+
+
 def test_small_replies_never_wait():
     async def handler(request):
         return web.Response(body=b"x" * 64 * KIB)

@@ -12,7 +12,8 @@ import msgspec
 from apps.gym.addresses import OutboundRefused
 from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.items import Tool, dump_json
-from apps.gym.outbound import Outbound, OutboundFailed, OutboundReply, OutboundTimedOut
+from apps.gym.memory_budget import pausing_timeout
+from apps.gym.outbound import Outbound, OutboundFailed, OutboundReply, OutboundTimedOut, OutboundTooLarge
 from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.resources.mcp_process import ProcessStreams
 from apps.gym.resources.protocol import ToolOutput
@@ -105,11 +106,21 @@ async def open_over_http(
                     connect_timeout=connect_timeout,
                     max_bytes=_MAX_REPLY,
                 )
+            except OutboundTooLarge as error:
+                trouble.note(error, None)
+                # Raising would end the whole connection.
+                return httpx2.Response(413, request=request)
             except (OutboundFailed, OutboundRefused) as error:
                 trouble.note(error, None)
                 raise
             trouble.note(None, reply if reply.status >= 400 else None)
-            return httpx2.Response(reply.status, headers=dict(reply.headers), content=reply.body, request=request)
+            return httpx2.Response(
+                reply.status,
+                headers=dict(reply.headers),
+                content=reply.body,
+                request=request,
+                extensions={"memory": reply.memory},
+            )
 
     async with (
         httpx2.AsyncClient(transport=Guarded(), headers=dict(headers), timeout=call_timeout) as http,
@@ -250,9 +261,13 @@ class McpConnection:
             return _failed(f"the tool gave no result within {self._call_timeout:g} s", "timeout")
         except MCPError as error:
             return _failed(error.error.message, f"mcp_{error.error.code}")
+        except EnvironmentFault:
+            if isinstance(self._trouble.problem, OutboundTooLarge):
+                return _too_large(self._trouble.problem.limit)
+            raise
         text = _text_of(result)
         if len(text) > MAX_TOOL_OUTPUT:
-            return _failed(f"the tool's result is larger than {MAX_TOOL_OUTPUT:,} bytes", "too_large")
+            return _too_large(MAX_TOOL_OUTPUT)
         return ToolOutput(text=text, error="tool_error" if result.is_error else "")
 
     async def _ask(self, ask: "Callable[[Client], Any]") -> Any:
@@ -265,7 +280,7 @@ class McpConnection:
             raise EnvironmentFault(f"{self.name}: the MCP connection is closed: {self._trouble.explain(EOFError())}")
         before = self._trouble.count
         try:
-            async with asyncio.timeout(self._call_timeout):
+            async with pausing_timeout(self._call_timeout):
                 return await ask(client)
         except TimeoutError:
             raise TimedOut(f"{self.name}: no reply over MCP within {self._call_timeout:g} s") from None
@@ -330,6 +345,10 @@ def _outline(part: Any) -> dict[str, Any]:
 
 def _failed(told: str, error: str) -> ToolOutput:
     return ToolOutput(text=dump_json({"error": told}), error=error)
+
+
+def _too_large(limit: int) -> ToolOutput:
+    return _failed(f"the tool's result is larger than {limit:,} bytes", "too_large")
 
 
 def _root(error: BaseException) -> str:

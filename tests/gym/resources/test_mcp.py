@@ -13,6 +13,7 @@ from aiohttp import web
 from apps.gym.addresses import OutboundPolicy
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.events import ToolResult
+from apps.gym.memory_budget import MemoryBudget
 from apps.gym.outbound import Outbound
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command, usual_name
@@ -110,6 +111,20 @@ def test_a_tool_that_takes_too_long_is_an_output(way):
 def test_an_output_that_no_model_reads_is_a_tool_error(way):
     output = in_session(calling("shout"), **way)
     assert output.error == "too_large"
+
+
+def test_a_reply_over_http_beyond_what_is_read_is_a_tool_error_and_the_session_goes_on(url, monkeypatch):
+    async def doing(session):
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryBudget, "largest_reply", 100_000)
+            large = await session.call_tool("shout", {})
+        return large, await session.call_tool("add", {"a": 2, "b": 3})
+
+    observed = []
+    large, after = in_session(doing, url=url, observe=lambda outcome, said="": observed.append(outcome))
+    assert large == ToolOutput(text='{"error":"the tool\'s result is larger than 100,000 bytes"}', error="too_large")
+    assert after == ToolOutput(text="5")
+    assert set(observed) == {"ok"}
 
 
 def test_a_call_without_a_list_before_it_knows_the_names_all_the_same(way):
