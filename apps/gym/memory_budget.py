@@ -7,6 +7,7 @@ size until the rollout ends. Events that wait to be stored count once more. Size
 import asyncio
 import heapq
 import itertools
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,13 +17,17 @@ KIB = 1024
 MIB = 1024 * KIB
 DEFAULT_LIMIT = 512 * MIB
 READING = 4
-"""Copies of a reply while it is decoded: its body, its text, and the two that the search for credentials makes."""
+"""Copies of a reply until its event is stored: its body, its text, and the two that encoding its event makes."""
 RETAINED = 2
 """The conversation, and the request in which it is sent to the model or the verifier."""
 SMALL = 64 * KIB
 """Replies up to this size are never waited for: 256 of them at once are 16 MB."""
 PATIENCE_SECONDS = 60.0
 """After so long without a single grant the oldest rollout goes on, over the budget: nothing may wait for ever."""
+
+
+_WIDEST = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
+"""Characters beyond U+FFFF such as emoji, in UTF-8 or escaped."""
 
 
 class MemoryExceeded(Exception):
@@ -239,6 +244,13 @@ class _Wait:
 
 
 _current: ContextVar[Account | None] = ContextVar("memory_account", default=None)
+
+
+def text_width(body: bytes) -> int:
+    """Bytes that each character of the body's texts may take in memory: one wide character widens its whole text."""
+    if body.isascii() and b"\\u" not in body:
+        return 1
+    return 4 if _WIDEST.search(body) else 2
 
 
 def current_account() -> Account | None:

@@ -16,7 +16,7 @@ from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
 from apps.gym.addresses import OutboundPolicy, OutboundRefused, as_address
-from apps.gym.memory_budget import MIB, SMALL, Hold, MemoryBudget, MemoryExceeded, current_account
+from apps.gym.memory_budget import MIB, SMALL, Hold, MemoryBudget, MemoryExceeded, current_account, text_width
 
 _MAX_REDIRECTS = 3
 _KNOWN_URLS = 2048  # URLs that were checked are remembered, up to this many
@@ -244,12 +244,13 @@ class Outbound:
                     hold = hold or self._hold()
                     await hold.cover(size, limit, ahead=min(2 * size, max_bytes))
                 body.write(chunk)
+            content = body.getvalue()
             if hold:
-                await hold.cover(size)
+                await hold.cover(size * text_width(content), limit)
         except MemoryExceeded:
             raise OutboundTooLarge(_exceeded(response, self.memory.limit), self.memory.limit) from None
         response.release()
-        return body.getvalue(), hold
+        return content, hold
 
     def _hold(self) -> Hold:
         return Hold(current_account() or self.memory.open_account())

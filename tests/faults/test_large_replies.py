@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 MIB = 1024 * 1024
 BUDGET = size(64, 512) * MIB
 REPLY = size(8, 32) * MIB
-REPLIES = size(24, 64)
+REPLIES = size(16, 64)
 
 
 def plan(embedded: Installation, *model_options: object, rollouts: int, **fields: object) -> int:

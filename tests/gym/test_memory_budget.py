@@ -245,6 +245,26 @@ def test_a_reply_of_exactly_what_the_budget_allows_is_read(has_length):
     assert serve(handler, talk) == (MIB, READING * MIB)
 
 
+@pytest.mark.parametrize(
+    ("added", "width"),
+    [("plain", 1), ("\\n", 1), ("巴", 2), ("\\u5df4", 2), ("😀", 4), ("\\ud83d\\ude00", 4)],
+)
+def test_a_reply_counts_by_what_its_text_takes_in_memory(added, width):
+    """One emoji makes every character of its text four bytes wide."""
+    body = LARGE + added.encode()
+
+    async def handler(request):
+        return web.Response(body=body)
+
+    async def talk(port):
+        outbound = Outbound(LOCAL)
+        reply = await outbound.request("GET", f"http://127.0.0.1:{port}/", timeout=5)
+        await outbound.close()
+        return outbound.memory.used / len(reply.body)
+
+    assert serve(handler, talk) == READING * width
+
+
 def test_small_replies_never_wait():
     async def handler(request):
         return web.Response(body=b"x" * 64 * KIB)

@@ -89,7 +89,8 @@ class HttpPolicy:
         )
         self.weights = weights or Weights()
         self._secrets = list(secrets)
-        self._written_secrets = [msgspec.json.encode(secret).decode()[1:-1] for secret in self._secrets]
+        written = [msgspec.json.encode(secret)[1:-1] for secret in self._secrets]
+        self._written_secrets = [secret for secret in written if len(secret) >= _SHORTEST_SECRET]
         self._observe = observe
         self._max_tries = max_tries
         self._pauses = pauses or Pauses()
@@ -206,11 +207,12 @@ class HttpPolicy:
         reply = self._read(self._joined(got))
         try:
             told = (reply.items, reply.model, reply.response_id, reply.server_finish_reason)
-            said = msgspec.json.encode(told).decode()
+            said = msgspec.json.encode(told)
         except (RecursionError, OverflowError, TypeError, ValueError) as error:
             raise ReplyMalformed(f"The endpoint's reply cannot be kept: {error}") from None
-        clean = hide_secrets(said, self._written_secrets)
-        if clean is not said:
+        # Searched as bytes: as text a large reply would be in memory once more.
+        if any(secret in said for secret in self._written_secrets):
+            clean = hide_secrets(said.decode(), [secret.decode() for secret in self._written_secrets])
             reply.items, reply.model, reply.response_id, reply.server_finish_reason = msgspec.json.decode(clean)
         return reply
 
