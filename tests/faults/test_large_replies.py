@@ -85,3 +85,17 @@ def test_large_replies_at_once_stay_within_the_budget_and_their_memory_is_return
         highest_mb=highest[0] // MIB,
         seconds_until_returned=round(returned, 1),
     )
+
+
+def test_replies_that_never_fit_fail_their_rollouts_by_name_once_and_do_not_open_the_breaker(
+    embedded: Installation,
+) -> None:
+    worker = start_worker(embedded, 4, GYMWEB_WORKER_MEMORY_MB=64, GYMWEB_BREAKER_FAILURES=3)
+    collection = plan(embedded, "--reply-bytes", 20 * MIB, rollouts=12)
+    embedded.wait_finished(collection, seconds=120)
+    ended = (
+        "SELECT status, attempt, error_kind, error_message LIKE '%16,777,216 bytes%', count(*) FROM rollouts_rollout"
+    )
+    assert embedded.rows(f"{ended} GROUP BY 1, 2, 3, 4") == [("failed", 1, "policy_error", 1, 12)]
+    assert embedded.rows("SELECT state FROM rollouts_breaker") == []
+    assert embedded.leave(worker) == [0]
