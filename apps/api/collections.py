@@ -20,7 +20,7 @@ from apps.api.metrics import MetricsSerializer
 from apps.api.planning import PlanningActions
 from apps.api.steering import SteeringActions
 from apps.rollouts.deleting import queue_collection_deletion
-from apps.rollouts.keeping import fresh_metrics
+from apps.rollouts.keeping import fresh_figures
 from apps.rollouts.models import Collection, CollectionQuerySet
 from apps.rollouts.removing import queue_rollout_deletion
 
@@ -109,4 +109,5 @@ class CollectionViewSet(
     @action(detail=True)
     def metrics(self, request: Request, pk: str) -> Response:
         """Rewards, pass@k, solve buckets, stop reasons and errors."""
-        return Response(MetricsSerializer(fresh_metrics(self.get_object())).data)
+        figures = fresh_figures(self.get_object())
+        return Response(MetricsSerializer({**vars(figures.metrics), "as_of": figures.as_of}).data)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -9,7 +10,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api.metrics import FiguresSerializer
+from apps.api.metrics import AS_OF, FiguresSerializer
 from apps.api.operations import whole
 from apps.api.pagination import MAX_KEY
 from apps.api.problems import QueryProblem
@@ -34,6 +35,7 @@ class ShareSerializer(FiguresSerializer):
 
 
 class BreakdownSerializer(serializers.Serializer[Any]):
+    as_of = serializers.DateTimeField(help_text=AS_OF)
     results = ShareSerializer(source="shares", many=True)
     left_out = serializers.IntegerField(
         help_text=f"Labels with fewer rollouts than these: the {MAX_LABELS} with the most are measured."
@@ -109,7 +111,8 @@ class FigureViewSet(TableViewSet):
         facet = next((each for each in FACETS if each == by), None)
         if facet is None:
             raise _bad("by", f"There is no breakdown by {by}: choose one of {', '.join(FACETS)}.")
-        return Response(BreakdownSerializer(break_down(self.get_object(), facet)).data)
+        as_of, breakdown = timezone.now(), break_down(self.get_object(), facet)
+        return Response(BreakdownSerializer({**breakdown._asdict(), "as_of": as_of}).data)
 
     @extend_schema(
         responses=ProfilePageSerializer,

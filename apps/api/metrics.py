@@ -89,7 +89,11 @@ class FiguresSerializer(serializers.Serializer[Any]):
     )
 
 
+AS_OF = "The figures count everything that was stored before this time."
+
+
 class MetricsSerializer(FiguresSerializer):
+    as_of = serializers.DateTimeField(help_text=AS_OF)
     histogram = HistogramBinSerializer(many=True)
     tools = ToolSerializer(many=True, help_text="Calls by tool in completed rollouts.")
     judge = JudgeFiguresSerializer(allow_null=True, help_text="Null where no judge model scores.")

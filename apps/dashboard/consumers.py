@@ -1,4 +1,4 @@
-"""Live pages: a socket per open page, which gets the page's own partial again when rows of its collection changed."""
+"""Live pages: a socket per open page, which hears when rows of its collection change."""
 
 import asyncio
 import contextlib
@@ -16,10 +16,11 @@ from apps.accounts.outage_log import DATABASE
 from apps.accounts.outages import is_outage
 from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.following import Mark, followed_rollouts, read_news
-from apps.dashboard.progress import read_progress
+from apps.dashboard.progress import mark_changes
 from apps.reviews.blinding import hides_collection
 from apps.rollouts.announcing import collection_group
 from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.page_figures import count_running
 
 MIN_SECONDS_BETWEEN = 0.2
 """At most five patches a second, however many workers announce."""
@@ -120,17 +121,14 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
 
 class CollectionConsumer(LiveConsumer):
-    """The progress of a collection."""
+    """Tells the page of a collection what its figures have changed to. The page then asks for all of them at once."""
 
     def find_collection(self) -> int | None:
         return self.pk
 
     def render(self, user: User) -> str | None:
-        rows = Collection.objects.select_related("policy_model", "environment")
-        collection = rows.filter(pk=self.pk).first()
-        if collection is None:
-            return None
-        return render_to_string("collections/_collection_progress.html", {"progress": read_progress(collection)})
+        collection = Collection.objects.filter(pk=self.pk).first()
+        return None if collection is None else mark_changes(collection, count_running(collection))
 
 
 class RolloutConsumer(LiveConsumer):

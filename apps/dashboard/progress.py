@@ -1,4 +1,4 @@
-"""How far a collection is, as its page and its socket show it."""
+"""The progress of a collection as its page shows it."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -6,7 +6,9 @@ from datetime import datetime
 from django.utils import timezone
 
 from apps.rollouts.holding import Holds, explain_missing_worker, explain_pause, find_holds
-from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.keeping import Kept
+from apps.rollouts.models import Collection
+from apps.rollouts.page_figures import PageFigures, count_running
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +32,19 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
+    """`collection` has the counters of `as_of`. `is_fresh` is False while a worker measures newer figures."""
+
     collection: Collection
     running: int
-    now: datetime
+    as_of: datetime
+    mean_reward: float | None
+    is_fresh: bool = True
     holds: Holds = field(default_factory=list)
     missing_worker: str = ""
 
     @property
     def queued(self) -> int:
-        # The counters and the count of running rows are read one after the other: a row may be in neither or in both.
+        # Counters that were kept and the rows that run now are of different moments.
         return max(0, self.collection.total - self.collection.ended - self.running)
 
     @property
@@ -99,7 +105,7 @@ class Progress:
     def elapsed(self) -> float:
         """Seconds since its first rollout was claimed, or since it was planned while none was."""
         began = self.collection.started_at or self.collection.created_at
-        return max(0.0, ((self.collection.finished_at or self.now) - began).total_seconds())
+        return max(0.0, ((self.collection.finished_at or self.as_of) - began).total_seconds())
 
     @property
     def per_second(self) -> float | None:
@@ -122,6 +128,15 @@ class Progress:
         return self.collection.is_finished and not self.running
 
     @property
+    def is_final(self) -> bool:
+        """Return True once the page shows the last figures of a settled collection and can stop following it."""
+        return self.is_settled and self.is_fresh
+
+    @property
+    def mark(self) -> str:
+        return mark_changes(self.collection, self.running)
+
+    @property
     def seconds_left(self) -> float | None:
         """By the pace so far; None while nothing runs or can be started: nothing then comes nearer to its end."""
         rate = self.per_second
@@ -130,16 +145,23 @@ class Progress:
         return (self.collection.total - self.collection.ended) / rate
 
 
-def read_progress(collection: Collection) -> Progress:
-    running = 0
-    if collection.ended < collection.total:
-        # By the index of leases, which holds running rows alone: a collection may have a million others.
-        running = Rollout.objects.filter(collection=collection, status=Rollout.Status.RUNNING, lease__gt=0).count()
+def mark_changes(collection: Collection, running: int) -> str:
+    """Return a text that differs when the figures of the collection's page do."""
+    parts = (collection.state, collection.pause_reason, collection.total, collection.ended, collection.retried)
+    return " ".join(map(str, (*parts, collection.rewarded, collection.reward_sum, running)))
+
+
+def read_progress(collection: Collection, kept: Kept[PageFigures]) -> Progress:
+    """`kept` comes from `read_figures`. While nothing has been measured, the counters of now are shown."""
+    figures = kept.figures
+    running = count_running(collection) if figures is None else figures.running
     idles = collection.state == Collection.State.RUNNING and not running
     return Progress(
         collection=collection,
         running=running,
-        now=timezone.now(),
+        as_of=timezone.now() if figures is None else figures.as_of,
+        mean_reward=collection.mean_reward if figures is None else figures.metrics.mean_reward,
+        is_fresh=kept.is_fresh,
         holds=find_holds(collection),
         missing_worker=explain_missing_worker(collection) if idles else "",
     )

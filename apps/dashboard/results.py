@@ -10,10 +10,10 @@ from apps.dashboard.charts.intervals import IntervalBar, draw_intervals
 from apps.dashboard.charts.scatter import Scatter, draw_scatter
 from apps.dashboard.charts.shares import Part, draw_shares
 from apps.rollouts.components import ComponentFigures
-from apps.rollouts.keeping import read_metrics
+from apps.rollouts.keeping import Kept
 from apps.rollouts.measuring import CollectionMetrics
 from apps.rollouts.models import Collection
-from apps.rollouts.scattering import scatter_rewards
+from apps.rollouts.page_figures import PageFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Results:
 
     metrics: CollectionMetrics
     is_fresh: bool  # else a worker measures newer ones
-    measured_at: datetime | None
+    as_of: datetime
     margin_of_error: float | None  # half the 95 % interval of the mean reward
     most_attempts: int
     groups: list[Part]
@@ -44,18 +44,17 @@ class Results:
         return max(self.metrics.majority_at_k.items(), default=None)
 
 
-def read_results(collection: Collection, *, may_wait: bool) -> Results | None:
-    """None while they are measured for the first time; `may_wait` as in apps.rollouts.keeping."""
-    kept = read_metrics(collection, may_wait=may_wait)
+def read_results(collection: Collection, kept: Kept[PageFigures]) -> Results | None:
+    """Return the results that `read_figures` gave, drawn as charts. None until they have been measured once."""
     if kept.figures is None:
         return None
-    metrics = kept.figures
+    metrics = kept.figures.metrics
     figures = metrics.component_figures
     bars = draw_intervals([(each.mean, each.confidence) for each in figures])
     return Results(
         metrics=metrics,
         is_fresh=kept.is_fresh,
-        measured_at=kept.measured_at,
+        as_of=kept.figures.as_of,
         margin_of_error=_half(metrics.confidence),
         most_attempts=max(metrics.pass_at_k, default=1),
         groups=draw_shares([(name, metrics.groups.get(name, 0), tone) for name, tone in _BUCKETS]),
@@ -63,7 +62,7 @@ def read_results(collection: Collection, *, may_wait: bool) -> Results | None:
         errors=say_why(collection, metrics.errors),
         components=list(zip(figures, bars, strict=True)),
         histogram=draw_histogram(metrics.histogram),
-        scatter=draw_scatter(scatter_rewards(collection), metrics.by_length, whole=metrics.rewarded),
+        scatter=draw_scatter(kept.figures.points, metrics.by_length, whole=metrics.rewarded),
         curves=draw_curves(
             [
                 ("pass@k", "round", metrics.pass_at_k),

@@ -9,7 +9,7 @@ from django.db import connection
 
 from apps.gym.comparisons import MAX_RESAMPLED, Interval, interval_from, mcnemar, paired_bootstrap
 from apps.gym.metrics import SOLVED
-from apps.rollouts.grouping import room_to_group
+from apps.rollouts.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection
 from apps.tasks.models import Task
 
@@ -210,6 +210,6 @@ def _by_difference(change: Change) -> tuple[float, int]:
 
 
 def read_pairs(query: str, given: list[Any]) -> list[tuple[Any, ...]]:
-    with room_to_group(), connection.cursor() as cursor:
+    with consistent_reads(), connection.cursor() as cursor:
         cursor.execute(query, given)
         return list(cursor.fetchall())

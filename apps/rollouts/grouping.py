@@ -1,11 +1,10 @@
 """Read the groups of a collection, all attempts at one task, by their shapes: the database counts, few rows come."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from django.db import connection, transaction
+from django.db import connection
 
 from apps.gym.metrics import SOLVED
 from apps.gym.voting import Answers
@@ -35,17 +34,6 @@ _JOINED = {
     # Unsorted, as it comes: shapes are put together below.
     "postgresql": "string_agg(voting || ':' || attempts || ':' || solved, '/')",
 }
-
-
-@contextmanager
-def room_to_group() -> Iterator[None]:
-    """A transaction whose queries group a million rows in memory. PostgreSQL has 4 MB for that unless it is told
-    otherwise, and goes through files beyond it."""
-    with transaction.atomic():
-        if connection.vendor == "postgresql":
-            with connection.cursor() as cursor:
-                cursor.execute("SET LOCAL work_mem = '64MB'")
-        yield
 
 
 @dataclass(slots=True)

@@ -1,11 +1,11 @@
-"""Figures of what is large are kept: a page has those measured last at once, and a worker measures newer ones.
+"""Keep the figures of large collections and models: pages show the latest ones while a worker measures newer ones.
 
-What is small is measured whenever somebody asks. Whether kept figures are of now is told by the counters of the engine,
-which change with everything that changes a figure.
+Small collections are measured on each request. Kept figures are fresh while the engine's counters, which change with
+every figure, are the same as when they were measured.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -14,9 +14,10 @@ from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
 from apps.policies.models import PolicyModel
+from apps.rollouts.labelling import Facet
 from apps.rollouts.leasing import live_workers
-from apps.rollouts.measuring import CollectionMetrics, measure_collection
 from apps.rollouts.models import Collection, KeptFigures, Reverification
+from apps.rollouts.page_figures import STATE, PageFigures, count_running, measure_page
 from apps.rollouts.tracking import VersionReward, track_versions
 
 Figures = TypeVar("Figures")
@@ -28,7 +29,7 @@ VERSIONS_AT_ONCE = 20_000
 """Rewards of a policy model that are."""
 SHARE = 4
 """What goes on is measured anew after so many times what it took: no more than a fifth of the time."""
-_FORM = 1  # raise it when a figure of the same name means something else
+_FORM = 2  # raise it when a figure of the same name means something else
 _FORSAKEN = timedelta(minutes=10)
 _PATIENCE = timedelta(seconds=30)
 
@@ -42,38 +43,64 @@ class Kept(Generic[Figures]):
     measured_at: datetime | None = None
 
 
-def read_metrics(collection: Collection, *, may_wait: bool) -> Kept[CollectionMetrics]:
-    """`may_wait` lets them be measured here where no worker would."""
-    if collection.total <= AT_ONCE:
-        return Kept(measure_collection(collection), is_fresh=True)
-    return _read(collection, CollectionMetrics, may_wait=may_wait)
+def is_measured_at_once(collection: Collection) -> bool:
+    """Return True if the collection is small enough to be measured on each request."""
+    return collection.total <= AT_ONCE
 
 
-def fresh_metrics(collection: Collection) -> CollectionMetrics:
-    """Of now, measured here where no kept ones are: for whoever would rather wait than have old ones."""
-    if collection.total <= AT_ONCE:
-        return measure_collection(collection)
-    row, _ = KeptFigures.objects.get_or_create(**_of(collection))
-    kept: CollectionMetrics | None = _decode(row, CollectionMetrics)
-    if kept is None or row.counted != _count(collection):
+def read_figures(collection: Collection, *facets: Facet, may_wait: bool) -> Kept[PageFigures]:
+    """Return the figures of a collection's page, and give `collection` their counters and its current state.
+
+    `facets` are the breakdowns that the page shows. `may_wait` allows measuring in this process where no worker does.
+    """
+    if is_measured_at_once(collection):
+        return Kept(measure_page(collection, facets), is_fresh=True)
+    row, _ = KeptFigures.objects.get_or_create(collection=collection)
+    if missing := [facet for facet in facets if facet not in row.facets]:
+        row.facets = [*row.facets, *missing]
+        row.save(update_fields=["facets"])
+    return _show(collection, _read(row, collection, PageFigures, may_wait=may_wait))
+
+
+def fresh_figures(collection: Collection) -> PageFigures:
+    """Return the figures of now, measured in this process unless kept ones are fresh."""
+    if is_measured_at_once(collection):
+        return measure_page(collection, ())
+    row, _ = KeptFigures.objects.get_or_create(collection=collection)
+    kept: PageFigures | None = _as_of_now(row, collection, _decode(row, PageFigures))
+    if kept is None:
         _measure(row, collection)
-        kept = _decode(row, CollectionMetrics)
+        kept = _decode(row, PageFigures)
     assert kept is not None
     return kept
+
+
+def _show(collection: Collection, kept: Kept[PageFigures]) -> Kept[PageFigures]:
+    """Set the kept counters and the current state on `collection`. Fresh figures get the current number of running
+    rollouts: a claim changes no counter."""
+    collection.refresh_from_db(fields=STATE)
+    if kept.figures is None:
+        return kept
+    for name, value in kept.figures.counters.items():
+        setattr(collection, name, value)
+    if not kept.is_fresh:
+        return kept
+    return replace(kept, figures=replace(kept.figures, running=count_running(collection)))
 
 
 def read_versions(policy_model: PolicyModel) -> Kept[list[VersionReward]]:
     rewarded = policy_model.collections.aggregate(total=Sum("rewarded", default=0))["total"]
     if rewarded <= VERSIONS_AT_ONCE:
         return Kept(track_versions(policy_model=policy_model), is_fresh=True)
-    return _read(policy_model, list[VersionReward], may_wait=True)
+    row, _ = KeptFigures.objects.get_or_create(policy_model=policy_model)
+    return _read(row, policy_model, list[VersionReward], may_wait=True)
 
 
-def _read(owner: Owner, kind: Any, *, may_wait: bool) -> Kept[Any]:
-    row, _ = KeptFigures.objects.get_or_create(**_of(owner))
+def _read(row: KeptFigures, owner: Owner, kind: Any, *, may_wait: bool) -> Kept[Any]:
     kept = _decode(row, kind)
-    if kept is not None and row.counted == _count(owner):
-        return Kept(kept, is_fresh=True, measured_at=row.measured_at)
+    fresh = _as_of_now(row, owner, kept)
+    if fresh is not None and _has_facets(fresh, row):
+        return Kept(fresh, is_fresh=True, measured_at=row.measured_at)
     if not live_workers() or _waits_in_vain(row):
         if not may_wait:
             return Kept(kept, is_fresh=False, measured_at=row.measured_at)
@@ -84,14 +111,22 @@ def _read(owner: Owner, kind: Any, *, may_wait: bool) -> Kept[Any]:
     return Kept(kept, is_fresh=False, measured_at=row.measured_at)
 
 
+def _as_of_now(row: KeptFigures, owner: Owner, kept: Any) -> Any:
+    """Return the figures dated now if nothing has changed since they were measured, else None."""
+    now = timezone.now()
+    if kept is None or row.counted != _count(owner):
+        return None
+    return replace(kept, as_of=now) if isinstance(kept, PageFigures) else kept
+
+
+def _has_facets(kept: Any, row: KeptFigures) -> bool:
+    return not isinstance(kept, PageFigures) or set(row.facets) <= set(kept.breakdowns)
+
+
 def _waits_in_vain(row: KeptFigures) -> bool:
     """Workers may live that do no chores."""
     patience = _PATIENCE + SHARE * timedelta(seconds=row.seconds)
     return row.claimed_at is None and row.wanted_at is not None and row.wanted_at < timezone.now() - patience
-
-
-def _of(owner: Owner) -> dict[str, Any]:
-    return {"collection": owner} if isinstance(owner, Collection) else {"policy_model": owner}
 
 
 def _decode(row: KeptFigures, kind: Any) -> Any:
@@ -133,7 +168,8 @@ def measure_wanted() -> bool:
 def _measure(row: KeptFigures, owner: Owner) -> None:
     # Counted before: what ends meanwhile makes them old, never wrongly fresh.
     counted, began = _count(owner), time.monotonic()
-    figures: Any = measure_collection(owner) if isinstance(owner, Collection) else track_versions(policy_model=owner)
+    is_collection = isinstance(owner, Collection)
+    figures: Any = measure_page(owner, row.facets) if is_collection else track_versions(policy_model=owner)
     row.counted, row.content = counted, msgspec.json.encode(figures).decode()
     row.seconds, row.measured_at = time.monotonic() - began, timezone.now()
     row.wanted_at = row.claimed_at = None

@@ -10,8 +10,8 @@ from django.db.models import Avg, Count, F, Max, Min
 from django.db.models.functions import Floor
 
 from apps.gym.metrics import bin_counts, histogram_edges
+from apps.rollouts.consistent_reads import consistent_reads
 from apps.rollouts.figuring import Figures, figure
-from apps.rollouts.grouping import room_to_group
 from apps.rollouts.labelling import all_under_one
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.outcomes import Outcome, add_up
@@ -81,7 +81,7 @@ class LengthBar:
 
 
 def measure_collection(collection: Collection) -> CollectionMetrics:
-    with room_to_group():
+    with consistent_reads():
         return _measure(collection)
 
 

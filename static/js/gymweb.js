@@ -122,6 +122,9 @@ let focusedIn = null;
 document.addEventListener("htmx:beforeSwap", (event) => {
   focusedIn = event.detail.target?.contains?.(document.activeElement) ? event.detail.target.id : null;
 });
+document.addEventListener("htmx:oobBeforeSwap", (event) => {
+  if (event.detail.target.contains(document.activeElement)) focusedIn = event.detail.target.id;
+});
 document.addEventListener("htmx:afterSettle", () => {
   const place = focusedIn && document.getElementById(focusedIn);
   focusedIn = null;

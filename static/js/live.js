@@ -1,98 +1,92 @@
-// Live pages. A collection's progress comes over a socket, by polling while the socket is silent, and its results and
-// rollouts follow; what its reader has opened stays open. The pages read without any of this.
+// The page of a running collection. A socket tells it that figures changed; the page then fetches all of them in one
+// reply, so that they are of one moment. While the socket is silent the page polls. Folds that are open stay open.
 
 const POLL_MS = 5000;
-const RESULTS_MS = 2500;
+const BETWEEN_MS = 1000;
+const STALE_MS = 3000;
 
 function watchCollection(place) {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
+  const shown = () => document.getElementById("collection-progress").dataset;
   let socket = null;
   let waits = 1000;
   let settled = false;
-  let shownAt = Date.now();
-  let pending = null;
-  let refreshing = false;
-  let again = false;
+  let heardAt = Date.now();
+  let wanted = false;
+  let fetching = false;
+  let timer = null;
+  let notBefore = 0;
 
-  function show(html) {
-    const parsed = new DOMParser().parseFromString(html, "text/html").body.firstElementChild;
-    const shown = document.getElementById(parsed ? parsed.id : "");
-    if (!shown) return;
-    const changed = shown.textContent !== parsed.textContent;
-    shown.replaceWith(document.adoptNode(parsed));
-    shownAt = Date.now();
-    // What may be done depends on the state.
-    for (const each of document.querySelectorAll("[data-states]")) {
-      each.hidden = !each.dataset.states.split(" ").includes(parsed.dataset.state);
+  function want() {
+    wanted = true;
+    if (!fetching && timer === null) timer = setTimeout(run, Math.max(0, notBefore - Date.now()));
+  }
+
+  async function run() {
+    timer = null;
+    // A hidden page asks for nothing: `visibilitychange` asks again.
+    if (document.hidden) return;
+    if (isSelecting()) {
+      notBefore = Date.now() + BETWEEN_MS;
+      want();
+      return;
     }
-    // Rows in flight land after the collection has ended: listen until nothing runs, then look once more.
-    settled = parsed.dataset.settled === "true";
-    if (settled) {
-      socket?.close();
-      refresh();
-      // The workers say how busy they are with their next heartbeat.
-      setTimeout(refresh, POLL_MS);
-    } else if (changed && pending === null) {
-      pending = setTimeout(refresh, RESULTS_MS);
-    }
+    wanted = false;
+    fetching = true;
+    const began = Date.now();
+    await refresh();
+    fetching = false;
+    // A slow server gets more time between two requests.
+    notBefore = began + Math.max(BETWEEN_MS, 2 * (Date.now() - began));
+    if (wanted) want();
   }
 
   async function refresh() {
-    if (refreshing) {
-      again = true;
-      return;
-    }
-    clearTimeout(pending);
-    pending = null;
-    // Nobody looks: `visibilitychange` asks again.
-    if (document.hidden) return;
-    refreshing = true;
-    const began = Date.now();
-    let missed = false;
+    const by = document.querySelector("#breakdown [aria-current]")?.dataset.by ?? "split";
+    const target = isReading(document.getElementById("rollout-table")) ? "collection-figures" : "collection-live";
     try {
-      await replace("collection-results");
-      await replace("breakdown");
-      if (isReading(document.getElementById("rollout-table"))) offerNewer();
-      else await replace("rollout-table");
+      const reply = await fetch(`${place.dataset.poll}?by=${by}`, { headers: { "HX-Request": "true", "HX-Target": target } });
+      sayWhetherSignedOut(reply);
+      withdrawUnreachable();
+      if (reply.ok && !reply.headers.has("HX-Redirect")) show(await reply.text());
     } catch {
-      // The server is away: what it shows then is still to be had.
-      missed = true;
+      // The server is away: the next poll or the socket's return asks again.
     }
-    refreshing = false;
-    if (again || missed || !settled) {
-      again = false;
-      // Large collections take their time to measure: no page keeps the database busier than a fifth of the time.
-      pending = setTimeout(refresh, Math.max(RESULTS_MS, 4 * (Date.now() - began)));
-    }
+    heardAt = Date.now();
   }
 
-  function replace(id) {
-    const target = document.getElementById(id);
-    if (!target) return null;
-    const addresses = {
-      "collection-results": () => place.dataset.results,
-      // By what its reader has chosen; nothing is chosen before it has come.
-      breakdown: () => !holdsReader(target) && target.querySelector("[aria-current]")?.href,
-      "rollout-table": () => place.dataset.poll,
-    };
-    const address = addresses[id]();
-    return address ? htmx.ajax("GET", address, { target, swap: "outerHTML" }) : null;
+  function show(html) {
+    // Without a delay: htmx keeps the old attributes until then, and the state is read from them.
+    htmx.swap(place, html, { swapStyle: "none", settleDelay: 0 });
+    // What may be done depends on the state.
+    for (const each of document.querySelectorAll("[data-states]")) {
+      each.hidden = !each.dataset.states.split(" ").includes(shown().state);
+    }
+    offerNewer();
+    if (shown().fresh === "false") setTimeout(want, STALE_MS);
+    // Rows in flight are stored after the collection has ended: listen until nothing runs.
+    if (shown().settled !== "true" || settled) return;
+    settled = true;
+    socket?.close();
+    // The workers say how busy they are with their next heartbeat.
+    setTimeout(want, POLL_MS);
   }
 
   // A table that its reader has filtered, paged, scrolled or is in stays as it is.
   function isReading(table) {
-    return location.search !== "" || holdsReader(table)
+    return location.search !== "" || table.contains(document.activeElement)
       || [...table.querySelectorAll(".scroll")].some((each) => each.scrollLeft > 0);
   }
 
-  function holdsReader(part) {
+  function isSelecting() {
     const selection = getSelection();
-    return part.contains(document.activeElement) || (!selection.isCollapsed && part.contains(selection.anchorNode));
+    const parts = ["collection-progress", "collection-results", "breakdown", "rollout-table"];
+    return !selection.isCollapsed && parts.some((id) => document.getElementById(id).contains(selection.anchorNode));
   }
 
   function offerNewer() {
     const table = document.getElementById("rollout-table");
-    const newer = document.getElementById("collection-progress").dataset.ended - table.dataset.ended;
+    const newer = shown().ended - table.dataset.ended;
     const offer = table.querySelector("[data-newer]");
     offer.hidden = newer <= 0;
     offer.querySelector("strong").textContent = newer.toLocaleString("en");
@@ -101,7 +95,10 @@ function watchCollection(place) {
   function connect() {
     socket = new WebSocket(`${scheme}://${location.host}${place.dataset.live}`);
     socket.addEventListener("open", () => { waits = 1000; });
-    socket.addEventListener("message", (event) => show(event.data));
+    socket.addEventListener("message", (event) => {
+      heardAt = Date.now();
+      if (event.data !== shown().mark) want();
+    });
     socket.addEventListener("close", () => {
       if (settled) return;
       setTimeout(connect, waits);
@@ -109,27 +106,17 @@ function watchCollection(place) {
     });
   }
 
-  async function poll() {
+  function poll() {
     if (settled) return;
     // A silent socket may have lost an announcement.
-    if (Date.now() - shownAt >= POLL_MS && !document.hidden) {
-      try {
-        const reply = await fetch(place.dataset.poll, {
-          headers: { "HX-Request": "true", "HX-Target": "collection-progress" },
-        });
-        sayWhetherSignedOut(reply);
-        withdrawUnreachable();
-        if (reply.ok) show(await reply.text());
-      } catch {
-        // The server is away; the next poll or the socket's return shows the truth.
-      }
-    }
+    if (Date.now() - heardAt >= POLL_MS) want();
     setTimeout(poll, POLL_MS);
   }
 
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) want(); });
   connect();
   setTimeout(poll, POLL_MS);
+  if (shown().fresh === "false") want();
 }
 
 for (const place of document.querySelectorAll("[data-live]")) watchCollection(place);
@@ -148,13 +135,13 @@ function folds() {
   });
 }
 
-document.addEventListener("htmx:beforeSwap", (event) => {
-  if (KEPT_OPEN.includes(event.detail.target?.id)) {
+document.addEventListener("htmx:oobBeforeSwap", (event) => {
+  if (KEPT_OPEN.includes(event.detail.target.id)) {
     opened = new Set(folds().filter(([, fold]) => fold.open).map(([key]) => key));
   }
 });
 
-document.addEventListener("htmx:afterSwap", (event) => {
-  if (!KEPT_OPEN.includes(event.detail.target?.id)) return;
+document.addEventListener("htmx:oobAfterSwap", (event) => {
+  if (!KEPT_OPEN.includes(event.detail.target.id)) return;
   for (const [key, fold] of folds()) if (opened.has(key)) fold.open = true;
 });

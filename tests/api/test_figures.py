@@ -1,6 +1,9 @@
 """Breakdowns, profiles and contrasts over the API."""
 
+from datetime import datetime
+
 import pytest
+from django.utils import timezone
 
 from apps.rollouts.labelling import FACETS
 from apps.rollouts.models import Collection
@@ -35,8 +38,15 @@ def test_a_breakdown_names_its_labels(viewer, collection):
 def test_the_only_share_of_a_collection_has_all_figures_of_the_collection(viewer, collection, by):
     (share,) = get(viewer, collection, f"breakdown/?by={by}").json()["results"]
     metrics = get(viewer, collection, "metrics/").json()
-    of_all = {"histogram", "tools", "judge", "by_length"}
+    of_all = {"as_of", "histogram", "tools", "judge", "by_length"}
     assert share == {"label": share["label"], **{name: metrics[name] for name in metrics.keys() - of_all}}
+
+
+@pytest.mark.parametrize("path", ["metrics/", "breakdown/"])
+def test_figures_name_the_time_that_they_are_of(viewer, collection, path):
+    before = timezone.now()
+    as_of = datetime.fromisoformat(get(viewer, collection, path).json()["as_of"])
+    assert before <= as_of <= timezone.now()
 
 
 def test_profiles_are_read_page_by_page(viewer, collection):

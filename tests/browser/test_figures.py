@@ -76,7 +76,7 @@ def test_pages_read_and_forms_post_without_scripts(site, unscripted, seeded):
     page = unscripted
     page.goto(f"{site.base}/collections/{seeded['a']}/")
     expect(page.locator("#collection-results svg.figure").first).to_be_visible()
-    page.get_by_role("link", name="by tag").click()
+    page.get_by_role("link", name="Tag", exact=True).click()
     expect(page.locator("#breakdown")).to_contain_text("hard")
     page.goto(f"{site.base}/tasks/{seeded['task']}/")
     page.locator(".tiles input").nth(0).check()

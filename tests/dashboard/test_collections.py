@@ -2,6 +2,7 @@ import re
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
@@ -269,20 +270,48 @@ def test_a_filter_that_is_not_understood_shows_nothing_and_says_so(query):
     assert "These filters are not understood" in page
 
 
-def test_htmx_gets_only_the_part_it_targets():
-    collection = make_collection(total=1)
+PARTS = ["collection-progress", "collection-results", "breakdown", "rollout-table"]
+
+
+def part_of(client: Client, collection: Collection, target: str, query: str = "") -> str:
+    reply = client.get(detail(collection) + query, headers={"HX-Request": "true", "HX-Target": target})
+    assert reply.status_code == 200
+    return reply.text
+
+
+@pytest.mark.parametrize(
+    ("target", "parts"),
+    [("rollout-table", PARTS[3:]), ("collection-figures", PARTS[:3]), ("collection-live", PARTS)],
+)
+def test_htmx_gets_only_the_part_it_targets(target, parts):
+    page = part_of(signed_in(), make_collection(total=1), target)
+    assert "<html" not in page
+    assert [each for each in PARTS if f'id="{each}"' in page] == parts
+
+
+def test_the_figures_of_one_reply_name_one_time_and_agree():
+    collection = make_collection(total=3, completed=2, rewarded=2, reward_sum=1.0)
+    for reward in (1.0, 0.0):
+        make_rollout(collection, reward=reward)
     client = signed_in()
-    for target in ["collection-progress", "rollout-table"]:
-        page = client.get(detail(collection), headers={"HX-Request": "true", "HX-Target": target})
-        assert "<html" not in page.text
-        assert f'id="{target}"' in page.text
+    for page in (part_of(client, collection, "collection-live"), client.get(detail(collection)).text):
+        times = re.findall(r'<time datetime="([^"]+)" data-as-of>', page)
+        assert (len(times), len(set(times))) == (4, 1)
+        assert page.count("<dt>Mean reward</dt><dd>0.500") == 2
 
 
-def test_fresh_results_bring_the_worker_pill_along():
-    client, address = signed_in(), detail(make_collection(total=1)) + "results/"
+def test_fresh_figures_bring_the_worker_pill_along():
+    client, collection = signed_in(), make_collection(total=1)
     swap = 'hx-swap-oob="outerHTML:.worker-pill"'
-    fresh = client.get(address, headers={"HX-Request": "true", "HX-Target": "collection-results"}).text
-    assert (fresh.count(swap), client.get(address).text.count(swap)) == (1, 0)
+    fresh = part_of(client, collection, "collection-figures")
+    assert (fresh.count(swap), client.get(detail(collection)).text.count(swap)) == (1, 0)
+
+
+def test_the_page_breaks_its_figures_down_by_what_the_address_names():
+    client, collection = signed_in(), make_collection(total=1)
+    assert 'id="by-split" data-by="split"' in client.get(detail(collection)).text
+    tabs = squeezed(part_of(client, collection, "collection-figures", "?by=tag")).partition("</nav>")[0]
+    assert 'aria-current="true">Tag</a>' in tabs
 
 
 def in_flight(collection: Collection) -> Rollout:
@@ -292,15 +321,14 @@ def in_flight(collection: Collection) -> Rollout:
 def test_a_cancelled_collection_is_listened_to_until_nothing_runs():
     collection = make_collection(total=2, cancelled=1, state="cancelled")
     rollout = in_flight(collection)
-    client, target = signed_in(), {"HX-Request": "true", "HX-Target": "collection-progress"}
-    flying = client.get(detail(collection), headers=target)
-    assert (flying.status_code, 'data-settled="false"' in flying.text) == (200, True)
-    assert "what still runs is being dropped" in flying.text
+    client = signed_in()
+    flying = part_of(client, collection, "collection-figures")
+    assert 'data-settled="false"' in flying
+    assert "what still runs is being dropped" in flying
     assert 'data-live="/ws/' in client.get(detail(collection)).text
     Rollout.objects.filter(pk=rollout.pk).update(status="cancelled", lease=None)
     Collection.objects.update(cancelled=2)
-    landed = client.get(detail(collection), headers=target)
-    assert (landed.status_code, 'data-settled="true"' in landed.text) == (286, True)
+    assert 'data-settled="true"' in part_of(client, collection, "collection-figures")
     assert 'data-live="/ws/' not in client.get(detail(collection)).text
 
 

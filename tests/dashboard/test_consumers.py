@@ -9,6 +9,7 @@ from channels.testing import WebsocketCommunicator
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
+from apps.dashboard.progress import mark_changes
 from apps.gym.events import ModelCall, Prompt, encode_event
 from apps.gym.items import message
 from apps.rollouts.announcing import announce_from_loop
@@ -44,28 +45,27 @@ def talk(line: WebsocketCommunicator, then: Callable[[], Awaitable[object]] | No
     return async_to_sync(conversation)()
 
 
-def test_a_reader_gets_the_progress_on_connecting():
-    line = socket(make_collection(total=4, completed=1), session())
-    # The first page of a process compiles its templates: a busy machine takes more than the usual second.
-    first = talk(line, lambda: line.receive_from(timeout=10))
-    assert 'id="collection-progress"' in first
-    assert "1 of 4 rollouts" in first
+def test_a_reader_hears_on_connecting_whether_the_page_is_up_to_date():
+    collection = make_collection(total=4, completed=1)
+    page = signed_in().get(f"/collections/{collection.pk}/").text
+    line = socket(collection, session())
+    assert f'data-mark="{talk(line, lambda: line.receive_from(timeout=10))}"' in page
 
 
-def test_a_change_sends_the_partial_again():
+def test_a_change_sends_another_mark():
     collection = make_collection(total=4)
     line = socket(collection, session())
 
-    async def change() -> str:
-        await line.receive_from()
+    async def change() -> bool:
+        before = await line.receive_from()
         await sync_to_async(Collection.objects.update)(completed=2)
         await announce_from_loop(collection.pk)
-        return await line.receive_from(timeout=5)
+        return before != await line.receive_from(timeout=5)
 
-    assert "2 of 4 rollouts" in talk(line, change)
+    assert talk(line, change) is True
 
 
-def test_many_announcements_become_few_patches_and_the_last_one_is_true():
+def test_many_announcements_become_few_messages_and_the_last_one_is_true():
     collection = make_collection(total=50)
     line = socket(collection, session())
 
@@ -80,8 +80,9 @@ def test_many_announcements_become_few_patches_and_the_last_one_is_true():
         return received
 
     received = talk(line, burst)
-    assert len(received) <= 5
-    assert "50 of 50 rollouts" in received[-1]
+    assert len(received) < 25
+    collection.refresh_from_db()
+    assert received[-1] == mark_changes(collection, running=0)
 
 
 def test_whoever_is_not_signed_in_is_refused():

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from apps.rollouts.breakdowns import break_down, recent_breakdown
+from apps.rollouts.breakdowns import break_down
 from apps.rollouts.contrasting import CannotContrast, contrast_collections
 from apps.rollouts.labelling import FACETS
 from apps.rollouts.measuring import measure_collection
@@ -87,23 +87,6 @@ def test_the_labels_with_the_most_rollouts_are_measured_and_the_rest_is_counted(
         "model_version": ([""], 0),
     }
     assert (found["tag"].shares[0].rollouts, found["tag"].shares[0].mean_reward) == (3, 1.0)
-
-
-def test_a_page_has_the_breakdown_of_a_large_collection_that_was_measured_lately(dataset, monkeypatch):
-    collection = fill(make_collection(dataset=dataset), [[1.0], [0.0], [], []])
-
-    def rewarded():
-        collection.refresh_from_db()
-        return recent_breakdown(collection, "model_version").shares[0].rewarded
-
-    assert rewarded() == 2
-    monkeypatch.setattr("apps.rollouts.breakdowns.AT_ONCE", -1)
-    monkeypatch.setattr("apps.rollouts.breakdowns.SHARE", 100_000)
-    assert rewarded() == 2
-    make_rollout(collection, task=collection.version.tasks.last(), reward=1.0, trace=[])
-    assert rewarded() == 2
-    Collection.objects.filter(pk=collection.pk).update(state="completed", finished_at=collection.created_at)
-    assert rewarded() == 3
 
 
 def test_nothing_attempted_has_no_shares(dataset):

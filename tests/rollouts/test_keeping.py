@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.rollouts import keeping
-from apps.rollouts.keeping import Kept, fresh_metrics, measure_wanted, read_metrics, read_versions
+from apps.rollouts.keeping import Kept, fresh_figures, measure_wanted, read_figures, read_versions
 from apps.rollouts.measuring import measure_collection
 from apps.rollouts.models import Collection, KeptFigures, Reverification
 from apps.rollouts.tracking import track_versions
@@ -38,33 +38,33 @@ def add(collection: Collection, reward: float) -> None:
 
 def test_kept_figures_are_those_that_were_measured(collection):
     make_worker()
-    assert read_metrics(collection, may_wait=True) == Kept(None, is_fresh=False)
+    assert read_figures(collection, may_wait=True) == Kept(None, is_fresh=False)
     assert measure_wanted() is True
-    kept = read_metrics(collection, may_wait=True)
-    assert (kept.figures, kept.is_fresh) == (measure_collection(collection), True)
+    kept = read_figures(collection, may_wait=True)
+    assert (kept.figures.metrics, kept.is_fresh) == (measure_collection(collection), True)
     assert measure_wanted() is False
-    assert fresh_metrics(collection) == measure_collection(collection)
+    assert fresh_figures(collection).metrics == measure_collection(collection)
 
 
 def test_old_figures_are_shown_as_old_until_a_worker_has_newer_ones(collection):
     make_worker()
-    first = fresh_metrics(collection)
+    first = fresh_figures(collection).metrics
     add(collection, 0.0)
-    old = read_metrics(collection, may_wait=True)
-    assert (old.figures, old.is_fresh) == (first, False)
+    old = read_figures(collection, may_wait=True)
+    assert (old.figures.metrics, old.is_fresh) == (first, False)
     KeptFigures.objects.update(seconds=0.0)
     assert measure_wanted() is True
-    newer = read_metrics(collection, may_wait=True)
+    newer = read_figures(collection, may_wait=True)
     assert newer.is_fresh
     assert newer.figures is not None
-    assert newer.figures.mean_reward == 0.5
+    assert newer.figures.metrics.mean_reward == 0.5
 
 
 def test_what_goes_on_is_measured_a_fifth_of_the_time_at_most(collection):
     make_worker()
-    fresh_metrics(collection)
+    fresh_figures(collection)
     add(collection, 0.0)
-    read_metrics(collection, may_wait=True)
+    read_figures(collection, may_wait=True)
     KeptFigures.objects.update(seconds=10.0)
     assert measure_wanted() is False
     KeptFigures.objects.update(measured_at=timezone.now() - timedelta(seconds=41))
@@ -73,7 +73,7 @@ def test_what_goes_on_is_measured_a_fifth_of_the_time_at_most(collection):
 
 def test_of_two_workers_one_measures_and_a_lost_one_is_replaced(collection):
     make_worker()
-    read_metrics(collection, may_wait=True)
+    read_figures(collection, may_wait=True)
     KeptFigures.objects.update(claimed_at=timezone.now())
     assert measure_wanted() is False
     KeptFigures.objects.update(claimed_at=timezone.now() - timedelta(minutes=11))
@@ -81,32 +81,32 @@ def test_of_two_workers_one_measures_and_a_lost_one_is_replaced(collection):
 
 
 def test_without_a_worker_whoever_may_wait_measures_and_others_do_not(collection):
-    assert read_metrics(collection, may_wait=False).figures is None
+    assert read_figures(collection, may_wait=False).figures is None
     assert KeptFigures.objects.get().wanted_at is None
-    kept = read_metrics(collection, may_wait=True)
-    assert (kept.figures, kept.is_fresh) == (measure_collection(collection), True)
-    assert read_metrics(collection, may_wait=False).is_fresh
+    kept = read_figures(collection, may_wait=True)
+    assert (kept.figures.metrics, kept.is_fresh) == (measure_collection(collection), True)
+    assert read_figures(collection, may_wait=False).is_fresh
 
 
 def test_where_workers_do_no_chores_whoever_may_wait_measures_after_a_while(collection):
     make_worker()
-    assert read_metrics(collection, may_wait=True).figures is None
+    assert read_figures(collection, may_wait=True).figures is None
     KeptFigures.objects.update(wanted_at=timezone.now() - timedelta(seconds=31))
-    assert read_metrics(collection, may_wait=False).figures is None
-    assert read_metrics(collection, may_wait=True).is_fresh
+    assert read_figures(collection, may_wait=False).figures is None
+    assert read_figures(collection, may_wait=True).is_fresh
 
 
 def test_rewards_that_verifying_again_changed_make_figures_old(collection):
-    fresh_metrics(collection)
+    fresh_figures(collection)
     Reverification.objects.create(collection=collection, state="applied", applied=1)
-    assert read_metrics(collection, may_wait=False).is_fresh is False
+    assert read_figures(collection, may_wait=False).is_fresh is False
 
 
 def test_figures_of_another_version_of_the_program_count_for_nothing(collection):
-    fresh_metrics(collection)
+    fresh_figures(collection)
     KeptFigures.objects.update(content='{"rollouts": 1}')
-    assert read_metrics(collection, may_wait=False).figures is None
-    assert fresh_metrics(collection) == measure_collection(collection)
+    assert read_figures(collection, may_wait=False).figures is None
+    assert fresh_figures(collection).metrics == measure_collection(collection)
 
 
 def test_versions_of_a_model_are_kept_in_the_same_way(collection):
@@ -119,9 +119,50 @@ def test_versions_of_a_model_are_kept_in_the_same_way(collection):
 
 
 def test_kept_figures_go_with_what_they_are_of(collection):
-    fresh_metrics(collection)
+    fresh_figures(collection)
     collection.delete()
     assert KeptFigures.objects.count() == 0
+
+
+def test_a_breakdown_is_kept_with_the_figures_it_belongs_to(collection):
+    make_worker()
+    assert read_figures(collection, "split", may_wait=True).figures is None
+    assert measure_wanted() is True
+    add(collection, 0.0)
+    old = read_figures(collection, "split", may_wait=True)
+    assert [share.rewarded for share in old.figures.breakdowns["split"].shares] == [1]
+    assert (old.figures.metrics.rewarded, old.is_fresh) == (1, False)
+
+
+def test_a_breakdown_that_no_page_has_shown_yet_is_measured_by_a_worker(collection):
+    make_worker()
+    fresh_figures(collection)
+    asked = read_figures(collection, "tag", may_wait=True)
+    assert (asked.is_fresh, dict(asked.figures.breakdowns)) == (False, {})
+    KeptFigures.objects.update(seconds=0.0)
+    assert measure_wanted() is True
+    shown = read_figures(collection, "tag", may_wait=True)
+    assert (shown.is_fresh, list(shown.figures.breakdowns)) == (True, ["tag"])
+
+
+def test_a_collection_gets_the_counters_that_belong_to_its_kept_figures(collection):
+    make_worker()
+    fresh_figures(collection)
+    add(collection, 0.0)
+    Collection.objects.update(state="paused", pause_reason="asked")
+    figures = read_figures(collection, may_wait=True).figures
+    assert (collection.total, collection.rewarded, figures.metrics.rewarded) == (1, 1, 1)
+    assert collection.state == "paused"
+
+
+def test_fresh_figures_are_dated_now_and_old_ones_when_they_were_measured(collection):
+    make_worker()
+    measured = fresh_figures(collection).as_of
+    now = read_figures(collection, may_wait=True).figures.as_of
+    assert now > measured
+    add(collection, 0.0)
+    old = read_figures(collection, may_wait=True).figures.as_of
+    assert old < now
 
 
 def test_the_pages_say_what_is_measured_and_show_what_was(collection):
@@ -139,5 +180,8 @@ def test_the_pages_say_what_is_measured_and_show_what_was(collection):
     assert "1 rewarded of 1 rollouts" in client.get(page).text
     add(collection, 0.0)
     old = client.get(page).text
-    assert "1 rewarded of 1 rollouts · as of" in old
-    assert 'hx-trigger="every 3s"' in old
+    assert old.count("newer figures are being measured") == 2
+    assert 'data-settled="false" data-fresh="false"' in old
+    assert 'data-live="/ws/' in old
+    figures = {"HX-Request": "true", "HX-Target": "collection-figures"}
+    assert "1 rewarded of 1 rollouts" in client.get(page, headers=figures).text

@@ -4,7 +4,6 @@ import dataclasses
 import json
 
 import pytest
-from django.db import connection
 
 from apps.gym.rewards import MAX_REWARD
 from apps.rollouts.measuring import measure_collection
@@ -139,8 +138,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rollouts(django_assert_num
     collection = make_collection()
     for number in range(1, 4):
         make_rollout(collection, components={"correct": 1.0}, output_tokens=5 * number, trace=[])
-        # PostgreSQL is told first how much memory it may have.
-        with django_assert_num_queries(10 + (connection.vendor == "postgresql")):
+        with django_assert_num_queries(8):
             measure_collection(collection)
 
 

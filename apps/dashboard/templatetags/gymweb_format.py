@@ -224,6 +224,14 @@ def ago(moment: datetime | None) -> SafeString | str:
 
 
 @register.filter
+def as_of(moment: datetime) -> SafeString:
+    """`as of 12:30:05 UTC`, with the date where it is not today."""
+    day = "" if moment.date() == timezone.now().date() else f"{moment.day} {moment:%b}, "
+    text = f"as of {day}{moment:%H:%M:%S} UTC"
+    return format_html('<time datetime="{}" data-as-of>{}</time>', moment.isoformat(), text)
+
+
+@register.filter
 def reward_chip(reward: float | None) -> SafeString:
     """The reward as number and glyph: ✓ at 1 and above, ✗ at 0 and below, ◐ between, a dash for no reward."""
     if reward is None:

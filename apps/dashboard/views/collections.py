@@ -1,10 +1,14 @@
 """Collections: what was planned, how far it is, what came of it."""
 
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
 from urllib.parse import urlencode
 
 from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow, user_may
@@ -15,15 +19,17 @@ from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.progress import read_progress
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.results import read_results
+from apps.dashboard.rolloutlists.facets import read_facets
 from apps.dashboard.rolloutlists.listing import OLDEST, RolloutList
 from apps.dashboard.rolloutlists.showing import show_table
-from apps.dashboard.views.figures import RETRIED
+from apps.dashboard.views.figures import RETRIED, breakdown_context, read_facet
 from apps.rollouts.choosing import NothingToCollect
+from apps.rollouts.consistent_reads import consistent_reads
+from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
+from apps.rollouts.keeping import is_measured_at_once, read_figures
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 from apps.rollouts.paging import page_by_id
 from apps.rollouts.planning import plan_collection
-
-POLL_ENDED = 286  # htmx: swap, and stop polling
 
 
 def _collections() -> CollectionQuerySet:
@@ -78,7 +84,8 @@ def _earlier(request: PageRequest) -> tuple[Collection | None, bool]:
 @allow(GET=Permission.READ)
 @vary_on_headers("HX-Request", "HX-Target")
 def collection_detail(request: PageRequest, pk: int) -> HttpResponse:
-    """The page; for htmx only the part that it names as its target."""
+    """The page. For htmx only the part that it names as its target: the table of rollouts, all figures
+    (`collection-figures`), or both (`collection-live`)."""
     return collection_page(request, pk)
 
 
@@ -87,36 +94,63 @@ def collection_page(
 ) -> HttpResponse:
     """`limits_form` is one that was sent and is wrong."""
     collection = get_object_or_404(_collections().select_related("environment", "resume_from"), pk=pk)
-    if request.htmx.target == "collection-progress":
-        return _progress(request, collection)
-    context: dict[str, object] = {
-        "collection": collection,
-        "may_retry": collection.state in RETRIED and user_may(request.user, Permission.COLLECT),
-    }
-    there = RolloutList.read(request.GET, sort=OLDEST)
-    rollouts = followed_rollouts().of_collection(collection.pk)
-    context |= show_table(request.GET, rollouts, request.user, there, collection=collection)
-    if request.htmx.target == "rollout-table":
+    target = request.htmx.target
+    if target == "rollout-table":
+        with consistent_reads():
+            context = _table(request, collection, timezone.now())
         return render(request, "collections/detail.html#rollouts", context)
+    is_live = target in {"collection-figures", "collection-live"}
+    context = _read_page(request, collection, with_table=target != "collection-figures", may_wait=is_live)
+    if is_live:
+        return render(request, "collections/_collection_live.html", context)
     context |= {
-        "progress": read_progress(collection),
         "flagged": Rollout.objects.filter(collection=collection, flagged=True).count(),
         "reverifications": collection.reverifications.all()[:5],
-        # A large collection takes seconds to measure: the page has what was measured last, and newer results follow.
-        "results": read_results(collection, may_wait=False),
         "previous": _previous(collection),
         "limits_form": limits_form or LimitsForm.of(collection),
     }
     return render(request, "collections/detail.html", context, status=status)
 
 
+def _read_page(request: PageRequest, collection: Collection, *, with_table: bool, may_wait: bool) -> dict[str, Any]:
+    """Return the figures of the page and its table. Those of a small collection are all of one moment."""
+    if is_measured_at_once(collection):
+        with consistent_reads():
+            context = _figures(request, collection, may_wait=may_wait)
+            return context | (_table(request, collection, context["progress"].as_of) if with_table else {})
+    # A large collection takes seconds to measure: the page has what was measured last, and newer results follow.
+    context = _figures(request, collection, may_wait=may_wait)
+    return context | (_table(request, collection, timezone.now()) if with_table else {})
+
+
+def _figures(request: PageRequest, collection: Collection, *, may_wait: bool) -> dict[str, Any]:
+    facet = read_facet(request)
+    kept = read_figures(collection, facet, may_wait=may_wait)
+    return {
+        "collection": collection,
+        "may_retry": collection.state in RETRIED and user_may(request.user, Permission.COLLECT),
+        "progress": read_progress(collection, kept),
+        "results": read_results(collection, kept),
+        **breakdown_context(facet, kept),
+    }
+
+
+def _table(request: PageRequest, collection: Collection, as_of: datetime) -> dict[str, Any]:
+    """Return the context of the table of rollouts, with the counts beside it where they take no time."""
+    there = RolloutList.read(request.GET, sort=OLDEST)
+    rollouts = followed_rollouts().of_collection(collection.pk)
+    context = {
+        "collection": collection,
+        **show_table(request.GET, rollouts, request.user, there, collection=collection),
+    }
+    counted = None
+    if is_measured_at_once(collection) and there.is_understood and not context["too_slow"]:
+        with suppress(FilterTooSlow), bound_time(there.parsed):
+            counted = read_facets(there, Rollout.objects.of_collection(collection.pk))
+    return context | {"counted": counted, "back": request.path, "table_as_of": as_of}
+
+
 def _previous(collection: Collection) -> Collection | None:
     """The one before it of the same dataset, which it is compared with first."""
     rows = Collection.objects.listed().filter(dataset=collection.dataset_id, pk__lt=collection.pk, rewarded__gt=0)
     return rows.order_by("-pk").only("pk", "name").first()
-
-
-def _progress(request: PageRequest, collection: Collection) -> HttpResponse:
-    progress = read_progress(collection)
-    status = POLL_ENDED if progress.is_settled else 200
-    return render(request, "collections/_collection_progress.html", {"progress": progress}, status=status)

@@ -12,10 +12,11 @@ from apps.dashboard.figure_files import FIGURES, Table, tabulate_points, tabulat
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.results import read_results
 from apps.dashboard.shares import lay_out_shares, name_attempts
-from apps.rollouts.breakdowns import break_down, recent_breakdown
-from apps.rollouts.keeping import fresh_metrics
+from apps.rollouts.breakdowns import break_down
+from apps.rollouts.keeping import Kept, fresh_figures, read_figures
 from apps.rollouts.labelling import FACETS, Facet
 from apps.rollouts.models import Collection
+from apps.rollouts.page_figures import PageFigures
 from apps.rollouts.profiles import BUCKETS, profile_tasks
 from apps.rollouts.scattering import scatter_rewards
 
@@ -36,7 +37,7 @@ def collection_results(request: PageRequest, pk: int) -> HttpResponse:
     collection = _collection(pk)
     context = {
         "collection": collection,
-        "results": read_results(collection, may_wait=True),
+        "results": read_results(collection, read_figures(collection, may_wait=True)),
         "may_retry": collection.state in RETRIED and user_may(request.user, Permission.COLLECT),
     }
     if wants_fragment(request):
@@ -48,19 +49,26 @@ def collection_results(request: PageRequest, pk: int) -> HttpResponse:
 @allow(GET=Permission.READ)
 def collection_breakdown(request: PageRequest, pk: int) -> HttpResponse:
     """By split, where the address does not say by what."""
-    collection = _collection(pk)
-    facet = _facet(request)
-    breakdown = recent_breakdown(collection, facet)
-    context = {
-        "collection": collection,
-        "facet": facet,
-        "facets": _LABELS.items(),
-        "label": _LABELS[facet],
+    collection, facet = _collection(pk), read_facet(request)
+    kept = read_figures(collection, facet, may_wait=True)
+    context = {"collection": collection, **breakdown_context(facet, kept)}
+    return answer(request, "collections/breakdown.html", context, part="breakdown")
+
+
+def breakdown_context(facet: Facet, kept: Kept[PageFigures]) -> dict[str, object]:
+    """Return what the template of a breakdown shows. `is_measured` is False until there is one by this facet."""
+    figures = kept.figures
+    breakdown = figures.breakdowns.get(facet) if figures else None
+    context: dict[str, object] = {"facet": facet, "facets": _LABELS.items(), "label": _LABELS[facet]}
+    if figures is None or breakdown is None:
+        return context | {"is_measured": False}
+    return context | {
+        "is_measured": True,
+        "as_of": figures.as_of,
         "left_out": breakdown.left_out,
         "attempts": name_attempts(breakdown.shares),
         "shares": lay_out_shares(breakdown.shares),
     }
-    return answer(request, "collections/breakdown.html", context, part="breakdown")
 
 
 @allow(GET=Permission.READ)
@@ -93,13 +101,13 @@ def collection_figure(request: PageRequest, pk: int, name: str) -> HttpResponse:
 
 def _table(request: PageRequest, collection: Collection, name: str) -> Table:
     if name == "breakdown":
-        return tabulate_shares(break_down(collection, _facet(request)).shares)
+        return tabulate_shares(break_down(collection, read_facet(request)).shares)
     if name == "points":
         return tabulate_points(scatter_rewards(collection))
     if name not in FIGURES:
         raise Http404(f"there is no figure {name}")
-    return FIGURES[name](fresh_metrics(collection))
+    return FIGURES[name](fresh_figures(collection).metrics)
 
 
-def _facet(request: PageRequest) -> Facet:
+def read_facet(request: PageRequest) -> Facet:
     return next((each for each in FACETS if each == request.GET.get("by")), "split")
