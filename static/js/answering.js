@@ -119,8 +119,12 @@ gymweb.answerForm = (form, { id, group, reach = () => {} }) => {
     if (all.length && marked) marked.textContent = name();
   }
 
+  // An answer leaves the button, link or menu that had the focus, so that Enter then sends the form.
+  const leaveOpener = () => { if (isOpener()) document.activeElement.blur(); };
+
   const press = (input, what) => {
     reach(what);
+    leaveOpener();
     input.checked = input.type === "radio" ? true : !input.checked;
     changed();
   };
@@ -139,6 +143,7 @@ gymweb.answerForm = (form, { id, group, reach = () => {} }) => {
     for (let rank = 1; rank <= shown().length; rank += 1) {
       add(`rank.${rank}`, String(rank), `Rank ${rank} for the marked one, and on`, () => {
         reach("rank");
+        leaveOpener();
         shown()[current].value = String(rank);
         changed();
         move(1);
@@ -183,6 +188,7 @@ gymweb.answerForm = (form, { id, group, reach = () => {} }) => {
   });
   add("confidence", "c", "How sure you are: the next", () => {
     reach("confidence");
+    leaveOpener();
     const choice = form.elements.confidence;
     choice.selectedIndex = (choice.selectedIndex + 1) % choice.options.length;
     changed();

@@ -32,5 +32,5 @@ gymweb.keys.add({
     });
     add("submit", "Enter", "This is my verdict", () => form.requestSubmit(), () => fold.open && !isOpener());
   }
-  if (flag) add("flag", "f", "Flag all of them", () => { flag.open = true; document.getElementById("flag-kind").focus(); });
+  if (flag) add("flag", "f", "Flag all of them", () => gymweb.menus.open(flag, document.getElementById("flag-kind")));
 }

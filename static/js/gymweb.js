@@ -40,19 +40,38 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => { button.textContent = said; }, 1600);
 });
 
-document.addEventListener("click", (event) => {
-  for (const menu of document.querySelectorAll(".nav-menu[open], .menu[open], .tray[open]")) {
-    if (!menu.contains(event.target)) menu.open = false;
-  }
-});
+// Menus: a click elsewhere closes them. keys.js closes the open one with Escape.
+window.gymweb = window.gymweb || {};
 
-document.addEventListener("keydown", (event) => {
-  const menu = document.querySelector(".nav-menu[open], .menu[open], .tray[open]");
-  if (event.key === "Escape" && menu) {
-    menu.open = false;
-    menu.querySelector("summary").focus();
+gymweb.menus = (() => {
+  const OPEN = ".nav-menu[open], .menu[open], .tray[open]";
+  const openers = new WeakMap();
+  const find = () => document.querySelector(OPEN);
+
+  // For a key: remembers what had the focus, which gets it back.
+  function open(menu, field) {
+    openers.set(menu, document.activeElement);
+    menu.open = true;
+    field.focus();
   }
-});
+
+  function close() {
+    const menu = find();
+    const opener = openers.get(menu) ?? menu.querySelector("summary");
+    openers.delete(menu);
+    menu.open = false;
+    document.activeElement?.blur();
+    if (opener !== document.body) opener.focus();
+  }
+
+  document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll(OPEN)) if (!menu.contains(event.target)) menu.open = false;
+  });
+  document.addEventListener("toggle", (event) => {
+    if (event.target.matches?.("details:not([open])")) openers.delete(event.target);
+  }, true);
+  return { find, open, close };
+})();
 
 function age(seconds) {
   for (const [length, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {

@@ -12,11 +12,14 @@ gymweb.keys = (() => {
 
   // { id, keys, label, group, run, when }: `keys` is one key or several after each other ("g g"), as `event.key` says
   // them, with "Ctrl+" or "Alt+" before it; Ctrl is Command on a Mac. `when` may say that it has nothing to do here;
-  // `whileTyping` lets a key with Ctrl work in a field, too.
+  // `whileTyping` lets a key that types nothing work in a field, too; `evenOff` works with all keys switched off.
   function add(command) {
     if (commands.has(command.id)) throw new Error(`the command ${command.id} is there already`);
     commands.set(command.id, { group: "Everywhere", when: () => true, ...command });
   }
+
+  // Commands that a key may run in the current state of the page.
+  const findActive = () => all().filter((each) => keysOf(each) && (!isOff() || each.evenOff) && each.when());
 
   const keysOf = (command) => chosen[command.id] ?? command.keys;
   const isOff = () => chosen.off === "1";
@@ -37,21 +40,18 @@ gymweb.keys = (() => {
     if (["Shift", "Control", "Alt", "Meta", "AltGraph"].includes(event.key)) return undefined;
     const name = nameOf(event);
     const isOpen = document.querySelector("dialog[open]");
-    if (isTyping(event.target) && !isOpen && !isOff()) {
-      const always = all().find((each) => each.whileTyping && keysOf(each) === name && name.startsWith("Ctrl+"));
+    if (isTyping(event.target) || isOpen) {
+      const always = isOpen || name.length === 1 ? null : findActive().find((each) => each.whileTyping && keysOf(each) === name);
       if (always) {
         event.preventDefault();
         return always.run(event);
       }
-    }
-    if (isTyping(event.target) || isOpen) {
       // What is typed is text. Escape leaves the field.
-      if (event.key === "Escape" && isTyping(event.target) && !isOpen) event.target.blur();
+      if (event.key === "Escape" && !isOpen) event.target.blur();
       return forget();
     }
-    if (isOff() && name !== "?") return undefined;
     const tried = [...typed, name].join(" ");
-    const usable = all().filter((each) => keysOf(each) && each.when());
+    const usable = findActive();
     const hit = usable.find((each) => keysOf(each) === tried);
     if (hit) {
       event.preventDefault();
@@ -188,7 +188,8 @@ gymweb.page = {
     draw(said);
   }
 
-  keys.add({ id: "help", keys: "?", label: "These keys", run: show });
+  keys.add({ id: "help", keys: "?", label: "These keys", run: show, evenOff: true });
+  keys.add({ id: "menu.close", keys: "Escape", label: "Close the open menu", run: gymweb.menus.close, when: () => gymweb.menus.find() !== null, whileTyping: true, evenOff: true });
   keys.add({
     id: "find",
     keys: "/",

@@ -14,12 +14,6 @@
     document.getElementById("messages").replaceChildren(line);
   }
 
-  // What is typed there is a reason to reject: Enter does not accept.
-  document.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.isComposing || event.target !== reason()) return;
-    event.preventDefault();
-    decide("rejected");
-  });
   document.addEventListener("input", (event) => { if (event.target === reason()) event.target.setCustomValidity(""); });
   document.addEventListener("click", (event) => {
     const pressed = event.target.closest("button[name=status]");
@@ -141,6 +135,8 @@
   add("previous", "k", form ? "Previous pair" : "Previous row", () => (form || !isTable() ? link("prev").click() : move(-1)), () => isTable() || link("prev") !== null);
   add("accept", "a", "Accept, and on", () => decide("accepted"), has);
   add("reject", "x", "Reject: the reason, then Enter", reject, has);
+  // What is typed there is a reason to reject: Enter does not accept.
+  gymweb.keys.add({ id: "pairs.reject-with", keys: "Enter", label: "Reject for the reason in the field", group, run: () => decide("rejected"), when: () => reason() !== null && document.activeElement === reason(), whileTyping: true });
   add("back", "u", "Take the decision back", () => decide("proposed"), () => has() && Boolean(button("proposed")));
   add("open", "o", "Open the row", () => current().querySelector("th a").click(), () => current() !== null);
   add("mark", "m", "Mark the row", () => {

@@ -6,6 +6,8 @@
   const group = "Reading";
   const shown = document.querySelector(".work-shown");
   const bar = document.getElementById("review-form");
+  const trace = shown?.querySelector(".trace");
+  // Several attempts: none where all their steps are the same.
   const table = shown?.querySelector("table.compare");
   const root = document.documentElement;
   const EDGE = 8;
@@ -22,7 +24,7 @@
 
   // Differences of several attempts, or the steps of one
 
-  const lines = () => (table ? [...table.querySelectorAll("tbody > tr:not(.common)")] : [...shown.querySelectorAll(".trace > .event")])
+  const lines = () => [...(trace?.querySelectorAll(":scope > .event") ?? table?.querySelectorAll("tbody > tr:not(.common)") ?? [])]
     .filter((each) => each.getClientRects().length);
   let current = null;
 
@@ -96,7 +98,7 @@
     box.setAttribute("role", "group");
     box.setAttribute("aria-label", "What is shown");
     for (const [key, name, label, compared, traced] of PARTS) {
-      const selector = table ? compared : traced;
+      const selector = trace ? traced : compared;
       const parts = selector ? [...shown.querySelectorAll(selector)].map((each) => each.closest("table.compare tr, .common-steps > li") ?? each) : [];
       const places = [...new Set(parts)];
       if (!places.length) {
@@ -148,18 +150,18 @@
     folder.addEventListener("click", () => fold(!bar.classList.contains("folded")));
     new ResizeObserver(measure).observe(bar);
     addEventListener("resize", measure);
-    const what = table ? "difference" : "step";
+    const what = trace ? "step" : "difference";
     keys.add({ id: "reading.next", keys: "j", label: `Next ${what}`, group, run: () => step(1), when: () => lines().length > 0 });
     keys.add({ id: "reading.previous", keys: "k", label: `Previous ${what}`, group, run: () => step(-1), when: () => lines().length > 0 });
     keys.add({ id: "reading.whole", keys: "O", label: "Show all of a long text", group, run: () => { for (const each of cut()) each.click(); }, when: () => cut().length > 0 });
-    if (table) {
-      keys.add({ id: "reading.expand", keys: "o", label: "Open or close what is folded", group, run: () => toggleFolds(shown) });
-      keys.add({ id: "reading.divergence", keys: "d", label: "Where they part", group, run: () => choose(lines()[0]), when: () => lines().length > 0 });
-    } else {
+    if (trace) {
       keys.add({ id: "reading.next-turn", keys: "J", label: "Next turn of the model", group, run: () => step(1, (card) => card.matches(".model_call")) });
       keys.add({ id: "reading.expand", keys: "e", label: "Expand or collapse the step", group, run: () => current && toggleFolds(current) });
       keys.add({ id: "reading.expand-all", keys: "E", label: "Expand or collapse all", group, run: () => toggleFolds(shown) });
       keys.add({ id: "reading.previous-turn", keys: "K", label: "Previous turn of the model", group, run: () => step(-1, (card) => card.matches(".model_call")) });
+    } else {
+      keys.add({ id: "reading.expand", keys: "o", label: "Open or close what is folded", group, run: () => toggleFolds(shown) });
+      keys.add({ id: "reading.divergence", keys: "d", label: "Where they part", group, run: () => choose(lines()[0]), when: () => lines().length > 0 });
     }
     keys.add({ id: "reading.fold", keys: "f", label: "Fold the bar of answers, or not", group, run: () => fold(!bar.classList.contains("folded")), when: () => !isBeside() });
   }

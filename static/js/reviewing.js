@@ -238,8 +238,7 @@
       group,
       run: () => {
         const menu = document.getElementById("review-skip");
-        menu.open = true;
-        menu.querySelector("input[name=reason]").focus();
+        gymweb.menus.open(menu, menu.querySelector("input[name=reason]"));
       },
     });
   } else if (document.getElementById("review-next")) {

@@ -170,5 +170,5 @@
   add("peek", "Space", "Look at the row beside the table", () => (isPeeking() ? close() : look(current() ?? rows()[0])), isFree);
   add("queue", "q", "Ask people about what is marked", () => document.getElementById("marked-queue").click(), () => document.getElementById("marked-queue") !== null && marked.size > 0);
   add("compare", "c", "Compare what is marked", () => document.getElementById("marked").requestSubmit(), () => document.getElementById("marked") !== null && marked.size > 0);
-  add("close", "Escape", "Close what is beside the table", close, isPeeking);
+  add("close", "Escape", "Close what is beside the table", close, () => isPeeking() && gymweb.menus.find() === null);
 })();

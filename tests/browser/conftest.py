@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from apps.dashboard.urls import urlpatterns
 from tests.browser.faults import faults_of
 from tests.gymweb.serving import ROOT, Served, serving
 from tests.migrated import lay_out_for
@@ -30,6 +31,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.skip(reason=f"no browser at {CHROMIUM}"))
+
+
+# Files, parts of pages and redirections: what answers a GET and is no page.
+NO_PAGES = {
+    "audit_export",
+    "collection_adjust",
+    "collection_changes_file",
+    "collection_figure",
+    "export_download",
+    "export_file",
+    "export_manifest",
+    "queue_item_text",
+    "review_text",
+    "rollout_file",
+    "rollout_image",
+    "rollout_outline",
+    "rollout_peek",
+    "rollout_raw",
+    "rollout_steps",
+    "rollout_text",
+    "sign_in_link",
+    "upload_rejected",
+}
 
 
 class Site:
@@ -105,6 +129,28 @@ def figures(site: Site) -> dict[str, Any]:
     words = [sys.executable, "tests/browser/seed_figures.py"]
     made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
     found: dict[str, Any] = json.loads(made.stdout)
+    return found
+
+
+@pytest.fixture(scope="session")
+def pages(site: Site) -> dict[str, str]:
+    """Its address by the name of each page that reads, with rows on it."""
+    words = [sys.executable, "-m", "tests.browser.seed_pages"]
+    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
+    given: dict[str, str] = json.loads(made.stdout.splitlines()[-1])["pages"]
+    named = {str(each.name): f"/{each.pattern}" for each in urlpatterns if "<" not in str(each.pattern)}
+    reading = {str(each.name) for each in urlpatterns if "GET" in each.callback.permissions} - NO_PAGES
+    missing = sorted(name for name in reading if name not in given and name not in named)
+    assert missing == [], "pages that no row was made for"
+    return {name: given.get(name) or named[name] for name in sorted(reading)}
+
+
+@pytest.fixture(scope="session")
+def queues(site: Site) -> dict[str, Any]:
+    """The numbers of queues to review in, by what they ask."""
+    words = [sys.executable, "-m", "tests.browser.seed_queue"]
+    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
+    found: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
     return found
 
 

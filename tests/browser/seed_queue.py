@@ -15,7 +15,7 @@ from apps.reviews.models import Queue, Rubric  # noqa: E402
 from apps.reviews.queueing import close_queue, create_queue  # noqa: E402
 from tests.browser.conftest import PASSWORD  # noqa: E402
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_user  # noqa: E402
-from tests.reviews.queues import CRITERIA, judge  # noqa: E402
+from tests.reviews.queues import CRITERIA, judge, make_queue  # noqa: E402
 
 PAIRS = 20
 
@@ -65,6 +65,7 @@ def main() -> None:
         queue.instructions = "Choose what you would *rather* have been told."
         items = fill_from_rollouts(ids, kind=kind, seed=5, size=2)
         queues[name] = create_queue(queue=queue, items=items, user=None).pk
+    queues["same"] = make_queue(pairs=3, name="Attempts with the same steps").pk
     queue = Queue(name="Disputed", kind="pairwise", seed=5, overlap=2)
     items = fill_from_rollouts(rollouts[6:10], kind="pairwise", seed=5)
     disputed = create_queue(queue=queue, items=items, reviewers=people.values(), user=None)

@@ -1,8 +1,6 @@
 """Every page of the URL configuration, with rows: for everybody, on every screen, and without scripts."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,34 +9,11 @@ from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Page
 from playwright.sync_api import Error as BrowserError
 
-from apps.dashboard.urls import urlpatterns
 from tests.browser.conftest import Site, sign_in
 from tests.browser.faults import faults_of
-from tests.gymweb.serving import ROOT
 
 pytestmark = pytest.mark.slow
 
-# Files, parts of pages and redirections: what answers a GET and is no page.
-NO_PAGES = {
-    "audit_export",
-    "collection_adjust",
-    "collection_changes_file",
-    "collection_figure",
-    "export_download",
-    "export_file",
-    "export_manifest",
-    "queue_item_text",
-    "review_text",
-    "rollout_file",
-    "rollout_image",
-    "rollout_outline",
-    "rollout_peek",
-    "rollout_raw",
-    "rollout_steps",
-    "rollout_text",
-    "sign_in_link",
-    "upload_rejected",
-}
 QUIET = """() => !document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling")
     && [...document.images].every((each) => each.complete)"""
 # What the page has waited for, with its folds open: what is folded is read as well.
@@ -59,19 +34,6 @@ CUT = """() => [...document.querySelectorAll("body *")].filter((each) => {
 }).slice(0, 3).map((each) => each.outerHTML.slice(0, 160))"""
 ZOOMED = {"width": 640, "height": 450, "deviceScaleFactor": 2, "mobile": False}
 """A window of 1280 × 900 in which everything is twice as large."""
-
-
-@pytest.fixture(scope="module")
-def pages(site: Site) -> dict[str, str]:
-    """Its address by the name of each page."""
-    words = [sys.executable, "-m", "tests.browser.seed_pages"]
-    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
-    given: dict[str, str] = json.loads(made.stdout.splitlines()[-1])["pages"]
-    named = {str(each.name): f"/{each.pattern}" for each in urlpatterns if "<" not in str(each.pattern)}
-    reading = {str(each.name) for each in urlpatterns if "GET" in each.callback.permissions} - NO_PAGES
-    missing = sorted(name for name in reading if name not in given and name not in named)
-    assert missing == [], "pages that no row was made for"
-    return {name: given.get(name) or named[name] for name in sorted(reading)}
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,6 @@
 """People judge by keyboard alone; a connection that is lost in the middle loses nothing and doubles nothing."""
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,18 +9,9 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.conftest import PASSWORD, Site, sign_in
 from tests.browser.wire import Wire
-from tests.gymweb.serving import ROOT
 
 pytestmark = pytest.mark.slow
 PAIRS = 20
-
-
-@pytest.fixture(scope="module")
-def queues(site: Site) -> dict[str, int]:
-    words = [sys.executable, "-m", "tests.browser.seed_queue"]
-    made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
-    found: dict[str, int] = json.loads(made.stdout.splitlines()[-1])
-    return found
 
 
 @pytest.fixture
@@ -103,6 +91,36 @@ def test_twenty_pairs_by_keyboard_with_a_lost_connection_in_the_middle(
     assert {tuple(row["reasons"]) for row in rows} == {("correctness",)}
     assert len({row["item"] for row in rows}) == PAIRS
     assert {row["status"] for row in site.api("GET", f"reviews/?queue={queue}&limit=1000")["results"]} == {"submitted"}
+
+
+def test_equal_is_chosen_by_its_key_where_all_steps_are_the_same(
+    page: Page, site: Site, queues: dict[str, int]
+) -> None:
+    begin(page, site, queues["same"])
+    expect(page.locator(".work-shown")).to_contain_text("Every step is the same")
+    page.keyboard.press("e")
+    expect(page.locator("#review-form [name=choice][value=equal]")).to_be_checked()
+    page.keyboard.press("o")
+    expect(page.locator(".work-shown details").first).to_have_attribute("open", "")
+
+
+@pytest.mark.parametrize("opened_by", ["s", "click"])
+def test_enter_submits_after_the_skip_menu_was_closed_with_escape(
+    page: Page, site: Site, queues: dict[str, int], opened_by: str
+) -> None:
+    begin(page, site, queues["same"])
+    before = len(said(site, queues["same"]))
+    skip = page.locator("#review-skip")
+    if opened_by == "s":
+        page.keyboard.press("s")
+        expect(skip.get_by_role("textbox")).to_be_focused()
+    else:
+        skip.locator("summary").click()
+    page.keyboard.press("Escape")
+    expect(skip.get_by_role("textbox")).to_be_hidden()
+    page.keyboard.press("b")
+    page.keyboard.press("Enter")
+    expect(page.locator("#review-mine")).to_have_text(re.compile(f"^{before + 1} done"))
 
 
 def test_a_draft_comes_back_and_the_last_submission_is_undone_by_a_key(
