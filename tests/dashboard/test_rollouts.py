@@ -101,7 +101,7 @@ def test_a_failed_rollout_says_what_failed():
     assert "429 from the endpoint" in page
 
 
-def test_a_message_that_an_event_says_is_shown_once_and_linked():
+def test_the_banner_of_a_failed_rollout_quotes_the_error_and_links_to_its_event():
     rollout = make_rollout(
         make_collection(),
         status="failed",
@@ -115,9 +115,10 @@ def test_a_message_that_an_event_says_is_shown_once_and_linked():
         ],
     )
     page = signed_in().get(url(rollout)).text
-    # In its step, and as that step's line in the outline.
-    assert (page.count("429 from the endpoint</pre>"), page.count("429 from the endpoint")) == (1, 2)
-    assert '<a href="#e1">what it said is event #1</a>' in page
+    banner = page.partition('<div class="card failure"')[2].partition("</div>")[0]
+    assert '<a href="#e1">event #1</a>' in banner
+    assert "<h2>policy_error</h2>" in banner
+    assert "429 from the endpoint</pre>" in banner
 
 
 def test_the_group_is_one_step_away():
