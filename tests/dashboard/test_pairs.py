@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from django.urls import reverse
 
@@ -232,6 +234,10 @@ def test_marked_pairs_are_decided_together_and_the_table_stays_filtered():
     assert "1 of 1 changed." in page
     assert [one.reason for one in second.decisions.all()] == ["Both guess."]
     assert f'form="decide-marked" aria-label="Mark pair {second.pk}"' in page
+    table = squeezed(page).partition('<section id="pair-table"')[2]
+    head, body = (re.findall(r"<t[hd]\b[^>]*>", part) for part in table.partition("</thead>")[::2])
+    assert len(body) == 3 * len(head)
+    assert f'<td class="mark"><input type="checkbox" name="pair" value="{second.pk}"' in table
     # In place, with what became of it.
     part = client.post(path, {"pair": [second.pk], "status": "proposed"}, headers={"HX-Request": "true"}, follow=True)
     assert part.text.lstrip().startswith('<section id="pair-table"')
