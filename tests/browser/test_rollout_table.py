@@ -210,3 +210,24 @@ def test_axe_finds_nothing_and_no_phone_is_too_narrow(site, tab, seeded, theme):
         open_table(site, tab, query)
         assert tab.evaluate("document.documentElement.scrollWidth") <= 360
     assert {query: found for query, found in wrong.items() if found} == {}
+
+
+# Where everything is that a reader sees beside the menus, whatever the page is scrolled to.
+PLACES = """() => Object.fromEntries([...document.querySelectorAll(
+    ".page-head, .filter-bar, .table-bar summary, #rollouts :is(th, tr), .facets, .choose-bar")].map((each, at) => {
+        const { x, y, width, height } = each.getBoundingClientRect();
+        return [`${at} ${each.textContent.trim().slice(0, 20)}`, [x, y + scrollY, width, height].map(Math.round)];
+    }))"""
+
+
+@pytest.mark.parametrize("width", [1440, 360])
+@pytest.mark.parametrize("name", ["Columns", "Views"])
+def test_an_open_menu_moves_nothing(site, tab, seeded, name, width):
+    tab.set_viewport_size({"width": width, "height": 800})
+    open_table(site, tab, f"collection:{seeded['a']}")
+    menu = tab.locator(".table-bar summary", has_text=name)
+    menu.scroll_into_view_if_needed()
+    before = tab.evaluate(PLACES)
+    menu.click()
+    expect(tab.locator(".table-bar .menu[open] .menu-list")).to_be_visible()
+    assert tab.evaluate(PLACES) == before
