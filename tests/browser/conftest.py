@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from apps.dashboard.urls import urlpatterns
 from tests.browser.faults import faults_of
 from tests.gymweb.serving import ROOT, Served, serving
 from tests.migrated import lay_out_for
@@ -135,6 +134,8 @@ def figures(site: Site) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def pages(site: Site) -> dict[str, str]:
     """Its address by the name of each page that reads, with rows on it."""
+    from apps.dashboard.urls import urlpatterns
+
     words = [sys.executable, "-m", "tests.browser.seed_pages"]
     made = subprocess.run(words, cwd=ROOT, env=site.environment, check=True, text=True, stdout=subprocess.PIPE)
     given: dict[str, str] = json.loads(made.stdout.splitlines()[-1])["pages"]
