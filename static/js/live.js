@@ -16,6 +16,7 @@ function watchCollection(place) {
   let fetching = false;
   let timer = null;
   let notBefore = 0;
+  let by = document.querySelector("#breakdown [aria-current]")?.dataset.by ?? "split";
 
   function want() {
     wanted = true;
@@ -37,18 +38,21 @@ function watchCollection(place) {
     await refresh();
     fetching = false;
     // A slow server gets more time between two requests.
-    notBefore = began + Math.max(BETWEEN_MS, 2 * (Date.now() - began));
+    notBefore = began + Math.max(BETWEEN_MS, 1.5 * (Date.now() - began));
     if (wanted) want();
   }
 
   async function refresh() {
-    const by = document.querySelector("#breakdown [aria-current]")?.dataset.by ?? "split";
+    const asked = by;
     const target = isReading(document.getElementById("rollout-table")) ? "collection-figures" : "collection-live";
     try {
-      const reply = await fetch(`${place.dataset.poll}?by=${by}`, { headers: { "HX-Request": "true", "HX-Target": target } });
+      const reply = await fetch(`${place.dataset.poll}?by=${asked}`, { headers: { "HX-Request": "true", "HX-Target": target } });
       sayWhetherSignedOut(reply);
       withdrawUnreachable();
-      if (reply.ok && !reply.headers.has("HX-Redirect")) show(await reply.text());
+      const html = await reply.text();
+      // Another breakdown was chosen meanwhile: this one is not put in its place.
+      if (asked !== by) wanted = true;
+      else if (reply.ok && !reply.headers.has("HX-Redirect")) show(html);
     } catch {
       // The server is away: the next poll or the socket's return asks again.
     }
@@ -113,6 +117,7 @@ function watchCollection(place) {
     setTimeout(poll, POLL_MS);
   }
 
+  document.addEventListener("click", (event) => { by = event.target.closest?.("#breakdown [data-by]")?.dataset.by ?? by; });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) want(); });
   connect();
   setTimeout(poll, POLL_MS);

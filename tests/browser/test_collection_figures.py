@@ -52,6 +52,7 @@ RECORD = """() => {
                 Number(document.getElementById("rollout-table").dataset.ended)],
             empty: document.getElementById("collection-results").textContent.includes("No rewards yet"),
             shares,
+            by: document.querySelector("#breakdown [aria-current]").dataset.by,
         };
         if (JSON.stringify(state) !== JSON.stringify(window.states.at(-1))) window.states.push(state);
     };
@@ -75,6 +76,8 @@ def states(site, chromium, signed_in) -> dict[str, Any]:
         )
         page.goto(f"{site.base}/collections/{collection['id']}/")
         page.evaluate(RECORD)
+        expect(page.locator("#collection-progress")).not_to_have_attribute("data-ended", "0", timeout=PATIENCE)
+        page.get_by_role("link", name="Tag", exact=True).click()
         expect(page.locator("#collection-progress[data-settled=true]")).to_have_count(1, timeout=PATIENCE)
         expect(page.locator("#collection-results")).to_contain_text(f"{ROLLOUTS} rewarded of {ROLLOUTS} rollouts")
         found = page.evaluate("window.states")
@@ -101,3 +104,9 @@ def test_figures_count_what_ended_two_seconds_before_the_time_they_name(states):
         as_of = datetime.fromisoformat(state["as_of"][0])
         due = sum(ended <= as_of - timedelta(seconds=2) for ended in states["ended"])
         assert due <= state["ended"][0], state
+
+
+def test_the_breakdown_that_was_chosen_stays(states):
+    chosen = [state["by"] for state in states["shown"]]
+    assert chosen == sorted(chosen), "once by tag, it was never by split again"
+    assert chosen[-1] == "tag"
