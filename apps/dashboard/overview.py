@@ -63,7 +63,9 @@ def read_active() -> list[Progress]:
     held = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__gt=0, collection__in=active).order_by()
     running = Counter(dict(held.values_list("collection").annotate(rows=Count("pk"))))
     now = timezone.now()
-    return [Progress(collection=each, running=running[each.pk], now=now) for each in active]
+    return [
+        Progress(collection=each, running=running[each.pk], as_of=now, mean_reward=each.mean_reward) for each in active
+    ]
 
 
 def read_latest() -> list[Latest]:

@@ -165,11 +165,16 @@ def measure_wanted() -> bool:
     return False
 
 
+def _measure_owner(owner: Owner, row: KeptFigures) -> Any:
+    if isinstance(owner, Collection):
+        return measure_page(owner, row.facets)
+    return track_versions(policy_model=owner)
+
+
 def _measure(row: KeptFigures, owner: Owner) -> None:
     # Counted before: what ends meanwhile makes them old, never wrongly fresh.
     counted, began = _count(owner), time.monotonic()
-    is_collection = isinstance(owner, Collection)
-    figures: Any = measure_page(owner, row.facets) if is_collection else track_versions(policy_model=owner)
+    figures = _measure_owner(owner, row)
     row.counted, row.content = counted, msgspec.json.encode(figures).decode()
     row.seconds, row.measured_at = time.monotonic() - began, timezone.now()
     row.wanted_at = row.claimed_at = None

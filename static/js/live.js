@@ -23,6 +23,13 @@ function watchCollection(place) {
     if (!fetching && timer === null) timer = setTimeout(run, Math.max(0, notBefore - Date.now()));
   }
 
+  function hurry() {
+    notBefore = 0;
+    clearTimeout(timer);
+    timer = null;
+    want();
+  }
+
   async function run() {
     timer = null;
     // A hidden page asks for nothing: `visibilitychange` asks again.
@@ -34,11 +41,11 @@ function watchCollection(place) {
     }
     wanted = false;
     fetching = true;
-    const began = Date.now();
+    const [began, asked] = [Date.now(), by];
     await refresh();
     fetching = false;
     // A slow server gets more time between two requests.
-    notBefore = began + Math.max(BETWEEN_MS, 1.5 * (Date.now() - began));
+    notBefore = asked === by ? began + Math.max(BETWEEN_MS, 1.5 * (Date.now() - began)) : 0;
     if (wanted) want();
   }
 
@@ -117,7 +124,15 @@ function watchCollection(place) {
     setTimeout(poll, POLL_MS);
   }
 
-  document.addEventListener("click", (event) => { by = event.target.closest?.("#breakdown [data-by]")?.dataset.by ?? by; });
+  // Another breakdown comes with all other parts. htmx would bring it without the table.
+  document.addEventListener("click", (event) => {
+    const tab = event.target.closest("#breakdown [data-by]");
+    if (!tab || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    by = tab.dataset.by;
+    hurry();
+  }, true);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) want(); });
   connect();
   setTimeout(poll, POLL_MS);
