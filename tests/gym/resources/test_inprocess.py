@@ -1,7 +1,6 @@
 import asyncio
 import json
 import threading
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.protocol import ResourceServer, ToolOutput
 from apps.gym.rewards import Reward
+from tests.deadlines import DEADLINE, wait_until_async
 from tests.gym.verifiers.replies import response
 
 ROW = {"responses_create_params": {"input": "What is 6 * 7?"}, "expected_answer": "42"}
@@ -91,68 +91,75 @@ def test_the_probe_is_healthy_and_lists_the_tools():
     assert [tool["name"] for tool in probe.tools] == ["calculator"]
 
 
-def test_the_adapter_adds_next_to_nothing_to_a_call():
-    async def seconds_per_call(calls: int) -> float:
-        session = await InProcessServer("exact_match", name="exact_match").seed_session(ROW, seed=7)
-        started = time.process_time()
-        for _ in range(calls):
-            await session.list_tools()
-            await session.respond([])
-        return (time.process_time() - started) / (2 * calls)
+def test_a_quick_built_in_answers_without_a_thread_and_without_waiting_for_the_loop():
+    """`make bench BENCH=calls` holds the time that the adapter adds to a call to a budget."""
 
-    assert min(asyncio.run(seconds_per_call(2_000)) for _ in range(3)) < 20e-6
+    def run_without_a_loop(coroutine):
+        with pytest.raises(StopIteration) as ended:
+            coroutine.send(None)
+        return ended.value.value
+
+    server = InProcessServer("calculator", name="calculator")
+    session = run_without_a_loop(server.seed_session(ROW, seed=7))
+    assert [tool["name"] for tool in run_without_a_loop(session.list_tools())] == ["calculator"]
+    assert run_without_a_loop(session.call_tool("calculator", {"expression": "6 * 7"})).text == '{"result": 42}'
+    assert run_without_a_loop(session.respond([])) is None
+    assert run_without_a_loop(session.verify(response("It is 42."))).value == 1.0
 
 
 class Slow(BUILTINS["exact_match"]):
-    """A built-in whose methods may take their time."""
+    """A built-in whose methods wait until they may go on."""
 
     name = "slow"
     quick = False
-    pause = 0.0
 
     def call_tool(self, name, arguments):
-        time.sleep(arguments["seconds"])
+        self.began.set()
+        assert self.go_on.wait(DEADLINE)
         return threading.current_thread().name
 
     def verify(self, response):
-        time.sleep(self.pause)
+        assert self.go_on.wait(DEADLINE)
         return super().verify(response)
 
 
 @pytest.fixture
-def slow(monkeypatch):
+def go_on(monkeypatch):
+    """The methods of the built-in "slow" wait for it."""
     monkeypatch.setitem(BUILTINS, "slow", Slow)
-    return InProcessServer("slow", name="slow", call_timeout=0.2, verify_timeout=0.2)
+    monkeypatch.setattr(Slow, "began", threading.Event(), raising=False)
+    monkeypatch.setattr(Slow, "go_on", threading.Event(), raising=False)
+    yield Slow.go_on
+    Slow.go_on.set()
 
 
-def test_a_built_in_that_is_not_quick_works_in_a_thread(slow):
+def slow(seconds):
+    return InProcessServer("slow", name="slow", call_timeout=seconds, verify_timeout=seconds)
+
+
+def test_a_built_in_that_is_not_quick_works_in_a_thread_while_the_loop_goes_on(go_on):
     async def attempt():
-        session = await slow.seed_session(ROW, seed=7)
-        return await session.call_tool("wait", {"seconds": 0}), (await session.verify(response("42"))).value
+        session = await slow(DEADLINE).seed_session(ROW, seed=7)
+        calling = asyncio.ensure_future(session.call_tool("wait", {}))
+        await wait_until_async(Slow.began.is_set)
+        go_on.set()
+        return await calling, (await session.verify(response("42"))).value
 
     assert asyncio.run(attempt()) == (ToolOutput(text="built-in"), 1.0)
 
 
-def test_a_tool_that_takes_too_long_is_a_tool_error_while_the_loop_goes_on(slow):
+def test_a_tool_that_takes_too_long_is_a_tool_error(go_on):
     async def attempt():
-        session = await slow.seed_session(ROW, seed=7)
-        turns = 0
-        calling = asyncio.ensure_future(session.call_tool("wait", {"seconds": 0.5}))
-        while not calling.done():
-            await asyncio.sleep(0.01)
-            turns += 1
-        return calling.result(), turns
+        session = await slow(0.2).seed_session(ROW, seed=7)
+        return await session.call_tool("wait", {})
 
-    output, turns = asyncio.run(attempt())
+    output = asyncio.run(attempt())
     assert output == ToolOutput(text='{"error":"the tool gave no result within 0.2 s"}', error="timeout")
-    assert turns > 5
 
 
-def test_a_verification_that_takes_too_long_is_timed_out(slow, monkeypatch):
-    monkeypatch.setattr(Slow, "pause", 0.5)
-
+def test_a_verification_that_takes_too_long_is_timed_out(go_on):
     async def attempt():
-        session = await slow.seed_session(ROW, seed=7)
+        session = await slow(0.2).seed_session(ROW, seed=7)
         await session.verify(response("42"))
 
     with pytest.raises(TimedOut, match=r"slow: verification took longer than 0\.2 s"):

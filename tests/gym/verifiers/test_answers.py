@@ -1,5 +1,3 @@
-import time
-
 import pytest
 
 from apps.gym.errors import VerifierError
@@ -11,6 +9,7 @@ from apps.gym.verifiers.answers import (
     last_boxed,
     last_line,
 )
+from tests.deadlines import cpu_deadline
 
 
 @pytest.mark.parametrize(
@@ -96,11 +95,10 @@ def test_markup_around_an_answer_is_taken_off():
 
 @pytest.mark.parametrize("hostile", [r"\boxed{", "{", "\\", "final answer" + " " * 50, "final answer:\n\n\n"])
 def test_long_hostile_text_is_read_in_one_pass(hostile):
-    text = hostile * (200_000 // len(hostile))
-    started = time.process_time()
-    extract_answer(text)
-    extract_answer(text, "final_answer")
-    assert time.process_time() - started < 1.0
+    text = hostile * (1_000_000 // len(hostile))
+    with cpu_deadline():
+        extract_answer(text)
+        extract_answer(text, "final_answer")
 
 
 def test_a_row_without_an_expected_answer_names_the_field():

@@ -1,11 +1,11 @@
 import asyncio
-import time
 
 import pytest
 
 from apps.gym.verifiers.constraints import CONSTRAINTS, count_sentences
 from apps.gym.verifiers.registry import find_problems, read_verifier
 from apps.gym.verifying import verify_attempt
+from tests.deadlines import cpu_deadline
 from tests.gym.verifiers.cases import REFUSED, reward_of
 from tests.gym.verifiers.replies import attempt, calls, response, says
 
@@ -192,10 +192,9 @@ def test_sentences_are_counted_by_their_ends(text, sentences):
 
 @pytest.mark.parametrize("hostile", ["*", "\n \n", "[", "-", "<<", ". ", "\"'", "a ", "P.", "******"])
 def test_no_constraint_takes_long_over_a_long_text(hostile):
-    text = hostile * (60_000 // len(hostile))
-    began = time.process_time()
+    text = hostile * (300_000 // len(hostile))
     for name, constraint in CONSTRAINTS.items():
         if not constraint.slow:
             arguments = {need: 3 if need.startswith("n") or "freq" in need else "P.S." for need in constraint.needs}
-            assert constraint.follows(text, arguments) in (True, False), name
-    assert time.process_time() - began < 2.0
+            with cpu_deadline():
+                assert constraint.follows(text, arguments) in (True, False), name
