@@ -30,6 +30,7 @@ from apps.rollouts.models import Collection
 from apps.tasks.models import Task
 from gymweb.asgi import application
 from tests.access.routes import Route, _resolve, _walk, every_socket
+from tests.deadlines import DEADLINE
 from tests.factories import (
     make_collection,
     make_dataset,
@@ -222,8 +223,8 @@ def test_nor_by_a_socket(migrated):
 
         async def go() -> bool:
             socket = WebsocketCommunicator(application, path, headers)
-            is_open, _ = await socket.connect(timeout=5)
-            await socket.disconnect()
+            is_open, _ = await socket.connect(timeout=DEADLINE)
+            await socket.disconnect(timeout=DEADLINE)
             return is_open
 
         return async_to_sync(go)()

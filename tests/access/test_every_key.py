@@ -18,6 +18,7 @@ from apps.accounts.permissions import (
 from gymweb.asgi import application
 from tests.access.routes import METHODS, Route, every_route, every_socket
 from tests.access.test_every_route import ADMITTED, NO_METHOD, REFUSED, seen
+from tests.deadlines import DEADLINE
 from tests.factories import make_user
 
 API = [route for route in every_route() if route.is_api]
@@ -85,8 +86,8 @@ def test_a_key_opens_no_socket(path):
 
     async def go() -> bool:
         socket = WebsocketCommunicator(application, path, headers)
-        is_open, _ = await socket.connect(timeout=5)
-        await socket.disconnect()
+        is_open, _ = await socket.connect(timeout=DEADLINE)
+        await socket.disconnect(timeout=DEADLINE)
         return is_open
 
     assert async_to_sync(go)() is False

@@ -12,6 +12,7 @@ from apps.accounts.models import Role, User
 from apps.accounts.permissions import ROLE_PERMISSIONS, Permission
 from gymweb.asgi import application
 from tests.access.routes import METHODS, Route, every_route, every_socket
+from tests.deadlines import DEADLINE
 from tests.factories import make_user
 
 ROUTES = every_route()
@@ -353,8 +354,8 @@ def connect(path: str, user: User | None, origin: str = "http://localhost") -> b
 
     async def go() -> bool:
         socket = WebsocketCommunicator(application, path, headers)
-        is_open, _ = await socket.connect(timeout=5)
-        await socket.disconnect()
+        is_open, _ = await socket.connect(timeout=DEADLINE)
+        await socket.disconnect(timeout=DEADLINE)
         return is_open
 
     return async_to_sync(go)()

@@ -17,6 +17,7 @@ from apps.accounts.permissions import Permission
 from apps.rollouts.announcing import announce_from_loop
 from gymweb.asgi import application
 from tests.access.routes import every_route
+from tests.deadlines import DEADLINE
 from tests.factories import make_collection, make_user
 
 OLD, NEW = "an old pass phrase", "quite another pass phrase"
@@ -111,11 +112,11 @@ def test_an_open_socket_ends_with_its_session():
 
     async def follow() -> int:
         socket = WebsocketCommunicator(application, f"/ws/collections/{collection.pk}/", headers)
-        assert (await socket.connect(timeout=5))[0]
-        await socket.receive_from(timeout=5)
+        assert (await socket.connect(timeout=DEADLINE))[0]
+        await socket.receive_from(timeout=DEADLINE)
         await sync_to_async(change_password)(person=user, password=NEW, by=user)
         await announce_from_loop(collection.pk)
-        closed = await socket.receive_output(timeout=5)
+        closed = await socket.receive_output(timeout=DEADLINE)
         assert closed["type"] == "websocket.close"
         return int(closed["code"])
 

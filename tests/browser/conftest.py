@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.faults import faults_of
+from tests.deadlines import DEADLINE
 from tests.gymweb.serving import ROOT, Served, serving
 from tests.migrated import lay_out_for
 from tests.walk.processes import process
@@ -66,7 +67,7 @@ class Site:
         headers = {"Authorization": f"Bearer {self.seeded['token']}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.base}/api/v1/{path}", data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
             return json.load(answer)
 
     def plan(self, *, model: str = "model", **fields: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import PASSWORD, open_site, sign_in
+from tests.deadlines import DEADLINE
 from tests.gymweb.serving import serving
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,7 @@ def test_pages_recover_when_the_server_was_started_again(chromium: Browser, tmp_
         for each in (page, trace):
             each.evaluate("window.kept = true")
         site.served.signal(signal.SIGTERM)
-        site.served.process.wait(30)
+        site.served.process.wait(DEADLINE)
         given = {name: site.environment[name] for name in site.environment if name.startswith(("GYMWEB", "DJANGO"))}
         with serving(tmp_path, "--seats", "2", "--port", str(site.served.port), **given):
             expect(state(page)).to_contain_text("completed", timeout=2 * SECONDS)

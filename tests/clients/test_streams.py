@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.clients.site import Site, open_site
+from tests.deadlines import DEADLINE
 from tests.factories import make_row
 
 pytestmark = pytest.mark.slow
@@ -28,7 +29,7 @@ def ask(site: Site, **fields: Any) -> dict[str, Any]:
 def open_stream(
     site: Site, asked: dict[str, Any], *, key: str = "", **headers: str
 ) -> Iterator[http.client.HTTPResponse]:
-    connection = http.client.HTTPConnection("127.0.0.1", site.served.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", site.served.port, timeout=DEADLINE)
     given = {
         "Authorization": f"Bearer {key or site.key}",
         "Content-Type": "application/json",

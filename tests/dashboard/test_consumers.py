@@ -1,6 +1,7 @@
 """The live socket of a collection, through the whole ASGI application."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -9,6 +10,7 @@ from channels.testing import WebsocketCommunicator
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
+from apps.dashboard.consumers import MIN_SECONDS_BETWEEN
 from apps.dashboard.progress import mark_changes
 from apps.gym.events import ModelCall, Prompt, encode_event
 from apps.gym.items import message
@@ -16,6 +18,7 @@ from apps.rollouts.announcing import announce_from_loop
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from gymweb.asgi import application
 from tests.dashboard.pages import signed_in
+from tests.deadlines import DEADLINE
 from tests.factories import make_collection, make_rollout
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,11 +39,11 @@ def talk(line: WebsocketCommunicator, then: Callable[[], Awaitable[object]] | No
     """Connect, do `then`, hang up. Gives what `then` gave; None when the connection is refused."""
 
     async def conversation() -> object:
-        accepted, _ = await line.connect()
+        accepted, _ = await line.connect(timeout=DEADLINE)
         try:
             return await then() if accepted and then else None
         finally:
-            await line.disconnect()
+            await line.disconnect(timeout=DEADLINE)
 
     return async_to_sync(conversation)()
 
@@ -49,7 +52,7 @@ def test_a_reader_hears_on_connecting_whether_the_page_is_up_to_date():
     collection = make_collection(total=4, completed=1)
     page = signed_in().get(f"/collections/{collection.pk}/").text
     line = socket(collection, session())
-    assert f'data-mark="{talk(line, lambda: line.receive_from(timeout=10))}"' in page
+    assert f'data-mark="{talk(line, lambda: line.receive_from(timeout=DEADLINE))}"' in page
 
 
 def test_a_change_sends_another_mark():
@@ -57,10 +60,10 @@ def test_a_change_sends_another_mark():
     line = socket(collection, session())
 
     async def change() -> bool:
-        before = await line.receive_from()
+        before = await line.receive_from(timeout=DEADLINE)
         await sync_to_async(Collection.objects.update)(completed=2)
         await announce_from_loop(collection.pk)
-        return before != await line.receive_from(timeout=5)
+        return before != await line.receive_from(timeout=DEADLINE)
 
     assert talk(line, change) is True
 
@@ -68,32 +71,35 @@ def test_a_change_sends_another_mark():
 def test_many_announcements_become_few_messages_and_the_last_one_is_true():
     collection = make_collection(total=50)
     line = socket(collection, session())
+    last = mark_changes(Collection(pk=collection.pk, total=50, completed=50, state=collection.state), running=0)
 
-    async def burst() -> list[str]:
-        await line.receive_from()
+    async def burst() -> tuple[int, float]:
+        received = [await line.receive_from(timeout=DEADLINE)]
+        began = time.monotonic()
         for done in range(1, 51):
             await sync_to_async(Collection.objects.update)(completed=done)
             await announce_from_loop(collection.pk)
-        received = []
-        while not await line.receive_nothing(timeout=0.6):
-            received.append(await line.receive_from())
-        return received
+        while received[-1] != last:
+            received.append(await line.receive_from(timeout=DEADLINE))
+        return len(received) - 1, time.monotonic() - began
 
-    received = talk(line, burst)
-    assert len(received) < 25
-    collection.refresh_from_db()
-    assert received[-1] == mark_changes(collection, running=0)
+    messages, seconds = talk(line, burst)
+    # The slower the machine, the more messages there may be.
+    assert 1 <= messages <= seconds / MIN_SECONDS_BETWEEN + 1
+    assert messages < 50
 
 
 def test_whoever_is_not_signed_in_is_refused():
     collection = make_collection()
-    assert async_to_sync(socket(collection).connect)()[0] is False
-    assert async_to_sync(socket(collection, "stolen").connect)()[0] is False
+    assert async_to_sync(socket(collection).connect)(timeout=DEADLINE)[0] is False
+    assert async_to_sync(socket(collection, "stolen").connect)(timeout=DEADLINE)[0] is False
 
 
 def test_a_page_of_another_site_is_refused():
     collection, cookie = make_collection(), session()
-    assert async_to_sync(socket(collection, cookie, origin="https://evil.example").connect)()[0] is False
+    assert (
+        async_to_sync(socket(collection, cookie, origin="https://evil.example").connect)(timeout=DEADLINE)[0] is False
+    )
 
 
 def test_someone_deactivated_is_refused_and_hung_up_on():
@@ -101,27 +107,27 @@ def test_someone_deactivated_is_refused_and_hung_up_on():
     line = socket(collection, cookie)
 
     async def deactivate() -> dict[str, object]:
-        await line.receive_from()
+        await line.receive_from(timeout=DEADLINE)
         await sync_to_async(User.objects.update)(is_active=False)
         await announce_from_loop(collection.pk)
-        return await line.receive_output(timeout=5)
+        return await line.receive_output(timeout=DEADLINE)
 
     assert talk(line, deactivate) == {"type": "websocket.close", "code": 4404}
-    assert async_to_sync(socket(collection, cookie).connect)()[0] is False
+    assert async_to_sync(socket(collection, cookie).connect)(timeout=DEADLINE)[0] is False
 
 
 def test_a_collection_that_is_not_there_hangs_up():
     collection = make_collection()
     line = socket(collection, session())
     collection.delete()
-    assert talk(line, line.receive_output) == {"type": "websocket.close", "code": 4404}
+    assert talk(line, lambda: line.receive_output(timeout=DEADLINE)) == {"type": "websocket.close", "code": 4404}
 
 
 def test_what_a_page_says_is_ignored():
     line = socket(make_collection(), session())
 
     async def chatter() -> bool:
-        await line.receive_from()
+        await line.receive_from(timeout=DEADLINE)
         await line.send_to(text_data="{]")
         await line.send_to(bytes_data=b"\x00")
         await asyncio.sleep(0)
@@ -160,7 +166,7 @@ def test_a_page_that_has_everything_hears_of_new_events_alone():
         for seq in (1, 2):
             await sync_to_async(say)(rollout, seq, f"word {seq}")
             await announce_from_loop(rollout.collection_id)
-            heard.append(await line.receive_from(timeout=5))
+            heard.append(await line.receive_from(timeout=DEADLINE))
         return heard
 
     first, second = talk(line, follow)
@@ -173,7 +179,7 @@ def test_a_page_that_was_away_catches_up_on_connecting():
     for seq in (1, 2, 3):
         say(rollout, seq, f"word {seq}")
     line = trace_socket(rollout, "running-1-2", session())
-    caught_up = talk(line, line.receive_from)
+    caught_up = talk(line, lambda: line.receive_from(timeout=DEADLINE))
     assert [f"word {seq}" in caught_up for seq in (1, 2, 3)] == [False, True, True]
 
 
@@ -196,14 +202,14 @@ def test_the_end_of_a_rollout_is_told():
         ended = {"status": "completed", "lease": None, "reward": 1.0, "stop_reason": "answered"}
         await sync_to_async(Rollout.objects.update)(**ended, finished_at=timezone.now())
         await announce_from_loop(rollout.collection_id)
-        return await line.receive_from(timeout=5)
+        return await line.receive_from(timeout=DEADLINE)
 
     assert 'data-settled="true"' in talk(line, end)
 
 
 def test_strangers_hear_nothing_of_a_trace_and_one_that_is_gone_hangs_up():
     rollout = running()
-    assert async_to_sync(trace_socket(rollout, "running-1-1").connect)()[0] is False
+    assert async_to_sync(trace_socket(rollout, "running-1-1").connect)(timeout=DEADLINE)[0] is False
     line = trace_socket(rollout, "running-1-1", session())
     rollout.delete()
-    assert talk(line, line.receive_output) == {"type": "websocket.close", "code": 4404}
+    assert talk(line, lambda: line.receive_output(timeout=DEADLINE)) == {"type": "websocket.close", "code": 4404}

@@ -21,6 +21,7 @@ from prometheus_client import REGISTRY
 from apps.api.exposition import COUNTS, expose
 from apps.rollouts.gauging import Fleet
 from apps.rollouts.metering import Meters
+from tests.deadlines import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "deploy.md").read_text()
@@ -158,7 +159,7 @@ def test_the_slurm_job_is_a_worker_of_its_group_that_drains_when_the_job_is_told
         running = subprocess.Popen(["bash", str(job)], env=environment, stdout=log, stderr=log)
 
     def workers() -> list[tuple[str, str, int, int]]:
-        with closing(sqlite3.connect(tmp_path / "rows.sqlite3", timeout=10)) as rows:
+        with closing(sqlite3.connect(tmp_path / "rows.sqlite3", timeout=DEADLINE)) as rows:
             return rows.execute('SELECT state, "group", seats, pid FROM rollouts_worker').fetchall()
 
     try:

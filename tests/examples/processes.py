@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.deadlines import DEADLINE
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -23,7 +25,7 @@ def weather_server() -> Iterator[str]:
         assert found, f"the weather server said {line!r}"
         yield found[0]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=DEADLINE) == 0
     finally:
         if process.poll() is None:
             process.kill()

@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 
 from scripts.servers import free_port
+from tests.deadlines import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -167,7 +168,7 @@ class Installation:
         """A connection of the test's own, never of the test database."""
         if self.database_url.startswith("sqlite"):
             path = self.database_url.removeprefix("sqlite:///")
-            with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection:
+            with contextlib.closing(sqlite3.connect(path, timeout=DEADLINE)) as connection:
                 yield connection
         else:
             with psycopg.connect(self.database_url, autocommit=True) as connection:

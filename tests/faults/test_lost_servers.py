@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from scripts.servers import Postgres, Redis
+from tests.deadlines import DEADLINE
 from tests.faults.installation import LEASE, Installation, size, wait_until
 from tests.faults.judging import judge
 
@@ -84,6 +85,6 @@ def listeners(layer: Redis) -> int:
 def ask(port: int, path: str, key: str) -> dict[str, int]:
     """What the web process answers."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {key}"})
-    with urllib.request.urlopen(request, timeout=10) as reply:
+    with urllib.request.urlopen(request, timeout=DEADLINE) as reply:
         answer: dict[str, int] = json.load(reply)
     return answer

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from scripts.servers import Postgres, free_port
+from tests.deadlines import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]
 PGBOUNCER = shutil.which("pgbouncer", path=os.environ.get("PATH", "") + ":/usr/sbin")
@@ -41,7 +42,7 @@ def pooler(folder: Path, database: Postgres, *lines: str) -> Iterator[str]:
         yield f"postgres://gymweb@127.0.0.1:{port}/gymweb"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(DEADLINE)
 
 
 def ask(folder: Path, address: str) -> str:

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from scripts.servers import Redis
+from tests.deadlines import DEADLINE
 from tests.faults.installation import ROOT, Installation, size, wait_until
 
 pytestmark = pytest.mark.slow
@@ -31,7 +32,7 @@ def ask(port: int, path: str, key: str, body: dict[str, Any] | None = None) -> t
         f"http://127.0.0.1:{port}{path}", headers=headers, data=json.dumps(body).encode() if body else None
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with urllib.request.urlopen(request, timeout=DEADLINE) as reply:
             return reply.status, reply.read().decode()
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read().decode()

@@ -6,6 +6,7 @@ import urllib.request
 import pytest
 
 from scripts.servers import Postgres
+from tests.deadlines import DEADLINE
 from tests.faults.installation import Installation
 
 pytestmark = pytest.mark.slow
@@ -15,7 +16,7 @@ def ask(port: int, path: str, **headers: str) -> tuple[int, str | None, str, str
     """Status, Retry-After, type and beginning of the answer."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
     try:
-        reply = urllib.request.urlopen(request, timeout=20)
+        reply = urllib.request.urlopen(request, timeout=DEADLINE)
     except urllib.error.HTTPError as refused:
         reply = refused
     with reply:

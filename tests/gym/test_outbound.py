@@ -11,6 +11,7 @@ from aiohttp.abc import AbstractResolver
 
 from apps.gym.addresses import OutboundPolicy, OutboundRefused
 from apps.gym.outbound import Outbound, OutboundFailed, OutboundRedirectRefused, OutboundTimedOut
+from tests.deadlines import DEADLINE
 
 LOCAL = OutboundPolicy(["127.0.0.1"])
 
@@ -232,7 +233,7 @@ def test_cookies_are_not_kept_between_calls():
     async def talk(port):
         outbound = Outbound(LOCAL)
         for _ in range(2):
-            await outbound.request("GET", f"http://127.0.0.1:{port}/", timeout=5)
+            await outbound.request("GET", f"http://127.0.0.1:{port}/", timeout=DEADLINE)
         await outbound.close()
 
     serve(handler, talk)
@@ -260,10 +261,10 @@ def test_a_name_that_rebinds_to_loopback_is_refused_on_its_next_connection():
         policy = OutboundPolicy(["127.0.0.1"])
         outbound = Outbound(policy, resolver=Names(rebind_example=["127.0.0.1", "127.0.0.2"]))
         url = f"http://rebind.example:{port}/"
-        first = await outbound.request("GET", url, timeout=5)
+        first = await outbound.request("GET", url, timeout=DEADLINE)
         outbound._session.connector.clear_dns_cache()
         with pytest.raises(OutboundRefused):
-            await outbound.request("GET", url, timeout=5)
+            await outbound.request("GET", url, timeout=DEADLINE)
         await outbound.close()
         return first.status
 
@@ -434,7 +435,7 @@ def test_a_refused_connection_is_a_failure_without_the_query():
     async def talk(port):
         outbound = Outbound(LOCAL)
         try:
-            await outbound.request("GET", "http://127.0.0.1:1/v1?key=secret", timeout=5)
+            await outbound.request("GET", "http://127.0.0.1:1/v1?key=secret", timeout=DEADLINE)
         finally:
             await outbound.close()
 
@@ -461,8 +462,8 @@ def test_a_connection_that_the_server_closed_is_a_failure_and_the_next_call_open
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         outbound = Outbound(LOCAL)
         with pytest.raises(OutboundFailed):
-            await outbound.request("POST", url, body=b"", timeout=5)
-        reply = await outbound.request("POST", url, body=b"", timeout=5)
+            await outbound.request("POST", url, body=b"", timeout=DEADLINE)
+        reply = await outbound.request("POST", url, body=b"", timeout=DEADLINE)
         await outbound.close()
         server.close()
         return reply.body
@@ -480,7 +481,7 @@ def test_one_connection_serves_many_calls():
     async def talk(port):
         outbound = Outbound(LOCAL)
         for number in range(20):
-            await outbound.request("GET", f"http://127.0.0.1:{port}/{number}", timeout=5)
+            await outbound.request("GET", f"http://127.0.0.1:{port}/{number}", timeout=DEADLINE)
         await outbound.close()
 
     serve(handler, talk)

@@ -8,6 +8,7 @@ from aiohttp import ClientConnectionError, TCPConnector
 
 from apps.gym.addresses import OutboundPolicy, OutboundRefused
 from apps.gym.outbound import Outbound, OutboundFailed
+from tests.deadlines import DEADLINE
 from tests.gym.test_outbound import Names, call, hello, redirecting
 
 PRIVATE = {
@@ -93,7 +94,7 @@ def ask(url, *, policy=None, resolver=None):
     async def talk():
         outbound = Outbound(policy or OutboundPolicy(), resolver=resolver or System())
         try:
-            return await outbound.request("GET", url, timeout=5)
+            return await outbound.request("GET", url, timeout=DEADLINE)
         finally:
             await outbound.close()
 

@@ -1,8 +1,9 @@
-"""`manage.py serve` with a drain of a given length, in place of a worker that has rollouts to finish."""
+"""`manage.py serve` that drains until a file exists, in place of a worker that has rollouts to finish."""
 
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 from django.core.management import execute_from_command_line
 
@@ -11,7 +12,9 @@ from gymweb.management.commands import serve
 
 class Draining(serve.Command):
     async def _drain(self) -> None:
-        await asyncio.sleep(float(os.environ["SERVED_DRAIN_SECONDS"]))
+        print("draining", flush=True)
+        while not await asyncio.to_thread(Path(os.environ["SERVED_DRAIN_UNTIL"]).exists):
+            await asyncio.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.deadlines import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +21,7 @@ class Served:
         self.process, self.port = process, port
 
     def connect(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE)
         return connection
 
     def rss(self) -> int:
@@ -40,7 +41,7 @@ def start(var: Path, *arguments: str, **environment: str) -> subprocess.Popen[st
         "PYTHONUNBUFFERED": "1",
         **environment,
     }
-    entry = ["-m", "tests.gymweb.draining"] if "SERVED_DRAIN_SECONDS" in environment else ["manage.py"]
+    entry = ["-m", "tests.gymweb.draining"] if "SERVED_DRAIN_UNTIL" in environment else ["manage.py"]
     return subprocess.Popen(
         [sys.executable, *entry, "serve", *arguments],
         cwd=ROOT,
@@ -59,7 +60,7 @@ def serving(var: Path, *arguments: str, **environment: str) -> Iterator[Served]:
     try:
         said = ""
         while not (found := re.search(r"GymWeb is at http://127.0.0.1:(\d+)/", said)):
-            assert select.select([process.stdout], [], [], 60)[0], said
+            assert select.select([process.stdout], [], [], DEADLINE)[0], said
             line = process.stdout.readline()
             assert line, f"the server ended: {said}"
             said += line
@@ -68,7 +69,7 @@ def serving(var: Path, *arguments: str, **environment: str) -> Iterator[Served]:
         if process.poll() is None:
             process.terminate()
         try:
-            process.wait(30)
+            process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -99,20 +100,13 @@ def send_until_refused(connection: socket.socket, blocks: Iterator[bytes]) -> in
     for block in blocks:
         view = memoryview(block)
         while view:
-            readable, writable, _ = select.select([connection], [connection], [], 30)
+            readable, writable, _ = select.select([connection], [connection], [], DEADLINE)
             assert readable or writable, "the server neither reads nor answers"
             if readable:
-                connection.settimeout(30)
+                connection.settimeout(DEADLINE)
                 return sent
             count = connection.send(view)
             sent += count
             view = view[count:]
-    connection.settimeout(30)
+    connection.settimeout(DEADLINE)
     return sent
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)

@@ -11,6 +11,7 @@ from django.db import NotSupportedError, OperationalError, connection
 
 from apps.rollouts.checks import PROCESS_STARTS, SEVERAL_PROCESSES
 from gymweb import checks
+from tests.deadlines import DEADLINE
 from tests.gymweb.serving import ROOT
 
 
@@ -75,7 +76,7 @@ def test_processes_that_start_together_generate_one_key(tmp_path):
         subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(8)
     ]
-    keys = {process.communicate(timeout=60)[0].strip() for process in together}
+    keys = {process.communicate(timeout=DEADLINE)[0].strip() for process in together}
     kept = tmp_path / "secret_key"
     assert (keys, oct(kept.stat().st_mode)[-3:]) == ({kept.read_text()}, "600")
     assert len(kept.read_text()) == 64

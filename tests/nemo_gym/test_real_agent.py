@@ -23,6 +23,7 @@ from apps.gym.serving.model import ServedModel
 from apps.gym.serving.ports import serve_port
 from apps.rollouts.importing import import_rollouts
 from apps.rollouts.reverifying import finish_reverification, queue_reverification
+from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_environment
 from tests.nemo_gym.test_real_servers import CHECKOUT, PYTHON, START_SECONDS, pytestmark
 from tests.rollouts.stored import as_file
@@ -105,14 +106,14 @@ def their_agent(ports):
         yield port
     finally:
         child.terminate()
-        child.wait(timeout=20)
+        child.wait(timeout=DEADLINE)
 
 
 def run(port, task):
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/run", json.dumps(task).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=60) as reply:
+    with urllib.request.urlopen(request, timeout=DEADLINE) as reply:
         return json.loads(reply.read())
 
 

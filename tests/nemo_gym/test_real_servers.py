@@ -18,6 +18,7 @@ import pytest
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
+from tests.deadlines import DEADLINE
 from tests.nemo_gym import solving
 from tests.nemo_gym.attempts import attempt, loopback
 
@@ -78,7 +79,7 @@ def running(name):
         yield f"http://127.0.0.1:{port}"
     finally:
         child.terminate()
-        child.wait(timeout=20)
+        child.wait(timeout=DEADLINE)
 
 
 def rows_of(name):

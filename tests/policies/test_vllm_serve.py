@@ -15,6 +15,7 @@ from django.core.exceptions import ValidationError
 from apps.policies.models import PolicyModel
 from apps.policies.registering import NotOurs, register_local_model
 from apps.policies.supervising import ServerBroken, find_flavour, free_port, server_command
+from tests.deadlines import DEADLINE
 from tests.migrated import lay_out
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +98,7 @@ def test_a_server_is_registered_once_it_answers_and_ends_with_the_command(instal
         server, engine = int(served[3]), int(re.search(r"engine (\d+)", said)[1])
         assert is_running(server) and is_running(engine)
         process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=20)
+        rest, _ = process.communicate(timeout=DEADLINE)
         assert (process.returncode, rest.splitlines()[-1]) == (0, "The server is stopped.")
         assert wait_until_gone(server, engine)
 
@@ -107,7 +108,7 @@ def test_ctrl_c_before_the_server_answers_ends_it_too(installation):
     with serving(installation, "silent", "--port", str(free_port())) as process:
         read_until(process, "offline")
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=30)
+        rest, _ = process.communicate(timeout=DEADLINE)
         assert (process.returncode, rest.splitlines()[-1]) == (0, "The server is stopped.")
 
 
@@ -131,7 +132,7 @@ def test_a_server_that_ends_by_itself_ends_the_command_with_its_last_words(
     installation, behaviour, options, status, last_words
 ):
     with serving(installation, behaviour, "--port", str(free_port()), *options) as process:
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=DEADLINE)
         assert process.returncode == 1
         assert f"CommandError: The server ended with status {status}. The end of its log:" in said
         assert said.splitlines()[-1] == last_words
@@ -140,7 +141,7 @@ def test_a_server_that_ends_by_itself_ends_the_command_with_its_last_words(
 @pytest.mark.slow
 def test_a_server_that_never_answers_is_given_up(installation):
     with serving(installation, "silent", "--port", str(free_port()), "--wait", "1") as process:
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=DEADLINE)
         assert process.returncode == 1
         assert re.search(r"CommandError: The server did not answer http://127\.0\.0\.1:\d+/health within 1 s\.", said)
 

@@ -13,6 +13,7 @@ from apps.rollouts.breaking import Breakers, Endpoint, Turn, read_shut, store_tu
 from apps.rollouts.models import Breaker, Collection, Rollout
 from apps.rollouts.sharing import InUse
 from apps.rollouts.worker import RolloutWorker
+from tests.deadlines import DEADLINE
 from tests.factories import make_policy_model
 from tests.rollouts.work import plan, serve_chat
 
@@ -106,7 +107,7 @@ def test_rollouts_wait_for_an_endpoint_that_is_away_and_none_of_them_fails(monke
         collection = await sync_to_async(plan)(model=model, repeats=10, max_attempts=1)
         worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=16)
         working = asyncio.create_task(worker.handle())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while not await Breaker.objects.filter(state__in=["open", "half_open"]).aexists():
                 await asyncio.sleep(0.02)
             await asyncio.sleep(1.0)
@@ -143,7 +144,7 @@ def test_an_attempt_that_failed_with_its_endpoint_is_tried_again_and_both_traces
         collection = await sync_to_async(plan)(model=model, repeats=1, limit=1)
         worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=16)
         working = asyncio.create_task(worker.handle())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while not (await Collection.objects.aget(pk=collection.pk)).is_finished:
                 await asyncio.sleep(0.05)
         worker.stop()

@@ -26,6 +26,7 @@ from apps.rollouts.leasing import give_up_lease, live_workers, take_lease
 from apps.rollouts.looking import look_around
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.worker import RolloutWorker
+from tests.deadlines import DEADLINE
 from tests.factories import make_user
 from tests.rollouts.work import NO_LIMITS, end, plan, record
 
@@ -130,7 +131,7 @@ def test_a_drained_worker_claims_nothing_finishes_and_leaves():
         row = await Worker.objects.aget(pk=worker.lease)
         assert (await sync_to_async(drain_worker)(worker=row)).state == "draining"
         collection = await sync_to_async(plan)()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             await working
         return row, collection
 

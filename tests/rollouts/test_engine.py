@@ -1,7 +1,6 @@
 """The engine on a real database: planned rows are claimed, run and recorded once."""
 
 import asyncio
-import time
 from datetime import timedelta
 from io import BytesIO
 
@@ -26,6 +25,7 @@ from apps.rollouts.recording import End, record_batch
 from apps.rollouts.running import Tally, _end
 from apps.rollouts.sharing import Share
 from apps.rollouts.worker import RolloutWorker
+from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 from tests.rollouts.work import serve_chat
 
@@ -181,37 +181,36 @@ def test_cancelling_drops_what_is_queued_and_counts_it_once():
     assert claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS) == []
 
 
-def test_cancelling_ends_the_calls_of_what_runs_within_two_seconds(settings):
+def test_cancelling_ends_the_calls_of_what_runs(settings):
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
     cut = []
 
     async def never(request):
         try:
-            await asyncio.sleep(60)
-        finally:
-            cut.append(time.monotonic())
+            await asyncio.sleep(10 * DEADLINE)
+        except asyncio.CancelledError:
+            cut.append(request)
+            raise
 
     async def cancel_when_running():
         runner, port = await serve_chat(never)
         model = await sync_to_async(make_policy_model)(
-            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", call_timeout=60
+            provider="compatible", base_url=f"http://127.0.0.1:{port}/v1", model_name="x", call_timeout=600
         )
         collection = await sync_to_async(plan)(model=model, repeats=1)
         worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=8)
         working = asyncio.create_task(worker.handle())
         while await TraceEvent.objects.filter(kind="prompt").acount() < 4:
             await asyncio.sleep(0.05)
-        began = time.monotonic()
         await sync_to_async(cancel_collection)(collection=collection)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             while len(cut) < 4 or await Rollout.objects.exclude(status="cancelled").acount():
                 await asyncio.sleep(0.02)
         worker.stop()
         await working
         await runner.cleanup()
-        return max(cut) - began
 
-    assert async_to_sync(cancel_when_running)() < 2.0
+    async_to_sync(cancel_when_running)()
     collection = Collection.objects.get()
     assert (collection.state, collection.cancelled, collection.ended) == ("cancelled", 4, 4)
 
@@ -319,7 +318,7 @@ def test_a_worker_whose_lease_was_taken_begins_again_under_another():
             await asyncio.sleep(0.01)
         first = worker.lease
         worker._lease_lost(first)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             while not (await Collection.objects.aget(pk=collection.pk)).is_finished:
                 await sync_to_async(reap_leases)()
                 await Worker.objects.filter(pk=first).aupdate(state="lost")

@@ -11,6 +11,7 @@ from apps.rollouts.announcing import DOORBELL
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.planning import plan_collection
 from apps.rollouts.worker import RolloutWorker
+from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 
 pytestmark = pytest.mark.usefixtures("migrated")
@@ -41,7 +42,7 @@ def finished_by(group: str, *, expected: int) -> set[str]:
     async def work() -> None:
         worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=8, group=group)
         working = asyncio.create_task(worker.handle())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while await Collection.objects.filter(state=Collection.State.COMPLETED).acount() < expected:
                 await asyncio.sleep(0.05)
         await asyncio.sleep(1.5)  # one more poll: what it may not take it would take now

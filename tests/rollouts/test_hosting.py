@@ -2,12 +2,12 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
 from apps.gym.serving.asking import Asked, json_answer
 from apps.rollouts.hosting import Host
+from tests.deadlines import DEADLINE
 
 
 class Served:
@@ -35,7 +35,7 @@ def host():
 
 def ask(host, name, connect, stamp=1):
     asked = Asked(method="GET", path="", body=b"", session="")
-    return host.answer(name=name, stamp=stamp, connect=connect, asked=asked, seconds=5.0)[0].status
+    return host.answer(name=name, stamp=stamp, connect=connect, asked=asked, seconds=DEADLINE)[0].status
 
 
 def test_a_server_that_does_not_answer_holds_up_no_other(host):
@@ -53,13 +53,11 @@ def test_a_server_that_does_not_answer_holds_up_no_other(host):
     hanging = threading.Thread(target=ask, args=(host, "hanging", hang))
     hanging.start()
     try:
-        assert connecting.wait(10)
-        began = time.monotonic()
+        assert connecting.wait(DEADLINE)
         assert ask(host, "quick", quick) == 200
-        assert time.monotonic() - began < 5
     finally:
         let_go.set()
-        hanging.join(10)
+        hanging.join(DEADLINE)
 
 
 def test_many_requests_for_one_thing_connect_it_once_and_changed_rows_anew(host):
@@ -74,7 +72,7 @@ def test_many_requests_for_one_thing_connect_it_once_and_changed_rows_anew(host)
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(DEADLINE)
     assert len(made) == 1
     assert ask(host, "sums", connect, stamp=2) == 200
     assert [served.closed for served in made] == [1, 0]

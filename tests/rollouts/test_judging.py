@@ -25,6 +25,7 @@ from apps.rollouts.reverifying import apply_reverification, finish_reverificatio
 from apps.rollouts.seating import JudgeSeats
 from apps.rollouts.sharing import InUse
 from apps.rollouts.worker import RolloutWorker
+from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_breaker, make_dataset, make_environment, make_policy_model, make_row
 from tests.rollouts.work import serve_chat
 
@@ -110,7 +111,7 @@ def judge_over_http(decide, *, seats=None, judge_fields=None, **fields):
             }
         )
         planned = await sync_to_async(plan)(judge=model, **fields)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             collection = await finish_collection(planned, progress=lambda _: None, seats=seats)
         await runner.cleanup()
         return collection, judge
@@ -260,7 +261,7 @@ def test_a_judge_that_is_away_holds_back_what_it_would_score(monkeypatch, settin
         planned = await sync_to_async(plan)(judge=model, repeats=10, max_attempts=2)
         worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=8)
         working = asyncio.create_task(worker.handle())
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(DEADLINE):
             while not await Breaker.objects.filter(policy_model=model).exclude(state="closed").aexists():
                 await asyncio.sleep(0.02)
             broken = False

@@ -19,6 +19,7 @@ from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Rollout
 from apps.rollouts.planning import plan_collection
 from apps.rollouts.serving import connect_served_environment
+from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset
 from tests.nemo_gym.model_server import playing
 from tests.nemo_gym.solving import call, says
@@ -116,7 +117,7 @@ def test_a_served_process_has_no_more_sessions_than_its_environment_rollouts_and
         return answer.status, orjson.loads(answer.body)
 
     async def run():
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             outbound = open_outbound()
             served = await connect_served_environment(environment, outbound)
             try:

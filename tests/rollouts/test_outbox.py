@@ -11,6 +11,7 @@ from apps.rollouts import outbox as outbox_module
 from apps.rollouts.claiming import Claim
 from apps.rollouts.outbox import Outbox
 from apps.rollouts.recording import record_batch
+from tests.deadlines import DEADLINE
 from tests.rollouts.work import end
 
 
@@ -83,7 +84,7 @@ def test_rollouts_wait_when_the_outbox_takes_half_of_the_memory_budget_and_go_on
         await asyncio.sleep(0.1)
         assert (outbox.is_full, written < 20, memory.used > 5_000) == (True, True, True)
         database.up = True
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(DEADLINE):
             await writing
         outbox.stop()
         await running

@@ -12,6 +12,7 @@ from apps.rollouts.collecting import finish_collection
 from apps.rollouts.holding import find_holds
 from apps.rollouts.models import Rollout, Worker
 from apps.rollouts.worker import RolloutWorker
+from tests.deadlines import DEADLINE
 from tests.factories import make_policy_model, make_worker
 from tests.rollouts.work import plan
 
@@ -32,7 +33,7 @@ def work_until_it_refuses(collection):
         worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=8)
         working = asyncio.create_task(worker.handle())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE):
                 while not await Worker.objects.filter(refuses__has_key=str(collection.pk)).aexists():
                     await asyncio.sleep(0.05)
             return await sync_to_async(lambda: [str(hold) for hold in find_holds(collection)])()

@@ -1,5 +1,4 @@
 import asyncio
-import time
 from io import StringIO
 
 import orjson
@@ -32,6 +31,7 @@ from apps.rollouts.reverifying import (
     finish_reverification,
     queue_reverification,
 )
+from tests.deadlines import DEADLINE
 from tests.factories import (
     make_agent,
     make_collection,
@@ -302,7 +302,7 @@ def test_one_that_is_cancelled_while_a_judge_thinks_stops_at_once(monkeypatch):
 
     async def think(self, response):
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(2 * DEADLINE)
         except asyncio.CancelledError:
             ended.append(self)
             raise
@@ -316,10 +316,8 @@ def test_one_that_is_cancelled_while_a_judge_thinks_stops_at_once(monkeypatch):
         write(self, **fields)
 
     monkeypatch.setattr(Owner, "write", cancel_first)
-    began = time.monotonic()
     done = finish_reverification(reverification=queued)
     assert (done.state, done.verified, len(ended)) == (State.CANCELLED, 0, 3)
-    assert time.monotonic() - began < 30
 
 
 def test_three_lost_workers_fail_it():

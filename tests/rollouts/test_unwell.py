@@ -17,6 +17,7 @@ from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.planning import plan_collection
 from apps.rollouts.sharing import InUse
 from apps.rollouts.worker import RolloutWorker
+from tests.deadlines import DEADLINE
 from tests.environments.flag import FlagServer
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_row, make_user
 
@@ -51,7 +52,7 @@ def test_rollouts_wait_for_a_server_that_is_unwell_and_go_on_when_it_is_well():
             waiting = await Rollout.objects.filter(status=Rollout.Status.QUEUED, attempt=0).acount()
             holds = [str(hold) for hold in await sync_to_async(find_holds)(collection)]
             server.is_well = True
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE):
                 while not await Collection.objects.filter(state=Collection.State.COMPLETED).aexists():
                     await asyncio.sleep(0.05)
         finally:

@@ -9,6 +9,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from tests.deadlines import DEADLINE
 from tests.migrated import lay_out
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +27,7 @@ def test_a_killed_upload_leaves_nothing_behind(tmp_path):
     manage = [sys.executable, "manage.py"]
 
     def counts() -> tuple[int, int]:
-        with closing(sqlite3.connect(tmp_path / "gymweb.sqlite3", timeout=10)) as database:
+        with closing(sqlite3.connect(tmp_path / "gymweb.sqlite3", timeout=DEADLINE)) as database:
             return database.execute(COUNT).fetchone()
 
     def run(*arguments: str) -> str:

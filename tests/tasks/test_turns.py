@@ -21,6 +21,7 @@ from apps.tasks.receiving import store_file
 from apps.tasks.sweeping import sweep_uploads
 from apps.tasks.turns import DatasetIsBusy
 from apps.tasks.uploading import create_dataset, load_now, load_queued_upload, upload_file
+from tests.deadlines import DEADLINE
 from tests.factories import make_environment, make_row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,7 +99,7 @@ def test_of_upserts_in_many_processes_every_row_is_kept(dataset, tmp_path):
     for n, process in enumerate(processes):
         process.stdin.write(lines(f"p{n}", n))
         process.stdin.close()
-    assert [process.wait(120) for process in processes] == [0, 0, 0]
+    assert [process.wait(DEADLINE) for process in processes] == [0, 0, 0]
     for process in processes:
         process.stdout.close()
     assert ids(dataset) == {*map(str, range(300)), "p0", "p1", "p2"}

@@ -20,6 +20,7 @@ from apps.gym.policy.dialect import PLAIN, Dialect
 from apps.gym.policy.http import HttpPolicy, Wire
 from apps.gym.policy.protocol import Ask, Reply
 from scripts.servers import free_port
+from tests.deadlines import DEADLINE
 from tests.faults.installation import ROOT, Installation, Program, wait_until
 
 TINY = ROOT / "examples" / "tiny_policy"
@@ -85,7 +86,7 @@ class Vllm:
             headers={"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as reply:
+            with urllib.request.urlopen(request, timeout=DEADLINE) as reply:
                 answer: dict[str, Any] = json.load(reply)
         except urllib.error.HTTPError as refusal:
             raise AssertionError(f"the server answered {refusal.code}: {refusal.read().decode()[:1000]}") from None
@@ -93,7 +94,7 @@ class Vllm:
 
     def gauge(self, metric: str) -> float:
         """One of the numbers that the server tells of itself."""
-        with urllib.request.urlopen(f"{self.base_url.removesuffix('/v1')}/metrics", timeout=10) as reply:
+        with urllib.request.urlopen(f"{self.base_url.removesuffix('/v1')}/metrics", timeout=DEADLINE) as reply:
             text = reply.read().decode()
         return sum(float(value) for value in re.findall(rf"^{metric}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
 

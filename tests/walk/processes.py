@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+from tests.deadlines import DEADLINE
+
 
 @contextlib.contextmanager
 def process(*command):
@@ -25,4 +27,4 @@ def process(*command):
         yield port
     finally:
         child.terminate()
-        child.wait(timeout=10)
+        child.wait(timeout=DEADLINE)

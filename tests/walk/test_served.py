@@ -21,6 +21,7 @@ from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
+from tests.deadlines import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = {
@@ -69,14 +70,14 @@ def served(var, *command, **environ):
         yield int(re.search(r"Serving at http://127\.0\.0\.1:(\d+)", said)[1]), said
     finally:
         process.terminate()
-        rest, _ = process.communicate(timeout=30)
+        rest, _ = process.communicate(timeout=DEADLINE)
         assert process.returncode == 0, rest
 
 
 def post(port, path, body, cookie=""):
     headers = {"Content-Type": "application/json", **({"Cookie": cookie} if cookie else {})}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/{path}", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=30) as reply:
+    with urllib.request.urlopen(request, timeout=DEADLINE) as reply:
         return json.loads(reply.read()), (reply.headers.get("Set-Cookie") or "").split(";")[0]
 
 
@@ -180,7 +181,7 @@ def site(var):
         yield int(found[1])
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE)
 
 
 def test_our_own_adapter_drives_an_environment_of_the_main_server_with_a_key(var):

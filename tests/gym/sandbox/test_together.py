@@ -18,6 +18,7 @@ from apps.gym.sandbox.choosing import Choice, ChosenSandbox, choose_sandbox, the
 from apps.gym.sandbox.delegated import NotDelegated, Place, find_place
 from apps.gym.sandbox.protocol import Limits
 from apps.gym.sandbox.together import MemoryGroup, TotalMemory
+from tests.deadlines import DEADLINE
 from tests.gym.sandbox.needing import needs_group, needs_sandbox
 from tests.gym.verifiers.replies import response
 
@@ -262,7 +263,7 @@ if sys.argv[1] == "killed":
 
 def run_process(how):
     child = subprocess.Popen([sys.executable, "-c", PROGRAM, how], stdout=subprocess.PIPE, text=True)
-    told, _ = child.communicate(timeout=60)
+    told, _ = child.communicate(timeout=DEADLINE)
     return child.pid, told.split()
 
 

@@ -21,6 +21,7 @@ from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.verified import VerifiedServer
 from apps.gym.serving.asking import Asked, Refused, answer_always, plain_path
 from apps.gym.serving.environment import CannotServe, serve_environment
+from tests.deadlines import DEADLINE
 from tests.gym.sandbox.needing import environments
 from tests.gym.serving.ports import on_a_port
 
@@ -230,7 +231,7 @@ def test_a_body_over_the_limit_is_refused():
     async def send():
         async with on_a_port(await served(), max_body=1000) as (port, outbound):
             url = f"http://127.0.0.1:{port}/seed_session"
-            return await outbound.request("POST", url, body=b" " * 2000, timeout=5)
+            return await outbound.request("POST", url, body=b" " * 2000, timeout=DEADLINE)
 
     reply = asyncio.run(send())
     assert (reply.status, b"larger than 1,000 bytes" in reply.body) == (413, True)
@@ -304,7 +305,7 @@ def test_a_page_of_any_site_is_refused():
         async with on_a_port(await served()) as (port, outbound):
             url = f"http://127.0.0.1:{port}/seed_session"
             headers = {"Origin": "http://example.com", "Content-Type": "text/plain"}
-            return await outbound.request("POST", url, body=json.dumps(ROW).encode(), headers=headers, timeout=5)
+            return await outbound.request("POST", url, body=json.dumps(ROW).encode(), headers=headers, timeout=DEADLINE)
 
     assert asyncio.run(send()).status == 403
 
