@@ -100,7 +100,7 @@ def measure_rows(rows: int, database: str, name: str) -> bool:
             api = Api(served, key)
             worker = _live_worker(api)
             _collect(api)
-            time.sleep(5)  # until the worker is warm
+            _await_first_rollout(api)
             with Memory(served) as memory:
                 upload, sent = _send(api, rows)
                 state = _wait(api, upload)
@@ -122,14 +122,22 @@ def measure_rows(rows: int, database: str, name: str) -> bool:
             return within
 
 
+def _await_first_rollout(api: Api) -> None:
+    for _ in range(1_200):
+        if _completed(api)["completed"]:
+            return
+        time.sleep(0.1)
+    raise SystemExit("no rollout was completed within two minutes")
+
+
 def _live_worker(api: Api) -> int:
-    for _ in range(100):
+    for _ in range(1_200):
         _, found = api.call("GET", "workers/")
         live = [worker["id"] for worker in found["results"] if worker["state"] == "active"]
         if live:
             return int(live[0])
         time.sleep(0.1)
-    raise SystemExit("no worker came up")
+    raise SystemExit("no worker came up within two minutes")
 
 
 def _collect(api: Api) -> None:

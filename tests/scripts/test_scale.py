@@ -24,10 +24,9 @@ def test_lists_are_measured_over_filled_rollouts(tmp_path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode in {0, 1}, done.stderr  # 1 where the machine was too busy for a budget
+    assert done.returncode in {0, 1}, done.stderr  # 1 where a budget was missed, which is for `make test-scale` to tell
     assert (lines[0]["filled"] > 1100, lines[-1]["lists"]) == (True, "all")
     assert {"api rollouts, of a collection", "page rollouts, of a collection"} <= {line["list"] for line in lines[1:-1]}
