@@ -7,7 +7,6 @@ It begins to cut at SIGUSR1, and prints at its end how many it cut.
 
 import argparse
 import asyncio
-import random
 import signal
 
 COMMIT = b"COMMIT"
@@ -18,7 +17,7 @@ class Proxy:
         self.options = options
         self.cut = 0
         self.cutting = False
-        self._draw = random.Random(options.seed).random
+        self.commits = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -29,7 +28,7 @@ class Proxy:
         back = asyncio.create_task(self._copy_back(answers, writer))
         try:
             while data := await reader.read(65_536):
-                if self.cutting and COMMIT in data and self._draw() < self.options.cut:
+                if self.cutting and COMMIT in data and self._is_next():
                     # The answer is awaited, so that the server has surely done it, and then never given.
                     back.cancel()
                     await asyncio.wait([back])
@@ -46,6 +45,10 @@ class Proxy:
             back.cancel()
             requests.close()
             writer.transport.abort()
+
+    def _is_next(self) -> bool:
+        self.commits += 1
+        return self.commits % self.options.every == 1
 
     async def _copy_back(self, answers: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -72,8 +75,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--to", type=int, required=True, help="the port of PostgreSQL")
-    parser.add_argument("--cut", type=float, required=True, help="probability that a COMMIT is the connection's last")
-    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument(
+        "--every", type=int, required=True, help="of so many COMMITs the first is its connection's last"
+    )
     asyncio.run(work(parser.parse_args()))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.installation import Installation, size, wait_until
+from tests.faults.installation import LEASE, Installation, size, wait_until
 from tests.faults.judging import judge
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ def test_no_finished_rollout_is_lost_or_run_again_though_the_disk_is_full(
         installation.wait_ended(rollouts // 4, collection, seconds=60)
         fill(filler)
         wait_until(lambda: "The database fails (" in worker.said, 30, installation.tell)
-        time.sleep(3)  # longer than a lease
+        time.sleep(1.5 * LEASE)
         stored = installation.ended(collection)
         unstored = installation.number("SELECT count(*) FROM rollouts_rollout WHERE status = 'running'")
         assert worker.exit_code is None

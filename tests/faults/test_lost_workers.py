@@ -43,6 +43,7 @@ def test_rollouts_complete_exactly_once_though_one_worker_is_killed_and_one_slee
     show(**figures, stops=STOPS, rollouts_per_s=round(rollouts / seconds), seconds=round(seconds, 1))
 
 
+WAITING = "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted AND relation = 'rollouts_rollout'::regclass"
 LIVE = "SELECT count(*) FROM rollouts_worker WHERE state = 'active' AND lease_expires_at > now()"
 
 
@@ -53,6 +54,7 @@ def sleep_past_the_lease(cluster: Installation, pid: int) -> None:
     with cluster.connection() as connection, connection.transaction():
         # Nobody can write for a moment, so that the worker stops amid writing, with more results that wait.
         connection.execute("LOCK TABLE rollouts_rollout IN EXCLUSIVE MODE")
+        wait_until(lambda: cluster.number(WAITING) >= 2, 10, "both workers wait for the lock")
         time.sleep(0.6)
         worker.signal(signal.SIGSTOP)
     try:

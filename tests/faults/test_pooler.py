@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import psycopg
 import pytest
 
 from scripts.servers import Postgres, free_port
-from tests.deadlines import DEADLINE
+from tests.deadlines import DEADLINE, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PGBOUNCER = shutil.which("pgbouncer", path=os.environ.get("PATH", "") + ":/usr/sbin")
@@ -36,9 +35,7 @@ def pooler(folder: Path, database: Postgres, *lines: str) -> Iterator[str]:
     with (folder / "pgbouncer.log").open("wb") as log:
         process = subprocess.Popen([str(PGBOUNCER), str(path)], stdout=log, stderr=log)
     try:
-        until = time.monotonic() + 10
-        while "process up" not in (folder / "pgbouncer.log").read_text() and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(lambda: "process up" in (folder / "pgbouncer.log").read_text())
         yield f"postgres://gymweb@127.0.0.1:{port}/gymweb"
     finally:
         process.terminate()

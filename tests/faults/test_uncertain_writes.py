@@ -46,7 +46,9 @@ def test_what_was_stored_without_an_answer_is_not_stored_twice(cluster: Installa
     rollouts = size(300, 2_000)
     collection = plan(cluster, rollouts)
     port = free_port()
-    proxy = cluster.start("proxy", "tests/faults/losing_proxy.py", "--port", port, "--to", database.port, "--cut", 0.08)
+    proxy = cluster.start(
+        "proxy", "tests/faults/losing_proxy.py", "--port", port, "--to", database.port, "--every", size(6, 12)
+    )
     url = cluster.database_url.replace(f":{database.port}/", f":{port}/")
     workers = [cluster.worker(32, GYMWEB_DATABASE_URL=url) for _ in range(2)]
     cluster.wait_ended(10, collection, seconds=30)
