@@ -24,6 +24,7 @@ import itertools
 import random
 import re
 import struct
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -206,6 +207,8 @@ def make_app(options: argparse.Namespace) -> web.Application:
         fault = draw() if options.faulty else 1.0
         if fault < options.hang:
             await asyncio.Event().wait()
+        while options.hold and await asyncio.to_thread(Path(options.hold).exists):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
         if options.latency_ms or options.jitter_ms:
             await asyncio.sleep((options.latency_ms + options.jitter_ms * draw()) / 1000)
         if fault < options.hang + options.fail_429:
@@ -294,6 +297,7 @@ def main() -> None:
     parser.add_argument("--chunked", action="store_true", help="send these replies without a Content-Length")
     for fault in ("--fail-429", "--fail-500", "--hang"):
         parser.add_argument(fault, type=float, default=0.0, metavar="P", help="probability, 0 to 1")
+    parser.add_argument("--hold", default="", metavar="PATH", help="answer no call while this file exists")
     parser.add_argument("--seed", type=int, default=None, help="of what is drawn")
     options = parser.parse_args()
     options.faulty = options.fail_429 or options.fail_500 or options.hang

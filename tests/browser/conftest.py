@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser.faults import faults_of
 from tests.deadlines import DEADLINE
@@ -59,9 +59,18 @@ NO_PAGES = {
 class Site:
     """The served site, and its API with an engineer's key."""
 
-    def __init__(self, served: Served, seeded: dict[str, str], environment: dict[str, str]) -> None:
+    def __init__(self, served: Served, seeded: dict[str, str], environment: dict[str, str], hold: Path) -> None:
         self.served, self.base = served, f"http://127.0.0.1:{served.port}"
-        self.seeded, self.environment = seeded, environment
+        self.seeded, self.environment, self._hold = seeded, environment, hold
+
+    @contextmanager
+    def held_model(self) -> Iterator[None]:
+        """Let the model answer no call within the block, so that rollouts stay where they are."""
+        self._hold.touch()
+        try:
+            yield
+        finally:
+            self._hold.unlink()
 
     def api(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         headers = {"Authorization": f"Bearer {self.seeded['token']}", "Content-Type": "application/json"}
@@ -95,11 +104,13 @@ def open_site(var: Path, *serve: str, **settings: str) -> Iterator[Site]:
         ).stdout
 
     lay_out_for(environment)
+    hold = var / "hold-model"
     model = [ROOT / "scripts" / "mock_model.py", "--port", "PORT", *MODEL, "--final", "2", "--latency-ms", "450"]
+    model += ["--hold", hold]
     with process(*model) as port:
         seeded = json.loads(run("tests/browser/seed.py", str(port), PASSWORD))
         with serving(var, *serve, **given) as served:
-            yield Site(served, seeded, environment)
+            yield Site(served, seeded, environment, hold)
 
 
 def sign_in(chromium: Browser, site: Site, username: str = "erika") -> Any:
@@ -160,7 +171,24 @@ def queues(site: Site) -> dict[str, Any]:
 def chromium() -> Iterator[Browser]:
     """As long as its file only: Playwright keeps a loop in its thread, where no test could run one of its own."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox"], timeout=1000 * DEADLINE
+        )
+        # Of every page and every expectation; Playwright's own 30 and 5 seconds are too short for a busy machine.
+        expect.set_options(timeout=1000 * DEADLINE)
+        open_context, open_page = browser.new_context, browser.new_page
+
+        def new_context(**given: Any) -> BrowserContext:
+            context = open_context(**given)
+            context.set_default_timeout(1000 * DEADLINE)
+            return context
+
+        def new_page(**given: Any) -> Page:
+            page = open_page(**given)
+            page.set_default_timeout(1000 * DEADLINE)
+            return page
+
+        browser.new_context, browser.new_page = new_context, new_page
         yield browser
         browser.close()
 

@@ -11,6 +11,8 @@ from playwright.sync_api import Error as BrowserError
 
 from tests.browser.conftest import Site, sign_in
 from tests.browser.faults import faults_of
+from tests.deadlines import DEADLINE
+from tests.gymweb.serving import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +64,7 @@ def settle(page: Page) -> None:
     """What comes with a page by itself is there. Some pages ask again for ever, so there is no waiting for silence."""
     page.wait_for_timeout(60)
     try:
-        page.wait_for_function(QUIET, timeout=5000)
+        page.wait_for_function(QUIET, timeout=1000 * DEADLINE)
     except BrowserError:
         pytest.fail(f"{page.url} waits for ever")
 

@@ -11,7 +11,6 @@ from tests.deadlines import DEADLINE
 from tests.gymweb.serving import serving
 
 pytestmark = pytest.mark.slow
-SECONDS = 40_000
 
 
 def state(page: Page):
@@ -23,10 +22,10 @@ def test_a_collection_is_followed_without_a_socket(site, tab):
     collection = site.plan(repeats=1, limit=3)
     tab.goto(f"{site.base}/collections/{collection['id']}/")
     tab.evaluate("window.kept = true")
-    expect(state(tab)).to_contain_text("completed", timeout=SECONDS)
-    expect(tab.locator("#collection-results")).to_contain_text("3 rewarded of 3 rollouts", timeout=SECONDS)
-    expect(tab.locator("#breakdown tbody tr").first.locator("td").nth(1)).to_have_text("3", timeout=SECONDS)
-    expect(tab.locator("#facets")).not_to_contain_text("queued", timeout=SECONDS)
+    expect(state(tab)).to_contain_text("completed")
+    expect(tab.locator("#collection-results")).to_contain_text("3 rewarded of 3 rollouts")
+    expect(tab.locator("#breakdown tbody tr").first.locator("td").nth(1)).to_have_text("3")
+    expect(tab.locator("#facets")).not_to_contain_text("queued")
     assert tab.evaluate("window.kept") is True
 
 
@@ -45,13 +44,13 @@ def test_pages_recover_when_the_server_was_started_again(chromium: Browser, tmp_
         site.served.process.wait(DEADLINE)
         given = {name: site.environment[name] for name in site.environment if name.startswith(("GYMWEB", "DJANGO"))}
         with serving(tmp_path, "--seats", "2", "--port", str(site.served.port), **given):
-            expect(state(page)).to_contain_text("completed", timeout=2 * SECONDS)
+            expect(state(page)).to_contain_text("completed")
             expect(page.locator("#collection-progress")).to_contain_text("4 of 4 rollouts")
-            expect(page.locator("#collection-results")).to_contain_text("4 rewarded of 4 rollouts", timeout=SECONDS)
-            expect(page.locator("#rollouts")).not_to_contain_text("queued", timeout=SECONDS)
-            expect(page.locator("#unreachable")).to_have_count(0, timeout=SECONDS)
-            expect(trace.locator("#rollout-facts .chip").first).to_contain_text("completed", timeout=SECONDS)
-            expect(trace.locator("#rollout-trace .event.verification")).to_have_count(1, timeout=SECONDS)
+            expect(page.locator("#collection-results")).to_contain_text("4 rewarded of 4 rollouts")
+            expect(page.locator("#rollouts")).not_to_contain_text("queued")
+            expect(page.locator("#unreachable")).to_have_count(0)
+            expect(trace.locator("#rollout-facts .chip").first).to_contain_text("completed")
+            expect(trace.locator("#rollout-trace .event.verification")).to_have_count(1)
             assert [each.evaluate("window.kept") for each in (page, trace)] == [True, True]
             context.close()
 

@@ -10,7 +10,8 @@ from playwright.sync_api import expect
 
 from scripts.servers import ServerMissing, postgres, redis
 from tests.browser.conftest import ROOT, Site, open_site, sign_in
-from tests.browser.test_live_trace import EVENTS, SECONDS, begin, seqs, until_ended
+from tests.browser.test_live_trace import EVENTS, begin, seqs, until_ended
+from tests.deadlines import DEADLINE
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +24,7 @@ def working(site: Site) -> Iterator[None]:
         yield
     finally:
         worker.terminate()
-        worker.wait(40)
+        worker.wait(DEADLINE)
 
 
 def test_a_page_follows_over_redis_and_goes_on_without_it(chromium, tmp_path):
@@ -42,14 +43,14 @@ def test_a_page_follows_over_redis_and_goes_on_without_it(chromium, tmp_path):
                 assert seqs(tab) == list(range(EVENTS))
                 tab.unroute("**/rollouts/*/?seen=*")
                 begin(site, tab)
-                tab.wait_for_selector("#e3", timeout=SECONDS)
+                tab.wait_for_selector("#e3")
                 layer.kill()
                 until_ended(tab)
                 assert seqs(tab) == list(range(EVENTS))
                 collection = site.plan(repeats=1, limit=2)
                 tab.goto(f"{site.base}/collections/{collection['id']}/")
                 progress = tab.locator("#collection-progress")
-                expect(progress).to_contain_text("2 of 2 rollouts", timeout=SECONDS)
+                expect(progress).to_contain_text("2 of 2 rollouts")
                 tab.context.close()
     except ServerMissing as missing:
         pytest.skip(str(missing))

@@ -14,7 +14,6 @@ from tests.browser.payloads import PAYLOADS
 from tests.gymweb.serving import ROOT
 
 pytestmark = pytest.mark.slow
-PATIENCE = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,7 @@ def test_texts_are_shown_in_their_form_raw_and_as_json(site, own_host, rollouts)
     tab = own_host
     tab.set_viewport_size({"width": 1440, "height": 2400})
     tab.goto(address(site, rollouts["readable"]))
-    expect(tab.locator("#e6 .markdown strong")).to_have_text("here", timeout=PATIENCE)
+    expect(tab.locator("#e6 .markdown strong")).to_have_text("here")
     expect(tab.locator("#e6 .markdown table td").first).to_have_text("1")
     expect(tab.locator("#e4 .terminal .sgr-1")).to_have_text("FAILED")
     expect(tab.locator("#e3 .diff-added")).to_have_count(1)
@@ -69,7 +68,7 @@ def test_texts_are_shown_in_their_form_raw_and_as_json(site, own_host, rollouts)
 def test_a_step_that_is_not_loaded_is_linked_found_and_walked_to(site, own_host, rollouts):
     tab = own_host
     tab.goto(address(site, rollouts["long"], "#e300"))
-    expect(tab.locator("#e300")).to_be_in_viewport(timeout=PATIENCE)
+    expect(tab.locator("#e300")).to_be_in_viewport()
     # Its result stands within the turn.
     assert chosen(tab) == "e299"
     tab.keyboard.press("/")
@@ -77,18 +76,18 @@ def test_a_step_that_is_not_loaded_is_linked_found_and_walked_to(site, own_host,
     tab.keyboard.press("Enter")
     expect(tab.locator("#found")).to_contain_text("1 place in 1 step")
     tab.keyboard.press("Enter")
-    expect(tab.locator("#e362")).to_be_in_viewport(timeout=PATIENCE)
+    expect(tab.locator("#e362")).to_be_in_viewport()
     tab.keyboard.press("N")
-    expect(tab.locator("#e321")).to_be_in_viewport(timeout=PATIENCE)
+    expect(tab.locator("#e321")).to_be_in_viewport()
     tab.keyboard.press("g")
     tab.keyboard.press("g")
-    expect(tab.locator("#e0")).to_be_in_viewport(timeout=PATIENCE)
+    expect(tab.locator("#e0")).to_be_in_viewport()
     for _ in range(3):
         tab.keyboard.press("j")
         tab.wait_for_timeout(100)
-    assert chosen(tab) == "e5"
+    expect(tab.locator("#e5.chosen")).to_have_count(1)
     tab.keyboard.press("G")
-    expect(tab.locator("#e401")).to_be_in_viewport(timeout=PATIENCE)
+    expect(tab.locator("#e401")).to_be_in_viewport()
 
 
 def test_what_is_found_in_a_part_that_is_switched_off_is_shown_in_its_card_until_the_reader_goes_on(
@@ -104,7 +103,7 @@ def test_what_is_found_in_a_part_that_is_switched_off_is_shown_in_its_card_until
     find.fill("let me see")
     find.press("Enter")
     hits.nth(40).click()
-    expect(thought.locator("pre, .rendered").last).to_be_in_viewport(timeout=PATIENCE)
+    expect(thought.locator("pre, .rendered").last).to_be_in_viewport()
     expect(note).to_contain_text("Switched off, and shown in step #2 for what was found there: “Reasoning”.")
     for part in (arguments, result):
         expect(part).to_be_hidden()
@@ -192,7 +191,8 @@ def test_nothing_that_a_trace_holds_runs(site, own_host, rollouts):
     for rest in pages:
         tab.goto(address(site, rollouts["hostile"], rest))
         run_through(tab)
-        assert rest or tab.locator(".rendered").count() > 1000
+        if not rest:
+            tab.wait_for_function("document.querySelectorAll('.rendered').length > 1000")
         assert tab.evaluate("window.times") == 0
     assert tab.evaluate("document.querySelector('#clickme, main script, main [onerror], main iframe')") is None
     for rest in ["failed0", "failed1", "failed2"]:
@@ -202,7 +202,7 @@ def test_nothing_that_a_trace_holds_runs(site, own_host, rollouts):
 
 def run_through(tab: Page) -> None:
     """Loads every part, opens every fold, has everything rendered, and looks for what would answer a click."""
-    for _ in range(60):
+    for _ in range(800):
         if tab.locator(".chunk.pending").count() == 0:
             break
         tab.evaluate("document.querySelector('.chunk.pending')?.scrollIntoView()")

@@ -9,7 +9,6 @@ from tests.browser.conftest import Site
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 30_000
 TABLE = "frage;antwort;nr\n" + "".join(f"Was ist {n} + {n}?;{2 * n};{n}\n" for n in range(30)) + ";12;31\n"
 
 
@@ -23,7 +22,7 @@ def send(tab: Page, address: str, name: str, content: bytes) -> None:
     tab.goto(f"{address}upload/")
     tab.set_input_files("input[type=file]", files=[{"name": name, "mimeType": "text/plain", "buffer": content}])
     tab.get_by_role("button", name="Next: columns").click()
-    tab.wait_for_url("**/uploads/*/map/", timeout=SECONDS)
+    tab.wait_for_url("**/uploads/*/map/")
 
 
 def map_check_and_load(tab: Page) -> None:
@@ -34,11 +33,11 @@ def map_check_and_load(tab: Page) -> None:
     expect(tab.locator("td.first").first).to_contain_text("Was ist 0 + 0?")
     tab.get_by_role("button", name="Next: check all rows").click()
     tab.wait_for_url("**/uploads/*/")
-    expect(tab.locator("#result")).to_contain_text("30 rows can become tasks", timeout=SECONDS)
+    expect(tab.locator("#result")).to_contain_text("30 rows can become tasks")
     expect(tab.locator("#result")).to_contain_text("/frage is missing: the column of the prompt")
     tab.get_by_label("Load the good rows and leave the bad ones out").check()
     tab.get_by_role("button", name="Load as a new version").click()
-    expect(tab.locator("#result")).to_contain_text("Version 1 is ready.", timeout=SECONDS)
+    expect(tab.locator("#result")).to_contain_text("Version 1 is ready.")
 
 
 def test_a_table_is_mapped_checked_and_loaded(site, tab):
@@ -71,7 +70,7 @@ def test_a_file_over_8_mb_is_sent_in_parts(site, tab):
     send(tab, address, "large.jsonl", rows)
     assert [url.split("offset=")[1] for url in sent] == ["0", str(8 * 1024**2), str(16 * 1024**2)]
     tab.get_by_role("button", name="Load without a check").click()
-    expect(tab.locator("#result")).to_contain_text("Version 1 is ready.", timeout=60_000)
+    expect(tab.locator("#result")).to_contain_text("Version 1 is ready.")
     assert site.api("GET", "datasets/large/versions/1/")["task_count"] == 9000
 
 
@@ -92,7 +91,7 @@ def test_an_upload_goes_on_after_a_reload_and_says_that_it_waits_for_the_network
         page.set_input_files("input[type=file]", path)
         page.get_by_role("button", name="Next: columns").click()
         said = page.locator(".upload-progress")
-        expect(said).to_contain_text("The server does not answer: trying again. 8.0 of 18.0 MB sent", timeout=SECONDS)
+        expect(said).to_contain_text("The server does not answer: trying again. 8.0 of 18.0 MB sent")
         page.unroute("**/parts/?offset=8388608")
         page.reload()
         expect(said).to_contain_text(
@@ -103,7 +102,7 @@ def test_an_upload_goes_on_after_a_reload_and_says_that_it_waits_for_the_network
         page.get_by_role("button", name="Next: columns").click()
         expect(said).to_contain_text("You are offline: the upload goes on when you are back.")
         context.set_offline(False)
-        page.wait_for_url("**/uploads/*/map/", timeout=SECONDS)
+        page.wait_for_url("**/uploads/*/map/")
     finally:
         context.close()
     # The last part once more, which shows that it is the same file.

@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.conftest import PASSWORD, Site
 from tests.browser.faults import faults_of
+from tests.deadlines import DEADLINE
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 30_000
 TASKS = [("What is 1 + 1?", "2"), ("What is 1 + 2?", "3")]
 REPEATS = 2
 
@@ -151,9 +151,9 @@ def upload(page: Page, hands: Hands, slug: str, folder: Path) -> None:
     hands.press(page.get_by_role("button", name="Next: columns"))
     page.wait_for_url("**/uploads/*/map/")
     hands.press(page.get_by_role("button", name="Next: check all rows"))
-    expect(page.locator("#result")).to_contain_text(f"{len(TASKS)} rows can become tasks", timeout=SECONDS)
+    expect(page.locator("#result")).to_contain_text(f"{len(TASKS)} rows can become tasks")
     hands.press(page.get_by_role("button", name="Load as a new version"))
-    expect(page.locator("#result")).to_contain_text("Version 1 is ready.", timeout=SECONDS)
+    expect(page.locator("#result")).to_contain_text("Version 1 is ready.")
 
 
 def collect(page: Page, hands: Hands, slug: str, model: str) -> str:
@@ -172,8 +172,8 @@ def collect(page: Page, hands: Hands, slug: str, model: str) -> str:
     hands.press(page.get_by_role("button", name="Start collection"))
     page.wait_for_url(re.compile(r"/collections/\d+/$"))
     page.evaluate("window.kept = true")
-    expect(page.locator("#collection-progress .chip").first).to_contain_text("completed", timeout=SECONDS)
-    expect(page.locator("#collection-results")).to_contain_text("4 rewarded of 4 rollouts", timeout=SECONDS)
+    expect(page.locator("#collection-progress .chip").first).to_contain_text("completed")
+    expect(page.locator("#collection-results")).to_contain_text("4 rewarded of 4 rollouts")
     assert page.evaluate("window.kept") is True
     return page.url
 
@@ -211,7 +211,7 @@ def export(page: Page, hands: Hands, collection: str) -> Path:
     page.wait_for_url("**/exports/new/*format=*")
     hands.press(page.get_by_role("button", name="Write export"))
     download = page.get_by_role("link", name="Download", exact=False).first
-    ends = time.monotonic() + SECONDS / 1000
+    ends = time.monotonic() + DEADLINE
     while time.monotonic() < ends and not download.is_visible():
         page.wait_for_timeout(100)
     with page.expect_download() as saved:
