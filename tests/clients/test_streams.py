@@ -4,7 +4,7 @@ import http.client
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.clients.site import Site, open_site
-from tests.deadlines import DEADLINE
+from tests.deadlines import DEADLINE, wait_until
 from tests.factories import make_row
 
 pytestmark = pytest.mark.slow
@@ -54,13 +54,6 @@ def refusal(site: Site, asked: dict[str, Any], **headers: str) -> tuple[int, str
         body = json.load(answer)
     pointers = [error["pointer"] for error in body.get("errors", [])]
     return answer.status, body["type"].removeprefix("urn:gymweb:problem:"), pointers
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 15.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.1)
 
 
 def test_rows_come_back_as_rollouts_with_rewards_items_and_tokens(site: Site) -> None:
@@ -120,10 +113,10 @@ def test_a_key_gives_the_same_rollouts_again_and_no_others(site: Site) -> None:
 
 def test_a_rollout_that_failed_is_sent_with_its_kind(site: Site) -> None:
     endpoint = {"base_url": "http://127.0.0.1:9/v1", "model_name": "gone"}
-    answer = stream(site, ask(site, rows=ROWS[:1], endpoint=endpoint, max_attempts=1, rollout_timeout=2.0))
+    answer = stream(site, ask(site, rows=ROWS[:1], endpoint=endpoint, max_attempts=1))
     (failed,) = [one for one in answer if one["type"] == "rollout"]
     assert (failed["status"], failed["reward"], failed["items"], failed["segments"]) == ("failed", None, [], [])
-    assert failed["error_kind"] in {"timeout", "policy_error"}
+    assert failed["error_kind"] == "policy_error"
     assert answer[-1]["failed"] == 1
 
 
@@ -162,7 +155,7 @@ def slow_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def test_a_client_that_goes_away_cancels_what_is_left(slow_site: Site) -> None:
     with open_stream(slow_site, ask(slow_site, repeats=50)) as answer:
         collection = json.loads(answer.readline())["collection"]
-    wait_for(lambda: slow_site.counts(collection)["state"] == "cancelled")
+    wait_until(lambda: slow_site.counts(collection)["state"] == "cancelled")
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -177,7 +170,7 @@ def test_a_stream_whose_connection_broke_goes_on_for_who_asks_again_with_its_key
 
 
 def test_a_stream_whose_time_is_up_says_so_and_cancels_the_rest(slow_site: Site) -> None:
-    answer = stream(slow_site, ask(slow_site, repeats=50, group=True, seconds=4))
+    answer = stream(slow_site, ask(slow_site, repeats=50, group=True, seconds=15))
     groups, last = answer[1:-1], answer[-1]
     assert (last["type"], last["reason"]) == ("end", "time")
     assert slow_site.counts(last["collection"])["state"] == "cancelled"
@@ -194,7 +187,7 @@ def test_one_stream_too_many_is_asked_to_come_again(slow_site: Site) -> None:
             assert (three.status, three.headers["Retry-After"]) == (503, "6")
             assert json.load(three)["type"] == "urn:gymweb:problem:too-many-streams"
     # Both are closed now, so there is room again.
-    wait_for(lambda: _is_open(slow_site, asked))
+    wait_until(lambda: _is_open(slow_site, asked))
 
 
 def _is_open(site: Site, asked: dict[str, Any]) -> bool:
@@ -219,7 +212,7 @@ def test_a_reader_that_is_slow_costs_no_memory(site: Site) -> None:
     with open_stream(site, asked) as answer:
         collection = json.loads(answer.readline())["collection"]
         before = site.served.rss()
-        wait_for(lambda: site.counts(collection)["state"] == "completed", seconds=60.0)
+        wait_until(lambda: site.counts(collection)["state"] == "completed", 600)
         time.sleep(2.0)
         grown = site.served.rss() - before
         lines = [json.loads(line) for line in answer if line.strip()]

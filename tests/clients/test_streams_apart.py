@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from scripts.servers import ServerMissing, postgres, redis
 from tests.clients.site import Site, open_site
 from tests.clients.test_streams import ask, open_stream, stream
+from tests.deadlines import DEADLINE
 from tests.gymweb.serving import ROOT, Served, serving
 
 pytestmark = pytest.mark.slow
@@ -38,12 +38,10 @@ def second_web_process(site: Site) -> Iterator[Served]:
 
 def test_a_stream_that_waits_gives_signs_of_life(apart: Site) -> None:
     with open_stream(apart, ask(apart, seconds=12)) as answer:
-        began = time.monotonic()
-        lines = [(line, time.monotonic() - began) for line in answer]
-    (first, _), *signs, (last, ended) = lines
+        first, *signs, last = list(answer)
     assert json.loads(first)["type"] == "collection"
-    assert [(sign, 9 < after < 12) for sign, after in signs] == [(b"\n", True)]
-    assert (json.loads(last)["reason"], json.loads(last)["cancelled"], 11 < ended < 15) == ("time", 2, True)
+    assert set(signs) == {b"\n"}
+    assert (json.loads(last)["reason"], json.loads(last)["cancelled"]) == ("time", 2)
 
 
 def test_any_web_process_streams_what_a_worker_elsewhere_runs(apart: Site) -> None:
@@ -70,4 +68,4 @@ def start_worker(site: Site) -> Iterator[None]:
         yield
     finally:
         worker.terminate()
-        worker.wait(30)
+        worker.wait(DEADLINE)

@@ -26,7 +26,7 @@ def run(line, environment):
     words = [word.replace("~", environment["HOME"], 1) if word.startswith("~") else word for word in shlex.split(line)]
     assert words[0] == ".venv/bin/python"
     command = [sys.executable, *words[1:]]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{line}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
     return done.stdout
 

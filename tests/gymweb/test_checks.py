@@ -99,7 +99,7 @@ def test_a_process_refuses_a_database_that_nobody_migrated_and_says_what_to_do(t
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert ended.returncode == 1

@@ -17,7 +17,7 @@ def test_the_demo_ends_with_a_true_summary(tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GYMWEB_")}
     environment |= {"GYMWEB_VAR": str(tmp_path), "GYMWEB_LOG_LEVEL": "WARNING"}
     command = [sys.executable, "manage.py", "demo", "--no-serve"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=True)
     summary = json.loads(done.stdout.splitlines()[-1])
     assert summary["rollouts"] == summary["completed"] >= 200
     assert summary["failed"] == 0

@@ -5,12 +5,10 @@ Left out like the tests of its servers (see test_real_servers).
 
 import asyncio
 import json
-import socket
 import subprocess
 import threading
-import time
 import urllib.request
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,10 +21,12 @@ from apps.gym.serving.model import ServedModel
 from apps.gym.serving.ports import serve_port
 from apps.rollouts.importing import import_rollouts
 from apps.rollouts.reverifying import finish_reverification, queue_reverification
+from scripts.servers import free_port
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_environment
-from tests.nemo_gym.test_real_servers import CHECKOUT, PYTHON, START_SECONDS, pytestmark
+from tests.nemo_gym.test_real_servers import CHECKOUT, PYTHON, pytestmark
 from tests.rollouts.stored import as_file
+from tests.walk.processes import await_port
 
 pytestmark = [*pytestmark, pytest.mark.django_db]
 SUMS = {"(3 + 4) * 12": "84", "17 - 29": "-12", "2 ** 10": "1024"}
@@ -91,18 +91,12 @@ def ours():
 
 @contextmanager
 def their_agent(ports):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     script = Path(__file__).with_name("real_agent.py")
     own = [str(port), "calculator", str(ports["environment"]), str(ports["model"])]
     child = subprocess.Popen([PYTHON, script, CHECKOUT, *own], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until and child.poll() is None:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=0.2):
-                break
-            time.sleep(0.2)
+        await_port(child, port)
         yield port
     finally:
         child.terminate()

@@ -7,10 +7,8 @@ light servers. The rows are those of the checkout.
 import asyncio
 import json
 import os
-import socket
 import subprocess
-import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,13 +16,14 @@ import pytest
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
+from scripts.servers import free_port
 from tests.deadlines import DEADLINE
 from tests.nemo_gym import solving
 from tests.nemo_gym.attempts import attempt, loopback
+from tests.walk.processes import await_port
 
 CHECKOUT = Path(os.environ.get("GYMWEB_NEMO_GYM", ""))
 PYTHON = os.environ.get("GYMWEB_NEMO_GYM_PYTHON", "python3")
-START_SECONDS = 60
 
 pytestmark = [
     pytest.mark.skipif("GYMWEB_NEMO_GYM" not in os.environ, reason="GYMWEB_NEMO_GYM names no checkout of NeMo Gym"),
@@ -65,17 +64,11 @@ KINDS = [
 
 @contextmanager
 def running(name):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [PYTHON, Path(__file__).with_name("real_server.py"), CHECKOUT, name, str(port)]
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until and child.poll() is None:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=0.2):
-                break
-            time.sleep(0.2)
+        await_port(child, port)
         yield f"http://127.0.0.1:{port}"
     finally:
         child.terminate()

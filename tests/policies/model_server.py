@@ -29,12 +29,12 @@ def main():
         print("there is no memory for that", flush=True)
         sys.exit(7)
     if behaviour == "silent":
-        time.sleep(60)
-    engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        time.sleep(3600)
+    engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
     print(f"engine {engine.pid}", flush=True)
     server = HTTPServer((option("--host"), int(option("--port"))), Handler)
     if behaviour == "short-lived":
-        server.timeout = 2
+        server.timeout = 60
         server.handle_request()
         sys.exit("the engine died")
     server.serve_forever()

@@ -79,7 +79,7 @@ def is_running(pid):
 
 
 def wait_until_gone(*pids):
-    until = time.monotonic() + 10
+    until = time.monotonic() + DEADLINE
     while any(map(is_running, pids)) and time.monotonic() < until:
         time.sleep(0.05)
     return not any(map(is_running, pids))

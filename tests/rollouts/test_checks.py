@@ -97,7 +97,7 @@ def command(*arguments: str, **environment: str) -> tuple[int, str]:
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "gymweb.settings", "GYMWEB_REDIS_URL": "", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     return ended.returncode, ended.stdout + ended.stderr

@@ -8,6 +8,7 @@ from channels.layers import get_channel_layer
 
 from apps.rollouts.announcing import DOORBELL
 from apps.rollouts.worker import RolloutWorker
+from tests.deadlines import wait_until_async
 
 pytestmark = pytest.mark.usefixtures("migrated")
 asked: list[int] = []
@@ -26,7 +27,11 @@ def test_a_worker_does_chores_unless_told_to_leave_them(settings, chores, times)
     async def work() -> None:
         worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=1, chores=chores)
         working = asyncio.create_task(worker.handle())
-        await asyncio.sleep(0.7)
+        if chores:
+            await wait_until_async(lambda: bool(asked))
+        else:
+            await wait_until_async(lambda: bool(worker.lease))
+            await asyncio.sleep(0.7)
         worker.stop()
         await working
 

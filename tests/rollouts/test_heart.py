@@ -25,50 +25,71 @@ def test_a_beat_says_how_the_worker_is():
     assert worker.meters == {"counts": []}
 
 
-def test_after_a_beat_that_failed_the_next_one_takes_nothing_from_others(monkeypatch, settings):
+class Clock:
+    """A clock that only the heart's own waiting moves. Stands for the module `time` and for the event that ends it."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def wait(self, seconds):
+        self.now += seconds
+        return False
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(heart_module, "time", clock)
+    return clock
+
+
+def beat(clock, monkeypatch, renew):
+    """What a heart does, in order, until `renew`, which gets the number of the beat, says that its lease is lost."""
+    done = []
+
+    def count(**_):
+        done.append("beat")
+        return renew(done.count("beat"))
+
+    monkeypatch.setattr(heart_module, "renew_lease", count)
+    monkeypatch.setattr(heart_module, "reap_leases", lambda: done.append("reap"))
+    beating = Heart(worker_id=1, vitals=Vitals, lost=lambda: done.append("lost"))
+    beating._stop = clock
+    beating.start()
+    beating.join()
+    return done
+
+
+def test_after_a_beat_that_failed_the_next_one_takes_nothing_from_others(clock, monkeypatch):
     """The database was away for everybody: whoever is back first must leave the others time to renew."""
-    settings.WORKER_LEASE_SECONDS = 0.06
-    done = []
 
-    def renew(**_):
-        done.append("beat")
-        if done.count("beat") == 2:
+    def renew(number):
+        if number == 2:
             raise OSError("no route to the database")
-        return done.count("beat") < 8
+        return number < 8
 
-    monkeypatch.setattr(heart_module, "renew_lease", renew)
-    monkeypatch.setattr(heart_module, "reap_leases", lambda: done.append("reap"))
-    beating = Heart(worker_id=1, vitals=Vitals, lost=lambda: done.append("lost"))
-    beating.start()
-    beating.join()
     steady, back = ["beat", "reap"], ["beat", "beat", "beat"]
-    assert done == [*steady, *back, *steady * 3, "beat", "lost"]
+    assert beat(clock, monkeypatch, renew) == [*steady, *back, *steady * 3, "beat", "lost"]
 
 
-def test_after_a_beat_that_took_long_nothing_is_taken_from_others(monkeypatch, settings):
+def test_after_a_beat_that_took_long_nothing_is_taken_from_others(clock, monkeypatch, settings):
     """A database that hangs fails no call: it answers everybody late, and every lease looks old to who is first."""
-    settings.WORKER_LEASE_SECONDS = 0.3
-    done = []
 
-    def renew(**_):
-        done.append("beat")
-        if done.count("beat") == 2:
-            time.sleep(0.4)
-        return done.count("beat") < 5
+    def renew(number):
+        if number == 2:
+            clock.now += settings.WORKER_LEASE_SECONDS
+        return number < 5
 
-    monkeypatch.setattr(heart_module, "renew_lease", renew)
-    monkeypatch.setattr(heart_module, "reap_leases", lambda: done.append("reap"))
-    beating = Heart(worker_id=1, vitals=Vitals, lost=lambda: done.append("lost"))
-    beating.start()
-    beating.join()
-    assert done == ["beat", "reap", "beat", "beat", "beat", "reap", "beat", "lost"]
+    assert beat(clock, monkeypatch, renew) == ["beat", "reap", "beat", "beat", "beat", "reap", "beat", "lost"]
 
 
 def test_a_renewed_lease_counts_from_when_it_was_renewed_not_from_when_that_was_asked_for(settings):
     """The statement may have waited for a lock for longer than a lease lasts."""
     if connection.vendor != "postgresql":
         pytest.skip("PostgreSQL alone evaluates it when the row is reached; SQLite waits before the statement")
-    settings.WORKER_LEASE_SECONDS = 1.0
+    settings.WORKER_LEASE_SECONDS = 10.0
     worker = take_lease(seats=1)
     locked = threading.Event()
 
@@ -76,12 +97,12 @@ def test_a_renewed_lease_counts_from_when_it_was_renewed_not_from_when_that_was_
         with transaction.atomic():
             Worker.objects.select_for_update().get(pk=worker.pk)
             locked.set()
-            time.sleep(1.5)
+            time.sleep(11)
         connection.close()
 
     thread = threading.Thread(target=lock)
     thread.start()
-    locked.wait(10)
+    locked.wait(60)
     assert renew_lease(worker_id=worker.pk, vitals=Vitals())
     thread.join()
     assert [pk for pk, _ in live_workers()] == [worker.pk]

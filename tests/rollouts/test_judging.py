@@ -184,7 +184,7 @@ def prefer_longer(user):
 
 
 async def never(user):
-    await asyncio.sleep(30)
+    await asyncio.sleep(10 * DEADLINE)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ async def never(user):
 def test_a_judge_that_fails_is_a_judge_error_and_never_a_reward(decide, asking, message, calls):
     collection, _ = judge_over_http(
         decide,
-        environment={"judge_settings": asking, "verify_timeout": 0.2 if decide is never else 10.0},
+        environment={"judge_settings": asking, "verify_timeout": 0.2 if decide is never else DEADLINE},
         rows=[make_row("What is 2 * 3?", "6")],
         repeats=1,
         max_attempts=1,
@@ -350,7 +350,12 @@ def _finish_apart(queued):
 
 def test_a_rollout_whose_time_ends_while_it_is_judged_tells_what_the_judge_was_asked():
     collection, _ = judge_over_http(
-        never, rows=[make_row()], repeats=1, max_attempts=1, rollout_timeout=0.5, environment={"verify_timeout": 20.0}
+        never,
+        rows=[make_row()],
+        repeats=1,
+        max_attempts=1,
+        rollout_timeout=5.0,
+        environment={"verify_timeout": DEADLINE},
     )
     rollout = Rollout.objects.get()
     assert (rollout.status, rollout.error_kind, rollout.reward) == ("failed", "timed_out", None)

@@ -11,7 +11,7 @@ from apps.rollouts import outbox as outbox_module
 from apps.rollouts.claiming import Claim
 from apps.rollouts.outbox import Outbox
 from apps.rollouts.recording import record_batch
-from tests.deadlines import DEADLINE
+from tests.deadlines import DEADLINE, wait_until_async
 from tests.rollouts.work import end
 
 
@@ -51,7 +51,7 @@ def test_results_wait_for_the_database_and_all_arrive_in_order(quick):
         for number in range(500):
             outbox.keep_event(claim(number), Prompt(items=[]))
             outbox.keep_end(end(claim(number)))
-        await asyncio.sleep(0.2)
+        await wait_until_async(lambda: len(database.again) >= 2)
         assert (outbox.backlog, outbox.trouble) == (500, "The database does not take results: disk full")
         assert outbox.waiting_ids() == set(range(500))
         database.up = True
@@ -81,6 +81,7 @@ def test_rollouts_wait_when_the_outbox_takes_half_of_the_memory_budget_and_go_on
                 await outbox.wait_for_room()
 
         writing = asyncio.create_task(write())
+        await wait_until_async(lambda: outbox.is_full)
         await asyncio.sleep(0.1)
         assert (outbox.is_full, written < 20, memory.used > 5_000) == (True, True, True)
         database.up = True

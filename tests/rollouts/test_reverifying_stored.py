@@ -10,6 +10,7 @@ from apps.environments.models import Adapter
 from apps.rollouts.importing import import_rollouts
 from apps.rollouts.models import Reverification
 from apps.rollouts.reverifying import ReverifyRefused, finish_reverification, queue_reverification
+from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_environment
 from tests.gym.verifiers.test_nemo_gym_rollouts import KINDS, STALE
 from tests.nemo_gym import kinds
@@ -67,7 +68,7 @@ def faithful(kind):
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
-        assert started.wait(10)
+        assert started.wait(DEADLINE)
         yield told["url"]
     finally:
         ended.set()

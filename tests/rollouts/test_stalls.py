@@ -5,27 +5,40 @@ import logging
 import time
 
 from apps.rollouts import stalls
-from apps.rollouts.stalls import StallWatch
+from apps.rollouts.stalls import STALL_SECONDS, StallWatch
+from tests.deadlines import wait_until
 
 
-def blocks_the_loop():
-    time.sleep(0.5)
+class Clock:
+    """Stands for the module `time`, so that only the test makes the loop stall."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+def blocks_the_loop(clock, caplog):
+    clock.now += 2 * STALL_SECONDS
+    wait_until(lambda: caplog.records != [])
+    time.sleep(0.1)  # some more looks at the same stall
 
 
 def test_a_stall_is_logged_once_with_what_held_the_loop_up(monkeypatch, caplog):
-    monkeypatch.setattr(stalls, "STALL_SECONDS", 0.1)
+    clock = Clock()
+    monkeypatch.setattr(stalls, "time", clock)
     monkeypatch.setattr(stalls, "_TICK_SECONDS", 0.02)
 
     async def work():
         watch = StallWatch()
         watch.start()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
         assert caplog.records == []
-        blocks_the_loop()
+        blocks_the_loop(clock, caplog)
         await asyncio.sleep(0.1)
         watch.stop()
 
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING, logger=stalls.logger.name):
         asyncio.run(work())
     assert len(caplog.records) == 1
     assert "blocks_the_loop" in caplog.text

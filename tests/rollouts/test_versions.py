@@ -1,6 +1,5 @@
 """A model's version changes while its rollouts run: each call tells the version that it was sent to."""
 
-import asyncio
 import json
 
 import pytest
@@ -10,8 +9,9 @@ from asgiref.sync import async_to_sync, sync_to_async
 from apps.gym.events import ModelCall
 from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Rollout
-from apps.rollouts.worker import POLL_SECONDS
+from apps.rollouts.worker import RolloutWorker
 from tests.api.conftest import client_of
+from tests.deadlines import wait_until_async
 from tests.factories import make_policy_model, make_row
 from tests.rollouts.work import plan, serve_chat
 
@@ -42,7 +42,20 @@ def reply(said):
     )
 
 
-def collect(during_the_second_call):
+@pytest.fixture
+def looks(monkeypatch):
+    """Grows whenever a worker has looked for changes."""
+    looks, look_around = [], RolloutWorker._look_around
+
+    async def count(worker):
+        await look_around(worker)
+        looks.append(worker)
+
+    monkeypatch.setattr(RolloutWorker, "_look_around", count)
+    return looks
+
+
+def collect(looks, during_the_second_call):
     """One rollout of three calls, at whose second one something is changed; the version of each call."""
 
     async def play():
@@ -53,7 +66,9 @@ def collect(during_the_second_call):
             turns += 1
             if turns == 2:
                 await sync_to_async(during_the_second_call)()
-                await asyncio.sleep(2.5 * POLL_SECONDS)
+                seen = len(looks)
+                # The first look may have begun before the change.
+                await wait_until_async(lambda: len(looks) >= seen + 2)
             return reply(said=turns == 3)
 
         runner, port = await serve_chat(answer)
@@ -77,13 +92,13 @@ def collect(during_the_second_call):
     return rollout.model_version, versions
 
 
-def test_a_call_sent_after_the_change_tells_the_new_version_and_the_rollout_the_one_it_began_with():
-    found = collect(lambda: change("trained", version="step-2"))
+def test_a_call_sent_after_the_change_tells_the_new_version_and_the_rollout_the_one_it_began_with(looks):
+    found = collect(looks, lambda: change("trained", version="step-2"))
     assert found == ("step-1", ["step-1", "step-1", "step-2"])
 
 
-def test_a_rollout_whose_model_moved_to_another_name_goes_on_with_the_version_that_it_calls():
-    found = collect(lambda: change("trained", version="step-2", model_name="m-2"))
+def test_a_rollout_whose_model_moved_to_another_name_goes_on_with_the_version_that_it_calls(looks):
+    found = collect(looks, lambda: change("trained", version="step-2", model_name="m-2"))
     assert found == ("step-1", ["step-1", "step-1", "step-1"])
 
 

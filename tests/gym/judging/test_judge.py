@@ -245,13 +245,13 @@ def test_a_judge_is_asked_no_more_often_at_once_than_it_has_seats():
         nonlocal busy, most
         busy += 1
         most = max(most, busy)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
         busy -= 1
         return verdict(score=5)
 
     async def judge_many():
         # Ten wait longer for a seat than one may take: waiting is no failure of the judge.
-        judge = make_judge(Answers(slowly), seats=asyncio.Semaphore(2), call_timeout=0.04)
+        judge = make_judge(Answers(slowly), seats=asyncio.Semaphore(2), call_timeout=2.0)
         return await asyncio.gather(*(judge.hear(seed=n).score(rubric="?", task="?", answer="!") for n in range(20)))
 
     assert [found.value for found in asyncio.run(judge_many())] == [0.5] * 20

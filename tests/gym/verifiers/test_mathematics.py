@@ -1,5 +1,4 @@
 import asyncio
-import time
 
 import pytest
 
@@ -61,9 +60,7 @@ def test_an_expression_that_takes_for_ever_is_stopped_and_gives_no_reward():
     async def verify(text):
         return await verify_attempt(verifier, {"expected_answer": "7"}, response(text))
 
-    began = time.monotonic()
     with pytest.raises(VerifierError, match="Symbolic mathematics: stopped after 3 s without a result") as stopped:
         asyncio.run(verify(ENDLESS))
     assert (stopped.value.kind, stopped.value.passing) == ("verifier_error", False)
-    assert time.monotonic() - began < 20
     assert asyncio.run(verify(r"\boxed{7}")).value == 1.0

@@ -3,7 +3,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from apps.gym.errors import VerifierError
 from apps.gym.verifiers.processes import ProcessPool
 from apps.gym.verifiers.registry import read_verifier
+from tests.deadlines import DEADLINE, wait_until
 from tests.gym.verifiers.replies import response
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +27,7 @@ def pool():
     pool.close()
 
 
-def verify(pool, given, text, row=ROW, seconds=10.0):
+def verify(pool, given, text, row=ROW, seconds=DEADLINE):
     return asyncio.run(pool.verify(read_verifier(given), row, response(text), seconds=seconds))
 
 
@@ -42,10 +42,8 @@ def test_a_verifier_in_a_process_gives_the_same_reward_as_here(pool):
 def test_a_pattern_that_hangs_is_killed_at_its_time_limit_and_gives_no_reward(pool):
     verify(pool, HANGS, "aaa")
     [child] = pool._children
-    began = time.monotonic()
     with pytest.raises(VerifierError, match=r"Regular expressions: stopped after 0\.5 s without a result") as refused:
         verify(pool, HANGS, LONG, seconds=0.5)
-    assert time.monotonic() - began < 10.0
     assert refused.value.kind == "verifier_error"
     assert not refused.value.passing
     assert child.process.returncode == -signal.SIGKILL
@@ -53,18 +51,17 @@ def test_a_pattern_that_hangs_is_killed_at_its_time_limit_and_gives_no_reward(po
 
 
 def test_the_loop_turns_while_a_verifier_hangs(pool):
-    async def longest_stall():
+    async def turns_of_the_loop():
         hanging = asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=2.0))
-        longest, before = 0.0, time.monotonic()
+        turns = 0
         while not hanging.done():
             await asyncio.sleep(0.001)
-            now = time.monotonic()
-            longest, before = max(longest, now - before), now
+            turns += 1
         assert isinstance(hanging.exception(), VerifierError)
-        return longest
+        return turns
 
-    # A loop that were held up would stand for the whole two seconds.
-    assert asyncio.run(longest_stall()) < 1.0
+    # A loop that the verifier blocks turns once or twice; a free one about a thousand times on a quiet machine.
+    assert asyncio.run(turns_of_the_loop()) > 5
 
 
 def test_many_wait_for_a_few_processes_and_each_gets_its_own_reward():
@@ -74,7 +71,7 @@ def test_many_wait_for_a_few_processes_and_each_gets_its_own_reward():
         number = {"type": "numeric", "extract": "pattern", "pattern": r"\d+"}
         verifier = read_verifier(number)
         return await asyncio.gather(
-            *(pool.verify(verifier, {"expected_answer": i % 3}, response(f"{i}"), seconds=10) for i in range(60))
+            *(pool.verify(verifier, {"expected_answer": i % 3}, response(f"{i}"), seconds=DEADLINE) for i in range(60))
         )
 
     rewards = asyncio.run(all_of_them())
@@ -87,23 +84,23 @@ def test_an_environment_whose_verifier_hangs_holds_up_no_other():
     pool = ProcessPool(1, spare=1)
 
     async def both():
-        began = time.monotonic()
         bad = [
-            asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=2.0, whose="bad"))
+            asyncio.ensure_future(
+                pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=10 * DEADLINE, whose="bad")
+            )
             for _ in range(3)
         ]
         await asyncio.sleep(0.1)
-        good = [pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=9.0, whose="good") for _ in range(20)]
-        values = [reward.value for reward in await asyncio.gather(*good)]
-        waited, hanging = time.monotonic() - began, sum(not one.done() for one in bad)
+        good = [
+            pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=DEADLINE, whose="good") for _ in range(20)
+        ]
+        values = [reward.value for reward in await asyncio.wait_for(asyncio.gather(*good), DEADLINE)]
+        hanging = sum(not one.done() for one in bad)
+        await asyncio.to_thread(pool.close)
         failures = await asyncio.gather(*bad, return_exceptions=True)
-        return values, waited, hanging, [type(one) for one in failures]
+        return values, hanging, [type(one) for one in failures]
 
-    values, waited, hanging, failures = asyncio.run(both())
-    pool.close()
-    assert (values, failures) == ([1.0] * 20, [VerifierError] * 3)
-    # One after the other, the three hang for six seconds.
-    assert (waited < 5.0, hanging >= 1) == (True, True)
+    assert asyncio.run(both()) == ([1.0] * 20, 3, [VerifierError] * 3)
 
 
 def test_who_was_stopped_gets_one_process_until_it_ends_in_time_again():
@@ -117,7 +114,9 @@ def test_who_was_stopped_gets_one_process_until_it_ends_in_time_again():
 
     asyncio.run(hang(1))
     assert pool._room("bad") == 1
-    assert asyncio.run(pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=5.0, whose="bad")).value == 1.0
+    assert (
+        asyncio.run(pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=DEADLINE, whose="bad")).value == 1.0
+    )
     assert (pool._room("bad"), pool._room("another"), dict(pool._running)) == (3, 3, {})
     pool.close()
 
@@ -127,7 +126,7 @@ def test_environments_take_turns():
     order = []
 
     async def one(whose):
-        await pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=9.0, whose=whose)
+        await pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=DEADLINE, whose=whose)
         order.append(whose)
 
     async def main():
@@ -149,7 +148,7 @@ def test_what_waits_for_a_pool_that_closes_fails(pool, delay):
         # Soon after, processes are still being started; later one verifies.
         await asyncio.sleep(delay)
         await asyncio.to_thread(pool.close)
-        return await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=30)
+        return await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=DEADLINE)
 
     assert [type(one) for one in asyncio.run(main(delay))] == [VerifierError] * 3
 
@@ -178,18 +177,17 @@ def test_texts_that_json_can_hardly_hold_reach_the_process(pool):
 
 def test_who_gives_up_waiting_holds_up_nobody(pool):
     async def give_up():
-        waiting = [asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=0.5))]
-        waiting += [
-            asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=0.5)) for _ in range(9)
+        waiting = [
+            asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=10 * DEADLINE))
+            for _ in range(10)
         ]
         await asyncio.sleep(0.1)
         for task in waiting:
             task.cancel()
-        return await pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=5)
+        good = pool.verify(read_verifier(HANGS), ROW, response("aa"), seconds=DEADLINE)
+        return await asyncio.wait_for(good, DEADLINE)
 
-    began = time.monotonic()
     assert asyncio.run(give_up()).value == 1.0
-    assert time.monotonic() - began < 10.0
 
 
 def test_a_closed_pool_leaves_no_process_behind(pool):
@@ -230,10 +228,7 @@ def test_when_its_owner_is_killed_a_process_ends_by_itself(pattern, seconds):
         pid = int(owner.stdout.readline())
         assert is_alive(pid)
         owner.kill()
-    deadline = time.monotonic() + 20
-    while is_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_alive(pid)
+    wait_until(lambda: not is_alive(pid), what="the process ended")
 
 
 def test_a_process_sees_no_setting_and_no_secret(pool, monkeypatch):

@@ -13,6 +13,7 @@ from apps.gym.resources.written import WrittenServer
 from apps.gym.serving.environment import serve_environment
 from apps.gym.trials.playing import play_attempt, reward_of
 from apps.gym.written import Attempted, Call, Environment, Move, Reward, ToolRefused, ask, say, tool
+from tests.deadlines import DEADLINE
 from tests.gym.serving.ports import on_a_port
 from tests.gym.verifiers.replies import response
 
@@ -74,13 +75,13 @@ class Counter(Environment):
         self.closed = True
 
 
-def server(**options):
-    return WrittenServer(Counter, name="counter", **{"call_timeout": 0.3, "verify_timeout": 0.3, **options})
+def server(seconds=DEADLINE, **options):
+    return WrittenServer(Counter, name="counter", call_timeout=seconds, verify_timeout=seconds, **options)
 
 
-def call(name, arguments):
+def call(name, arguments, seconds=DEADLINE):
     async def once():
-        session = await server().seed_session(ROW, seed=1)
+        session = await server(seconds).seed_session(ROW, seed=1)
         return await session.call_tool(name, arguments)
 
     return asyncio.run(once())
@@ -116,7 +117,7 @@ def test_the_environments_turn_comes_after_a_reply_without_calls():
     ],
 )
 def test_what_goes_wrong_in_a_call_is_told_to_the_model(name, arguments, error, words):
-    output = call(name, arguments)
+    output = call(name, arguments, 0.3 if error == "timeout" else DEADLINE)
     assert output.error == error
     assert words in output.text
 
@@ -125,9 +126,9 @@ def test_a_method_that_is_not_async_waits_in_a_thread():
     assert call("wait", {"seconds": 0.01}) == ToolOutput(text="done")
 
 
-def verify(text, **row):
+def verify(text, seconds=DEADLINE, **row):
     async def once():
-        session = await server().seed_session({**ROW, **row}, seed=1)
+        session = await server(seconds).seed_session({**ROW, **row}, seed=1)
         return await session.verify(response(text))
 
     return asyncio.run(once())
@@ -154,10 +155,10 @@ def test_what_takes_too_long_is_timed_out(monkeypatch):
 
     monkeypatch.setattr(Counter, "verify", forever)
     with pytest.raises(TimedOut, match=r"counter: verify took longer than 0\.3 s"):
-        verify("3")
+        verify("3", 0.3)
     monkeypatch.setattr(Counter, "seed", forever)
     with pytest.raises(TimedOut, match=r"counter: seed took longer than 0\.3 s"):
-        verify("3")
+        verify("3", 0.3)
 
 
 def test_where_verification_is_off_there_is_no_reward():
