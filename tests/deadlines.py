@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-DEADLINE = 120.0
+DEADLINE = 240.0
 """Seconds to wait for something that takes a moment on a quiet machine."""
 CPU_DEADLINE = 20.0
 """Processor seconds for a computation that takes less than one."""

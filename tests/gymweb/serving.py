@@ -61,9 +61,10 @@ def serving(var: Path, *arguments: str, **environment: str) -> Iterator[Served]:
         said = ""
         while not (found := re.search(r"GymWeb is at http://127.0.0.1:(\d+)/", said)):
             assert select.select([process.stdout], [], [], DEADLINE)[0], said
-            line = process.stdout.readline()
-            assert line, f"the server ended: {said}"
-            said += line
+            # Not readline: what it keeps for the next call, select does not see.
+            block = os.read(process.stdout.fileno(), 65536).decode()
+            assert block, f"the server ended: {said}"
+            said += block
         yield Served(process, int(found[1]))
     finally:
         if process.poll() is None:

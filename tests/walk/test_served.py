@@ -62,7 +62,7 @@ def served(var, *command, **environ):
     try:
         said = ""
         while not re.search(r"      port: \d+\n", said):
-            assert select.select([process.stdout], [], [], 40)[0], said
+            assert select.select([process.stdout], [], [], DEADLINE)[0], said
             # Not readline: what it keeps for the next call, select does not see.
             block = os.read(process.stdout.fileno(), 65536).decode()
             assert block, f"the command ended: {said}"
@@ -176,8 +176,10 @@ def site(var):
     try:
         said = ""
         while not (found := re.search(r"GymWeb is at http://127\.0\.0\.1:(\d+)/", said)):
-            assert select.select([process.stdout], [], [], 40)[0], said
-            said += os.read(process.stdout.fileno(), 65536).decode()
+            assert select.select([process.stdout], [], [], DEADLINE)[0], said
+            block = os.read(process.stdout.fileno(), 65536).decode()
+            assert block, f"the server ended: {said}"
+            said += block
         yield int(found[1])
     finally:
         process.terminate()
