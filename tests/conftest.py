@@ -9,8 +9,14 @@ import pytest
 from django.apps import apps
 from django.db import connection
 from django.test import override_settings
+from hypothesis import HealthCheck, settings
 
 from apps.gym import lookups
+
+# By default Hypothesis fails an example that takes over 200 ms, and draws new examples in each run.
+# `pytest --hypothesis-profile default` still does that.
+settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")
 
 BEFORE = pytest.StashKey[dict[str, object]]()
 

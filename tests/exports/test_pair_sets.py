@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from apps.exports import making
 from apps.exports.counting import PairMaker, count_pairs
@@ -95,7 +95,7 @@ def mixed() -> Collection:
 
 
 def test_live_counts_equal_what_is_made_whatever_the_rule(mixed):
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=40)
     @given(rules)
     def check(rule: Rule) -> None:
         counted = count_pairs([mixed], rule, seconds=None, keep=1000)

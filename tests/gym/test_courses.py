@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.gym.courses import Parting, course_of, find_parting
@@ -62,7 +62,7 @@ def normal(arguments: str) -> str:
         return arguments
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(turns, endings, turns, endings)
 def test_a_step_pair_never_shares_a_state_that_differs(one_turns, one_ending, other_turns, other_ending):
     events = {1: make(1, one_turns, one_ending), 2: make(2, other_turns, other_ending)}
@@ -83,7 +83,7 @@ def test_a_step_pair_never_shares_a_state_that_differs(one_turns, one_ending, ot
         assert one[place] != other[place]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(turns, endings, turns, endings)
 def test_pairs_of_the_level_step_are_what_the_exporters_make_of_them(one_turns, one_ending, other_turns, other_ending):
     chosen, rejected = make(1, one_turns, one_ending), make(2, other_turns, other_ending)

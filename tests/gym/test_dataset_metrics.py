@@ -129,7 +129,7 @@ def test_splits_and_tags_are_counted():
     assert (figures["splits"], figures["tags"], figures["tools"]["max"]) == ({"train": 2}, {"a": 2, "b": 1}, 0.0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=50))
 def test_a_spread_is_what_statistics_say(numbers):
     found = Spread()
@@ -141,7 +141,7 @@ def test_a_spread_is_what_statistics_say(numbers):
     assert (figures["min"], figures["max"], figures["count"]) == (min(numbers), max(numbers), len(numbers))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.dictionaries(

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.gym import pairing
@@ -47,8 +47,6 @@ def different(ids: list[int]) -> dict[int, Course]:
     return {one: Course(prompt="p", completion=str(one), actions=bytes([one]), steps=steps[one]) for one in ids}
 
 
-# A busy machine is no reason to fail.
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 rewards = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), st.floats(-10, 10))
 attempts = st.lists(
     st.builds(
@@ -107,7 +105,7 @@ def judged(draw: Any, ids: list[int]) -> list[Verdict]:
     return found
 
 
-@settings(patient, max_examples=400)
+@settings(max_examples=400)
 @given(st.data(), attempts, courses, rules)
 def test_every_mode_and_guard_agrees_with_the_reference(data, drawn, ways, rule):
     verdicts = data.draw(judged([one.id for one in drawn]))
@@ -121,14 +119,12 @@ def test_every_mode_and_guard_agrees_with_the_reference(data, drawn, ways, rule)
     assert found.outcome in OUTCOMES
 
 
-@patient
 @given(st.data(), attempts, courses, rules)
 def test_the_order_of_attempts_and_verdicts_does_not_matter(data, drawn, ways, rule):
     verdicts = data.draw(judged([one.id for one in drawn]))
     assert pair_group(drawn, ways, rule, verdicts) == pair_group(drawn[::-1], ways, rule, verdicts[::-1])
 
 
-@patient
 @given(st.data(), attempts, courses, rules)
 def test_courses_are_read_of_those_alone_that_are_named(data, drawn, ways, rule):
     verdicts = data.draw(judged([one.id for one in drawn]))
@@ -136,7 +132,6 @@ def test_courses_are_read_of_those_alone_that_are_named(data, drawn, ways, rule)
     assert pair_group(drawn, named, rule, verdicts) == pair_group(drawn, ways, rule, verdicts)
 
 
-@patient
 @given(st.data(), attempts, courses, rules)
 def test_a_pair_keeps_every_promise_of_its_rule(data, drawn, ways, rule):
     verdicts = {frozenset({one.one, one.other}): one for one in data.draw(judged([one.id for one in drawn]))}

@@ -81,7 +81,7 @@ def test_it_takes_as_many_queries_for_many_versions_as_for_one():
 rewards = st.floats(-5, 5, width=32) | st.sampled_from([0.0, 1.0, 1e6, 1e6 + 1])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["", "a", "b"]), rewards), max_size=12))
 def test_the_figures_are_those_of_the_rewards_taken_one_by_one(attempts):
     collection = make_collection(dataset=make_dataset([make_row(str(number)) for number in range(3)]))

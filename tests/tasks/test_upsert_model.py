@@ -25,7 +25,7 @@ def counted(old: DatasetVersion, new: DatasetVersion) -> dict[str, int]:
     return {kind: find_changes(old=old, new=new, kind=kind).count() for kind in KINDS}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(uploads=UPLOADS, size=st.integers(1, 4))
 def test_versions_are_what_a_dictionary_would_hold(db, monkeypatch, uploads, size):
     monkeypatch.setattr(loading, "CHUNK_ROWS", size)

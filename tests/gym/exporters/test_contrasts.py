@@ -92,7 +92,7 @@ def short_attempts(draw: st.DrawFn) -> list[TraceUnion]:
     return trace(*events, turn(said(draw(few))), prompt=PROMPT)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(short_attempts(), short_attempts())
 def test_the_split_is_that_of_brute_force_and_never_shares_a_state_that_differs(good, bad):
     expected = brute_force(completion_messages(good), completion_messages(bad))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from apps.gym.events import ModelCall
@@ -25,7 +25,7 @@ PAIR_COLUMNS = {
     "rejected_rollout_id": 8,
     **{name: COLUMNS[name] for name in ("collection_id", "dataset", "task_id", "task_index")},
 }
-unhurried = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(max_examples=40)
 MADE_OF_ATTEMPTS = [slug for slug, format in FORMATS.items() if format.makes in {"demonstrations", "labels", "scored"}]
 MADE_OF_PAIRS = [slug for slug, format in FORMATS.items() if format.makes == "preferences"]
 MADE_OF_TASKS = [slug for slug, format in FORMATS.items() if format.makes == "tasks"]

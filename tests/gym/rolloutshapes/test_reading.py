@@ -59,7 +59,7 @@ EPISODE = TRACE | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(RESULT | LOG | EPISODE)
 def test_a_line_is_read_or_refused(row):
     try:

@@ -151,7 +151,7 @@ def test_an_array_may_be_empty_and_its_elements_may_be_wrong():
     assert read(b"[ 1, {x}, nul ]", "rows.json") == [(1, b"1"), (2, b"{x}"), (3, b"nul")]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.recursive(

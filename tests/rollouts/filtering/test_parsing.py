@@ -1,7 +1,7 @@
 """The grammar of filters: every filter can be written and read again; any other text is refused, with its place."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.rollouts.filtering.compiling import FLAGS as COMPILED_FLAGS
@@ -58,13 +58,11 @@ TERMS = st.sampled_from(sorted(KEYS)).flatmap(
 FILTERS = st.lists(TERMS, max_size=5).map(lambda terms: Filter(tuple(terms)))
 
 
-@settings(deadline=None)
 @given(FILTERS)
 def test_a_filter_that_is_written_is_read_as_the_same(wanted):
     assert parse_filter(str(wanted)) == wanted
 
 
-@settings(deadline=None)
 @given(
     st.one_of(
         st.text(max_size=80),
@@ -188,7 +186,6 @@ def test_words_are_the_same_in_every_database(text, words):
     assert list(split_words(text)) == words
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_words_are_letters_and_digits_alone(text):
     assert [word for word in split_words(text) if not word.isalnum()] == []
