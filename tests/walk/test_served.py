@@ -194,7 +194,7 @@ def test_our_own_adapter_drives_an_environment_of_the_main_server_with_a_key(var
         outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
         url = f"http://127.0.0.1:{port}/gym/environments/calculator"
         options = {"call_timeout": 20, "max_tries": 1, "api_key": made.stdout.strip()}
-        far = HttpResourceServer(Caller(outbound, name="calculator", base_url=url, **options), verify_timeout=20)
+        far = HttpResourceServer(Caller(outbound, name="calculator", base_url=url, **options), verify_timeout=120.0)
         here = InProcessServer("calculator", name="calculator")
         try:
             return [await asyncio.gather(*(trace(server, seed) for seed in range(24))) for server in (here, far)]

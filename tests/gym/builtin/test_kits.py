@@ -113,10 +113,10 @@ def test_verified_again_from_its_trace_alone_an_attempt_has_the_same_reward(name
 
 
 def far(name, outbound, port):
-    caller = Caller(outbound, name=name, base_url=f"http://127.0.0.1:{port}", call_timeout=30, max_tries=1)
+    caller = Caller(outbound, name=name, base_url=f"http://127.0.0.1:{port}", call_timeout=120.0, max_tries=1)
     if server(name).takes_turns:
         return GymnasiumServer(caller)
-    return HttpResourceServer(caller, verify_timeout=30)
+    return HttpResourceServer(caller, verify_timeout=120.0)
 
 
 @pytest.mark.parametrize("name", NAMES)

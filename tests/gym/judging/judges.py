@@ -47,7 +47,7 @@ class Answers:
         )
 
 
-def make_judge(policy, *, rubric="", seats=None, call_timeout=5.0, sampling=None, **settings):
+def make_judge(policy, *, rubric="", seats=None, call_timeout=120.0, sampling=None, **settings):
     return Judge(
         policy,
         name="judge",

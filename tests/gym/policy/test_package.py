@@ -52,7 +52,7 @@ class Provider:
         status, body = answer
         return web.Response(status=status, body=orjson.dumps(body), content_type="application/json")
 
-    def ask(self, *, azure=None, wire="chat", allow=("127.0.0.1",), call_timeout=5.0):
+    def ask(self, *, azure=None, wire="chat", allow=("127.0.0.1",), call_timeout=120.0):
         async def main():
             runner = web.ServerRunner(web.Server(self.handle), shutdown_timeout=0.1, handler_cancellation=True)
             await runner.setup()

@@ -216,7 +216,7 @@ def test_the_health_check_knows_a_gymnasium_server(kind, healthy):
         outbound = loopback()
         try:
             async with serving(kind) as server:
-                caller = Caller(outbound, name="lab", base_url=server.base_url, call_timeout=5.0, max_tries=1)
+                caller = Caller(outbound, name="lab", base_url=server.base_url, call_timeout=120.0, max_tries=1)
                 return await GymnasiumServer(caller).probe()
         finally:
             await outbound.close()

@@ -313,7 +313,9 @@ def test_a_redirect_to_where_the_guard_lets_nobody_is_not_followed():
         outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
         address = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
         try:
-            await McpServer(outbound, name="lab", url=address, call_timeout=5.0, max_tries=3).seed_session(ROW, seed=1)
+            await McpServer(outbound, name="lab", url=address, call_timeout=120.0, max_tries=3).seed_session(
+                ROW, seed=1
+            )
         finally:
             await outbound.close()
             await runner.cleanup()
@@ -337,7 +339,7 @@ def test_a_server_that_lets_nobody_in_is_a_fault_for_good(status):
         outbound = Outbound(OutboundPolicy(["127.0.0.1"]))
         address = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
         try:
-            server = McpServer(outbound, name="lab", url=address, call_timeout=5.0, max_tries=3)
+            server = McpServer(outbound, name="lab", url=address, call_timeout=120.0, max_tries=3)
             await server.seed_session(ROW, seed=1)
         finally:
             await outbound.close()

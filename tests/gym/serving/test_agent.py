@@ -22,7 +22,7 @@ ROW = {
 }
 
 
-def agent(*, policy=None, server=None, seconds=10.0, seats=4, **harness):
+def agent(*, policy=None, server=None, seconds=120.0, seats=4, **harness):
     return ServedAgent(
         name="ours",
         harness=Harness(**harness),
@@ -35,7 +35,7 @@ def agent(*, policy=None, server=None, seconds=10.0, seats=4, **harness):
 
 def post(served, path, body):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = asyncio.run(answer_always(served, Asked(method="POST", path=path, body=raw), seconds=20))
+    answer = asyncio.run(answer_always(served, Asked(method="POST", path=path, body=raw), seconds=120))
     return answer.status, json.loads(answer.body)
 
 

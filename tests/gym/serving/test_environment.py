@@ -45,8 +45,8 @@ async def served(name="calculator", *, most=10, seconds=60.0, **options):
 
 
 def client(outbound, port, name):
-    caller = Caller(outbound, name=name, base_url=f"http://127.0.0.1:{port}", call_timeout=10, max_tries=1)
-    return HttpResourceServer(caller, verify_timeout=10)
+    caller = Caller(outbound, name=name, base_url=f"http://127.0.0.1:{port}", call_timeout=120.0, max_tries=1)
+    return HttpResourceServer(caller, verify_timeout=120.0)
 
 
 def timeless(event):
@@ -135,7 +135,7 @@ def test_a_tool_that_refuses_is_named_alike_over_http(error, monkeypatch):
 def ask(environment, method, path, body=b"", session=""):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = asyncio.run(
-        answer_always(environment, Asked(method=method, path=path, body=raw, session=session), seconds=5)
+        answer_always(environment, Asked(method=method, path=path, body=raw, session=session), seconds=120)
     )
     return answer, json.loads(answer.body)
 
@@ -214,7 +214,7 @@ def test_a_verifier_that_needs_its_session_is_not_served_without_one(monkeypatch
 def test_a_judge_that_failed_is_told_as_no_score():
     async def serve():
         server = InProcessServer("judged", name="judged")
-        return await serve_environment(server, most_sessions=1, session_seconds=1.0)
+        return await serve_environment(server, most_sessions=1, session_seconds=60.0)
 
     answer, said = ask(asyncio.run(serve()), "POST", "verify", {**ROW, "response": RESPONSE})
     assert (answer.status, said["reward"], said["_ng_failure_class"]) == (200, 0.0, "judge_failed")
@@ -254,7 +254,7 @@ def test_a_bug_is_a_500_with_its_text_and_a_line_in_the_log(caplog):
         async def answer(self, asked):
             raise ZeroDivisionError("x")
 
-    answer = asyncio.run(answer_always(Broken(), Asked(method="GET", path="a"), seconds=1))
+    answer = asyncio.run(answer_always(Broken(), Asked(method="GET", path="a"), seconds=120))
     assert (answer.status, json.loads(answer.body)) == (500, "ZeroDivisionError('x')")
     assert "broken broke at GET a" in caplog.text
 

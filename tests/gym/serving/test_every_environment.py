@@ -33,7 +33,7 @@ async def compare(make_server, row, moves):
     served = await serve_environment(make_server(), most_sessions=10, session_seconds=60.0)
     async with on_a_port(served) as (port, outbound):
         url = f"http://127.0.0.1:{port}"
-        caller = Caller(outbound, name=served.name, base_url=url, call_timeout=20, max_tries=1)
+        caller = Caller(outbound, name=served.name, base_url=url, call_timeout=120.0, max_tries=1)
         far = HttpResourceServer(caller, verify_timeout=60)
         # What a judge was asked stays with who asks it.
         here = [timeless(event) for event in await attempt(make_server(), row, moves)]
@@ -94,7 +94,7 @@ def test_an_mcp_server_gives_the_same_over_http(transport, url):
         try:
             return await compare(
                 lambda: VerifiedServer(
-                    McpServer(outbound, name="lab", call_timeout=20.0, max_tries=1, **way),
+                    McpServer(outbound, name="lab", call_timeout=120.0, max_tries=1, **way),
                     verifier={"type": "exact_match"},
                 ),
                 row,

@@ -159,7 +159,7 @@ def test_instructions_and_sampling_of_the_responses_api_reach_the_policy():
 def ask(path, body, reply=None):
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     served = ServedModel(name="ours", policy=Recording(reply), sampling={})
-    answer = asyncio.run(answer_always(served, Asked(method="POST", path=path, body=raw), seconds=5))
+    answer = asyncio.run(answer_always(served, Asked(method="POST", path=path, body=raw), seconds=120))
     return answer.status, json.loads(answer.body)
 
 
@@ -222,6 +222,6 @@ def test_what_no_endpoint_is_ever_asked_is_the_clients_mistake():
 
     served = ServedModel(name="ours", policy=Strict(Reply(items=[SAID], finish_reason="stop")), sampling={})
     body = json.dumps({"input": "x", "n": 3}).encode()
-    answer = asyncio.run(answer_always(served, Asked(method="POST", path="v1/responses", body=body), seconds=5))
+    answer = asyncio.run(answer_always(served, Asked(method="POST", path="v1/responses", body=body), seconds=120))
     told = json.loads(answer.body)["error"]["message"]
     assert (answer.status, told) == (400, "Sampling may not set n: the rollout itself sends that.")

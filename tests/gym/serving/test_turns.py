@@ -109,7 +109,7 @@ def test_its_document_names_the_routes_that_the_adapter_for_gymnasium_servers_lo
         served = await serve()
         async with on_a_port(served) as (port, outbound):
             url = f"http://127.0.0.1:{port}"
-            there = GymnasiumServer(Caller(outbound, name="s", base_url=url, call_timeout=10.0, max_tries=1))
+            there = GymnasiumServer(Caller(outbound, name="s", base_url=url, call_timeout=120.0, max_tries=1))
             return await there.probe(), served
 
     probe, served = asyncio.run(look())

@@ -176,7 +176,7 @@ class Once(Counter):
 
 
 @pytest.mark.parametrize(
-    ("written", "client"), [(Once, partial(HttpResourceServer, verify_timeout=5)), (Counter, GymnasiumServer)]
+    ("written", "client"), [(Once, partial(HttpResourceServer, verify_timeout=120.0)), (Counter, GymnasiumServer)]
 )
 def test_over_http_it_is_the_same(written, client):
     moves = say(Move(calls=[Call("up", {}), Call("up", {"by": 2})]), "\\boxed{3}")
@@ -185,7 +185,9 @@ def test_over_http_it_is_the_same(written, client):
     async def compare():
         served = await serve_environment(here, most_sessions=5, session_seconds=60.0)
         async with on_a_port(served) as (port, outbound):
-            caller = Caller(outbound, name="counter", base_url=f"http://127.0.0.1:{port}", call_timeout=5, max_tries=1)
+            caller = Caller(
+                outbound, name="counter", base_url=f"http://127.0.0.1:{port}", call_timeout=120.0, max_tries=1
+            )
             return reward_of(await play_attempt(client(caller), ROW, moves))
 
     assert asyncio.run(compare()) == reward_of(asyncio.run(play_attempt(here, ROW, moves))) == 1.0

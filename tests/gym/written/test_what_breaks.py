@@ -214,10 +214,10 @@ def test_a_served_environment_answers_500_and_serves_on():
     async def once():
         served = await serve_environment(WrittenServer(cls, name="mine"), most_sessions=5, session_seconds=60.0)
         row = b'{"responses_create_params": {"input": "x"}, "response": {"output": []}}'
-        opened = await answer_always(served, Asked(method="POST", path="seed_session", body=row), seconds=5)
+        opened = await answer_always(served, Asked(method="POST", path="seed_session", body=row), seconds=120)
         asked = Asked(method="POST", path="verify", body=row, session=opened.session)
-        told = await answer_always(served, asked, seconds=5)
-        again = await answer_always(served, Asked(method="GET", path=""), seconds=5)
+        told = await answer_always(served, asked, seconds=120)
+        again = await answer_always(served, Asked(method="GET", path=""), seconds=120)
         return told.status, told.body, again.status
 
     assert asyncio.run(once()) == (500, b'"VerifierError: mine: verify: SystemExit: 3"', 200)
