@@ -115,7 +115,7 @@ def make_worker(**fields: Any) -> Worker:
 def make_breaker(**fields: Any) -> Breaker:
     """An open one; name its `policy_model` or `environment`."""
     now = timezone.now()
-    given = {"failures": 12, "message": "connection refused", "opened_at": now, "retry_at": now + timedelta(seconds=8)}
+    given = {"failures": 12, "message": "connection refused", "opened_at": now, "retry_at": now + timedelta(minutes=10)}
     return Breaker.objects.create(**{"state": Breaker.State.OPEN, **given, **fields})
 
 

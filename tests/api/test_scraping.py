@@ -46,7 +46,7 @@ def samples(name: str, text: str | None = None) -> dict[tuple[str, ...], float]:
 
 
 def make_worker(**fields: object) -> Worker:
-    soon = timezone.now() + timedelta(seconds=20)
+    soon = timezone.now() + timedelta(minutes=10)
     return Worker.objects.create(
         **{"host": "alpha", "pid": 7, "seats": 64, "busy": 3, "backlog": 2, "lease_expires_at": soon, **fields}
     )

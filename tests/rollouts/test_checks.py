@@ -31,7 +31,7 @@ def ids(*tags: str) -> list[str]:
 
 
 def make_worker(**fields: object) -> Worker:
-    soon = timezone.now() + timedelta(seconds=20)
+    soon = timezone.now() + timedelta(minutes=10)
     return Worker.objects.create(**{"host": "elsewhere", "pid": 1, "seats": 8, "lease_expires_at": soon, **fields})
 
 

@@ -91,7 +91,7 @@ def test_the_page_of_the_collection_says_what_it_waits_for():
         health_message="GET / answered 503",
         health_checked_at=timezone.now(),
         unwell_since=timezone.now(),
-        probe_due_at=timezone.now() + timedelta(seconds=5),
+        probe_due_at=timezone.now() + timedelta(minutes=10),
     )
     client = Client()
     client.force_login(make_user(role="viewer"))
