@@ -72,3 +72,11 @@ def test_documents_mention_nothing_of_the_machine_they_were_written_on() -> None
         if path.exists() and re.search(r"(?<![\w.])/(tmp|work|root|home)/", path.read_text())
     ]
     assert found == []
+
+
+def test_no_cursor_stays_open_while_rows_are_read() -> None:
+    """SQLite refuses writes on a connection that still reads: apps/accounts/keyset_reading.py reads many rows."""
+    files = [path for room in ("apps", "gymweb") for path in (ROOT / room).rglob("*.py")]
+    code = {path: path.read_text() for path in files if "migrations" not in path.parts}
+    pattern = r"[\w)]\.a?iterator\(|\bchunked_fetch\b|\bchunked_cursor\("
+    assert [str(path.relative_to(ROOT)) for path, text in code.items() if re.search(pattern, text)] == []

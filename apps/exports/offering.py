@@ -11,8 +11,8 @@ from apps.rollouts.models import TraceEvent
 
 ATTEMPTS = 4
 """So many attempts of a task are looked at: one tells its tools, the others whether they had the same."""
-ROWS = 50
-"""Event rows fetched at once; one may hold hundreds of tools."""
+ROLLOUTS = 50
+"""Rollouts whose sessions one query reads; a session may hold hundreds of tools."""
 
 
 @dataclass(slots=True)
@@ -68,8 +68,12 @@ def _first(attempted: list[Candidate]) -> list[Candidate]:
 
 
 def _sessions(asked: Iterable[int]) -> Iterable[tuple[int, int, SessionOpened]]:
-    rows = TraceEvent.objects.filter(rollout_id__in=list(asked), seq=0, kind="session").order_by("rollout_id")
-    for rollout_id, attempt, payload in rows.values_list("rollout_id", "attempt", "payload").iterator(chunk_size=ROWS):
-        event = decode_event(payload)
-        if isinstance(event, SessionOpened):
-            yield rollout_id, attempt, event
+    rollout_ids = sorted(asked)
+    for first in range(0, len(rollout_ids), ROLLOUTS):
+        rows = TraceEvent.objects.filter(
+            rollout_id__in=rollout_ids[first : first + ROLLOUTS], seq=0, kind="session"
+        ).order_by("rollout_id")
+        for rollout_id, attempt, payload in rows.values_list("rollout_id", "attempt", "payload"):
+            event = decode_event(payload)
+            if isinstance(event, SessionOpened):
+                yield rollout_id, attempt, event

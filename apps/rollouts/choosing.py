@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
 
+from apps.accounts.keyset_reading import read_by_key
 from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
 from apps.tasks.models import Dataset, DatasetVersion, Task, TaskQuerySet
 
@@ -55,6 +56,10 @@ class Choice:
 
     def tasks(self) -> TaskQuerySet:
         """In their order."""
+        found = self._unlimited()
+        return found[: self.limit] if self.limit else found
+
+    def _unlimited(self) -> TaskQuerySet:
         found: TaskQuerySet = Task.objects.filter(version=self.version).active().order_by("index")
         if self.task_ids is not None:
             found = found.filter(pk__in=self.task_ids)
@@ -64,7 +69,7 @@ class Choice:
             found = found.tagged(tag)
         if self.search:
             found = found.filter(Q(prompt_excerpt__icontains=self.search) | Q(external_id__icontains=self.search))
-        return found[: self.limit] if self.limit else found
+        return found
 
     def unknown_splits(self) -> dict[str, list[str]]:
         """By what names them, splits that no task is in: a typing error would run with other tasks or numbers."""
@@ -76,11 +81,12 @@ class Choice:
 
     def rollouts(self) -> Iterator[Chosen]:
         """In the order of tasks and repeats. Constant memory, however many."""
-        rows = self.tasks().values_list("pk", "index", "split").iterator(chunk_size=CHUNK)
+        columns = self._unlimited().values_list("index", "pk", "split")
+        rows = islice(read_by_key(columns, by="index", size=CHUNK), self.limit)
         most = max([1, self.repeats, *self.split_repeats.values()])
         while tasks := list(islice(rows, max(1, CHUNK // most))):
-            left = self._left({task_id for task_id, _, _ in tasks})
-            for task_id, index, split in tasks:
+            left = self._left({task_id for _, task_id, _ in tasks})
+            for index, task_id, split in tasks:
                 for repeat in range(self.repeats_of(split)):
                     if left is None or ((task_id, repeat) in left) == self.only_failed:
                         yield Chosen(task_id, index, repeat)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Avg
 
+from apps.accounts.keyset_reading import read_by_key
 from apps.gym.pricing import Prices
 from apps.rollouts.choosing import Choice, Size, choose_rollouts
 from apps.rollouts.models import Collection, Rollout, Worker
@@ -115,8 +116,8 @@ def _guessed(plan: Mapping[str, Any], choice: Choice) -> _Each | None:
     """By the words of some tasks, and one reply to each."""
     version = choice.version
     step = max(1, version.task_count // SAMPLED)
-    sampled = version.tasks.filter(index__in=range(0, step * SAMPLED, step)).values_list("row_json", flat=True)
-    words = [len(row.split()) for row in sampled.iterator(chunk_size=50)]
+    sampled = version.tasks.filter(index__in=range(0, step * SAMPLED, step)).values_list("index", "row_json")
+    words = [len(row.split()) for _, row in read_by_key(sampled, by="index", size=50)]
     if not words:
         return None
     agent = plan["agent"]

@@ -62,7 +62,7 @@ def _read_queues() -> list[Queue]:
     """
     # By the index of leases, which holds running rows alone; an order, a group or a join would tempt planners elsewhere
     held = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__gt=0).order_by()
-    running = Counter(held.values_list("collection_id", flat=True).iterator(chunk_size=2_000))
+    running = Counter(held.values_list("collection_id", flat=True))
     ended = F("completed") + F("failed") + F("cancelled")
     rows = Collection.objects.filter(Q(state__in=OPEN_STATES) | Q(pk__in=list(running)))
     queued_of: Counter[tuple[str, int]] = Counter()

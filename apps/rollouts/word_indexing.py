@@ -15,6 +15,7 @@ from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
+from apps.accounts.keyset_reading import read_by_key
 from apps.gym import leaving
 from apps.gym.events import decode_event
 from apps.gym.wordings import texts_of
@@ -108,8 +109,8 @@ def read_words(rollout_id: int, attempt: int) -> Words:
     """Those of this attempt, up to the bound."""
     left = settings.SEARCH_WORDS
     texts: list[list[str]] = []
-    events = TraceEvent.objects.filter(rollout=rollout_id, attempt=attempt).order_by("seq")
-    for payload in events.values_list("payload", flat=True).iterator(chunk_size=20):
+    events = TraceEvent.objects.filter(rollout=rollout_id, attempt=attempt).values_list("seq", "payload")
+    for _, payload in read_by_key(events, by="seq", size=20):
         for text in _texts(payload):
             if left <= 0:
                 return Words(texts, is_cut=True)

@@ -3,7 +3,6 @@ rows gone."""
 
 import logging
 from datetime import timedelta
-from itertools import islice
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -142,7 +141,7 @@ def _delete(deletion: Deletion) -> None:
 
 def _delete_tasks(deletion: Deletion, version: DatasetVersion) -> None:
     tasks = Task.objects.filter(version=version).order_by()
-    while batch := list(islice(tasks.values_list("pk", flat=True)[:CHUNK_ROWS].iterator(), CHUNK_ROWS)):
+    while batch := list(tasks.values_list("pk", flat=True)[:CHUNK_ROWS]):
         with transaction.atomic():
             gone = Task.objects.filter(pk__in=batch)._raw_delete(using=tasks.db)
         Deletion.objects.filter(pk=deletion.pk).update(deleted=F("deleted") + gone, touched_at=timezone.now())

@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from django.conf import settings
@@ -57,7 +56,7 @@ def upload_limits() -> Limits:
 def delete_version(version: DatasetVersion) -> None:
     """Remove a version that nobody has seen, in short transactions."""
     tasks = Task.objects.filter(version=version).order_by()
-    while batch := list(islice(tasks.values_list("pk", flat=True)[:CHUNK_ROWS].iterator(), CHUNK_ROWS)):
+    while batch := list(tasks.values_list("pk", flat=True)[:CHUNK_ROWS]):
         # No rollout, pair or comment can point at a task that was never visible: no need to look for them.
         Task.objects.filter(pk__in=batch)._raw_delete(using=tasks.db)
         # What stays is an orphan, which the next sweep finds.

@@ -11,7 +11,9 @@ from types import TracebackType
 
 import orjson
 from django.conf import settings
+from django.db.models import Count, Min
 
+from apps.accounts.keyset_reading import read_by_key
 from apps.gym.items import TaskRow
 from apps.tasks.models import DatasetVersion
 
@@ -48,24 +50,24 @@ class Base:
         """By their keys, what is known of rows, which are keys and hashes."""
         if self._version is None:
             return {}
-        found: dict[str, Known] = {}
-        keys, hashes = {key for key, _ in wanted}, {row_hash for _, row_hash in wanted}
-        rows = self._version.tasks.filter(key__in=list(keys)).order_by("index")
-        columns = ("key", "index", "row_hash", "split", "tags_text", "is_retired")
-        for key, index, row_hash, split, tags, is_retired in rows.values_list(*columns).iterator():
-            known = found.get(key)
-            if known is None:
-                known = found[key] = Known(index, split, tuple(filter(None, tags.split("\n"))), is_retired)
-            known.count += 1
-            if row_hash in hashes:
-                known.copies[row_hash] += 1
+        # Counted by the database: the version may have a million tasks of one key.
+        tasks = self._version.tasks.filter(key__in={key for key, _ in wanted}).order_by()
+        groups = tasks.values_list("key").annotate(Min("index"), Count("pk"))
+        found = {key: Known(index, count=count) for key, index, count in groups}
+        same = tasks.filter(row_hash__in={row_hash for _, row_hash in wanted})
+        for key, row_hash, count in same.values_list("key", "row_hash").annotate(Count("pk")):
+            found[key].copies[row_hash] = count
+        firsts = self._version.tasks.filter(index__in=[known.index for known in found.values()])
+        for key, split, tags, is_retired in firsts.values_list("key", "split", "tags_text", "is_retired"):
+            known = found[key]
+            known.split, known.tags, known.is_retired = split, tuple(filter(None, tags.split("\n"))), is_retired
         return found
 
     def rows(self, indexes: Iterable[int]) -> Iterator[tuple[int, TaskRow]]:
         """The rows of some of its tasks, with their places."""
         if self._version is not None and (wanted := list(indexes)):
-            rows = self._version.tasks.filter(index__in=wanted).order_by("index")
-            for index, text in rows.values_list("index", "row_json").iterator(chunk_size=100):
+            rows = self._version.tasks.filter(index__in=wanted).values_list("index", "row_json")
+            for index, text in read_by_key(rows, by="index", size=100):
                 yield index, orjson.loads(text)
 
 

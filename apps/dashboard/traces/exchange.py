@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from apps.accounts.keyset_reading import read_by_key
 from apps.dashboard.traces.bodies import Body, json_body, read_output
 from apps.dashboard.traces.building import decode
 from apps.dashboard.traces.cards import Card
@@ -112,7 +113,7 @@ def _conversation(rollout: Rollout, attempt: int, seq: int, seen: int) -> tuple[
     """The first `seen` items of the conversation, and the tools of the session."""
     events = events_of(rollout, attempt).filter(seq__lt=seq)
     items: list[Item] = []
-    for payload in events.filter(kind__in=_SAYING).values_list("payload", flat=True).iterator(chunk_size=200):
+    for _, payload in read_by_key(events.filter(kind__in=_SAYING).values_list("seq", "payload"), by="seq", size=200):
         event = decode(payload)
         if event is not None:
             items += event.new_items()

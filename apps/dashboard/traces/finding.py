@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import islice
 from unicodedata import normalize
 
+from apps.accounts.keyset_reading import read_by_key
 from apps.dashboard.traces.building import decode
 from apps.dashboard.traces.outline import KINDS
 from apps.dashboard.traces.parts import bodies_of, names_in
@@ -52,8 +53,8 @@ def find_words(rollout: Rollout, attempt: int, words: str) -> Found:
     wanted = _fold(words)
     if not wanted.strip():
         return Found(words, [], 0, 0)
-    rows = events_of(rollout, attempt).values_list("seq", "kind", "payload").iterator(chunk_size=200)
-    for seq, kind, payload in rows:
+    rows = events_of(rollout, attempt).values_list("seq", "kind", "payload")
+    for seq, kind, payload in read_by_key(rows, by="seq", size=200):
         if _cannot_have(payload, wanted):
             continue
         for part, text in _texts(decode(payload), seq, payload):

@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.environments.models import Environment
@@ -150,7 +151,8 @@ def summarize(collection: Collection) -> dict[str, Any]:
 
 def count_tokens(collection: Collection) -> dict[str, int]:
     """What was captured, and how many rollouts make one sequence to train on: a break of tokens begins another."""
-    figures = [check_prefixes(stored_tokens(rollout.trace(tokens=True))) for rollout in collection.rollouts.iterator()]
+    rollouts = read_by_key(collection.rollouts.all())
+    figures = [check_prefixes(stored_tokens(rollout.trace(tokens=True))) for rollout in rollouts]
     return {
         "calls": sum(own.calls for own in figures),
         "calls_with_tokens": sum(own.captured for own in figures),

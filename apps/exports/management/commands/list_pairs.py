@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from apps.accounts.keyset_reading import read_by_key
 from apps.exports.attributing import Opinion, read_opinions, say_opinion, say_verdict
 from apps.exports.finding import FLAGS, find_close, flag_pairs, flags_of
 from apps.exports.models import PairDecision, PairSet, PreferencePair
@@ -55,11 +56,11 @@ class Command(BaseCommand):
                 return map(_tell_opinion, read_opinions(pair, names_of=None, leads=True))
             if not options["json"] and not pair.decisions.exists():
                 self.stdout.write(f"Nobody has decided of pair {pair.pk}: it is {pair.status}.")
-            decisions = PairDecision.objects.filter(pair=options["pair"]).select_related("user").order_by("pk")
-            return map(_tell_decision, decisions.iterator(chunk_size=1_000))
+            decisions = PairDecision.objects.filter(pair=options["pair"]).select_related("user")
+            return map(_tell_decision, read_by_key(decisions))
         if listed:
             given = {name: options[name] for name in _OF_SETS if options[name] is not None}
-            return map(_tell_set, PairSet.objects.filter(**given).order_by("pk").iterator(chunk_size=1_000))
+            return map(_tell_set, read_by_key(PairSet.objects.filter(**given)))
         if not PairSet.objects.filter(pk=options["pair_set"]).exists():
             raise CommandError(f"There is no pair set {options['pair_set']}.")
         pairs = PreferencePair.objects.filter(pair_set=options["pair_set"]).select_related("chosen", "rejected")
@@ -69,7 +70,7 @@ class Command(BaseCommand):
             pairs = find_close(pairs, options["below_margin"])
         if options["flag"]:
             pairs = flag_pairs(pairs, options["flag"])
-        return map(_tell_pair, pairs.order_by("pk").iterator(chunk_size=1_000))
+        return map(_tell_pair, read_by_key(pairs))
 
 
 def _refuse(options: dict[str, Any], names: Iterable[str]) -> None:

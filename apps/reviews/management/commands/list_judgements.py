@@ -6,12 +6,11 @@ from typing import Any
 import msgspec
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from apps.accounts.keyset_reading import read_by_key
 from apps.reviews.deciding import read_verdicts
 from apps.reviews.management.telling import tell_comment, tell_flag, tell_score, tell_verdict
 from apps.reviews.models import Comment, Flag, Review
 from apps.rollouts.models import Collection
-
-CHUNK = 1_000
 
 
 class Command(BaseCommand):
@@ -31,18 +30,18 @@ class Command(BaseCommand):
 
 
 def _flags(collection: Collection) -> Iterator[tuple[dict[str, Any], str]]:
-    rows = Flag.objects.filter(rollout__collection=collection).select_related("author").order_by("pk")
-    return map(tell_flag, rows.iterator(chunk_size=CHUNK))
+    rows = Flag.objects.filter(rollout__collection=collection).select_related("author")
+    return map(tell_flag, read_by_key(rows))
 
 
 def _scores(collection: Collection) -> Iterator[tuple[dict[str, Any], str]]:
     rows = Review.objects.filter(rollout__collection=collection, repeat_of__isnull=True).submitted().exclude(scores={})
-    return map(tell_score, rows.select_related("reviewer", "rubric").order_by("pk").iterator(chunk_size=CHUNK))
+    return map(tell_score, read_by_key(rows.select_related("reviewer", "rubric")))
 
 
 def _comments(collection: Collection) -> Iterator[tuple[dict[str, Any], str]]:
-    rows = Comment.objects.filter(rollout__collection=collection).select_related("author", "resolved_by").order_by("pk")
-    return map(tell_comment, rows.iterator(chunk_size=CHUNK))
+    rows = Comment.objects.filter(rollout__collection=collection).select_related("author", "resolved_by")
+    return map(tell_comment, read_by_key(rows))
 
 
 def _verdicts(collection: Collection) -> Iterator[tuple[dict[str, Any], str]]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.management.people import find_person
 from apps.accounts.permissions import Permission
 from apps.reviews.models import RewardOverride
@@ -67,7 +68,7 @@ class Command(BaseCommand):
     def _write(self, collection_id: int) -> None:
         if not Collection.objects.present().filter(pk=collection_id).exists():
             raise CommandError(f"There is no collection {collection_id}.")
-        for each in _history().filter(rollout__collection=collection_id).iterator(chunk_size=1_000):
+        for each in read_by_key(_history().filter(rollout__collection=collection_id)):
             self.stdout.write(json.dumps(_tell(each), ensure_ascii=False))
 
 

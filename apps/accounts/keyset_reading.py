@@ -1,0 +1,31 @@
+"""Read any number of rows page by page, with no cursor left open.
+
+An open cursor holds a read snapshot. SQLite refuses every write on its connection once another connection has
+committed (SQLITE_BUSY_SNAPSHOT), whatever the busy timeout. So `.iterator()` is not used in this project.
+"""
+
+from collections.abc import Iterator
+from operator import attrgetter, itemgetter
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
+
+Row = TypeVar("Row")
+
+PAGE = 1_000
+
+
+def read_by_key(rows: "QuerySet[Any, Row]", *, by: str = "pk", size: int = PAGE) -> Iterator[Row]:
+    """Yield the rows in ascending order of `by`, a column that is unique among them; one query reads `size` rows.
+
+    Rows of `values_list` must begin with that column. The queryset must not be sliced. Between two rows the caller may
+    write on the same connection; a row that appears behind the current page is still read.
+    """
+    ordered = rows.order_by(by)
+    page = list(ordered[:size])
+    while page:
+        yield from page
+        if len(page) < size:
+            return
+        key = attrgetter(by) if isinstance(page[-1], Model) else itemgetter(0)
+        page = list(ordered.filter(**{f"{by}__gt": key(page[-1])})[:size])
