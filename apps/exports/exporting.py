@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from apps.accounts.job_retries import claimed, is_due, put_back, wait_for_retry
 from apps.exports.census import Census
 from apps.exports.folders import ExportFolder, default_path, is_safe_to_replace, named_encoding, sweep_parts
 from apps.exports.manifests import make_manifest
@@ -42,11 +43,13 @@ def write_export(*, export: Export, path: Path | None = None) -> Export:
     """
     if path is not None:
         check_path(path, export)
-    attempt = _claim(Export.objects.exclude(state=Export.State.CANCELLED), export.pk)
-    if attempt is not None:
-        _write(export.pk, attempt, path)
-    export.refresh_from_db()
-    return export
+    while True:
+        attempt = _claim(Export.objects.exclude(state=Export.State.CANCELLED), export.pk)
+        if attempt is not None:
+            _write(export.pk, attempt, path)
+        export.refresh_from_db()
+        if export.is_settled or not wait_for_retry(export):
+            return export
 
 
 def check_path(path: Path, export: Export) -> None:
@@ -71,7 +74,7 @@ def check_path(path: Path, export: Export) -> None:
 def write_queued_export() -> bool:
     """Worker chore: write one queued export; says whether there was one."""
     _requeue_quiet()
-    export = Export.objects.filter(state=Export.State.QUEUED).order_by("id").first()
+    export = Export.objects.filter(is_due(), state=Export.State.QUEUED).order_by("id").first()
     if export is None:
         return False
     attempt = _claim(Export.objects.filter(state=Export.State.QUEUED), export.pk)
@@ -83,8 +86,8 @@ def write_queued_export() -> bool:
 def _claim(claimable: QuerySet[Export], export_id: int) -> int | None:
     """The number of the new attempt, or None where the export is not claimable (any more)."""
     with transaction.atomic():
-        claim = {"state": Export.State.WRITING, "attempt": F("attempt") + 1, "touched_at": timezone.now()}
-        if not claimable.filter(pk=export_id).update(message="", **claim):
+        claim = {"state": Export.State.WRITING, "attempt": F("attempt") + 1, **claimed()}
+        if not claimable.filter(pk=export_id).update(**claim):
             return None
         return Export.objects.values_list("attempt", flat=True).get(pk=export_id)
 
@@ -123,6 +126,8 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
     except _FencedOut:
         logger.warning("export %s was cancelled, or taken over, while attempt %s wrote it", export_id, attempt)
     except Exception as problem:
+        if put_back(_owned(export_id, attempt), problem, state=Export.State.QUEUED, attempt=F("attempt") - 1):
+            return
         # The row is where people look for what went wrong; the log keeps the traceback.
         logger.exception("export %s failed", export_id)
         message = cut_clean(f"{type(problem).__name__}: {problem}", 500)

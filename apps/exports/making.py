@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
+from apps.accounts.job_retries import claimed, is_due, put_back, wait_for_retry
 from apps.exports.counting import NewPair, PairMaker
 from apps.exports.models import PairDecision, PairSet, PreferencePair
 from apps.gym import leaving
@@ -38,10 +39,18 @@ def make_pair_set(*, pair_set: PairSet) -> PairSet:
     return pair_set
 
 
+def make_pair_set_to_its_end(*, pair_set: PairSet) -> PairSet:
+    """The same, and wait between attempts that a transient database error has interrupted."""
+    while True:
+        make_pair_set(pair_set=pair_set)
+        if pair_set.is_settled or not wait_for_retry(pair_set):
+            return pair_set
+
+
 def make_queued_pair_set() -> bool:
     """Worker chore: make one queued pair set; says whether there was one."""
     _requeue_quiet()
-    pair_set = PairSet.objects.filter(state=State.QUEUED).order_by("id").first()
+    pair_set = PairSet.objects.filter(is_due(), state=State.QUEUED).order_by("id").first()
     if pair_set is None:
         return False
     make_pair_set(pair_set=pair_set)
@@ -52,7 +61,7 @@ def _claim(pair_set_id: int) -> int | None:
     """The number of the new attempt, or None where it is not to be made (any more)."""
     with transaction.atomic():
         queued = PairSet.objects.filter(pk=pair_set_id, state=State.QUEUED)
-        if not queued.update(state=State.MAKING, attempt=F("attempt") + 1, touched_at=timezone.now(), message=""):
+        if not queued.update(state=State.MAKING, attempt=F("attempt") + 1, **claimed()):
             return None
         return PairSet.objects.values_list("attempt", flat=True).get(pk=pair_set_id)
 
@@ -85,6 +94,8 @@ def _make(pair_set_id: int, attempt: int) -> None:
     except _FencedOut:
         logger.info("pair set %s was taken over or cancelled", pair_set_id)
     except Exception as problem:
+        if put_back(owned, problem, state=State.QUEUED, attempt=F("attempt") - 1):
+            return
         # The row is where people look for what went wrong; the log keeps the traceback.
         logger.exception("pair set %s failed", pair_set_id)
         message = cut_clean(f"{type(problem).__name__}: {problem}", 500)

@@ -5,13 +5,14 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from apps.accounts.job_retries import RetriedJob
 from apps.gym.exporters.registry import FORMATS
 from apps.policies.typed_texts import TypedCharField
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 
 
-class PairSet(models.Model):
+class PairSet(RetriedJob):
     """The preference pairs that one rule made of one or more collections: a version of what its name stands for.
 
     What the rule said is kept as provenance. Only what people decide of its pairs changes once it is ready.
@@ -207,7 +208,7 @@ class Encoding(models.TextChoices):
     PARQUET = "parquet", "Parquet"
 
 
-class Export(models.Model):
+class Export(RetriedJob):
     """What one trainer loads: a folder with a file for each split that has rows, a dataset card and a manifest.
 
     `bytes` and `sha256` are of its first file; the manifest has those of all. What `format`, `filters` and `options`

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
-from apps.exports.making import make_pair_set
+from apps.exports.making import make_pair_set, make_pair_set_to_its_end
 from apps.exports.models import PairSet, PairSource
 from apps.gym.pairs import Rule, RuleRefused, check_rule, rule_digest, rule_fields
 from apps.policies.typed_texts import clean_typed
@@ -49,7 +49,7 @@ def build_pairs(
     pair_set = queue_pair_set(
         collection=collection, further=further, rule=rule, name=name, keeps_decisions=keeps_decisions, user=user
     )
-    return make_pair_set(pair_set=pair_set)
+    return make_pair_set_to_its_end(pair_set=pair_set)
 
 
 def order_pairs(

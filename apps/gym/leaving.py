@@ -20,3 +20,8 @@ def check() -> None:
     leaving: threading.Event | None = getattr(_here, "leaving", None)
     if leaving is not None and leaving.is_set():
         raise Leaving
+
+
+def is_obeyed() -> bool:
+    """Return True in threads of a worker's background jobs, which `check` can end."""
+    return getattr(_here, "leaving", None) is not None

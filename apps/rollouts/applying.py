@@ -4,6 +4,7 @@ from django.db import transaction
 from django.db.models import F, Max
 from django.utils import timezone
 
+from apps.accounts.job_retries import progressed
 from apps.gym.events import decode_event, event_kind
 from apps.gym.redaction.redacting import count_marks
 from apps.rollouts.announcing import announce_collection
@@ -26,7 +27,7 @@ def write_rewards(owner: Owner) -> None:
         with transaction.atomic():
             fates = [_apply_one(reward, collection_id) for reward in chunk]
             applied = fates.count(Fate.APPLIED)
-            owner.write(applied=F("applied") + applied, stale=F("stale") + len(fates) - applied)
+            owner.write(**progressed(), applied=F("applied") + applied, stale=F("stale") + len(fates) - applied)
         owner.pause_here()
     owner.write(state=Reverification.State.APPLIED, finished_at=timezone.now())
     announce_collection(collection_id)

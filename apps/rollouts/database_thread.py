@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from django.db import connection
 
+from apps.accounts.outages import drop_broken_connection
+
 Result = TypeVar("Result")
 
 
@@ -45,9 +47,7 @@ def _with_live_connection(work: Callable[..., Result], *args: Any, **kwargs: Any
     try:
         return work(*args, **kwargs)
     except Exception:
-        # A broken connection is dropped, so that the next call opens a fresh one.
-        if connection.connection is not None and not connection.is_usable():
-            connection.close()
+        drop_broken_connection()
         raise
 
 

@@ -9,6 +9,7 @@ from django.db.models import F, ProtectedError
 from django.utils import timezone
 
 from apps.accounts.auditing import record
+from apps.accounts.job_retries import claimed, is_due, progressed, put_back
 from apps.accounts.models import User
 from apps.gym import leaving
 from apps.gym.redaction.shortening import cut_clean
@@ -62,11 +63,11 @@ def delete_next_collection() -> bool:
     quiet = CollectionDeletion.objects.filter(state=State.DELETING, touched_at__lt=now - QUIET)
     if quiet.exists():
         quiet.update(state=State.QUEUED)
-    queued = CollectionDeletion.objects.filter(state=State.QUEUED)
+    queued = CollectionDeletion.objects.filter(is_due(), state=State.QUEUED)
     deletion = queued.select_related("collection").order_by("id").first()
     if deletion is None:
         return False
-    if queued.filter(pk=deletion.pk).update(state=State.DELETING, touched_at=now):
+    if queued.filter(pk=deletion.pk).update(state=State.DELETING, **claimed()):
         _carry_out(deletion)
     return True
 
@@ -88,6 +89,8 @@ def _carry_out(deletion: CollectionDeletion) -> None:
         Collection.objects.filter(pk=deletion.collection_id or 0).update(is_being_deleted=False)
         row.update(state=State.FAILED, message=cut_clean(message, 500), touched_at=timezone.now())
     except Exception as problem:
+        if put_back(row.filter(state=State.DELETING), problem, state=State.QUEUED):
+            return
         logger.exception("deletion %s of a collection failed", deletion.pk)
         message = cut_clean(f"{type(problem).__name__}: {problem}", 500)
         row.update(state=State.FAILED, message=message, touched_at=timezone.now())
@@ -102,6 +105,6 @@ def _delete(deletion: CollectionDeletion, collection: Collection) -> None:
     while ids := list(rollouts.values_list("pk", flat=True)[:CHUNK]):
         with transaction.atomic():
             Rollout.objects.filter(pk__in=ids).delete()
-        mine.update(deleted=F("deleted") + len(ids), touched_at=timezone.now())
+        mine.update(deleted=F("deleted") + len(ids), **progressed())
         leaving.check()
     collection.delete()

@@ -10,9 +10,11 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from django.db import Error
 from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
+from apps.accounts.job_retries import when_database_answers
 from apps.policies.models import PolicyModel
 from apps.rollouts.labelling import Facet
 from apps.rollouts.leasing import live_workers
@@ -160,7 +162,11 @@ def measure_wanted() -> bool:
         if KeptFigures.objects.filter(free, pk=row.pk).update(claimed_at=now):
             owner = row.collection or row.policy_model
             assert owner is not None
-            _measure(row, owner)
+            try:
+                _measure(row, owner)
+            except Error:
+                _give_back(row)
+                raise
             return True
     return False
 
@@ -169,6 +175,11 @@ def _measure_owner(owner: Owner, row: KeptFigures) -> Any:
     if isinstance(owner, Collection):
         return measure_page(owner, row.facets)
     return track_versions(policy_model=owner)
+
+
+def _give_back(row: KeptFigures) -> None:
+    """Let any worker measure them at once."""
+    when_database_answers(lambda: KeptFigures.objects.filter(pk=row.pk).update(claimed_at=None))
 
 
 def _measure(row: KeptFigures, owner: Owner) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.accounts.job_retries import claimed, put_back
 from apps.gym import leaving
 from apps.gym.errors import GymError
 from apps.gym.redaction.shortening import cut_clean
@@ -61,7 +62,7 @@ def as_owner(
     doing = State.VERIFYING if state == State.QUEUED else State.APPLYING
     attempt = reverification.attempt + 1
     waiting = Reverification.objects.filter(pk=reverification.pk, state=state, attempt=reverification.attempt)
-    if not waiting.update(state=doing, attempt=attempt, touched_at=timezone.now(), message=""):
+    if not waiting.update(state=doing, attempt=attempt, **claimed()):
         return
     owner = Owner(reverification, attempt, doing, time.monotonic() + seconds)
     mine = Reverification.objects.filter(pk=reverification.pk, attempt=attempt, state=doing)
@@ -75,6 +76,8 @@ def as_owner(
     except FencedOut:
         logger.info("reverification %s was taken over or cancelled", reverification.pk)
     except Exception as problem:
+        if put_back(mine, problem, state=state, attempt=attempt - 1):
+            return
         # The row is where people look for what went wrong; the log keeps the traceback of what is no expected failure.
         if not isinstance(problem, GymError):
             logger.exception("reverification %s failed", reverification.pk)

@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q
-from django.utils import timezone
 
 from apps.accounts.auditing import record
+from apps.accounts.job_retries import progressed
 from apps.accounts.models import User
 from apps.gym import leaving
 from apps.gym.agent import StopReason
@@ -145,7 +145,7 @@ def remove_rollouts(deletion: CollectionDeletion, collection: Collection) -> Non
     mine = CollectionDeletion.objects.filter(pk=deletion.pk)
     while ids := list(chosen_rollouts(collection, deletion.chosen).order_by().values_list("pk", flat=True)[:CHUNK]):
         removed = _remove(collection, ids)
-        mine.update(deleted=F("deleted") + removed, touched_at=timezone.now())
+        mine.update(deleted=F("deleted") + removed, **progressed())
         leaving.check()
     announce_collection(collection.pk)
 

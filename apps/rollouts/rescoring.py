@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import F, Max, Q, QuerySet
 from django.utils import timezone
 
+from apps.accounts.job_retries import progressed
 from apps.environments.connecting import connect_environment, connect_judge, connect_verifier
 from apps.environments.models import Environment
 from apps.gym import leaving
@@ -181,6 +182,7 @@ def _store(owner: Owner, reverification: Reverification, pieces: Sequence[_Piece
     with transaction.atomic():
         ReverifiedReward.objects.bulk_create(rewards)
         owner.write(
+            **progressed(),
             verified=F("verified") + len(rewards) - failed,
             failed=F("failed") + failed,
             changed=F("changed") + sum(reward.changed for reward in rewards),

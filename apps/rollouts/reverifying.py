@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.auditing import record
+from apps.accounts.job_retries import is_due
 from apps.accounts.models import User
 from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
@@ -118,7 +119,7 @@ async def _ask_mode(environment: Environment) -> ReverifyMode:
 def continue_reverification() -> bool:
     """Worker chore: verify or apply for a while what waits, the longest untouched first; says whether there was any."""
     requeue_quiet()
-    waiting = Reverification.objects.filter(Q(state=State.QUEUED) | Q(state=State.APPLYING, attempt=0))
+    waiting = Reverification.objects.filter(is_due(), Q(state=State.QUEUED) | Q(state=State.APPLYING, attempt=0))
     reverification = waiting.order_by("touched_at", "id").first()
     if reverification is None:
         return False

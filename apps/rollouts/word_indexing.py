@@ -15,7 +15,9 @@ from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
+from apps.accounts.job_retries import when_database_answers
 from apps.accounts.keyset_reading import read_by_key
+from apps.accounts.outages import is_transient
 from apps.gym import leaving
 from apps.gym.events import decode_event
 from apps.gym.wordings import texts_of
@@ -69,16 +71,32 @@ def index_next_rollouts() -> bool:
     if not taken:
         return False
     # Read without a lock: what is written below is only what still waits as it was taken.
+    try:
+        _store(taken, _read(taken), taken_at)
+    except Exception as problem:
+        if isinstance(problem, leaving.Leaving) or is_transient(problem):
+            when_database_answers(lambda: _give_back(taken_at))
+        raise
+    return True
+
+
+def _read(taken: dict[int, int]) -> dict[int, Words]:
     found = {}
     for rollout_id, attempt in taken.items():
         leaving.check()
         try:
             found[rollout_id] = read_words(rollout_id, attempt)
-        except Exception:
+        except Exception as problem:
+            if is_transient(problem):
+                raise
             # It is tried again, and counted as not indexed in the end: one trace must not hold up the others.
             logger.exception("the words of rollout %s could not be read", rollout_id)
-    _store(taken, found, taken_at)
-    return True
+    return found
+
+
+def _give_back(taken_at: datetime) -> None:
+    """Return what was taken to the queue, as if it had not been tried."""
+    UnindexedRollout.objects.filter(taken_at=taken_at, tries__gt=0).update(taken_at=None, tries=F("tries") - 1)
 
 
 def index_all() -> Iterator[int]:

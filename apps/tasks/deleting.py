@@ -11,6 +11,7 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from apps.accounts.auditing import record
+from apps.accounts.job_retries import claimed, is_due, progressed, put_back
 from apps.accounts.models import User
 from apps.gym import leaving
 from apps.gym.redaction.shortening import cut_clean
@@ -90,11 +91,11 @@ def delete_next() -> bool:
     quiet = Deletion.objects.filter(state=Deletion.State.DELETING, touched_at__lt=now - QUIET)
     if quiet.exists():
         quiet.update(state=Deletion.State.QUEUED)
-    queued = Deletion.objects.filter(state=Deletion.State.QUEUED)
+    queued = Deletion.objects.filter(is_due(), state=Deletion.State.QUEUED)
     deletion = queued.select_related("dataset", "version").order_by("id").first()
     if deletion is None:
         return False
-    if queued.filter(pk=deletion.pk).update(state=Deletion.State.DELETING, touched_at=now):
+    if queued.filter(pk=deletion.pk).update(state=Deletion.State.DELETING, **claimed()):
         _carry_out(deletion)
     return True
 
@@ -112,6 +113,8 @@ def _carry_out(deletion: Deletion) -> None:
         _give_back(deletion)
         row.update(state=Deletion.State.FAILED, message=cut_clean(message, 500), touched_at=timezone.now())
     except Exception as problem:
+        if put_back(row.filter(state=Deletion.State.DELETING), problem, state=Deletion.State.QUEUED):
+            return
         logger.exception("deletion %s failed", deletion.pk)
         message = cut_clean(f"{type(problem).__name__}: {problem}", 500)
         row.update(state=Deletion.State.FAILED, message=message, touched_at=timezone.now())
@@ -144,7 +147,7 @@ def _delete_tasks(deletion: Deletion, version: DatasetVersion) -> None:
     while batch := list(tasks.values_list("pk", flat=True)[:CHUNK_ROWS]):
         with transaction.atomic():
             gone = Task.objects.filter(pk__in=batch)._raw_delete(using=tasks.db)
-        Deletion.objects.filter(pk=deletion.pk).update(deleted=F("deleted") + gone, touched_at=timezone.now())
+        Deletion.objects.filter(pk=deletion.pk).update(deleted=F("deleted") + gone, **progressed())
         leaving.check()
 
 

@@ -4,6 +4,7 @@ import orjson
 from django.conf import settings
 from django.db import models
 
+from apps.accounts.job_retries import RetriedJob
 from apps.environments.models import Environment
 from apps.gym.items import TaskRow
 from apps.policies.typed_texts import TypedCharField, TypedTextField
@@ -166,7 +167,7 @@ class ColumnMapping(models.Model):
         return self.name
 
 
-class Upload(models.Model):
+class Upload(RetriedJob):
     """One file on its way into a dataset: received, mapped and checked if people wish, then loaded by a worker."""
 
     class State(models.TextChoices):
@@ -252,7 +253,7 @@ class Upload(models.Model):
         return min(1.0, self.read_bytes / self.received_bytes) if self.received_bytes else 0.0
 
 
-class Deletion(models.Model):
+class Deletion(RetriedJob):
     """A dataset, or one version of it, on its way out; the row stays and says how that ended."""
 
     class State(models.TextChoices):

@@ -6,12 +6,14 @@ from contextlib import suppress
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import DatabaseError, InterfaceError, OperationalError, transaction
+from django.db import Error, transaction
 from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from apps.accounts.auditing import describe, record
+from apps.accounts.job_retries import claimed, is_due, put_back
 from apps.accounts.models import User
+from apps.accounts.outages import is_transient
 from apps.environments.models import Environment
 from apps.gym import leaving
 from apps.gym.redaction.shortening import cut_clean
@@ -132,19 +134,22 @@ def discard_upload(*, upload: Upload, user: User | None = None) -> None:
 
 def load_now(*, upload: Upload) -> Upload:
     """Load a waiting file here, whether or not a worker would; the upload as it is then. It waits for a worker where
-    others hold its dataset for long."""
+    others hold its dataset for long, and after a transient database error."""
     if (claimed := _claim(upload.pk)) is not None:
         try:
             return _load_received(claimed, patience=ANSWER_SECONDS)
         except DatasetIsBusy:
             logger.info("upload %s is left to a worker", upload.pk)
+        except Error as problem:
+            if not is_transient(problem):
+                raise
     upload.refresh_from_db()
     return upload
 
 
 def load_queued_upload() -> bool:
     """Worker chore: load one waiting file; says whether there was one."""
-    queued = Upload.objects.filter(state=Upload.State.QUEUED)
+    queued = Upload.objects.filter(is_due(), state=Upload.State.QUEUED)
     # What cannot be loaded yet must not hold up the files of other datasets. A check needs no turn.
     busy = DatasetVersion.objects.filter(dataset=OuterRef("dataset"), state=DatasetVersion.State.LOADING)
     queued = queued.filter(Q(check_only=True) | ~Exists(busy))
@@ -161,15 +166,16 @@ def load_queued_upload() -> bool:
             logger.info("upload %s is left to another worker", upload.pk)
         except UploadTakenAway:
             logger.warning("upload %s was taken over while attempt %s loaded it", upload.pk, upload.attempt)
-        except Exception:
+        except Exception as problem:
             # The row says that it failed; the log keeps the traceback.
-            logger.exception("upload %s failed", upload.pk)
+            if not is_transient(problem):
+                logger.exception("upload %s failed", upload.pk)
     return True
 
 
 def _claim(upload_id: int) -> Upload | None:
     with transaction.atomic():
-        claim = {"state": Upload.State.LOADING, "attempt": F("attempt") + 1, "touched_at": timezone.now()}
+        claim = {"state": Upload.State.LOADING, "attempt": F("attempt") + 1, **claimed()}
         if not Upload.objects.filter(pk=upload_id, state=Upload.State.QUEUED).update(**claim):
             return None
         return Upload.objects.select_related("dataset__environment").get(pk=upload_id)
@@ -211,7 +217,7 @@ def _load(upload: Upload, stream: Readable, *, patience: float) -> Upload:
                 _end(upload, version, base, loader)
     except BaseException as broken:
         # Whatever broke, a full disk or a lost database: half a version must not stay. A sweep repeats what fails here.
-        with suppress(DatabaseError):
+        with suppress(Error):
             _break_off(upload, broken)
         if version is not None:
             delete_version(version)
@@ -221,16 +227,16 @@ def _load(upload: Upload, stream: Readable, *, patience: float) -> Upload:
 
 
 def _break_off(upload: Upload, broken: BaseException) -> None:
-    """A lost database or a worker that leaves is not the file's fault: another attempt may go better."""
+    """End an attempt that raised. A worker that leaves or a transient database error queues the file again, unless it
+    was read from a stream that was not kept."""
     keeps_file = upload.attempt > 0
+    # Not as an attempt that was lost.
+    queued = {"state": Upload.State.QUEUED, "attempt": F("attempt") - 1, "version": None}
     if isinstance(broken, leaving.Leaving) or (isinstance(broken, DatasetIsBusy) and keeps_file):
-        # Not as an attempt that was lost.
-        owned(upload).update(state=Upload.State.QUEUED, attempt=F("attempt") - 1, version=None)
+        owned(upload).update(**queued)
     elif isinstance(broken, DatasetIsBusy):
         owned(upload).update(state=Upload.State.FAILED, message=cut_clean(str(broken), 500))
-    elif isinstance(broken, OperationalError | InterfaceError) and 0 < upload.attempt < MAX_ATTEMPTS:
-        owned(upload).update(state=Upload.State.QUEUED, version=None)
-    else:
+    elif not (keeps_file and put_back(owned(upload), broken, **queued)):
         owned(upload).update(state=Upload.State.FAILED, message=_BROKE_OFF)
 
 

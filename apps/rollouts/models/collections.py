@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from apps.accounts.job_retries import RetriedJob
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
@@ -236,7 +237,7 @@ class Collection(models.Model):
         return not self.is_finished or (self.state == self.State.COMPLETED and self.failed > 0)
 
 
-class CollectionDeletion(models.Model):
+class CollectionDeletion(RetriedJob):
     """A collection on its way out, with its rollouts and their traces, or only some of its rollouts; the row stays and
     says how that ended."""
 

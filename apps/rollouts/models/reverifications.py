@@ -5,12 +5,13 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.accounts.job_retries import RetriedJob
 from apps.accounts.stored_json import StoredJSONField
 from apps.rollouts.models.collections import Collection
 from apps.rollouts.models.rollouts import Rollout
 
 
-class Reverification(models.Model):
+class Reverification(RetriedJob):
     """Rollouts of a collection verified again from their traces, without inference; applied only when somebody asks."""
 
     class State(models.TextChoices):

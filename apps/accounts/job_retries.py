@@ -1,0 +1,103 @@
+"""Retry background jobs after transient database errors: a job goes back to its queue and waits longer each time.
+
+A job is a row: an export, an upload, a deletion, a pair set or a reverification. Claim it with `claimed()`, pick it by
+`is_due()`, and call `put_back` when an attempt raises.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from django.db import models
+from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.utils import timezone
+
+from apps.accounts.outages import drop_broken_connection, is_transient
+from apps.gym import leaving
+from apps.gym.redaction.shortening import cut_clean
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+FIRST_WAIT = timedelta(seconds=2)
+LONGEST_WAIT = timedelta(minutes=1)
+GIVE_UP_AFTER = timedelta(hours=1)
+"""A job fails when transient errors have interrupted it for so long without progress."""
+DATABASE_WAIT_SECONDS = 1.0
+"""How often a worker asks whether the database is back."""
+
+
+class RetriedJob(models.Model):
+    """Columns of a job that is retried."""
+
+    failing_since = models.DateTimeField(
+        null=True, blank=True, help_text="When transient errors began to interrupt it; null after progress"
+    )
+    retry_at = models.DateTimeField(null=True, blank=True, help_text="While queued after an error: the next attempt")
+
+    class Meta:
+        abstract = True
+
+
+def is_due() -> Q:
+    """Match queued jobs that may be claimed now."""
+    return Q(retry_at=None) | Q(retry_at__lte=timezone.now())
+
+
+def claimed() -> dict[str, Any]:
+    """Return the fields to set when a job is claimed. A claim that is not a retry begins a new series of errors."""
+    is_retry = When(retry_at__isnull=False, then=F("failing_since"))
+    since = Case(is_retry, default=Value(None), output_field=models.DateTimeField())
+    return {"message": "", "retry_at": None, "failing_since": since, "touched_at": timezone.now()}
+
+
+def progressed() -> dict[str, Any]:
+    """Return the fields to set when a job that continues where it stopped has completed a part."""
+    return {"touched_at": timezone.now(), "failing_since": None}
+
+
+def put_back(owned: QuerySet[Any], problem: BaseException, **queued: Any) -> bool:
+    """Queue the job again if the problem is transient; return False if the job must fail.
+
+    `owned` is the job's row while this attempt owns it; `queued` are the fields that put it back. The row's message
+    says why the job waits. In a worker this waits for a database that is away.
+    """
+    if not is_transient(problem):
+        return False
+    return when_database_answers(lambda: _queue_again(owned, problem, queued))
+
+
+def _queue_again(owned: QuerySet[Any], problem: BaseException, queued: dict[str, Any]) -> bool:
+    now = timezone.now()
+    since: datetime = owned.values_list("failing_since", flat=True).first() or now
+    if now - since > GIVE_UP_AFTER:
+        return False
+    retry_at = now + min(max(now - since, FIRST_WAIT), LONGEST_WAIT)
+    message = cut_clean(f"Database error: {problem}. Next attempt at {retry_at:%H:%M:%S} UTC.", 500)
+    if owned.update(failing_since=since, retry_at=retry_at, message=message, **queued):
+        logger.warning("%s is retried at %s: %r", owned.model._meta.verbose_name, retry_at, problem)
+    return True
+
+
+def when_database_answers(work: Callable[[], Result]) -> Result:
+    """Do the work, a short write. In a worker repeat it while the database is away; elsewhere raise at once."""
+    while True:
+        try:
+            drop_broken_connection()
+            return work()
+        except Exception as problem:
+            if not (is_transient(problem) and leaving.is_obeyed()):
+                raise
+        leaving.check()
+        time.sleep(DATABASE_WAIT_SECONDS)
+
+
+def wait_for_retry(job: RetriedJob) -> bool:
+    """Sleep until a job that was put back may be tried again; return False if it was not put back."""
+    if job.retry_at is None:
+        return False
+    time.sleep(max(0.0, (job.retry_at - timezone.now()).total_seconds()))
+    return True
