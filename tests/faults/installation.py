@@ -105,23 +105,23 @@ class Installation:
     def serve(self, *options: object, **env: object) -> tuple[Program, int]:
         port = free_port()
         program = self.start("serve", "manage.py", "serve", "--port", port, *options, **env)
-        self._await_port(program, port)
+        self.wait_port(program, port)
         return program, port
 
     def model(self, *options: object) -> str:
         """The base URL of a mock model."""
         port = free_port()
-        self._await_port(self.start("model", "scripts/mock_model.py", "--port", port, *options), port)
+        self.wait_port(self.start("model", "scripts/mock_model.py", "--port", port, *options), port)
         return f"http://127.0.0.1:{port}/v1"
 
     def tools(self, *options: object, port: int | None = None) -> tuple[Program, str]:
         """A tool server and its base URL."""
         port = port or free_port()
         program = self.start("tools", HERE / "tool_server.py", "--port", port, *options)
-        self._await_port(program, port)
+        self.wait_port(program, port)
         return program, f"http://127.0.0.1:{port}"
 
-    def _await_port(self, program: Program, port: int) -> None:
+    def wait_port(self, program: Program, port: int) -> None:
         def listens() -> bool:
             assert program.exit_code is None, f"{program.name} ended: {program.said[-2000:]}"
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):

@@ -4,10 +4,10 @@ import sqlite3
 
 import psycopg
 import pytest
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, connection
 from django.test import Client
 
-from apps.accounts.outages import is_outage
+from apps.accounts.outages import is_outage, is_transient
 
 AWAY = "The database does not answer."
 
@@ -42,6 +42,18 @@ def test_what_passes_by_itself_is_told_from_what_is_wrong():
     assert is_outage(sqlite_error("SELECT 1", "/nowhere/rows.sqlite3"))
     assert not is_outage(sqlite_error("SELECT * FROM nothing"))
     assert not is_outage(sqlite_error("SELECT FROM"))
+
+
+def test_a_job_is_repeated_after_an_outage_and_after_a_lost_race():
+    errors = psycopg.errors
+    for cause in (errors.AdminShutdown(), errors.DeadlockDetected(), errors.SerializationFailure()):
+        assert is_transient(raised(OperationalError, cause)), cause
+    assert is_transient(raised(InternalError, errors.IdleInTransactionSessionTimeout()))
+    assert is_transient(sqlite_error("SELECT 1", "/nowhere/rows.sqlite3"))
+    for cause in (errors.QueryCanceled(), errors.UndefinedTable()):
+        assert not is_transient(raised(OperationalError, cause)), cause
+    assert not is_transient(sqlite_error("SELECT * FROM nothing"))
+    assert (is_transient(None), is_transient(ValueError("connection"))) == (False, False)
 
 
 @pytest.fixture
