@@ -8,6 +8,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,21 @@ class Installation:
         workers = self.rows("SELECT id, pid, state, busy FROM rollouts_worker ORDER BY id")
         logs = [f"{program.name} {program.pid}: {program.said[-1500:]}" for program in self.programs]
         return "\n".join([f"rollouts {counts}", f"workers {workers}", *logs])
+
+
+class Api:
+    """The API of a web process, as the owner of a key."""
+
+    def __init__(self, port: int, key: str) -> None:
+        self._address, self._key = f"http://127.0.0.1:{port}/api/v1/", key
+
+    def post(self, path: str, body: Any, media_type: str = "application/json") -> Any:
+        """Return the JSON that it answers. `body` is JSON, or bytes of that media type."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": media_type}
+        request = urllib.request.Request(self._address + path, data=content, headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str | Callable[[], str]) -> float:

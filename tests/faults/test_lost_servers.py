@@ -3,14 +3,17 @@
 import json
 import time
 import urllib.request
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
 
 from scripts.servers import Postgres, Redis
 from tests.deadlines import DEADLINE
-from tests.faults.installation import LEASE, Installation, size, wait_until
+from tests.faults.installation import LEASE, Api, Installation, Program, size, wait_until
 from tests.faults.judging import judge
+from tests.faults.plan import make_row
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +76,62 @@ def test_rollouts_complete_exactly_once_though_postgresql_crashes_and_redis_is_s
         rollouts_per_s=round(rollouts / seconds),
         seconds=round(seconds, 1),
     )
+
+
+def test_exports_and_uploads_are_retried_though_postgresql_crashes_amid_them(
+    cluster: Installation, database: Postgres, show
+) -> None:
+    rollouts, lines = size(400, 2_000), size(4_000, 20_000)
+    _, tools = cluster.tools()
+    of_all = {"faults": [""] * 50, "model": "mock", "environment": "weather", "repeats": rollouts // 50}
+    planned: dict[str, Any] = cluster.plan(
+        key="engineer",
+        models={"mock": {"base_url": cluster.model()}},
+        environments={"weather": {"base_url": tools}},
+        collections={"all": of_all},
+    )
+    web, port = cluster.serve("--no-worker")
+    # PostgreSQL ends what idles in a transaction for half a lease, which a busy machine may do while it loads a file.
+    worker = cluster.worker(32, GYMWEB_WORKER_LEASE_SECONDS=30)
+    cluster.wait_finished(planned["all"], seconds=90)
+    api = Api(port, planned["key"])
+    order = {"format": "nemo_gym_rollouts", "collection": planned["all"]}
+    rows = "\n".join(json.dumps(make_row(number, "")) for number in range(lines)).encode()
+    began = time.monotonic()
+    crashes = [
+        crash_amid(cluster, database, worker, "exports_export", lambda: api.post("exports/", order)),
+        crash_amid(
+            cluster,
+            database,
+            worker,
+            "tasks_upload",
+            lambda: api.post("datasets/all/uploads/", rows, "application/x-ndjson"),
+        ),
+    ]
+    states = cluster.rows("SELECT state, message FROM exports_export UNION ALL SELECT state, message FROM tasks_upload")
+    assert set(states) == {("ready", "")}, worker.said[-3000:]
+    counted = cluster.rows("SELECT considered FROM exports_export UNION ALL SELECT accepted FROM tasks_upload")
+    assert {number for (number,) in counted} == {rollouts, lines}
+    assert cluster.leave(worker, web) == [0, 0]
+    show(jobs=len(states), crashes=crashes, seconds=round(time.monotonic() - began, 1))
+
+
+def crash_amid(
+    cluster: Installation, database: Postgres, worker: Program, table: str, order: Callable[[], object]
+) -> int:
+    """Order jobs and kill PostgreSQL while one is worked at, until a crash has interrupted one; return the crashes."""
+    started = f"SELECT count(*) FROM {table} WHERE state <> 'queued' AND id = (SELECT max(id) FROM {table})"
+    unfinished = f"SELECT count(*) FROM {table} WHERE state IN ('queued', 'writing', 'loading')"
+    already = worker.said.count("is retried at")
+    for crashes in range(1, 11):
+        order()
+        wait_until(lambda: cluster.number(started) == 1, 30, cluster.tell)
+        database.kill()
+        database.start()
+        wait_until(lambda: cluster.number(unfinished) == 0, 90, cluster.tell)
+        if worker.said.count("is retried at") > already:
+            return crashes
+    raise AssertionError("no crash met a job at work")
 
 
 def listeners(layer: Redis) -> int:

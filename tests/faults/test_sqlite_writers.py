@@ -2,12 +2,11 @@
 
 import json
 import time
-import urllib.request
 from typing import Any
 
 import pytest
 
-from tests.faults.installation import HERE, Installation, Program, free_port, size, wait_until
+from tests.faults.installation import HERE, Api, Installation, Program, free_port, size, wait_until
 from tests.faults.plan import make_row
 
 pytestmark = pytest.mark.slow
@@ -58,18 +57,6 @@ def test_every_export_is_written_while_rollouts_and_an_upload_are_stored(embedde
         rollouts_beside=beside,
         seconds=round(seconds, 1),
     )
-
-
-class Api:
-    def __init__(self, port: int, key: str) -> None:
-        self._address, self._key = f"http://127.0.0.1:{port}/api/v1/", key
-
-    def post(self, path: str, body: Any, media_type: str = "application/json") -> None:
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": media_type}
-        request = urllib.request.Request(self._address + path, data=content, headers=headers)
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            assert reply.status in {201, 202}, reply.read()
 
 
 def upload_until_exported(embedded: Installation, api: Api, exports: int, lines: int) -> int:
