@@ -246,10 +246,14 @@ def test_a_database_that_goes_away_is_not_the_files_fault(dataset, monkeypatch):
         raise OperationalError("the connection is closed")
 
     monkeypatch.setattr(Task.objects, "bulk_create", lost)
-    for attempt in (1, 2):
+    for _ in range(5):
+        Upload.objects.filter(pk=upload.pk).update(retry_at=timezone.now())
         assert load_queued_upload() is True
         upload.refresh_from_db()
-        assert (upload.state, upload.attempt, upload.version) == ("queued", attempt, None)
+        assert (upload.state, upload.attempt, upload.version) == ("queued", 0, None)
+        assert "the connection is closed" in upload.message
+    an_hour_ago = timezone.now() - timedelta(minutes=61)
+    Upload.objects.filter(pk=upload.pk).update(retry_at=timezone.now(), failing_since=an_hour_ago)
     load_queued_upload()
     upload.refresh_from_db()
     assert (upload.state, upload.message) == ("failed", "Loading broke off; the log says why. Upload the file again.")
