@@ -5,7 +5,7 @@ committed (SQLITE_BUSY_SNAPSHOT), whatever the busy timeout. So `.iterator()` is
 """
 
 from collections.abc import Iterator
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
@@ -27,5 +27,6 @@ def read_by_key(rows: "QuerySet[Any, Row]", *, by: str = "pk", size: int = PAGE)
         yield from page
         if len(page) < size:
             return
-        key = attrgetter(by) if isinstance(page[-1], Model) else itemgetter(0)
-        page = list(ordered.filter(**{f"{by}__gt": key(page[-1])})[:size])
+        last: Any = page[-1]
+        key = attrgetter(by)(last) if isinstance(last, Model) else last[0]
+        page = list(ordered.filter(**{f"{by}__gt": key})[:size])

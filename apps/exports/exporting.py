@@ -111,10 +111,9 @@ def _owned(export_id: int, attempt: int) -> QuerySet[Export]:
 
 def _write(export_id: int, attempt: int, path: Path | None) -> None:
     related = ("collection__dataset", "collection__version", "collection__environment", "collection__policy_model")
-    export = Export.objects.select_related("pair_set", "collection__agent", *related).get(pk=export_id)
-    target = (path or default_path(export)).absolute()
     try:
-        folder = ExportFolder(target, export, attempt=attempt)
+        export = Export.objects.select_related("pair_set", "collection__agent", *related).get(pk=export_id)
+        folder = ExportFolder((path or default_path(export)).absolute(), export, attempt=attempt)
         try:
             _write_rows(export, attempt, folder)
         finally:

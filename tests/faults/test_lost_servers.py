@@ -97,16 +97,11 @@ def test_exports_and_uploads_are_retried_though_postgresql_crashes_amid_them(
     api = Api(port, planned["key"])
     order = {"format": "nemo_gym_rollouts", "collection": planned["all"]}
     rows = "\n".join(json.dumps(make_row(number, "")) for number in range(lines)).encode()
+    upload = ("datasets/all/uploads/", rows, "application/x-ndjson")
     began = time.monotonic()
     crashes = [
-        crash_amid(cluster, database, worker, "exports_export", lambda: api.post("exports/", order)),
-        crash_amid(
-            cluster,
-            database,
-            worker,
-            "tasks_upload",
-            lambda: api.post("datasets/all/uploads/", rows, "application/x-ndjson"),
-        ),
+        crash_amid(cluster, database, worker, "exports_export", "total > 0", lambda: api.post("exports/", order)),
+        crash_amid(cluster, database, worker, "tasks_upload", "format <> ''", lambda: api.post(*upload)),
     ]
     states = cluster.rows("SELECT state, message FROM exports_export UNION ALL SELECT state, message FROM tasks_upload")
     assert set(states) == {("ready", "")}, worker.said[-3000:]
@@ -117,10 +112,18 @@ def test_exports_and_uploads_are_retried_though_postgresql_crashes_amid_them(
 
 
 def crash_amid(
-    cluster: Installation, database: Postgres, worker: Program, table: str, order: Callable[[], object]
+    cluster: Installation,
+    database: Postgres,
+    worker: Program,
+    table: str,
+    begun: str,
+    order: Callable[[], object],
 ) -> int:
-    """Order jobs and kill PostgreSQL while one is worked at, until a crash has interrupted one; return the crashes."""
-    started = f"SELECT count(*) FROM {table} WHERE state <> 'queued' AND id = (SELECT max(id) FROM {table})"
+    """Order jobs and kill PostgreSQL while one is worked at, until a crash has interrupted one; return the crashes.
+
+    `begun` is what holds of a row once a worker knows that it has claimed it.
+    """
+    started = f"SELECT count(*) FROM {table} WHERE {begun} AND id = (SELECT max(id) FROM {table})"
     unfinished = f"SELECT count(*) FROM {table} WHERE state IN ('queued', 'writing', 'loading')"
     already = worker.said.count("is retried at")
     for crashes in range(1, 11):
