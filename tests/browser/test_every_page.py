@@ -12,7 +12,6 @@ from playwright.sync_api import Error as BrowserError
 from tests.browser.conftest import Site, sign_in
 from tests.browser.faults import faults_of
 from tests.deadlines import DEADLINE
-from tests.gymweb.serving import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -129,7 +129,7 @@ class Installation:
                 return True
             return False
 
-        wait_until(listens, 30, f"{program.name} listens")
+        wait_until(listens, 90, f"{program.name} listens")
 
     def leave(self, *programs: Program, seconds: float = 20) -> list[int]:
         """Their exit codes after SIGTERM; none may have ended before."""

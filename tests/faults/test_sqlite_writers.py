@@ -33,7 +33,7 @@ def test_every_export_is_written_while_rollouts_and_an_upload_are_stored(embedde
     port = free_port()
     server = embedded.start("serve", HERE / "eager_serve.py", "--port", port, "--seats", SEATS)
     embedded.wait_port(server, port)
-    embedded.wait_finished(planned["stored"], seconds=120)
+    embedded.wait_finished(planned["stored"], seconds=300)
     api = Api(port, planned["key"])
     ended_before, began = embedded.ended(planned["running"]), time.monotonic()
     for number in range(exports):
@@ -72,7 +72,7 @@ def upload_until_exported(embedded: Installation, api: Api, exports: int, lines:
         time.sleep(0.2)
         return embedded.number(f"SELECT count(*) FROM exports_export WHERE state IN {ENDED}") == exports
 
-    wait_until(is_over, size(60, 400), embedded.tell)
+    wait_until(is_over, size(120, 900), embedded.tell)
     return files
 
 
