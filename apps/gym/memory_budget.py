@@ -16,10 +16,10 @@ from contextvars import ContextVar
 KIB = 1024
 MIB = 1024 * KIB
 DEFAULT_LIMIT = 512 * MIB
-READING = 4
-"""Copies of a reply until its event is stored: its body, its text, and the two that encoding its event makes."""
-RETAINED = 2
-"""The conversation, and the request in which it is sent to the model or the verifier."""
+READING = 6
+"""Of an ASCII reply at most: its body, its text, and the four copies while its event is encoded and searched."""
+RETAINED = 3
+"""The conversation, the request in which it is sent to the model or the verifier, and a copy of either meanwhile."""
 SMALL = 64 * KIB
 """Replies up to this size are never waited for: 256 of them at once are 16 MB."""
 PATIENCE_SECONDS = 60.0

@@ -3,6 +3,7 @@
 Redacted text alone is read, since no other is stored. Of each rollout the first SEARCH_WORDS words are kept.
 """
 
+import itertools
 import logging
 from collections.abc import Collection as Some
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,8 @@ CHUNK = 50
 """Rollouts that a worker takes at once."""
 PART = 4_000
 """Words of a part: PostgreSQL keeps 256 places of a word in one document, and 16,383 places in all."""
+PIECE = 256 * 1024
+"""Characters of a text that are split into words at once."""
 MAX_TRIES = 3
 QUIET = timedelta(minutes=5)
 """What a worker took and did not bring back for so long, another takes."""
@@ -133,7 +136,7 @@ def read_words(rollout_id: int, attempt: int) -> Words:
             if left <= 0:
                 return Words(texts, is_cut=True)
             words: list[str] = []
-            for word in split_words(text):
+            for word in itertools.chain.from_iterable(map(split_words, _pieces(text))):
                 if left <= 0:
                     texts.append(words)
                     return Words(texts, is_cut=True)
@@ -142,6 +145,18 @@ def read_words(rollout_id: int, attempt: int) -> Words:
             if words:
                 texts.append(words)
     return Words(texts, is_cut=False)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text in pieces that end at a space, so that of a large one no more is copied than is indexed."""
+    start = 0
+    while len(text) - start > PIECE:
+        end = text.find(" ", start + PIECE)
+        if end < 0:
+            break
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 def _texts(payload: str) -> Iterator[str]:

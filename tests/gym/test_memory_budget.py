@@ -201,7 +201,7 @@ def test_a_reply_that_can_never_fit_is_refused_by_name_instead_of_waiting(has_le
     async def talk(port):
         outbound = Outbound(LOCAL, memory=MemoryBudget(2 * MIB))
         try:
-            with pytest.raises(OutboundTooLarge, match="524,288 bytes"):
+            with pytest.raises(OutboundTooLarge, match=f"{2 * MIB // READING:,} bytes"):
                 await outbound.request("GET", f"http://127.0.0.1:{port}/", timeout=5)
         finally:
             await outbound.close()
