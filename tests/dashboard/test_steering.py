@@ -209,7 +209,7 @@ def test_a_breaker_that_holds_it_back_is_said_plainly():
     page = squeezed(signed_in().get(detail(collection)).text)
     assert "Held back by policy model Model X: 12 calls failed in a row: connection refused;" in page
     assert re.search(r"connection refused; next try in \d+ s\.", page)
-    assert "<p>held back</p>" in page
+    assert "<p>held back · " in page
     Breaker.objects.update(state="half_open", retry_at=timezone.now())
     assert "one rollout is trying it; the next try is due" in signed_in().get(detail(collection)).text
     Breaker.objects.update(state="closed")
