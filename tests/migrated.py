@@ -7,12 +7,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import django
 
 from tests.gymweb.serving import ROOT
+
+
+KEPT_SECONDS = 86_400
 
 
 def lay_out(database: Path) -> None:
@@ -27,8 +31,10 @@ def lay_out(database: Path) -> None:
         # The processes of one run ask at once.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
+            # Younger ones may be of another checkout, whose tests run beside these.
             for old in folder.glob("*.sqlite3*"):
-                old.unlink()
+                if old.stat().st_mtime < time.time() - KEPT_SECONDS:
+                    old.unlink()
             begun = made.with_suffix(".begun")
             _migrate(begun)
             begun.replace(made)
