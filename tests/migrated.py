@@ -15,7 +15,6 @@ import django
 
 from tests.gymweb.serving import ROOT
 
-
 KEPT_SECONDS = 86_400
 
 

@@ -7,12 +7,15 @@ import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.browser.conftest import TOOL_CALLS, Site
-from tests.deadlines import DEADLINE
+from tests.deadlines import DEADLINE, wait_until
 
 pytestmark = pytest.mark.slow
 
 EVENTS = 2 + 2 * TOOL_CALLS + 2
 """Session, prompt, a call and its result so many times, the answer, the verification."""
+
+
+PARTS = ("attempts", "facts", "trace", "note")
 
 
 def begin(site: Site, tab: Page) -> str:
@@ -51,11 +54,19 @@ def test_events_come_one_after_the_other_and_the_header_follows_the_end(site, ta
     until_ended(tab)
     assert "1.00" in tab.locator("#rollout-facts .reward-chip").first.inner_text()
     assert tab.locator("[data-awaited]").count() == 0
-    followed = [tab.locator(f"#rollout-{part}").inner_html() for part in ("attempts", "facts", "trace", "note")]
+    followed = settled(tab)
     tab.goto(address)
-    # What was followed is what a fresh page shows.
-    fresh = [tab.locator(f"#rollout-{part}").inner_html() for part in ("attempts", "facts", "trace", "note")]
-    assert [squeezed(each) for each in followed] == [squeezed(each) for each in fresh]
+    # What was followed is what a fresh page shows, once its scripts have rendered it.
+    wait_until(lambda: settled(tab) == followed, what=lambda: f"{followed} is shown, not {settled(tab)}")
+
+
+def settled(tab: Page) -> list[str]:
+    """The parts of the page, once they have not changed for half a second."""
+    before: list[str] = []
+    while before != (now := [squeezed(tab.locator(f"#rollout-{part}").inner_html()) for part in PARTS]):
+        before = now
+        tab.wait_for_timeout(500)
+    return now
 
 
 def squeezed(html: str) -> str:
