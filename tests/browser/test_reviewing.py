@@ -425,9 +425,9 @@ def test_pairs_are_counted_previewed_built_and_decided_by_keys(
     expect(page.locator("#counts")).to_contain_text("below margin")
     margin.fill("0.5")
     margin.blur()
-    expect(page.locator("#counts")).to_contain_text("paired")
+    # Until the answer comes, the counts for the margin before are shown.
+    expect(counts).to_have_text(re.compile("^[1-9]"))
     counted = counts.inner_text()
-    assert int(counted) > 0
     page.get_by_role("button", name="Preview 20").click()
     expect(page.locator("#counts details[open] table.compare")).to_be_visible()
     expect(counts).to_have_text(counted)

@@ -35,8 +35,8 @@ def rows_of(name: str, *, own: bool) -> list[dict[str, Any]]:
 
 
 def connect(server: Server, outbound: Outbound, **options: Any) -> HttpResourceServer | GymnasiumServer:
-    given = {"name": server.kind.name, "base_url": server.base_url, "call_timeout": 10.0, "max_tries": 2, **options}
-    verify_timeout = given.pop("verify_timeout", 10.0)
+    given = {"name": server.kind.name, "base_url": server.base_url, "call_timeout": 120.0, "max_tries": 2, **options}
+    verify_timeout = given.pop("verify_timeout", 120.0)
     if server.kind.step is not None:
         return GymnasiumServer(Caller(outbound, **given))
     return HttpResourceServer(Caller(outbound, **given), verify_timeout=verify_timeout)

