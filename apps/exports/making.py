@@ -40,7 +40,7 @@ def make_pair_set(*, pair_set: PairSet) -> PairSet:
 
 
 def make_pair_set_to_its_end(*, pair_set: PairSet) -> PairSet:
-    """The same, and wait between attempts that a transient database error has interrupted."""
+    """Make it here and now, and try again after transient database errors."""
     while True:
         make_pair_set(pair_set=pair_set)
         if pair_set.is_settled or not wait_for_retry(pair_set):

@@ -31,8 +31,8 @@ def read_traces(attempts: Mapping[int, int], *, tokens: bool = False) -> Iterato
 
 
 def _read_events(rollout_ids: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the events of these rollouts in the order of their key. Plain rows: model instances would take as long as
-    all the rest of an export.
+    """Yield the events of these rollouts in the order of their key, as plain rows: model instances are as slow as all
+    the rest of an export.
 
     A query asks for about as many rollouts as fill a page, since PostgreSQL may sort the events of all of them.
     """
