@@ -6,8 +6,10 @@ from http import HTTPStatus
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.views import defaults
 
+from apps.accounts.disk_space import Place, Shortage, find_shortage, note_error
 from apps.accounts.outages import RETRY_SECONDS, is_outage
 from apps.api.problems import problem_response
+from apps.dashboard.answering import answer_full_disk
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
@@ -18,7 +20,12 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
     """Everything that nothing caught ends here, whatever raised it: a view, the API, or a middleware before them."""
-    if is_outage(sys.exc_info()[1]):
+    error = sys.exc_info()[1]
+    is_full = note_error(error)
+    # A database server that ended when its disk was full does not answer: its disk is still the reason.
+    if is_full or (is_outage(error) and find_shortage(Place.DATABASE)):
+        return disk_full(request, find_shortage())
+    if is_outage(error):
         return _unavailable(request)
     if _is_for_programs(request):
         detail = "Something broke here. The server's log says what."
@@ -37,6 +44,21 @@ def _unavailable(request: HttpRequest) -> HttpResponseBase:
     else:
         response = defaults.server_error(request, template_name="503.html")
         response.status_code = status
+    response.headers["Retry-After"] = str(RETRY_SECONDS)
+    return response
+
+
+def disk_full(request: HttpRequest, shortage: Shortage | None) -> HttpResponseBase:
+    """Answer 507. There is no shortage where the disk has got space since."""
+    status = HTTPStatus.INSUFFICIENT_STORAGE
+    detail = str(shortage or "A disk of the server was full a moment ago. Try again.")
+    response: HttpResponse
+    if _is_for_programs(request):
+        response = problem_response(request, status, "disk-full", detail)
+    elif request.path == "/metrics":
+        response = HttpResponse(f"{detail}\n", status=status, content_type="text/plain")
+    else:
+        response = answer_full_disk(detail)
     response.headers["Retry-After"] = str(RETRY_SECONDS)
     return response
 

@@ -7,7 +7,8 @@ from channels.layers import get_channel_layer
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from apps.accounts.outage_log import DATABASE, LAYER
+from apps.accounts.disk_space import DiskFull, find_shortage, note_error
+from apps.accounts.outage_log import DATABASE, LAYER, OutageLog
 from apps.accounts.permissions import Permission, allow
 from gymweb.tables import find_mismatch
 
@@ -15,7 +16,8 @@ READY_SECONDS = 3.0
 """Within which /readyz answers, whatever does not answer it."""
 
 _database = ThreadPoolExecutor(1, "readiness")
-_asked: "Future[str] | None" = None
+_disk = OutageLog("The disk")
+_asked: "Future[dict[str, str]] | None" = None
 
 
 @allow(GET=Permission.PUBLIC)
@@ -39,21 +41,32 @@ async def _ask_database() -> dict[str, str]:
         _asked = _database.submit(_look_at_database)
     try:
         async with asyncio.timeout(READY_SECONDS):
-            problem = await asyncio.shield(asyncio.wrap_future(_asked))
+            problems = await asyncio.shield(asyncio.wrap_future(_asked))
     except TimeoutError:
         return {"database": f"no answer within {READY_SECONDS:g} s"}
-    return {"migrations" if "migration" in problem else "database": problem}
+    return problems
 
 
-def _look_at_database() -> str:
-    """What is wrong, or nothing. On a connection of its own, since the one that is open may be the last that opened."""
+def _look_at_database() -> dict[str, str]:
+    """Return what is wrong, by what it is wrong with. On a connection of its own, since the one that is open may be the
+    last that opened."""
+    problems = {}
     try:
-        return find_mismatch()
+        if mismatch := find_mismatch():
+            problems["migrations" if "migration" in mismatch else "database"] = mismatch
     except DatabaseError as problem:
-        DATABASE.failed("checking readiness", problem)
-        return "does not answer"
+        if not note_error(problem):
+            DATABASE.failed("checking readiness", problem)
+            problems["database"] = "does not answer"
     finally:
+        shortage = find_shortage()
         connection.close()
+    if shortage:
+        _disk.failed("checking readiness", DiskFull(shortage))
+        problems["disk"] = f"{shortage.disk} is full"
+    else:
+        _disk.works()
+    return problems
 
 
 async def _ask_layer() -> str:

@@ -21,7 +21,7 @@ from daphne.http_protocol import HTTPFactory, WebRequest
 from twisted.internet import defer
 from twisted.internet import reactor as installed_reactor
 
-from gymweb.spooling import BodyRefused, SpooledBody, body_limit, check_disk, check_room, check_size
+from gymweb.spooling import KEPT_IN_MEMORY, BodyRefused, SpooledBody, body_limit, check_disk, check_room, check_size
 
 logger = logging.getLogger(__name__)
 reactor: Any = installed_reactor
@@ -68,6 +68,7 @@ class Request(WebRequest):
             check_size(length or 0, self._limit)
             if length is not None and length > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
                 check_room(length)
+            if length is not None and length > KEPT_IN_MEMORY:
                 check_disk(length)
         except BodyRefused as refused:
             self._refuse(refused)
@@ -85,6 +86,11 @@ class Request(WebRequest):
             self._refuse(refused)
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        if not self._refused:
+            try:
+                self.content.finish()
+            except BodyRefused as refused:
+                self._refuse(refused)
         if self._refused:
             self.channel.loseConnection()
         else:
@@ -96,7 +102,7 @@ class Request(WebRequest):
         # Nobody is to be invited to send the body (Expect: 100-continue).
         self.requestHeaders.removeHeader(b"Expect")
         problem = {
-            "type": "urn:gymweb:problem:too-large",
+            "type": f"urn:gymweb:problem:{refused.kind}",
             "title": refused.title,
             "status": refused.status,
             "detail": str(refused),

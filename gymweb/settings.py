@@ -96,6 +96,7 @@ MIDDLEWARE = [
     "apps.accounts.middleware.AuditMiddleware",
     "apps.accounts.middleware.PermissionMiddleware",
     "apps.reviews.middleware.BlindingMiddleware",
+    "gymweb.full_disk.FullDiskMiddleware",
     "apps.dashboard.storable_forms.StorableFormMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "apps.dashboard.noticing.RedactionNoticeMiddleware",
@@ -213,7 +214,12 @@ MAX_UNPACK_RATIO = env.whole("GYMWEB_MAX_UNPACK_RATIO", default=200, least=1, mo
 PARQUET_MEMORY_BYTES = env.whole("GYMWEB_PARQUET_MEMORY_BYTES", default=64 * 1024**2, least=1024, most=MOST_BYTES)
 KEEP_REJECTED_DAYS = env.whole("GYMWEB_KEEP_REJECTED_DAYS", default=30, least=0, most=36_500)
 MAX_SPOOLED_BYTES = env.whole("GYMWEB_MAX_SPOOLED_BYTES", default=4 * MAX_BODY_BYTES, least=1, most=4 * MOST_BYTES)
-MIN_FREE_BYTES = env.whole("GYMWEB_MIN_FREE_BYTES", default=1024**3, least=0, most=MOST_BYTES)
+# None: a twentieth of each disk, at most 1 GiB (apps/accounts/disk_space.py).
+MIN_FREE_BYTES = (
+    env.whole("GYMWEB_MIN_FREE_BYTES", default=1024**3, least=0, most=MOST_BYTES)
+    if env.text("GYMWEB_MIN_FREE_BYTES", default="")
+    else None
+)
 KEEP_ANSWERS_HOURS = env.whole("GYMWEB_KEEP_ANSWERS_HOURS", default=24, least=1, most=24 * 365)
 # The only routes whose bodies may be larger than DATA_UPLOAD_MAX_MEMORY_SIZE.
 LARGE_BODY_ROUTES = frozenset(
@@ -222,6 +228,57 @@ LARGE_BODY_ROUTES = frozenset(
         "api:dataset-uploads",
         "dashboard:collection_import",
         "api:collection-import-stored",
+    }
+)
+# Routes that take POST while the disk is full: they free space, stop work, or store next to nothing.
+FULL_DISK_ROUTES = frozenset(
+    {
+        "api:collection-archive",
+        "api:collection-cancel",
+        "api:collection-delete-rollouts",
+        "api:collection-pause",
+        "api:collection-resume",
+        "api:collection-estimate",
+        "api:export-cancel",
+        "api:export-preview",
+        "api:pairset-cancel",
+        "api:pairset-count",
+        "api:redactionpattern-attempt",
+        "api:reverification-cancel",
+        "api:verifier_try",
+        "api:worker-drain",
+        "apps.api.gym.EnvironmentView",
+        "apps.api.gym.AgentView",
+        "apps.api.gym.ModelView",
+        "dashboard:collection_archive",
+        "dashboard:collection_cancel",
+        "dashboard:collection_delete",
+        "dashboard:collection_pause",
+        "dashboard:collection_resume",
+        "dashboard:dataset_delete",
+        "dashboard:export_cancel",
+        "dashboard:export_delete",
+        "dashboard:key_revoke",
+        "dashboard:mapping_delete",
+        "dashboard:pair_set_cancel",
+        "dashboard:pair_set_delete",
+        "dashboard:queue_delete",
+        "dashboard:redaction_delete",
+        "dashboard:redaction_try",
+        "dashboard:reverification_cancel",
+        "dashboard:rollout_delete",
+        "dashboard:rollout_view_delete",
+        "dashboard:rollouts_delete",
+        "dashboard:rubric_delete",
+        "dashboard:selected_compare",
+        "dashboard:selected_delete",
+        "dashboard:sign_in",
+        "dashboard:sign_in_link",
+        "dashboard:sign_out",
+        "dashboard:theme",
+        "dashboard:upload_discard",
+        "dashboard:verifier_detail",
+        "dashboard:worker_drain",
     }
 )
 # Routes that take POST or PUT and are no entry of the audit log: they change nothing, or nothing that anybody shares.

@@ -1,26 +1,35 @@
 """Request bodies on disk: who may send how much, how much may lie there at once, and the files themselves."""
 
-import shutil
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import IO
 from urllib.parse import unquote_to_bytes
 
 from django.conf import settings
 from django.urls import Resolver404, resolve
 
+from apps.accounts.disk_space import REMEDY, is_disk_full, measure
+
 KEPT_IN_MEMORY = 64 * 1024
-LOOK_AT_DISK_BYTES = 16 * 1024**2
-"""How much of a body is written until the disk is looked at again."""
+LOOK_AT_DISK_BYTES = 1024**2
+"""How much of a body is written until the free space of the disk is measured again."""
 
 
 class BodyRefused(Exception):
-    """The body must not come, or not go on; `status` and `title` are HTTP's."""
+    """The body must not come, or not go on; `status` and `title` are HTTP's, `kind` ends the problem's type."""
 
-    def __init__(self, status: int, title: str, detail: str) -> None:
+    def __init__(self, status: int, title: str, detail: str, *, kind: str = "too-large") -> None:
         super().__init__(detail)
-        self.status, self.title = status, title
+        self.status, self.title, self.kind = status, title, kind
+
+
+class SpoolDiskFull(BodyRefused):
+    """The disk of the spool cannot take the body."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(507, "Insufficient Storage", detail, kind="disk-full")
 
 
 def body_limit(method: bytes, path: bytes, *, authorization: Iterable[bytes], cookies: Iterable[bytes]) -> int:
@@ -62,10 +71,9 @@ def check_room(coming: int = 0) -> None:
 
 
 def check_disk(coming: int = 0) -> None:
-    """Raise BodyRefused where so many bytes more would fill the disk, on which the database may be too."""
-    if shutil.disk_usage(settings.FILE_UPLOAD_TEMP_DIR).free - coming < settings.MIN_FREE_BYTES:
-        detail = "The server's disk is nearly full (GYMWEB_MIN_FREE_BYTES)."
-        raise BodyRefused(507, "Insufficient Storage", detail)
+    """Raise BodyRefused if so many more bytes would use up the reserve of the disk (GYMWEB_MIN_FREE_BYTES)."""
+    if shortage := measure(settings.FILE_UPLOAD_TEMP_DIR, coming=coming):
+        raise SpoolDiskFull(str(shortage))
 
 
 class Spool:
@@ -95,10 +103,23 @@ class _File(tempfile.SpooledTemporaryFile[bytes]):
 
     def close(self) -> None:
         self.count(0)
-        super().close()
+        # Closing writes what is buffered, which a full disk refuses once more.
+        with suppress(OSError):
+            super().close()
 
     def __del__(self) -> None:
         self.close()
+
+
+@contextmanager
+def _refuse_when_full() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        detail = f"The disk of request bodies ({settings.FILE_UPLOAD_TEMP_DIR}) is full. {REMEDY}"
+        raise SpoolDiskFull(detail) from error
 
 
 class SpooledBody:
@@ -122,10 +143,16 @@ class SpooledBody:
         # A form of usual size never touches the disk: people can sign in while it is full of others' files.
         if size > KEPT_IN_MEMORY:
             check_room(size - self._file.counted)
-            if size // LOOK_AT_DISK_BYTES > before // LOOK_AT_DISK_BYTES:
-                check_disk()
+            if before <= KEPT_IN_MEMORY or size // LOOK_AT_DISK_BYTES > before // LOOK_AT_DISK_BYTES:
+                check_disk(len(data))
             self._file.count(size)
-        self._file.write(data)
+        with _refuse_when_full():
+            self._file.write(data)
+
+    def finish(self) -> None:
+        """Write what is buffered: reading the body must not fail later. Raises BodyRefused."""
+        with _refuse_when_full():
+            self._file.flush()
 
     def tell(self) -> int:
         return self._file.tell()

@@ -119,6 +119,12 @@ class Server:
                 raise ServerBroken(f"{self.name} did not come up: {self.log.read_text(errors='replace')[-2000:]}")
             time.sleep(0.05)
 
+    def start_again(self) -> None:
+        """Start it where it has ended by itself, as a supervisor does."""
+        if self._process is not None and self._process.poll() is not None:
+            self._process = None
+        self.start()
+
     def stop(self) -> None:
         """Shut down in good order."""
         self._end(self.stop_signal)
@@ -151,10 +157,13 @@ class Postgres(Server):
     stop_signal = signal.SIGINT  # "fast": open connections are closed, a checkpoint is written
     kill_signal = signal.SIGQUIT  # "immediate": all its processes end at once, nothing is written
 
-    def __init__(self, folder: Path, port: int, *, programs: Path, become: list[str]) -> None:
+    def __init__(
+        self, folder: Path, port: int, *, programs: Path, become: list[str], options: Sequence[str] = ()
+    ) -> None:
         super().__init__(folder, port)
         self.url = f"postgres://postgres@127.0.0.1:{port}/gymweb"
         self._programs = programs
+        self._options = options
         self._become = become
         self._data = folder / "data"
 
@@ -176,7 +185,7 @@ class Postgres(Server):
 
     def command(self) -> list[str]:
         program = [*self._become, str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)]
-        return [*program, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
+        return [*program, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", *self._options]
 
     def is_ready(self) -> bool:
         try:
@@ -224,11 +233,14 @@ class Redis(Server):
 
 
 @contextlib.contextmanager
-def postgres() -> Iterator[Postgres]:
-    """A running PostgreSQL with an empty database. Raises ServerMissing."""
+def postgres(*, parent: Path | None = None, options: Sequence[str] = ()) -> Iterator[Postgres]:
+    """Yield a running PostgreSQL with an empty database. Raises ServerMissing.
+
+    Its folder is made in `parent` (default: the system's temporary folder). `options` are those of the server program.
+    """
     programs, become = _find_postgres()
-    with _folder(become) as folder:
-        server = Postgres(folder, free_port(), programs=programs, become=become)
+    with _folder(become, parent) as folder:
+        server = Postgres(folder, free_port(), programs=programs, become=become, options=options)
         try:
             server.create()
             yield server
@@ -272,9 +284,9 @@ def _find_postgres() -> tuple[Path, list[str]]:
 
 
 @contextlib.contextmanager
-def _folder(become: list[str]) -> Iterator[Path]:
+def _folder(become: list[str], parent: Path | None = None) -> Iterator[Path]:
     """A temporary folder, given to the user that will write in it."""
-    folder = Path(tempfile.mkdtemp(prefix="gymweb-server-"))
+    folder = Path(tempfile.mkdtemp(prefix="gymweb-server-", dir=parent))
     try:
         if become:
             shutil.chown(folder, "postgres", "postgres")

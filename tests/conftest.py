@@ -1,5 +1,6 @@
 """What every test begins with."""
 
+import math
 import tempfile
 from importlib import import_module
 from pathlib import Path
@@ -7,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 from django.apps import apps
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import override_settings
 from hypothesis import HealthCheck, settings
 
+from apps.accounts import disk_space
 from apps.gym import lookups
 
 # By default Hypothesis fails an example that takes over 200 ms, and draws new examples in each run.
@@ -56,8 +58,52 @@ def settings_of_tests(monkeypatch):
     # Otherwise one request in 200 deletes old counts, and makes one query more than the tests that count them expect.
     monkeypatch.setattr("apps.accounts.counting.SWEEP_ONE_IN", 2**62)
     # Not by the fixture `settings`: tests of judges have parameters of that name.
-    with override_settings(API_RATE=0, API_ADDRESS_RATE=0, WHITENOISE_AUTOREFRESH=True):
+    with override_settings(API_RATE=0, API_ADDRESS_RATE=0, MIN_FREE_BYTES=0, WHITENOISE_AUTOREFRESH=True):
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_disk_is_known():
+    """No test sees what an earlier one measured of the disks, and none counts the queries of a probe."""
+    disk_space.forget()
+    disk_space._watch._probed_at = math.inf
+    yield
+    disk_space.forget()
+
+
+class DiskOfTests:
+    """Every disk of GymWeb, full or not: measured ones by the reserve, that of a database server by a probe."""
+
+    def __init__(self, settings, monkeypatch):
+        self._settings, self._monkeypatch = settings, monkeypatch
+
+    @property
+    def is_measured(self) -> bool:
+        """False for a database server, whose disk nobody here can measure."""
+        return connection.vendor == "sqlite"
+
+    def fill(self) -> None:
+        self._settings.MIN_FREE_BYTES = 2**62
+        disk_space.forget()
+        if connection.vendor == "postgresql":
+            self._monkeypatch.setattr(disk_space, "_probe", lambda was_refused: True)
+            disk_space.note_error(OperationalError("No space left on device"))
+
+    def free(self) -> None:
+        self._settings.MIN_FREE_BYTES = 0
+        self._monkeypatch.setattr(disk_space, "_probe", lambda was_refused: False)
+        disk_space.forget()
+
+
+@pytest.fixture
+def disk(settings, monkeypatch):
+    return DiskOfTests(settings, monkeypatch)
+
+
+@pytest.fixture
+def full_disk(disk):
+    disk.fill()
+    return disk
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from django.db import models
 from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.utils import timezone
 
+from apps.accounts.disk_space import DiskFull, find_shortage, is_disk_full, note_error
 from apps.accounts.outages import drop_broken_connection, is_transient
 from apps.gym import leaving
 from apps.gym.redaction.shortening import cut_clean
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
+SPACE_WAIT = timedelta(seconds=15)
+"""How often a job that waits for disk space is tried."""
 FIRST_WAIT = timedelta(seconds=2)
 LONGEST_WAIT = timedelta(minutes=1)
 GIVE_UP_AFTER = timedelta(hours=1)
@@ -60,18 +63,21 @@ def progressed() -> dict[str, Any]:
 
 
 def put_back(owned: QuerySet[Any], problem: BaseException, **queued: Any) -> bool:
-    """Queue the job again if the problem is transient; return False if the job must fail.
+    """Queue the job again if the problem is transient; return False if the job must fail. A full disk never fails it.
 
     `owned` is the job's row while this attempt owns it; `queued` are the fields that put it back. The row's message
     says why the job waits. In a worker this waits for a database that is away.
     """
-    if not is_transient(problem):
+    if not (is_transient(problem) or is_disk_full(problem)):
         return False
     return when_database_answers(lambda: _queue_again(owned, problem, queued))
 
 
 def _queue_again(owned: QuerySet[Any], problem: BaseException, queued: dict[str, Any]) -> bool:
     now = timezone.now()
+    if note_error(problem):
+        owned.update(failing_since=None, retry_at=now + SPACE_WAIT, message=_explain_full_disk(problem), **queued)
+        return True
     since: datetime = owned.values_list("failing_since", flat=True).first() or now
     if now - since > GIVE_UP_AFTER:
         return False
@@ -80,6 +86,11 @@ def _queue_again(owned: QuerySet[Any], problem: BaseException, queued: dict[str,
     if owned.update(failing_since=since, retry_at=retry_at, message=message, **queued):
         logger.warning("%s is retried at %s: %r", owned.model._meta.verbose_name, retry_at, problem)
     return True
+
+
+def _explain_full_disk(problem: BaseException) -> str:
+    shortage = problem.shortage if isinstance(problem, DiskFull) else find_shortage()
+    return cut_clean(f"Waiting for disk space: {shortage or problem}", 500)
 
 
 def when_database_answers(work: Callable[[], Result]) -> Result:

@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.auditing import record
+from apps.accounts.disk_space import skip_when_full
 from apps.accounts.models import ApiKey, User
 from apps.accounts.permissions import Permission, caller_may, user_may
 
@@ -71,7 +72,8 @@ def _touch(api_key: ApiKey, address: str) -> None:
     now = timezone.now()
     stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now - LAST_USED_PRECISION)
     if api_key.last_used_at is None or api_key.last_used_at < now - LAST_USED_PRECISION:
-        ApiKey.objects.filter(stale, pk=api_key.pk).update(last_used_at=now, last_used_address=address)
+        with skip_when_full():
+            ApiKey.objects.filter(stale, pk=api_key.pk).update(last_used_at=now, last_used_address=address)
         api_key.last_used_at, api_key.last_used_address = now, address
 
 

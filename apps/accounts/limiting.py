@@ -8,7 +8,10 @@ import threading
 import time
 from dataclasses import dataclass
 
+from django.db import DatabaseError
+
 from apps.accounts.counting import add
+from apps.accounts.disk_space import note_error
 
 WINDOW_SECONDS = 60
 TELL_SECONDS = 1.0
@@ -72,9 +75,12 @@ class Limiter:
     def _tell(self, caller: str, window: _Window, telling: int, limit: int, now: float) -> float:
         try:
             counted = add(f"{self.kind} {caller}", telling, seconds=WINDOW_SECONDS)
-        except BaseException:
+        except BaseException as error:
             with self._lock:
                 window.telling -= telling
+            if isinstance(error, DatabaseError) and note_error(error):
+                window.pending += telling  # Until the disk has space again each process counts by itself.
+                return 0.0
             raise
         with self._lock:
             window.telling -= telling

@@ -81,7 +81,7 @@ class CollectionViewSet(
 
     # A plan keeps its key: the same again answers with the collection as it is now, for as long as it is there.
     own_repeats = frozenset({"create", "clone"})
-    problems = {"contrast": {409}, "import_stored": {507}}
+    problems = {"contrast": {409}}
 
     def get_queryset(self) -> Any:
         rows: Any = super().get_queryset()

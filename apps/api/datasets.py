@@ -197,7 +197,7 @@ class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, Versi
         "changed_tasks": frozenset({"from", "kind"}),
     }
     page_actions = frozenset({"list", "uploads", "versions", "changed_tasks"})
-    problems = {"upload": {507}, "upload_in_parts": {507}, "metrics": {409}}
+    problems = {"metrics": {409}}
 
     def perform_create(self, serializer: serializers.BaseSerializer[Dataset]) -> None:
         made = create_dataset(**serializer.validated_data, user=self.person)

@@ -16,8 +16,8 @@ from apps.api.repeating import HEADER, MAX_KEY_LENGTH
 from apps.api.viewsets import SLUG
 
 # Of every operation: a parameter nobody declared, no key, a key that may not, an `Accept` that we cannot serve, too
-# many requests, a database that is away.
-ALWAYS = (400, 401, 403, 406, 429, 503)
+# many requests, a database that is away, a full disk.
+ALWAYS = (400, 401, 403, 406, 429, 503, 507)
 MEANINGS: dict[int, tuple[str, str, str]] = {
     400: ("BadRequest", "invalid", "A parameter or a field is unknown, missing or wrong; `errors` says which."),
     401: ("NotAuthenticated", "not-authenticated", "No key, or one that is unknown, revoked or expired."),
@@ -33,7 +33,7 @@ MEANINGS: dict[int, tuple[str, str, str]] = {
     422: ("KeyReused", "idempotency-key-reused", "The Idempotency-Key belongs to another request."),
     429: ("TooManyRequests", "throttled", "Wait for as many seconds as `Retry-After` says."),
     503: ("Unavailable", "database-away", "Wait for as many seconds as `Retry-After` says, and ask again."),
-    507: ("DiskFull", "disk-full", "The server has no room for this."),
+    507: ("DiskFull", "disk-full", "A disk of the server is full; `detail` says which, and what to do."),
 }
 
 FIELDS_PARAMETER: dict[str, Any] = {
@@ -76,7 +76,7 @@ def problem_responses() -> dict[str, Any]:
             "description": description,
             "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "example": example}},
         }
-        if status in {429, 503}:
+        if status in {429, 503, 507}:
             seconds = {"schema": {"type": "integer", "minimum": 0}, "description": "Seconds."}
             responses[name]["headers"] = {"Retry-After": seconds}
     return responses

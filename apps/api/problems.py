@@ -20,6 +20,7 @@ from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
 from apps.accounts.arranging import NameTaken, NotYourView, ViewRefused
+from apps.accounts.disk_space import DiskFull
 from apps.accounts.people import LastAdmin
 from apps.environments.proving import CasesNotRun
 from apps.environments.saving import EnvironmentChanged
@@ -53,7 +54,7 @@ from apps.rollouts.reverifying import CannotApply, ReverifyRefused
 from apps.tasks.choosing import ChoiceRefused
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
 from apps.tasks.marking import MarkRefused
-from apps.tasks.receiving import DatasetIsBeingDeleted, DiskNearlyFull, NotReceiving, PartTooLarge, WrongOffset
+from apps.tasks.receiving import DatasetIsBeingDeleted, NotReceiving, PartTooLarge, WrongOffset
 from apps.tasks.turns import DatasetIsBusy
 from apps.tasks.uploading import NotWaiting
 
@@ -247,7 +248,7 @@ DESCRIBED: dict[type[Exception], Callable[[Any], Problem]] = {
     NotWaiting: lambda error: Problem(HTTPStatus.CONFLICT, "not-waiting", str(error)),
     DatasetIsBeingDeleted: lambda error: Problem(HTTPStatus.CONFLICT, "being-deleted", str(error)),
     DatasetIsBusy: lambda error: Problem(HTTPStatus.CONFLICT, "busy", str(error)),
-    DiskNearlyFull: lambda error: Problem(HTTPStatus.INSUFFICIENT_STORAGE, "disk-full", str(error)),
+    DiskFull: lambda error: Problem(HTTPStatus.INSUFFICIENT_STORAGE, "disk-full", str(error)),
     ChoiceRefused: lambda error: _invalid(
         [{"pointer": f"/{error.argument}", "code": "invalid", "message": error.message}]
     ),

@@ -26,7 +26,7 @@ from apps.tasks.models import Upload
 from apps.tasks.previewing import preview_upload
 from apps.tasks.receiving import append_part, finish_parts
 from apps.tasks.rejecting import rejected_path
-from apps.tasks.uploading import discard_upload, load_now, queue_upload
+from apps.tasks.uploading import discard_upload, explain_wait, load_now, queue_upload
 
 
 class LineErrorSerializer(serializers.Serializer[Any]):
@@ -40,6 +40,9 @@ class UploadSerializer(serializers.ModelSerializer[Upload]):
     dataset = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
     version = serializers.IntegerField(source="version.number", read_only=True, allow_null=True, default=None)
     # `errors` is a property of every serializer, and here a column too.
+    message = serializers.SerializerMethodField(
+        help_text="Why the upload failed or waits, such as for disk space; or what to know about what was loaded."
+    )
     errors = LineErrorSerializer(many=True, read_only=True, help_text="The first bad lines.")  # type: ignore[assignment]
 
     class Meta:
@@ -73,6 +76,9 @@ class UploadSerializer(serializers.ModelSerializer[Upload]):
             "message",
             "created_at",
         ]
+
+    def get_message(self, upload: Upload) -> str:
+        return explain_wait(upload)
 
 
 WAIT = OpenApiParameter(
@@ -190,10 +196,7 @@ class UploadViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "destroy": Permission.UPLOAD,
     }
     problems = {
-        "parts": {507},
-        "finish": {413, 507},
-        "check": {507},
-        "commit": {507},
+        "finish": {413},
         "preview": {409, 413},
         "rejected": {416},
     }

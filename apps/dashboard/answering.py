@@ -1,9 +1,11 @@
 """How a view answers: a page or, to htmx, the fragment of the same template; a form error with 422; a redirect."""
 
+from http import HTTPStatus
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.template import loader
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
@@ -50,3 +52,9 @@ def answer_health(request: HttpRequest, checked: PolicyModel | Environment, deta
         context = {"checked": checked, "check_url": request.path, "may_check": True}
         return render(request, "_health.html", {**context, "detail_url": reverse(detail, args=[checked.slug])})
     return redirect(detail, checked.slug)
+
+
+def answer_full_disk(detail: str) -> HttpResponse:
+    """Return the page for a request that needs space on a full disk. It reads no session and no database."""
+    page = loader.render_to_string("507.html", {"detail": detail})
+    return HttpResponse(page, status=HTTPStatus.INSUFFICIENT_STORAGE)

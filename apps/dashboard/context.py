@@ -8,6 +8,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
+from apps.accounts.disk_space import find_shortage
 from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.destinations import destinations_for, find_url
 from apps.dashboard.happening import read_happening
@@ -74,6 +75,7 @@ def chrome(request: HttpRequest) -> dict[str, Any]:
         "navigation": SimpleLazyObject(lambda: _navigation(request)),
         "settings_tabs": SimpleLazyObject(lambda: [each for each in destinations_for(request.user) if each.is_setting]),
         "worker_pill": SimpleLazyObject(_worker_pill),
+        "disk_shortage": SimpleLazyObject(lambda: str(find_shortage() or "")),
         "happening": SimpleLazyObject(read_happening),
         "permitted": {permission.value: user_may(request.user, permission) for permission in Permission},
     }

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Sum
 
+from apps.accounts.disk_space import reserve_of
 from apps.exports.models import Export
 
 _DATABASE = {
@@ -26,8 +27,8 @@ class Disk:
 
     @property
     def is_low(self) -> bool:
-        """Less than twice what uploads and exports are refused at."""
-        return self.free < 2 * settings.MIN_FREE_BYTES
+        """Less than twice the reserve, at which uploads are refused and work waits."""
+        return self.free < 2 * reserve_of(self.used + self.free)
 
 
 def read_disk() -> Disk:

@@ -1,16 +1,21 @@
 """Write an export that was ordered: claim it, write its files, put them in place. Fenced, so that each ends once."""
 
 import logging
+import math
 import time
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import orjson
-from django.db import transaction
+from django.conf import settings
+from django.db import DatabaseError, transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from apps.accounts.disk_space import LOOK_SECONDS, check_folder, folder_room, note_error
 from apps.accounts.job_retries import claimed, is_due, put_back, wait_for_retry
+from apps.accounts.space_waits import SpaceWaits
 from apps.exports.census import Census
 from apps.exports.folders import ExportFolder, default_path, is_safe_to_replace, named_encoding, sweep_parts
 from apps.exports.manifests import make_manifest
@@ -28,6 +33,7 @@ QUIET = timedelta(minutes=5)
 
 MAX_ATTEMPTS = 3
 SIGN_OF_LIFE_SECONDS = 5.0
+_waits = SpaceWaits(lambda: folder_room(settings.EXPORTS_DIR))
 
 
 class _FencedOut(Exception):
@@ -74,7 +80,8 @@ def check_path(path: Path, export: Export) -> None:
 def write_queued_export() -> bool:
     """Worker chore: write one queued export; says whether there was one."""
     _requeue_quiet()
-    export = Export.objects.filter(is_due(), state=Export.State.QUEUED).order_by("id").first()
+    queued = Export.objects.filter(is_due(), state=Export.State.QUEUED).exclude(pk__in=_waits.waiting())
+    export = queued.order_by("id").first()
     if export is None:
         return False
     attempt = _claim(Export.objects.filter(state=Export.State.QUEUED), export.pk)
@@ -111,12 +118,15 @@ def _owned(export_id: int, attempt: int) -> QuerySet[Export]:
 
 def _write(export_id: int, attempt: int, path: Path | None) -> None:
     related = ("collection__dataset", "collection__version", "collection__environment", "collection__policy_model")
+    needed = 0
     try:
         export = Export.objects.select_related("pair_set", "collection__agent", *related).get(pk=export_id)
         folder = ExportFolder((path or default_path(export)).absolute(), export, attempt=attempt)
         try:
             _write_rows(export, attempt, folder)
+            _waits.forget(export_id)
         finally:
+            needed = folder.bytes_written * _total(export) // max(1, export.considered)
             folder.discard()
     except leaving.Leaving:
         # At once, and not as an attempt that was lost: the next worker need not wait until the row has gone quiet.
@@ -125,7 +135,11 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
     except _FencedOut:
         logger.warning("export %s was cancelled, or taken over, while attempt %s wrote it", export_id, attempt)
     except Exception as problem:
-        if put_back(_owned(export_id, attempt), problem, state=Export.State.QUEUED, attempt=F("attempt") - 1):
+        if note_error(problem):
+            if path is None:
+                _let_wait(export_id, attempt, needed)
+                return
+        elif put_back(_owned(export_id, attempt), problem, state=Export.State.QUEUED, attempt=F("attempt") - 1):
             return
         # The row is where people look for what went wrong; the log keeps the traceback.
         logger.exception("export %s failed", export_id)
@@ -133,8 +147,17 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
         _owned(export_id, attempt).update(state=Export.State.FAILED, message=message, touched_at=timezone.now())
 
 
+def _let_wait(export_id: int, attempt: int, needed: int) -> None:
+    """A worker writes it again when there is space. Where not even this can be stored, its row goes quiet first."""
+    _waits.put(export_id, needed)
+    message = _waits.explain(export_id)
+    logger.warning("export %s: %s", export_id, message)
+    with suppress(DatabaseError):
+        _owned(export_id, attempt).update(state=Export.State.QUEUED, attempt=F("attempt") - 1, message=message)
+
+
 def _write_rows(export: Export, attempt: int, folder: ExportFolder) -> None:
-    sign = _SignOfLife(export, attempt)
+    sign = _SignOfLife(export, attempt, folder.path.parent)
     reader = RowReader(export, on_step=lambda: sign(reader.considered, folder.rows))
     census = Census(export.format)
     for split, rows in reader.rows():
@@ -167,13 +190,18 @@ class _SignOfLife:
     """Called for every attempt: ends the writing where its process leaves; every few seconds says that the writer lives
     and how far it is, and learns whether it owns the row."""
 
-    def __init__(self, export: Export, attempt: int) -> None:
+    def __init__(self, export: Export, attempt: int, folder: Path) -> None:
         self._owned = _owned(export.pk, attempt)
-        self._last = time.monotonic()
+        self._folder, self._export = folder, export
+        self._last, self._measured = time.monotonic(), -math.inf
         self._owned.update(total=_total(export), considered=0, rows=0)
 
     def __call__(self, considered: int, rows: int) -> None:
         leaving.check()
+        self._export.considered = considered
+        if time.monotonic() - self._measured >= LOOK_SECONDS:
+            self._measured = time.monotonic()
+            check_folder(self._folder)
         if time.monotonic() - self._last < SIGN_OF_LIFE_SECONDS:
             return
         self._last = time.monotonic()

@@ -106,6 +106,10 @@ class ExportFolder:
     def rows(self) -> int:
         return sum(file.rows for file in self._files.values())
 
+    @property
+    def bytes_written(self) -> int:
+        return sum(file.stat().st_size for file in self._part.iterdir()) if self._part.is_dir() else 0
+
     def write(self, split: str, rows: list[dict[str, Any]]) -> None:
         """Raises orjson.JSONEncodeError where JSON cannot hold one of them: then none is written."""
         self._files[split].write(rows)

@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
+from apps.accounts.disk_space import Place, check_space
 from apps.accounts.job_retries import claimed, is_due, put_back, wait_for_retry
 from apps.exports.counting import NewPair, PairMaker
 from apps.exports.models import PairDecision, PairSet, PreferencePair
@@ -111,6 +112,7 @@ def _store_pairs(pair_set: PairSet, owned: QuerySet[PairSet]) -> None:
     count = 0
     for found in maker.chunks():
         leaving.check()
+        check_space(Place.DATABASE)
         # The traces are read before the transaction begins: it would hold up every other writer on SQLite.
         with transaction.atomic():
             if not owned.update(touched_at=timezone.now(), considered=maker.considered, pair_count=count + len(found)):

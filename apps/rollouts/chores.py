@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from django.db import connection
 from django.utils.module_loading import import_string
 
+from apps.accounts.disk_space import Place, find_shortage
 from apps.accounts.outage_log import RetryLog
 from apps.environments.probing import worker_group
 from apps.gym import leaving
@@ -28,6 +29,19 @@ FIGURES = frozenset({"apps.rollouts.keeping.measure_wanted"})
 """Another thread: somebody looks at a page and waits, while an export takes minutes."""
 WORDS = frozenset({"apps.rollouts.word_indexing.index_next_rollouts"})
 """Another thread: after a large collection they go on for minutes, chunk by chunk."""
+
+
+ON_FULL_DISK = frozenset(
+    {
+        "apps.environments.probing.probe_due_environments",
+        "apps.rollouts.controlling.sweep_cancelled",
+        "apps.tasks.sweeping.sweep_uploads",
+        "apps.tasks.deleting.delete_next",
+        "apps.rollouts.deleting.delete_next_collection",
+        "apps.accounts.repeating.sweep_answers",
+    }
+)
+"""Chores that free space, or take next to none. The others wait until the database has space."""
 
 
 class Chores:
@@ -67,7 +81,7 @@ class Chores:
         worker_group.set(self._group)
 
     async def _do(self, paths: list[str], thread: ThreadPoolExecutor) -> None:
-        pieces: list[Callable[[], bool]] = [import_string(path) for path in paths]
+        pieces: list[Callable[[], bool]] = [_chore(path) for path in paths]
         logs = [RetryLog(path, traceback=True) for path in paths]
         loop = asyncio.get_running_loop()
         while True:
@@ -80,6 +94,17 @@ class Chores:
                     log.failed(problem)
             if not found:
                 await asyncio.sleep(IDLE_SECONDS)
+
+
+def _chore(path: str) -> Callable[[], bool]:
+    work: Callable[[], bool] = import_string(path)
+    if path in ON_FULL_DISK:
+        return work
+
+    def work_or_wait() -> bool:
+        return find_shortage(Place.DATABASE) is None and work()
+
+    return work_or_wait
 
 
 def _with_connection(piece: Callable[[], bool]) -> bool:

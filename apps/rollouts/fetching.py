@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from django.db import transaction
 
+from apps.accounts.disk_space import Place, check_space
 from apps.gym.items import TaskRow
 from apps.rollouts.breaking import Endpoint, Turn, read_shut, store_turns
 from apps.rollouts.claiming import Claim, claim_rollouts, count_elsewhere, mark_started, queue_up
@@ -33,7 +34,9 @@ def fetch_work(
     """Store what the breakers have to say and claim what there are slots for, and what this worker is able to run.
 
     A task's row is parsed once a batch and shared by its repeats. `started` are collections known to have begun.
+    Raises DiskFull: what runs already may still be stored in the reserve, so nothing more is begun.
     """
+    check_space(Place.DATABASE)
     # One transaction: a claim whose tasks or settings cannot be read is no claim.
     with transaction.atomic():
         if turns:

@@ -6,6 +6,7 @@ from datetime import datetime
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.accounts.disk_space import Place, Shortage, find_shortage
 from apps.environments.models import Environment
 from apps.environments.probing import is_held_back
 from apps.policies.models import Health, PolicyModel
@@ -118,7 +119,33 @@ class Refusal:
         return f"{self.endpoint}: {self.failures}; {self.next_try}"
 
 
-Holds = list[Hold | Unwell | Refusal]
+@dataclass(frozen=True, slots=True)
+class NoSpace:
+    """A database whose disk is full. Computed, since nothing can be stored then: see docs/decisions/0010."""
+
+    shortage: Shortage
+
+    @property
+    def key(self) -> str:
+        return "disk"
+
+    @property
+    def endpoint(self) -> str:
+        return self.shortage.disk
+
+    @property
+    def failures(self) -> str:
+        return f"it is full, {self.shortage.figures}"
+
+    @property
+    def next_try(self) -> str:
+        return "its rollouts go on by themselves when there is space"
+
+    def __str__(self) -> str:
+        return f"{self.endpoint}: {self.failures}; {self.next_try}"
+
+
+Holds = list[Hold | Unwell | Refusal | NoSpace]
 
 
 def find_hold(endpoint: PolicyModel | Environment) -> Hold | None:
@@ -128,15 +155,20 @@ def find_hold(endpoint: PolicyModel | Environment) -> Hold | None:
 
 
 def find_holds(collection: Collection) -> Holds:
-    """The breakers, open or half open, of what this collection uses, its judge included, its environment where its
-    server is unwell, and the workers that cannot run it; none once it has ended."""
+    """Return what holds this collection back; nothing once it has ended.
+
+    That is the database's full disk, its environment if its server is unwell, the open breakers of its model, judge and
+    environment, and the workers that cannot run it.
+    """
     if collection.is_finished:
         return []
     models = [collection.policy_model_id]
     if collection.environment.judge_model_id is not None:
         models.append(collection.environment.judge_model_id)
     shut = _find(Q(policy_model__in=models) | Q(environment=collection.environment_id))
-    return [*_find_unwell(collection), *shut, *_find_refusals(collection)]
+    shortage = find_shortage(Place.DATABASE)
+    full = [NoSpace(shortage)] if shortage else []
+    return [*full, *_find_unwell(collection), *shut, *_find_refusals(collection)]
 
 
 def _find_refusals(collection: Collection) -> list[Refusal]:

@@ -11,6 +11,7 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
+from apps.accounts.disk_space import note_error
 from apps.accounts.outage_log import RetryLog
 from apps.gym.events import TraceUnion, event_kind
 from apps.gym.memory_budget import MemoryBudget
@@ -152,6 +153,7 @@ class Outbox:
                 now, again = timezone.now(), failures > 0
                 changed = await self._in_database(record_batch, events=events, ends=ends, now=now, again=again)
             except (OperationalError, InterfaceError) as problem:
+                note_error(problem)
                 self.trouble = f"The database does not take results: {problem}"
                 self._log.failed(problem)
                 await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])

@@ -141,7 +141,9 @@ def _insert_events(events: Sequence[EventRow], again: bool) -> None:
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql" and not again:
             # Binary, since text would carry the tokens as hexadecimal digits: twice as long, and read on both sides.
-            with cursor.copy(f"COPY rollouts_traceevent ({_EVENT_COLUMNS}) FROM STDIN (FORMAT BINARY)") as stream:
+            copy = f"COPY rollouts_traceevent ({_EVENT_COLUMNS}) FROM STDIN (FORMAT BINARY)"
+            # Django does not wrap what the driver raises here, and only Django's errors are tried again.
+            with connection.wrap_database_errors, cursor.copy(copy) as stream:
                 stream.set_types(_EVENT_TYPES)
                 for row in events:
                     stream.write_row(row)

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from apps.accounts.disk_space import Place, check_folder, check_growth, check_space
 from apps.gym import leaving
 from apps.gym.dataset_metrics import DatasetMetrics
 from apps.gym.items import TaskRow
@@ -35,7 +36,12 @@ from apps.tasks.upserting import copy_rest, measure_rows
 
 CHUNK_ROWS = 2000
 CHUNK_BYTES = 8 * 1024**2
+DELETED_ROWS = 200
+"""Tasks that are deleted at once. SQLite may overwrite what it deletes, which takes as much of its log: a disk that is
+nearly full has little space for that."""
 SIGN_OF_LIFE_SECONDS = 2.0
+ROW_BYTES = 600
+"""About what a task takes in the database besides its row: keys, excerpt, indexes."""
 
 
 class UploadTakenAway(Exception):
@@ -50,13 +56,14 @@ def upload_limits() -> Limits:
         ratio=settings.MAX_UNPACK_RATIO,
         parquet_bytes=settings.PARQUET_MEMORY_BYTES,
         folder=settings.FILE_UPLOAD_TEMP_DIR,
+        check_folder=check_folder,
     )
 
 
 def delete_version(version: DatasetVersion) -> None:
     """Remove a version that nobody has seen, in short transactions."""
     tasks = Task.objects.filter(version=version).order_by()
-    while batch := list(tasks.values_list("pk", flat=True)[:CHUNK_ROWS]):
+    while batch := list(tasks.values_list("pk", flat=True)[:DELETED_ROWS]):
         # No rollout, pair or comment can point at a task that was never visible: no need to look for them.
         Task.objects.filter(pk__in=batch)._raw_delete(using=tasks.db)
         # What stays is an orphan, which the next sweep finds.
@@ -119,6 +126,12 @@ class Loader:
         self._attempts = ""
         self.lines = 0
         self.accepted = 0
+        self._stored_bytes = 0
+
+    def expected_bytes(self) -> int:
+        """Return about how many bytes the whole version takes, by what was stored and how much of the file was read."""
+        share = self._file.bytes_read / self._upload.received_bytes if self._upload.received_bytes else 0.0
+        return int(self._stored_bytes / max(share, 0.01)) if self._stored_bytes else 0
 
     @property
     def is_refused(self) -> bool:
@@ -126,7 +139,8 @@ class Loader:
         return bool(self.rejects.count) and not self._keep_good
 
     def load(self) -> None:
-        """Raises FileRefused where the file cannot be read to its end, UploadTakenAway where another loads it now."""
+        """Raises FileRefused where the file cannot be read to its end, UploadTakenAway where another loads it now, and
+        DiskFull."""
         for candidate in self._candidates():
             self._chunk.append(candidate)
             self._chunk_bytes += len(candidate.task.row_json)
@@ -253,6 +267,9 @@ class Loader:
                 )
         self._chunk, self._chunk_bytes = [], 0
         if tasks and not self.is_refused:
+            coming = sum(len(task.row_json) + ROW_BYTES for task in tasks)
+            check_growth(coming)
+            self._stored_bytes += coming
             Task.objects.bulk_create(tasks)
         self._breathe()
 
@@ -322,6 +339,8 @@ class Loader:
 
     def _breathe(self) -> None:
         leaving.check()
+        # Between chunks, and every few seconds while rows are unpacked: a small file may become a large version.
+        check_space(Place.DATABASE)
         self.report()
 
     def report(self) -> None:

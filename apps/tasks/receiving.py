@@ -1,7 +1,6 @@
 """Bytes of a file on their way in: whole or in parts, into a file of our own that a worker reads later."""
 
 import fcntl
-import shutil
 from pathlib import Path
 from typing import IO
 
@@ -10,13 +9,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.accounts.auditing import record
+from apps.accounts.disk_space import check_folder
 from apps.accounts.models import User
 from apps.gym.taskfiles.limits import READ_BYTES, Readable
 from apps.tasks.choosing import Choices, choose_filename
 from apps.tasks.models import Dataset, Deletion, Upload
 from apps.tasks.rejecting import rejects_file
 
-LOOK_AT_DISK_BYTES = 16 * 1024**2
+LOOK_AT_DISK_BYTES = 1024**2
 
 
 class NotReceiving(Exception):
@@ -33,10 +33,6 @@ class WrongOffset(Exception):
 
 class PartTooLarge(Exception):
     """A part, or the file that the parts make, is over its limit."""
-
-
-class DiskNearlyFull(Exception):
-    """There is no room for more of the file."""
 
 
 class DatasetIsBeingDeleted(Exception):
@@ -130,7 +126,8 @@ def store_file(
     draft: bool = False,
     user: User | None = None,
 ) -> Upload:
-    """Keep the stream as a file for a worker to load, or for somebody to map first. Raises PartTooLarge."""
+    """Keep the stream as a file, to be loaded by a worker or mapped first. Raises PartTooLarge and DiskFull."""
+    check_room(0)
     upload = start_parts(dataset=dataset, filename=filename, choices=choices, draft=draft, user=user)
     try:
         with open_parts(upload) as file:
@@ -151,11 +148,10 @@ def store_file(
 
 
 def check_room(coming: int) -> None:
-    """Raise DiskNearlyFull where so many bytes more would fill the disk, on which the database may be too."""
+    """Raise DiskFull if so many more bytes would use up the reserve of the disk."""
     folder = Path(settings.UPLOADS_DIR)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if shutil.disk_usage(folder).free - coming < settings.MIN_FREE_BYTES:
-        raise DiskNearlyFull("The server's disk is nearly full (GYMWEB_MIN_FREE_BYTES).")
+    check_folder(folder, coming=coming)
 
 
 def parts_file(upload: Upload) -> Path:

@@ -1,6 +1,5 @@
 """The refused rows of an upload: the first hundred for its row in the database, all of them in a file."""
 
-import shutil
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -8,6 +7,7 @@ from typing import BinaryIO
 import orjson
 from django.conf import settings
 
+from apps.accounts.disk_space import check_folder
 from apps.gym.storable import clean_line
 from apps.gym.taskfiles.limits import FileRefused
 from apps.policies.redacting import fresh_redactor
@@ -16,7 +16,7 @@ from apps.tasks.models import Upload
 ERRORS_ON_ROW = 100
 KEPT_TEXT_BYTES = 2048
 MAX_REJECTS_BYTES = 256 * 1024**2
-LOOK_AT_DISK_ROWS = 10_000
+LOOK_AT_DISK_ROWS = 1_000
 
 
 def rejects_file(upload: Upload) -> Path:
@@ -50,7 +50,7 @@ class Rejects:
             self._file.close()
 
     def add(self, *, line: int, code: str, message: str, text: bytes, pointer: str = "") -> None:
-        """Raises FileRefused where the refused rows are too many to keep."""
+        """Raises FileRefused where the refused rows are too many to keep, and DiskFull."""
         self.count += 1
         entry = self._entry(line, pointer, code, message)
         if len(self.first) < ERRORS_ON_ROW:
@@ -61,8 +61,9 @@ class Rejects:
             self._file = self._path.open("wb")
         cut = text[:KEPT_TEXT_BYTES].decode(errors="replace")
         self._bytes += self._file.write(orjson.dumps({**entry, "text": cut}, option=orjson.OPT_APPEND_NEWLINE))
-        is_full = self.count % LOOK_AT_DISK_ROWS == 0 and _free_bytes(self._path) < settings.MIN_FREE_BYTES
-        if self._bytes > MAX_REJECTS_BYTES or is_full:
+        if self.count % LOOK_AT_DISK_ROWS == 0:
+            check_folder(self._path.parent)
+        if self._bytes > MAX_REJECTS_BYTES:
             message = f"{self.count:,} rows were refused, more than can be listed: the rest was not looked at"
             raise FileRefused("too_many_bad_rows", message, line=line, limit="refused rows")
 
@@ -76,7 +77,3 @@ class Rejects:
         # Both may quote the file, which may hold credentials and what no database stores.
         message, pointer = (self._redactor.redact_text(one)[0] for one in (message, pointer))
         return {"line": line, "pointer": clean_line(pointer, 500), "code": code, "message": clean_line(message, 2000)}
-
-
-def _free_bytes(path: Path) -> int:
-    return shutil.disk_usage(path.parent).free

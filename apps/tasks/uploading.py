@@ -2,7 +2,7 @@
 at all."""
 
 import logging
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -11,9 +11,11 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from apps.accounts.auditing import describe, record
-from apps.accounts.job_retries import claimed, is_due, put_back
+from apps.accounts.disk_space import database_room, is_disk_full, note_error
+from apps.accounts.job_retries import claimed, is_due, put_back, when_database_answers
 from apps.accounts.models import User
 from apps.accounts.outages import is_transient
+from apps.accounts.space_waits import SpaceWaits, explain_waiting
 from apps.environments.models import Environment
 from apps.gym import leaving
 from apps.gym.redaction.shortening import cut_clean
@@ -31,6 +33,7 @@ from apps.tasks.turns import ANSWER_SECONDS, TURN_SECONDS, DatasetIsBusy, check_
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
+_waits = SpaceWaits(database_room)
 _BROKE_OFF = "Loading broke off; the log says why. Upload the file again."
 
 
@@ -119,9 +122,14 @@ def may_go_on(upload: Upload) -> bool:
     return upload.state in {Upload.State.DRAFT, Upload.State.CHECKED}
 
 
+def explain_wait(upload: Upload) -> str:
+    """Return the message of the upload, or why it waits in the queue if a disk is full."""
+    return upload.message or (explain_waiting() if upload.state == Upload.State.QUEUED else "")
+
+
 def discard_upload(*, upload: Upload, user: User | None = None) -> None:
-    """Forget a file that nobody loaded, with what was received of it. Raises NotWaiting."""
-    kept = [Upload.State.QUEUED, Upload.State.LOADING, Upload.State.READY]
+    """Forget a file that is not loaded, or waits to be, with what was received of it. Raises NotWaiting."""
+    kept = [Upload.State.LOADING, Upload.State.READY]
     with transaction.atomic():
         gone, _ = Upload.objects.filter(pk=upload.pk).exclude(state__in=kept).delete()
         if gone:
@@ -129,6 +137,7 @@ def discard_upload(*, upload: Upload, user: User | None = None) -> None:
     if not gone:
         upload.refresh_from_db()
         raise NotWaiting(f"this upload is {upload.get_state_display()}")
+    _waits.forget(upload.pk)
     discard_files(upload)
 
 
@@ -140,16 +149,17 @@ def load_now(*, upload: Upload) -> Upload:
             return _load_received(claimed, patience=ANSWER_SECONDS)
         except DatasetIsBusy:
             logger.info("upload %s is left to a worker", upload.pk)
-        except Error as problem:
-            if not is_transient(problem):
+        except Exception as problem:
+            if not (is_transient(problem) or is_disk_full(problem)):
                 raise
+            logger.warning("upload %s is left to a worker: %s", upload.pk, problem)
     upload.refresh_from_db()
     return upload
 
 
 def load_queued_upload() -> bool:
     """Worker chore: load one waiting file; says whether there was one."""
-    queued = Upload.objects.filter(is_due(), state=Upload.State.QUEUED)
+    queued = Upload.objects.filter(is_due(), state=Upload.State.QUEUED).exclude(pk__in=_waits.waiting())
     # What cannot be loaded yet must not hold up the files of other datasets. A check needs no turn.
     busy = DatasetVersion.objects.filter(dataset=OuterRef("dataset"), state=DatasetVersion.State.LOADING)
     queued = queued.filter(Q(check_only=True) | ~Exists(busy))
@@ -167,8 +177,10 @@ def load_queued_upload() -> bool:
         except UploadTakenAway:
             logger.warning("upload %s was taken over while attempt %s loaded it", upload.pk, upload.attempt)
         except Exception as problem:
-            # The row says that it failed; the log keeps the traceback.
-            if not is_transient(problem):
+            if is_disk_full(problem):
+                logger.warning("upload %s waits for disk space: %s", upload.pk, problem)
+            elif not is_transient(problem):
+                # The row says that it failed; the log keeps the traceback.
                 logger.exception("upload %s failed", upload.pk)
     return True
 
@@ -198,6 +210,7 @@ def _load_received(upload: Upload, *, patience: float) -> Upload:
 
 def _load(upload: Upload, stream: Readable, *, patience: float) -> Upload:
     version: DatasetVersion | None = None
+    loader: Loader | None = None
     try:
         if not upload.check_only:
             version = take_turn(upload, patience=patience)
@@ -218,21 +231,38 @@ def _load(upload: Upload, stream: Readable, *, patience: float) -> Upload:
     except BaseException as broken:
         # Whatever broke, a full disk or a lost database: half a version must not stay. A sweep repeats what fails here.
         with suppress(Error):
-            _break_off(upload, broken)
-        if version is not None:
-            delete_version(version)
+            _break_off(upload, broken, needed=loader.expected_bytes() if loader else 0)
+        # What a full disk keeps here a sweep deletes: see sweeping.py.
+        with suppress(Error) if note_error(broken) else nullcontext():
+            if version is not None:
+                delete_version(version)
         raise
+    _waits.forget(upload.pk)
     upload.refresh_from_db()
     return upload
 
 
-def _break_off(upload: Upload, broken: BaseException) -> None:
-    """End an attempt that raised. A worker that leaves or a transient database error queues the file again, unless it
-    was read from a stream that was not kept."""
+def _let_wait(upload: Upload) -> None:
+    message = _waits.explain(upload.pk)
+    owned(upload).update(state=Upload.State.QUEUED, attempt=F("attempt") - 1, version=None, message=message)
+
+
+def _break_off(upload: Upload, broken: BaseException, *, needed: int = 0) -> None:
+    """End an attempt that raised.
+
+    A full disk, a worker that leaves or a transient database error queues the file again, unless it was read from a
+    stream that was not kept.
+    """
     keeps_file = upload.attempt > 0
     # Not as an attempt that was lost.
     queued = {"state": Upload.State.QUEUED, "attempt": F("attempt") - 1, "version": None}
-    if isinstance(broken, leaving.Leaving) or (isinstance(broken, DatasetIsBusy) and keeps_file):
+    if keeps_file and is_disk_full(broken):
+        _waits.put(upload.pk, needed)
+        when_database_answers(lambda: _let_wait(upload))
+    elif is_disk_full(broken):
+        message = f"The disk is full, so nothing was stored: upload the file again when there is space. {broken}"
+        owned(upload).update(state=Upload.State.FAILED, message=cut_clean(message, 500))
+    elif isinstance(broken, leaving.Leaving) or (isinstance(broken, DatasetIsBusy) and keeps_file):
         owned(upload).update(**queued)
     elif isinstance(broken, DatasetIsBusy):
         owned(upload).update(state=Upload.State.FAILED, message=cut_clean(str(broken), 500))

@@ -35,7 +35,8 @@ async function patiently(action) {
   for (;;) {
     try {
       const result = await action();
-      if (result.status < 500) return result;
+      // 507: the disk is full, which another try will not change.
+      if (result.status < 500 || result.status === 507) return result;
     } catch (error) {
       if (navigator.onLine && attempt + 1 === TRIES) throw error;
     }

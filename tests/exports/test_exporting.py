@@ -1,5 +1,6 @@
 """Exports: whole files with true manifests, claimed by one writer, and failures that say why."""
 
+import errno
 import hashlib
 import json
 import threading
@@ -14,6 +15,7 @@ from django.utils import timezone
 from apps.accounts.models import AuditEntry
 from apps.exports import exporting
 from apps.exports.exporting import write_export, write_queued_export
+from apps.exports.files import JsonLinesFile
 from apps.exports.folders import default_path, manifest_path, rows_path
 from apps.exports.models import Export
 from apps.exports.ordering import ExportRefused, queue_export
@@ -294,6 +296,37 @@ def test_a_worker_that_leaves_takes_nothing_back_that_another_has_taken_over(col
     exporting._write(export.pk, 1, None)
     export.refresh_from_db()
     assert (export.state, export.attempt) == ("writing", 2)
+
+
+def test_an_export_waits_while_the_disk_is_full_and_is_written_when_there_is_space(collection, full_disk):
+    export = queue_export(format="trl_sft", collection=collection)
+    assert write_queued_export() is True
+    export.refresh_from_db()
+    assert (export.state, export.attempt) == ("queued", 0)
+    assert export.message.startswith("Waiting for disk space")
+    assert list(default_path(export).parent.iterdir()) == []
+    assert write_queued_export() is False
+    full_disk.free()
+    assert write_queued_export() is True
+    export.refresh_from_db()
+    assert (export.state, export.attempt, export.message) == ("ready", 1, "")
+
+
+def test_a_file_that_the_disk_refuses_is_written_later(collection, monkeypatch):
+    export = queue_export(format="trl_sft", collection=collection)
+
+    def refuse(self, rows):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonLinesFile, "write", refuse)
+        assert write_queued_export() is True
+    export.refresh_from_db()
+    assert (export.state, export.attempt) == ("queued", 0)
+    assert list(default_path(export).parent.iterdir()) == []
+    assert write_queued_export() is True
+    export.refresh_from_db()
+    assert export.state == "ready"
 
 
 def test_writing_now_takes_the_export_over(collection, tmp_path):

@@ -459,6 +459,19 @@ def test_a_worker_that_leaves_hands_it_on_and_a_bug_is_said_on_the_row(monkeypat
     assert pair_set.message.startswith("RuleRefused")
 
 
+def test_a_pair_set_waits_while_the_disk_is_full_and_is_made_when_there_is_space(disk):
+    pair_set = queue_pair_set(collection=make_groups([(1.0, "4"), (0.0, "5")]))
+    disk.fill()
+    make_queued_pair_set()
+    pair_set.refresh_from_db()
+    assert (pair_set.state, pair_set.attempt, pair_set.pairs.count()) == ("queued", 0, 0)
+    assert "is full" in pair_set.message
+    disk.free()
+    make_queued_pair_set()
+    pair_set.refresh_from_db()
+    assert (pair_set.state, pair_set.attempt, pair_set.message) == ("ready", 1, "")
+
+
 def test_counting_stops_when_its_time_is_up_and_says_so(monkeypatch):
     monkeypatch.setattr("apps.exports.bucketing.TASKS", 1)
     collection = make_groups(*[[(1.0, "4"), (0.0, "5")]] * 3)

@@ -1,10 +1,26 @@
 """Which of the real routes take files, and from whom; the server itself is tested in test_serving.py."""
 
+import os
+import subprocess
+
 import pytest
 from django.conf import settings
 from django.urls import reverse
 
-from gymweb.spooling import SpooledBody, body_limit, spool
+from gymweb.spooling import BodyRefused, SpooledBody, body_limit, spool
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MB; unmounted when the test ends."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no small disk: mounting one needs root and the right to mount")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
 
 LARGE, SMALL = settings.MAX_BODY_BYTES, settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
@@ -67,3 +83,15 @@ def test_a_body_that_nobody_closes_is_not_counted_for_ever(settings, tmp_path):
         close(body)
         del body
         assert spool.size == before
+
+
+def test_a_body_that_the_disk_refuses_is_refused_with_507_and_can_be_closed(settings, small_disk):
+    settings.FILE_UPLOAD_TEMP_DIR, settings.MIN_FREE_BYTES = str(small_disk), 0
+    body = SpooledBody()
+    with pytest.raises(BodyRefused) as refused:
+        for _ in range(100):
+            body.write(bytes(60_000))
+        body.finish()
+    assert (refused.value.status, refused.value.kind) == (507, "disk-full")
+    body.close()
+    assert list(small_disk.iterdir()) == []

@@ -11,12 +11,13 @@ import pytest
 from django.db import OperationalError
 from django.utils import timezone
 
+from apps.accounts.disk_space import DiskFull
 from apps.gym import leaving
 from apps.tasks import loading, receiving, rejecting, sweeping, uploading
 from apps.tasks.choosing import Choices
 from apps.tasks.models import Task, Upload
 from apps.tasks.previewing import preview_upload
-from apps.tasks.receiving import DiskNearlyFull, PartTooLarge, start_parts, store_file
+from apps.tasks.receiving import PartTooLarge, start_parts, store_file
 from apps.tasks.rejecting import rejected_path
 from apps.tasks.sweeping import sweep_files, sweep_uploads
 from apps.tasks.uploading import (
@@ -176,6 +177,7 @@ def test_a_draft_can_be_forgotten_but_not_what_is_loaded(dataset, uploads_dir):
     discard_upload(upload=upload)
     assert (Upload.objects.count(), list(uploads_dir.iterdir())) == (0, [])
     upload = store(dataset)
+    Upload.objects.filter(pk=upload.pk).update(state=Upload.State.LOADING)
     with pytest.raises(NotWaiting):
         discard_upload(upload=upload)
 
@@ -283,10 +285,10 @@ def test_a_file_over_the_limit_or_a_full_disk_leaves_nothing(dataset, settings, 
         store(dataset)
     settings.MAX_BODY_BYTES, settings.MIN_FREE_BYTES = 10**9, 2**62
     monkeypatch.setattr(receiving, "LOOK_AT_DISK_BYTES", 10)
-    with pytest.raises(DiskNearlyFull):
+    with pytest.raises(DiskFull):
         store(dataset)
     upload = start_parts(dataset=dataset, filename="a.jsonl")
-    with pytest.raises(DiskNearlyFull):
+    with pytest.raises(DiskFull):
         receiving.append_part(upload=upload, offset=0, stream=io.BytesIO(b"x"))
     assert (Upload.objects.count(), [path.stat().st_size for path in uploads_dir.iterdir()]) == (1, [0])
 

@@ -11,6 +11,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.utils.text import slugify
 
+from apps.accounts.disk_space import DiskFull
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
@@ -24,11 +25,11 @@ from apps.rollouts.leasing import live_workers
 from apps.tasks.choosing import Choices
 from apps.tasks.models import ColumnMapping, Dataset, Upload
 from apps.tasks.previewing import Preview, preview_upload
-from apps.tasks.receiving import DatasetIsBeingDeleted, DiskNearlyFull, PartTooLarge, parts_file, store_file
+from apps.tasks.receiving import DatasetIsBeingDeleted, PartTooLarge, parts_file, store_file
 from apps.tasks.rejecting import rejected_path
 from apps.tasks.saving import save_mapping
 from apps.tasks.sweeping import QUIET_LOADING
-from apps.tasks.uploading import NotWaiting, discard_upload, may_go_on, queue_upload
+from apps.tasks.uploading import NotWaiting, discard_upload, explain_wait, may_go_on, queue_upload
 
 SHOWN_PREVIEW_ROWS = 10
 _SLOW = timedelta(seconds=20)
@@ -46,7 +47,7 @@ def dataset_upload(request: HttpRequest, slug: str) -> HttpResponse:
             upload = store_file(
                 dataset=dataset, stream=stream, filename=filename, draft=True, user=cast(User, request.user)
             )
-        except (PartTooLarge, DiskNearlyFull, DatasetIsBeingDeleted) as refused:
+        except (PartTooLarge, DiskFull, DatasetIsBeingDeleted) as refused:
             form.add_error(None, str(refused))
         else:
             return go(request, "dashboard:upload_map", upload.pk)
@@ -115,6 +116,7 @@ def upload_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "has_rejected": rejected_path(upload) is not None,
     }
     context["bad_share"] = upload.rejected and upload.lines and upload.rejected < upload.lines
+    context["waits"] = explain_wait(upload) if upload.state == Upload.State.QUEUED else ""
     context["no_worker"] = upload.state == Upload.State.QUEUED and not live_workers()
     quiet = timezone.now() - upload.touched_at
     context["taken_up_at"] = upload.touched_at + QUIET_LOADING if quiet > _SLOW else None

@@ -1,5 +1,6 @@
 """What a file may cost. Every limit has a name that a refusal tells, so that an operator knows what to raise."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +30,8 @@ class Limits:
     parquet_bytes: int = 64 * 1024**2
     folder: str | None = None
     """Where a packed Parquet file is unpacked to; None for the system's own folder."""
+    check_folder: Callable[[str], object] | None = None
+    """Called with the folder while a file is unpacked to it; raises if its disk has too little space."""
 
 
 class FileRefused(Exception):

@@ -35,6 +35,8 @@ class ParquetReader:
         # The end of a Parquet file says what is where in it.
         with tempfile.TemporaryFile(dir=self._limits.folder) as spooled:
             while block := self._content.read(READ_BYTES):
+                if self._limits.folder and self._limits.check_folder:
+                    self._limits.check_folder(self._limits.folder)
                 spooled.write(block)
             spooled.flush()
             yield from self._read(spooled)

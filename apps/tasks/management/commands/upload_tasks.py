@@ -10,6 +10,7 @@ import orjson
 from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
+from apps.accounts.disk_space import DiskFull
 from apps.tasks.choosing import ChoiceRefused, Choices
 from apps.tasks.management.datasets import named_dataset
 from apps.tasks.models import Upload
@@ -48,8 +49,8 @@ class Command(BaseCommand):
                 )
             except ChoiceRefused as wrong:
                 raise CommandError(f"--{wrong.argument.replace('_', '-')}: {wrong.message}") from None
-            except DatasetIsBusy as busy:
-                raise CommandError(str(busy)) from None
+            except (DatasetIsBusy, DiskFull) as problem:
+                raise CommandError(str(problem)) from None
         for error in upload.errors:
             self.stderr.write(f"line {error['line']}: {error['message']}")
         if upload.rejected > len(upload.errors):

@@ -1,0 +1,67 @@
+"""Collections on a full disk: they wait, and go on by themselves; what a person paused stays paused."""
+
+import asyncio
+
+import pytest
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+
+from apps.rollouts import chores
+from apps.rollouts.announcing import DOORBELL
+from apps.rollouts.controlling import pause_collection
+from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.planning import plan_collection
+from apps.rollouts.worker import RolloutWorker
+from tests.factories import make_agent, make_dataset, make_policy_model, make_row
+
+pytestmark = pytest.mark.usefixtures("migrated")
+done: list[str] = []
+
+
+def free() -> bool:
+    done.append("free")
+    return False
+
+
+def store() -> bool:
+    done.append("store")
+    return False
+
+
+def test_rollouts_wait_while_the_disk_is_full_and_go_on_by_themselves(settings, monkeypatch, full_disk):
+    settings.WORKER_CHORES = ["tests.rollouts.test_full_disk.free", "tests.rollouts.test_full_disk.store"]
+    monkeypatch.setattr(chores, "ON_FULL_DISK", frozenset({"tests.rollouts.test_full_disk.free"}))
+    dataset = make_dataset([make_row()])
+    mine, paused = (
+        plan_collection(dataset=dataset, agent=make_agent(), policy_model=make_policy_model(), repeats=3)
+        for _ in range(2)
+    )
+    pause_collection(collection=paused)
+
+    async def work() -> int:
+        worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=8)
+        working = asyncio.create_task(worker.handle())
+        try:
+            await asyncio.sleep(1.5)
+            begun = await Rollout.objects.filter(attempt__gt=0).acount()
+            seen = set(done)
+            trouble = worker._trouble
+            full_disk.free()
+            async with asyncio.timeout(20):
+                while not await Collection.objects.filter(pk=mine.pk, state=Collection.State.COMPLETED).aexists():
+                    await asyncio.sleep(0.05)
+                while "store" not in done:
+                    await asyncio.sleep(0.05)
+        finally:
+            worker.stop()
+            await working
+        return begun, seen, trouble
+
+    done.clear()
+    begun, seen, trouble = async_to_sync(work)()
+    assert (begun, seen) == (0, {"free"})
+    assert "is full" in trouble
+    mine.refresh_from_db()
+    paused.refresh_from_db()
+    assert (mine.completed, mine.failed, mine.retried) == (3, 0, 0)
+    assert (paused.state, paused.pause_reason, paused.completed) == ("paused", Collection.PauseReason.ASKED, 0)
