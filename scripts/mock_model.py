@@ -10,6 +10,9 @@ With `--tokens N` a chat reply has N token ids and logprobs in the form of vLLM,
 With `--verdict JSON` it judges: whoever asks for structured output of the name "verdict" gets that object with the mark
 of the question in it, or that text where it is no object.
 
+With `--window N` it takes N calls in each second of the clock and answers the others 429 with `Retry-After: 1`. With
+`--closed-for S` it answers only that in the first S seconds after its first call. `GET /throttling` counts both kinds.
+
 Faults are drawn for each call of the model: `--fail-429`, `--fail-500` and `--hang` are probabilities. A request for
 the model `mock-FAULT` gets a reply with that fault (see FAULTS), a final text and no calls.
 
@@ -24,6 +27,7 @@ import itertools
 import random
 import re
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -201,9 +205,13 @@ def as_stream(reply: dict[str, Any]) -> bytes:
 def make_app(options: argparse.Namespace) -> web.Application:
     app = web.Application(client_max_size=64 * 1024**2)
     draw = random.Random(options.seed).random
+    window = Window(options.window, options.closed_for)
 
     async def delay_or_fail() -> web.Response | None:
         """The latency of a model, and now and then one of its faults instead of a reply."""
+        if not window.takes(time.time()):
+            error = {"message": "mock: rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}
+            return _json({"error": error}, status=429, headers={"Retry-After": "1"})
         fault = draw() if options.faulty else 1.0
         if fault < options.hang:
             await asyncio.Event().wait()
@@ -263,22 +271,52 @@ def make_app(options: argparse.Namespace) -> web.Application:
         outputs = sum(item.get("type") == "function_call_output" for item in items if isinstance(item, dict))
         return _json(responses_reply(outputs, options))
 
-    async def models(request: web.Request) -> web.Response:
-        return _json({"object": "list", "data": [{"id": "mock", "object": "model"}]})
-
-    async def environment(request: web.Request) -> web.Response:
-        await request.read()
-        return _json({"reward": 1.0, "result": "The weather in Paris is cold."})
-
     app.router.add_post("/v1/chat/completions", chat)
     app.router.add_post("/v1/responses", responses)
     app.router.add_get("/v1/models", models)
+    app.router.add_get("/throttling", window.tell)
     app.router.add_post("/environment/{name}", environment)
     return app
 
 
-def _json(value: object, *, status: int = 200) -> web.Response:
-    return web.Response(status=status, body=orjson.dumps(value), content_type="application/json")
+async def models(request: web.Request) -> web.Response:
+    return _json({"object": "list", "data": [{"id": "mock", "object": "model"}]})
+
+
+async def environment(request: web.Request) -> web.Response:
+    await request.read()
+    return _json({"reward": 1.0, "result": "The weather in Paris is cold."})
+
+
+class Window:
+    """How many calls a second are taken; 0 takes all. None is taken within `closed_for` seconds of the first."""
+
+    def __init__(self, number: int, closed_for: float) -> None:
+        self.number = number
+        self.closed_for = closed_for
+        self.began = 0.0
+        self.taken_at: list[float] = []
+        self.refused = 0
+
+    def takes(self, now: float) -> bool:
+        self.began = self.began or now
+        used = 0
+        if self.number:
+            used = sum(int(at) == int(now) for at in self.taken_at[-self.number :])
+        if now - self.began < self.closed_for or (self.number and used >= self.number):
+            self.refused += 1
+            return False
+        self.taken_at.append(now)
+        return True
+
+    async def tell(self, request: web.Request) -> web.Response:
+        """The counts, and the seconds from the first to the last call that was taken."""
+        seconds = self.taken_at[-1] - self.taken_at[0] if self.taken_at else 0.0
+        return _json({"taken": len(self.taken_at), "refused": self.refused, "seconds": seconds})
+
+
+def _json(value: object, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(value), content_type="application/json", headers=headers)
 
 
 def main() -> None:
@@ -298,6 +336,8 @@ def main() -> None:
     for fault in ("--fail-429", "--fail-500", "--hang"):
         parser.add_argument(fault, type=float, default=0.0, metavar="P", help="probability, 0 to 1")
     parser.add_argument("--hold", default="", metavar="PATH", help="answer no call while this file exists")
+    parser.add_argument("--window", type=int, default=0, metavar="N", help="calls taken in each second; 0: all")
+    parser.add_argument("--closed-for", type=float, default=0.0, metavar="S", help="seconds in which none is taken")
     parser.add_argument("--seed", type=int, default=None, help="of what is drawn")
     options = parser.parse_args()
     options.faulty = options.fail_429 or options.fail_500 or options.hang

@@ -1,13 +1,14 @@
-"""The circuit breaker of a policy model or an environment, as a read-only part of either."""
+"""The circuit breaker and the flow control of a policy model or an environment, as read-only parts of either."""
 
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
-from apps.rollouts.models import Breaker
+from apps.rollouts.models import Breaker, Throttle
 
 
 class BreakerSerializer(serializers.ModelSerializer[Breaker]):
@@ -25,3 +26,26 @@ class BreakerField(serializers.Field[Any, Any, Any, Any]):
 
     def to_representation(self, value: PolicyModel | Environment) -> Any:
         return BreakerSerializer(getattr(value, "breaker", None) or Breaker()).data
+
+
+class ThrottleSerializer(serializers.ModelSerializer[Throttle]):
+    is_throttled = serializers.SerializerMethodField(help_text="Whether calls wait for starts now.")
+    rate = serializers.FloatField(read_only=True, allow_null=True, help_text="Requests a second that may start now.")
+
+    class Meta:
+        model = Throttle
+        fields = ["is_throttled", "paused_until", "rate", "concurrency", "message", "quota_message", "quota_at"]
+
+    def get_is_throttled(self, throttle: Throttle) -> bool:
+        return throttle.is_limited(timezone.now())
+
+
+@extend_schema_field(ThrottleSerializer)
+class ThrottleField(serializers.Field[Any, Any, Any, Any]):
+    """An endpoint that never throttled a call has no row, and is shown as one without limits."""
+
+    def __init__(self) -> None:
+        super().__init__(source="*", read_only=True)
+
+    def to_representation(self, value: PolicyModel | Environment) -> Any:
+        return ThrottleSerializer(getattr(value, "throttle", None) or Throttle()).data

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.breakers import BreakerField
+from apps.api.breakers import BreakerField, ThrottleField
 from apps.api.declared import DeclaredFields
 from apps.api.playing import PlayedSerializer, PlaySerializer, ProofSerializer, show_played, show_proof
 from apps.api.viewsets import SLUG, TableViewSet, assign
@@ -23,6 +23,7 @@ from apps.policies.models import Health, PolicyModel
 
 class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environment]):
     breaker = BreakerField()
+    throttle = ThrottleField()
     api_key = serializers.CharField(
         write_only=True,
         required=False,
@@ -76,6 +77,7 @@ class EnvironmentSerializer(DeclaredFields, serializers.ModelSerializer[Environm
             "probe_due_at",
             "survey",
             "breaker",
+            "throttle",
             "created_at",
             "updated_at",
         ]
@@ -100,7 +102,7 @@ class EnvironmentFilter(django_filters.FilterSet):
 
 
 class EnvironmentViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
-    queryset = Environment.objects.select_related("breaker", "judge_model")
+    queryset = Environment.objects.select_related("breaker", "throttle", "judge_model")
     serializer_class = EnvironmentSerializer
     filterset_class = EnvironmentFilter
     lookup_field = "slug"

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.breakers import BreakerField
+from apps.api.breakers import BreakerField, ThrottleField
 from apps.api.declared import DeclaredFields
 from apps.api.problems import QueryProblem
 from apps.api.rollouts import TraceEventSerializer
@@ -57,6 +57,7 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
         child=serializers.CharField(), required=False, help_text="Other names of request fields."
     )
     breaker = BreakerField()
+    throttle = ThrottleField()
     health_checks = CheckSerializer(many=True, read_only=True)
     capabilities = serializers.DictField(
         read_only=True, help_text="What the endpoint tells of itself: `max_model_len`, `server_version`, …"
@@ -106,6 +107,7 @@ class PolicyModelSerializer(DeclaredFields, serializers.ModelSerializer[PolicyMo
             "capabilities",
             "health_checked_at",
             "breaker",
+            "throttle",
             "created_at",
             "updated_at",
         ]
@@ -168,7 +170,7 @@ class PolicyModelFilter(django_filters.FilterSet):
 
 
 class PolicyModelViewSet(CreateModelMixin, UpdateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
-    queryset = PolicyModel.objects.select_related("breaker")
+    queryset = PolicyModel.objects.select_related("breaker", "throttle")
     serializer_class = PolicyModelSerializer
     filterset_class = PolicyModelFilter
     lookup_field = "slug"

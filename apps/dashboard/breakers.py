@@ -8,7 +8,7 @@ from django.shortcuts import render
 
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
-from apps.rollouts.holding import find_hold
+from apps.rollouts.holding import find_hold, find_throttle
 
 
 def targets_breaker(request: HttpRequest) -> bool:
@@ -17,7 +17,11 @@ def targets_breaker(request: HttpRequest) -> bool:
 
 
 def breaker_context(endpoint: PolicyModel | Environment) -> dict[str, Any]:
-    return {"hold": find_hold(endpoint), "breaker_failures": settings.BREAKER_FAILURES}
+    return {
+        "hold": find_hold(endpoint),
+        "throttled": find_throttle(endpoint),
+        "breaker_failures": settings.BREAKER_FAILURES,
+    }
 
 
 def answer_breaker(request: HttpRequest, endpoint: PolicyModel | Environment) -> HttpResponse:

@@ -140,7 +140,8 @@ class Progress:
     def seconds_left(self) -> float | None:
         """By the pace so far; None while nothing runs or can be started: nothing then comes nearer to its end."""
         rate = self.per_second
-        if self.collection.state != Collection.State.RUNNING or self.holds or not rate or not self.running:
+        is_held = any(hold.blocks for hold in self.holds)
+        if self.collection.state != Collection.State.RUNNING or is_held or not rate or not self.running:
             return None
         return (self.collection.total - self.collection.ended) / rate
 

@@ -8,6 +8,7 @@ from django.conf import settings
 
 from apps.environments.models import Adapter, Environment
 from apps.gym.errors import EnvironmentFault, JudgeError, PolicyError
+from apps.gym.flow_control import Gate
 from apps.gym.judging.judge import Judge
 from apps.gym.judging.settings import read_settings
 from apps.gym.observing import Observer, ignore
@@ -30,11 +31,15 @@ from apps.policies.secrets import SecretUnreadable, decrypt_secret
 
 
 def connect_environment(
-    environment: Environment, outbound: Outbound, observe: Observer = ignore, judge: Judge | None = None
+    environment: Environment,
+    outbound: Outbound,
+    observe: Observer = ignore,
+    judge: Judge | None = None,
+    gate: Gate | None = None,
 ) -> ResourceServer:
     """Opens no connection yet. Raises EnvironmentFault for a built-in that no longer exists and a verifier that cannot
     be."""
-    server = _connect_server(environment, outbound, observe, judge)
+    server = _connect_server(environment, outbound, observe, judge, gate)
     if not environment.verifies or not environment.verifies_here:
         return server
     try:
@@ -45,17 +50,19 @@ def connect_environment(
         raise EnvironmentFault(f"{environment.slug}: its verifier cannot be used: {wrong}").lasting() from None
 
 
-def connect_verifier(environment: Environment, outbound: Outbound, judge: Judge | None = None) -> ResourceServer:
+def connect_verifier(
+    environment: Environment, outbound: Outbound, judge: Judge | None = None, gate: Gate | None = None
+) -> ResourceServer:
     """The environment for attempts that have been made. Where a verifier of ours reads the trace alone, whatever has
     the tools need not be there, nor hold a session. Raises what `connect_environment` does."""
     if environment.verifies_here:
         environment = copy(environment)
         environment.adapter = Adapter.DECLARED
-    return connect_environment(environment, outbound, judge=judge)
+    return connect_environment(environment, outbound, judge=judge, gate=gate)
 
 
 def _connect_server(
-    environment: Environment, outbound: Outbound, observe: Observer, judge: Judge | None
+    environment: Environment, outbound: Outbound, observe: Observer, judge: Judge | None, gate: Gate | None
 ) -> ResourceServer:
     if environment.adapter == Adapter.DECLARED:
         return ToollessServer(name=environment.slug)
@@ -78,7 +85,7 @@ def _connect_server(
             judge=judge,
         )
     if environment.adapter == Adapter.GYMNASIUM:
-        return GymnasiumServer(_call(environment, outbound, observe), verifies=environment.verifies)
+        return GymnasiumServer(_call(environment, outbound, observe, gate), verifies=environment.verifies)
     if environment.adapter in (Adapter.MCP, Adapter.MCP_PROCESS):
         return McpServer(
             outbound,
@@ -93,14 +100,14 @@ def _connect_server(
             api_key=_read_key(environment),
         )
     return HttpResourceServer(
-        _call(environment, outbound, observe),
+        _call(environment, outbound, observe, gate),
         verify_timeout=environment.verify_timeout,
         verifies=environment.verifies,
         survey=read_survey(environment.survey),
     )
 
 
-def _call(environment: Environment, outbound: Outbound, observe: Observer) -> Caller:
+def _call(environment: Environment, outbound: Outbound, observe: Observer, gate: Gate | None) -> Caller:
     return Caller(
         outbound,
         name=environment.slug,
@@ -108,6 +115,7 @@ def _call(environment: Environment, outbound: Outbound, observe: Observer) -> Ca
         call_timeout=environment.call_timeout,
         connect_timeout=environment.connect_timeout,
         observe=observe,
+        gate=gate,
         max_tries=environment.max_tries,
         api_key=_read_key(environment),
     )
@@ -133,7 +141,9 @@ def connect_judge(
     outbound: Outbound,
     observe: Observer = ignore,
     seats: AbstractAsyncContextManager[Any] | None = None,
+    *,
     weights: Weights | None = None,
+    gate: Gate | None = None,
 ) -> Judge | None:
     """The judge that this environment names, asked at most so often at once as there are `seats`; None without one.
 
@@ -147,7 +157,7 @@ def connect_judge(
     except ValueError as error:
         raise JudgeError(f"{environment.slug}: the judge's settings: {error}").lasting() from None
     try:
-        policy = connect_policy(model, outbound, observe=observe, weights=weights)
+        policy = connect_policy(model, outbound, observe=observe, weights=weights, gate=gate)
     except PolicyError as error:
         raise JudgeError(f"The judge {model.slug} cannot be connected: {error}").lasting() from error
     return Judge(

@@ -4,7 +4,6 @@ No session is kept between two requests: each seeds one anew and plays all moves
 same in every environment that is deterministic.
 """
 
-import asyncio
 import logging
 import time
 from typing import Any
@@ -24,6 +23,7 @@ from apps.gym.events import ErrorRaised, TraceUnion, Verification
 from apps.gym.items import TaskRow, dump_json
 from apps.gym.rows import RowRefused
 from apps.gym.taskfile import check_task
+from apps.gym.time_limits import TimeLimit
 from apps.gym.trials.playing import PlayedPolicy
 from apps.gym.written.registry import find_kit
 from apps.policies.connecting import open_outbound
@@ -133,7 +133,7 @@ async def _play(environment: Environment, row: TaskRow, moves: list[Move], seed:
     events: list[TraceUnion] = []
     outbound = open_outbound()
     try:
-        async with asyncio.timeout(PLAY_SECONDS):
+        async with TimeLimit(PLAY_SECONDS):
             attempt = Attempt(
                 row=row,
                 server=connect_environment(environment, outbound),
@@ -142,7 +142,6 @@ async def _play(environment: Environment, row: TaskRow, moves: list[Move], seed:
                 harness=Harness(max_steps=max(1, len(moves) + (not verify))),
                 seed=seed,
                 elapsed=lambda: time.perf_counter() - began,
-                deadline=asyncio.get_running_loop().time() + PLAY_SECONDS,
             )
             async for event in attempt.events():
                 events.append(event)  # noqa: PERF401 - what came before a failure is kept

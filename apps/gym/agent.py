@@ -109,9 +109,8 @@ class Attempt:
         seed: int,
         elapsed: Callable[[], float],
         name: str = "",
-        deadline: float | None = None,
     ) -> None:
-        """`elapsed` gives seconds since the attempt began; `deadline` is the loop time after which no retry starts."""
+        """`elapsed` gives seconds since the attempt began, waits for flow control aside."""
         self.row = row
         self.server = server
         self.policy = policy
@@ -119,7 +118,6 @@ class Attempt:
         self.seed = seed
         self.elapsed = elapsed
         self.name = name
-        self.deadline = deadline
         self.conversation: list[Item] = []
         self.trace: list[TraceUnion] = []
         self.tools: list[Tool] = []
@@ -206,13 +204,7 @@ class Attempt:
         sampling = reseed(self.sampling, empty + 1)
         seen = len(self.conversation)
         reply: Reply = await self.policy.ask(
-            Ask(
-                items=self.conversation,
-                tools=self.tools,
-                sampling=sampling,
-                session=self.name,
-                deadline=self.deadline,
-            )
+            Ask(items=self.conversation, tools=self.tools, sampling=sampling, session=self.name)
         )
         return ModelCall(
             seen=seen,

@@ -13,20 +13,37 @@ ErrorKind = Literal[
 ]
 
 
+RefusedBy = Literal["rate_limit", "quota"]
+
+
 class GymError(Exception):
     """Something outside the attempt failed: the rollout ends `failed` with `kind` and has no reward.
 
     `passing` says whether another attempt may go better. `is_ours` says that this process is to blame, as it is set up,
-    and not the endpoint: another process may attempt it.
+    and not the endpoint: another process may attempt it. `refused_by` says that the endpoint takes no calls for now:
+    the attempt goes back to the queue and does not count. `retry_after` is in seconds, where the endpoint named it.
     """
 
     kind: ClassVar[ErrorKind]
     passing: bool = True
     is_ours: bool = False
+    refused_by: RefusedBy | None = None
+    retry_after: float | None = None
 
     def lasting(self) -> Self:
         """The same error as one that every further attempt would meet again."""
         self.passing = False
+        return self
+
+    def refused(self, by: RefusedBy, *, retry_after: float | None = None) -> Self:
+        """The same error as one of an endpoint that takes no calls for now."""
+        self.refused_by, self.retry_after = by, retry_after
+        return self
+
+    def because_of(self, cause: "GymError") -> Self:
+        """The same error with all that `cause` says about further attempts."""
+        self.passing, self.is_ours = cause.passing, cause.is_ours
+        self.refused_by, self.retry_after = cause.refused_by, cause.retry_after
         return self
 
     def ours(self) -> Self:

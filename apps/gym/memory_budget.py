@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
+from apps.gym.time_limits import stopped_clocks
+
 KIB = 1024
 MIB = 1024 * KIB
 DEFAULT_LIMIT = 512 * MIB
@@ -85,15 +87,15 @@ class MemoryBudget:
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._grant)
 
-    async def reserve(self, account: "Account", size: int, limit: asyncio.Timeout | None = None) -> None:
-        """Wait until `size` more bytes are free. `limit` is paused meanwhile, and so are the account's own.
+    async def reserve(self, account: "Account", size: int) -> None:
+        """Wait until `size` more bytes are free. The clocks of time limits stop meanwhile.
 
         Raises MemoryExceeded where the account would hold more than the whole budget.
         """
         if account.held + size > self.limit:
             raise MemoryExceeded
         if self._waiting or self.used + size > self.limit:
-            with account.paused(limit):
+            with stopped_clocks():
                 await self._wait(account, size)
         else:
             self._take(account, size)
@@ -151,9 +153,6 @@ class Account:
         self._kept = 0
         self._pending = 0
         self.is_kept = False
-        self._limits: list[asyncio.Timeout] = []
-        self._pauses = 0
-        self._left: list[tuple[asyncio.Timeout, float]] = []
 
     def retain(self, size: int) -> None:
         """Count an event of `size` bytes, which holds everything that was read before it."""
@@ -178,24 +177,6 @@ class Account:
         self.held -= kept
         self.budget.give_back(kept)
 
-    def pause_while_waiting(self, limit: asyncio.Timeout) -> asyncio.Timeout:
-        """Time that a call of this account waits for memory does not count for `limit`."""
-        self._limits.append(limit)
-        return limit
-
-    @contextmanager
-    def paused(self, own: asyncio.Timeout | None) -> Iterator[None]:
-        with _paused([own] if own else []):
-            self._pauses += 1
-            if self._pauses == 1:
-                self._left = _pause(self._limits)
-            try:
-                yield
-            finally:
-                self._pauses -= 1
-                if not self._pauses:
-                    _resume(self._left)
-
 
 class Hold:
     """Memory reserved for one reply, given back with the last reference to it."""
@@ -210,14 +191,14 @@ class Hold:
         self._reserved = 0
         self.size = 0
 
-    async def cover(self, size: int, limit: asyncio.Timeout | None = None, *, ahead: int = 0) -> None:
+    async def cover(self, size: int, *, ahead: int = 0) -> None:
         """Reserve for a reply of `size` bytes, or up to `ahead` where the budget allows. Raises MemoryExceeded."""
         account = self._account
         most = (account.budget.limit - account.held + self._reserved) // READING
         size = max(size, min(ahead, most))
         more = READING * size - self._reserved
         if more > 0:
-            await account.budget.reserve(account, more, limit)
+            await account.budget.reserve(account, more)
         else:
             account.held += more
             account.budget.give_back(-more)
@@ -255,38 +236,3 @@ def text_width(body: bytes) -> int:
 
 def current_account() -> Account | None:
     return _current.get()
-
-
-def pausing_timeout(seconds: float) -> asyncio.Timeout:
-    """`asyncio.timeout` that does not count the time in which calls of the current account wait for memory."""
-    limit = asyncio.timeout(seconds)
-    account = _current.get()
-    return limit if account is None else account.pause_while_waiting(limit)
-
-
-@contextmanager
-def _paused(limits: list[asyncio.Timeout]) -> Iterator[None]:
-    left = _pause(limits)
-    try:
-        yield
-    finally:
-        _resume(left)
-
-
-def _pause(limits: list[asyncio.Timeout]) -> list[tuple[asyncio.Timeout, float]]:
-    now = asyncio.get_running_loop().time()
-    left = []
-    for limit in limits:
-        when = limit.when()
-        with suppress(RuntimeError):  # over, or expired already
-            limit.reschedule(None)
-            if when is not None:
-                left.append((limit, when - now))
-    return left
-
-
-def _resume(left: list[tuple[asyncio.Timeout, float]]) -> None:
-    now = asyncio.get_running_loop().time()
-    for limit, seconds in left:
-        with suppress(RuntimeError):
-            limit.reschedule(now + seconds)

@@ -2,8 +2,12 @@
 
 from typing import Literal, Protocol
 
-Outcome = Literal["ok", "throttled", "refused", "server_error", "failed", "timed_out", "unreachable", "malformed"]
-"""`ok`: an answer, be it that the request is wrong. `throttled`: 429. `refused`: by credentials or a missing path.
+Outcome = Literal[
+    "ok", "throttled", "quota", "refused", "server_error", "failed", "timed_out", "unreachable", "malformed"
+]
+"""`ok`: an answer, be it that the request is wrong. `throttled`: 429, or 503 with Retry-After.
+
+`quota`: the credit is used up. `refused`: by credentials or a missing path.
 
 `server_error` speaks of the endpoint, `failed` of this one request."""
 

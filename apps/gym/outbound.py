@@ -3,7 +3,6 @@
 It reaches only the addresses that apps.gym.addresses allows, and reads replies within a memory budget.
 """
 
-import asyncio
 import io
 import socket
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from yarl import URL
 
 from apps.gym.addresses import OutboundPolicy, OutboundRefused, as_address
 from apps.gym.memory_budget import MIB, SMALL, Hold, MemoryBudget, MemoryExceeded, current_account, text_width
+from apps.gym.time_limits import TimeLimit
 
 _MAX_REDIRECTS = 3
 _KNOWN_URLS = 2048  # URLs that were checked are remembered, up to this many
@@ -203,12 +203,12 @@ class Outbound:
         if cookies:
             headers = {**(headers or {}), "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
         try:
-            async with asyncio.timeout(limits.total) as limit:
+            async with TimeLimit(limits.total):
                 response = await session.request(
                     method, url, data=_as_payload(body), headers=headers, allow_redirects=False, timeout=limits.client
                 )
                 try:
-                    content, hold = await self._read(response, max_bytes, limit)
+                    content, hold = await self._read(response, max_bytes)
                 except BaseException:
                     response.close()
                     raise
@@ -220,9 +220,7 @@ class Outbound:
         cookies_set = _set_cookies(given.getall("Set-Cookie")) if "Set-Cookie" in given else {}
         return OutboundReply(response.status, given, content, cookies_set, hold)
 
-    async def _read(
-        self, response: aiohttp.ClientResponse, max_bytes: int, limit: asyncio.Timeout
-    ) -> tuple[bytes, Hold | None]:
+    async def _read(self, response: aiohttp.ClientResponse, max_bytes: int) -> tuple[bytes, Hold | None]:
         """The body. Of a large one no more is read than memory is reserved for, so that its server has to wait."""
         length = response.content_length
         if length is not None and length > max_bytes:
@@ -235,18 +233,18 @@ class Outbound:
         try:
             if length is not None:
                 hold = self._hold()
-                await hold.cover(length, limit)
+                await hold.cover(length)
             async for chunk in response.content.iter_any():
                 size += len(chunk)
                 if size > max_bytes:
                     raise OutboundTooLarge(_too_large(response, max_bytes), max_bytes)
                 if size > (hold.size if hold else SMALL):
                     hold = hold or self._hold()
-                    await hold.cover(size, limit, ahead=min(2 * size, max_bytes))
+                    await hold.cover(size, ahead=min(2 * size, max_bytes))
                 body.write(chunk)
             content = body.getvalue()
             if hold:
-                await hold.cover(size * text_width(content), limit)
+                await hold.cover(size * text_width(content))
         except MemoryExceeded:
             raise OutboundTooLarge(_exceeded(response, self.memory.limit), self.memory.limit) from None
         response.release()

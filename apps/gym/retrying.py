@@ -1,4 +1,4 @@
-"""Bounded retries with full jitter: a number of tries, a deadline, and what the server asks for in Retry-After."""
+"""Bounded retries with full jitter: a number of tries, time limits, and what the server asks for in Retry-After."""
 
 import asyncio
 import math
@@ -9,6 +9,8 @@ from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 import msgspec
+
+from apps.gym.time_limits import time_left
 
 Result = TypeVar("Result")
 
@@ -37,7 +39,6 @@ class Pauses(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = 120.0
     draw: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[object]] | None = None
-    clock: Callable[[], float] | None = None
 
     def length(self, tries: int, after: float | None) -> float:
         jitter: float = self.draw() * min(self.longest, self.first * 2.0 ** (tries - 1))
@@ -51,10 +52,9 @@ async def call_with_retries(
     call: Callable[[], Awaitable[Result]],
     *,
     max_tries: int,
-    deadline: float | None = None,
     pauses: Pauses = _DEFAULT,
 ) -> tuple[Result, int]:
-    """The result of `call` and how many retries it took. `deadline` is a loop time after which no retry starts."""
+    """Return the result of `call` and how many retries it took. No retry starts after a time limit of the caller."""
     tries = 0
     while True:
         tries += 1
@@ -62,16 +62,16 @@ async def call_with_retries(
             return await call(), tries - 1
         except TryAgain as again:
             pause = pauses.length(tries, again.after)
-            if tries >= max_tries or not _may_wait(pause, again, deadline, pauses):
+            if tries >= max_tries or not _may_wait(pause, again, pauses):
                 raise again.error from again.error.__cause__
         await (pauses.sleep or asyncio.sleep)(pause)
 
 
-def _may_wait(pause: float, again: TryAgain, deadline: float | None, pauses: Pauses) -> bool:
+def _may_wait(pause: float, again: TryAgain, pauses: Pauses) -> bool:
     if again.after is not None and again.after > pauses.patience:
         return False
-    now = pauses.clock or asyncio.get_running_loop().time
-    return deadline is None or now() + pause < deadline
+    left = time_left()
+    return left is None or pause < left
 
 
 def parse_retry_after(value: str | None, *, now: Callable[[], float] = time.time) -> float | None:

@@ -1,6 +1,6 @@
 """Verify an attempt again from its trace: a new session, perhaps its tool calls once more, then the verifier."""
 
-import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from apps.gym.resources.protocol import (
     Stepped,
 )
 from apps.gym.responses import assemble_response
+from apps.gym.time_limits import TimeLimit
 from apps.gym.toolnames import bare_call_names, bare_name
 
 
@@ -48,9 +49,10 @@ async def verify_again(
 ) -> Verdict:
     """Never raises but CancelledError: a verifier that breaks must not end the others. `seconds` bounds it all."""
     judge: list[AsksJudge] = []
-    began = asyncio.get_running_loop().time()
+    began = time.perf_counter()
+    limit = TimeLimit(seconds)
     try:
-        async with asyncio.timeout(seconds):
+        async with limit:
             session = await server.seed_session(row, seed=seed)
             if isinstance(session, AsksJudge):
                 judge.append(session)
@@ -79,7 +81,7 @@ async def verify_again(
             details=reward.details,
             stop_reason=stop_reason,
             reverification=number,
-            duration=asyncio.get_running_loop().time() - began,
+            duration=time.perf_counter() - began - limit.waited,
         ),
     )
 

@@ -6,6 +6,7 @@ from django.conf import settings
 
 from apps.gym.addresses import OutboundPolicy
 from apps.gym.errors import PolicyError
+from apps.gym.flow_control import Gate
 from apps.gym.memory_budget import MIB, MemoryBudget
 from apps.gym.observing import Observer, ignore
 from apps.gym.outbound import Outbound
@@ -40,9 +41,14 @@ def stored_key(policy_model: PolicyModel) -> str:
 
 
 def connect_policy(
-    policy_model: PolicyModel, outbound: Outbound, observe: Observer = ignore, weights: Weights | None = None
+    policy_model: PolicyModel,
+    outbound: Outbound,
+    observe: Observer = ignore,
+    weights: Weights | None = None,
+    gate: Gate | None = None,
 ) -> Policy:
-    """A client for it; its replies tell the version of `weights`, where given, else the model's version of now.
+    """A client for it; its replies tell the version of `weights`, where given, else the model's version of now. With a
+    gate, throttled calls wait as long as the endpoint wants.
 
     Raises SecretUnreadable or KeyMissing where there is no key that can be used, RequestRefused where its requests may
     not be sent; all are PolicyErrors.
@@ -62,6 +68,7 @@ def connect_policy(
         weights=weights,
         max_tries=policy_model.max_tries,
         observe=observe,
+        gate=gate,
     )
 
 

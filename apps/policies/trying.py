@@ -1,6 +1,5 @@
 """Try a policy model: one prompt, one reply, read as a trace. Nothing of it is stored but that it was done."""
 
-import asyncio
 import copy
 import time
 from typing import Any
@@ -17,6 +16,7 @@ from apps.gym.items import Tool, message
 from apps.gym.policy.http import hide_secrets
 from apps.gym.policy.protocol import Ask
 from apps.gym.sampling import find_sampling_problems
+from apps.gym.time_limits import TimeLimit
 from apps.gym.tokens import count_tokens, pack_tokens
 from apps.gym.tool_schemas import ToolsRefused, read_tools
 from apps.policies.connecting import connect_policy, open_outbound, stored_key
@@ -109,7 +109,7 @@ async def _ask(
     opening = Prompt(items=items)
     began = time.perf_counter()
     try:
-        async with asyncio.timeout(TRY_SECONDS):
+        async with TimeLimit(TRY_SECONDS):
             call = await _call(policy_model, items, tools, sampling)
     except TimeoutError:
         failure: GymError = TimedOut(f"There was no reply within {TRY_SECONDS:g} s.")
@@ -129,9 +129,8 @@ async def _call(policy_model: PolicyModel, items: list[Any], tools: list[Tool], 
     patient.max_tries = min(policy_model.max_tries, _TRIES)
     outbound = open_outbound()
     try:
-        deadline = asyncio.get_running_loop().time() + TRY_SECONDS
         policy = connect_policy(patient, outbound)
-        reply = await policy.ask(Ask(items=items, tools=tools, sampling=sampling, session="try", deadline=deadline))
+        reply = await policy.ask(Ask(items=items, tools=tools, sampling=sampling, session="try"))
     finally:
         await outbound.close()
     return ModelCall(

@@ -19,6 +19,7 @@ from apps.rollouts.breaking import Endpoint
 from apps.rollouts.models import Collection
 from apps.rollouts.running import Setting
 from apps.rollouts.seating import JudgeSeats
+from apps.rollouts.throttling import Throttles
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,13 @@ class Watch(Protocol):
 
 
 def connect_setting(
-    collection: Collection, outbound: Outbound, watch: Watch, seats: JudgeSeats, weights: WeightsInUse
+    collection: Collection,
+    outbound: Outbound,
+    *,
+    watch: Watch,
+    seats: JudgeSeats,
+    weights: WeightsInUse,
+    throttles: Throttles,
 ) -> Setting:
     """The harness, sampling, verifier, rubric and how a judge is asked are those of the plan: rewards of one collection
     must compare. The endpoints, keys, prices and limits are those of now, and so is which model judges."""
@@ -70,12 +77,25 @@ def connect_setting(
     judge = None
     if judged_by is not None:
         bench, judging = seats.of(judged_by, model), weights.of(judged_by)
-        judge = connect_judge(environment, outbound, observe_judge, bench, judging)
+        gate = throttles.gate(Endpoint("policy_model", judged_by.pk))
+        judge = connect_judge(environment, outbound, observe_judge, bench, weights=judging, gate=gate)
     return Setting(
         policy_model_id=model.pk,
         environment_id=environment.pk,
-        policy=connect_policy(model, outbound, observe=observe_model, weights=weights.of(model)),
-        server=connect_environment(environment, outbound, observe=observe_environment, judge=judge),
+        policy=connect_policy(
+            model,
+            outbound,
+            observe=observe_model,
+            weights=weights.of(model),
+            gate=throttles.gate(Endpoint("policy_model", model.pk)),
+        ),
+        server=connect_environment(
+            environment,
+            outbound,
+            observe=observe_environment,
+            judge=judge,
+            gate=throttles.gate(Endpoint("environment", environment.pk)),
+        ),
         harness=msgspec.convert(planned, Harness),
         rollout_timeout=collection.rollout_timeout,
         max_attempts=collection.max_attempts,
@@ -88,10 +108,11 @@ def connect_setting(
 class Settings:
     """The settings in use by a worker, at most FRESH_SECONDS old. Used by the database thread alone."""
 
-    def __init__(self, outbound: Outbound, watch: Watch, seats: JudgeSeats) -> None:
+    def __init__(self, outbound: Outbound, watch: Watch, seats: JudgeSeats, throttles: Throttles) -> None:
         self._outbound = outbound
         self._watch = watch
         self._seats = seats
+        self._throttles = throttles
         self._weights = WeightsInUse()
         self._known: dict[int, tuple[float, Setting | CannotRun]] = {}  # with the time until which they are fresh
 
@@ -134,7 +155,14 @@ class Settings:
         # Before the first call with a key of now: it may come back in a reply or in an error.
         fresh_redactor()
         try:
-            return connect_setting(collection, self._outbound, self._watch, self._seats, self._weights)
+            return connect_setting(
+                collection,
+                self._outbound,
+                watch=self._watch,
+                seats=self._seats,
+                weights=self._weights,
+                throttles=self._throttles,
+            )
         except DatabaseError:
             raise  # says nothing of the collection
         except Exception as problem:

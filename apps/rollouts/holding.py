@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar
 
 from django.db.models import Q
 from django.utils import timezone
@@ -13,11 +14,13 @@ from apps.policies.models import Health, PolicyModel
 from apps.rollouts.clock import server_now
 from apps.rollouts.leasing import live_workers
 from apps.rollouts.models import Breaker, Collection, Worker
+from apps.rollouts.throttle_notices import Throttled, find_quota_message, find_throttles
 
 RAISE = {
     Collection.PauseReason.MAX_SECONDS: "raise or remove its limit of seconds",
     Collection.PauseReason.MAX_TOKENS: "raise or remove its limit of tokens",
     Collection.PauseReason.MAX_COST: "raise or remove its limit of cost",
+    Collection.PauseReason.QUOTA: "add credit or raise the limit at the provider",
 }
 REMEDIES = {
     Collection.PauseReason.ASKED: "resume it when it may go on",
@@ -31,6 +34,8 @@ class Hold:
 
     breaker: Breaker
     now: datetime
+
+    blocks: ClassVar[bool] = True
 
     @property
     def key(self) -> str:
@@ -70,6 +75,8 @@ class Unwell:
     environment: Environment
     now: datetime
 
+    blocks: ClassVar[bool] = True
+
     @property
     def key(self) -> str:
         return f"unwell {self.environment.pk}"
@@ -98,6 +105,8 @@ class Refusal:
 
     worker: Worker
     why: str
+
+    blocks: ClassVar[bool] = True
 
     @property
     def key(self) -> str:
@@ -145,7 +154,7 @@ class NoSpace:
         return f"{self.endpoint}: {self.failures}; {self.next_try}"
 
 
-Holds = list[Hold | Unwell | Refusal | NoSpace]
+Holds = list[Hold | Unwell | Refusal | NoSpace | Throttled]
 
 
 def find_hold(endpoint: PolicyModel | Environment) -> Hold | None:
@@ -154,21 +163,32 @@ def find_hold(endpoint: PolicyModel | Environment) -> Hold | None:
     return next(iter(_find(mine)), None)
 
 
+def find_throttle(endpoint: PolicyModel | Environment) -> Throttled | None:
+    """Of one endpoint; None while it is not throttled."""
+    mine = Q(policy_model=endpoint) if isinstance(endpoint, PolicyModel) else Q(environment=endpoint)
+    return next(iter(find_throttles(mine)), None)
+
+
 def find_holds(collection: Collection) -> Holds:
     """Return what holds this collection back; nothing once it has ended.
 
     That is the database's full disk, its environment if its server is unwell, the open breakers of its model, judge and
-    environment, and the workers that cannot run it.
+    environment, those of them that throttle calls, and the workers that cannot run it.
     """
     if collection.is_finished:
         return []
+    used = _uses(collection)
+    shortage = find_shortage(Place.DATABASE)
+    full = [NoSpace(shortage)] if shortage else []
+    return [*full, *_find_unwell(collection), *_find(used), *find_throttles(used), *_find_refusals(collection)]
+
+
+def _uses(collection: Collection) -> Q:
+    """The endpoints that the collection calls, as a filter of breakers and throttles."""
     models = [collection.policy_model_id]
     if collection.environment.judge_model_id is not None:
         models.append(collection.environment.judge_model_id)
-    shut = _find(Q(policy_model__in=models) | Q(environment=collection.environment_id))
-    shortage = find_shortage(Place.DATABASE)
-    full = [NoSpace(shortage)] if shortage else []
-    return [*full, *_find_unwell(collection), *shut, *_find_refusals(collection)]
+    return Q(policy_model__in=models) | Q(environment=collection.environment_id)
 
 
 def _find_refusals(collection: Collection) -> list[Refusal]:
@@ -211,4 +231,5 @@ def explain_pause(collection: Collection) -> str:
     if collection.state != Collection.State.PAUSED:
         return ""
     reason = Collection.PauseReason(collection.pause_reason)
-    return f"{reason.label}: {REMEDIES[reason]}"
+    said = find_quota_message(_uses(collection)) if reason == Collection.PauseReason.QUOTA else ""
+    return f"{reason.label}{f' ({said})' if said else ''}: {REMEDIES[reason]}"

@@ -6,6 +6,7 @@ from apps.rollouts.breaking import Endpoint, Turn, read_shut, store_turns
 from apps.rollouts.leasing import is_draining, live_workers
 from apps.rollouts.limiting import pause_overdue
 from apps.rollouts.models import Collection
+from apps.rollouts.throttling import read_limited
 
 
 class Surroundings(NamedTuple):
@@ -15,6 +16,7 @@ class Surroundings(NamedTuple):
     paused: list[int]
     live: list[tuple[int, str]]
     shut: list[Endpoint]
+    throttled: list[Endpoint]
     is_draining: bool
 
 
@@ -27,5 +29,6 @@ def look_around(*, lease: int, collection_ids: set[int], turns: dict[Endpoint, T
         paused=pause_overdue(),
         live=live_workers(),
         shut=list(read_shut()),
+        throttled=read_limited(),
         is_draining=is_draining(lease),
     )

@@ -26,9 +26,11 @@ from apps.gym.storable import clean_line, clean_names
 from apps.gym.voting import MAX_ANSWER, comparable_answer
 from apps.policies.connecting import open_outbound
 from apps.policies.redacting import fresh_redactor
+from apps.rollouts.breaking import Endpoint
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward, Rollout
 from apps.rollouts.owning import Owner
 from apps.rollouts.running import MAX_MESSAGE
+from apps.rollouts.throttling import Throttles
 
 CHUNK = 100
 """Rollouts verified together, and stored in one transaction."""
@@ -72,24 +74,28 @@ def rescore_rollouts(owner: Owner) -> None:
         pk=owner.reverification.pk
     )
     environment = reverification.collection.environment
+    throttles = Throttles()
     # One loop for all of it, since connections belong to a loop; the database is asked outside of it.
     with asyncio.Runner() as runner:
-        outbound, server = runner.run(_connect(environment, replays=reverification.replays))
+        outbound, server = runner.run(_connect(environment, throttles, replays=reverification.replays))
         try:
             _verify_chunks(owner, reverification, server, runner)
         finally:
+            runner.run(throttles.close())
             runner.run(outbound.close())
     owner.write(state=State.READY, finished_at=timezone.now())
 
 
-async def _connect(environment: Environment, *, replays: bool) -> tuple[Outbound, ResourceServer]:
+async def _connect(environment: Environment, throttles: Throttles, *, replays: bool) -> tuple[Outbound, ResourceServer]:
     outbound = open_outbound()
     try:
         model = environment.judge_model
         seats = asyncio.Semaphore(model.concurrency) if model else None
-        judge = connect_judge(environment, outbound, seats=seats)
+        of_judge = throttles.gate(Endpoint("policy_model", model.pk)) if model else None
+        judge = connect_judge(environment, outbound, seats=seats, gate=of_judge)
         connect = connect_environment if replays else connect_verifier
-        return outbound, connect(environment, outbound, judge=judge)
+        gate = throttles.gate(Endpoint("environment", environment.pk))
+        return outbound, connect(environment, outbound, judge=judge, gate=gate)
     except BaseException:
         await outbound.close()
         raise
@@ -108,6 +114,9 @@ def _verify_chunks(
         _store(owner, reverification, pieces, verdicts)
         last = chunk[-1].pk
         for verdict in verdicts:
+            if isinstance(verdict.error, GymError) and verdict.error.refused_by:
+                # Neither a long pause nor an exhausted quota says anything of the rollouts that are left.
+                raise verdict.error
             broken = broken + 1 if isinstance(verdict.error, EnvironmentFault) else 0
             if broken >= GIVEN_UP:
                 raise EnvironmentFault(f"given up after {GIVEN_UP} failures in a row: {verdict.error}")

@@ -1,6 +1,5 @@
 """Run one claimed rollout: rows → gym objects → events, and one end, whatever happens."""
 
-import asyncio
 import logging
 import time
 from typing import Any, Protocol
@@ -11,12 +10,12 @@ from apps.gym.agent import Attempt, Harness
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut
 from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 from apps.gym.items import Item, TaskRow, TokenUsage
-from apps.gym.memory_budget import pausing_timeout
 from apps.gym.policy.protocol import Policy
 from apps.gym.policy.usage import lacks_usage
 from apps.gym.pricing import FREE, Prices
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import ResourceServer
+from apps.gym.time_limits import TimeLimit, stopped_clocks
 from apps.gym.voting import comparable_answer
 from apps.rollouts.claiming import Claim
 from apps.rollouts.models import Rollout
@@ -133,11 +132,11 @@ class Ears(Protocol):
 async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ears) -> End:
     """Attempt the task, telling every event as it comes. Raises only CancelledError."""
     began = time.perf_counter()
-    tally = Tally()
+    tally, limit = Tally(), TimeLimit(setting.rollout_timeout)
 
     def elapsed() -> float:
         # Not the loop's clock: that of uvloop counts whole milliseconds.
-        return time.perf_counter() - began
+        return time.perf_counter() - began - limit.waited
 
     attempt = Attempt(
         row=row,
@@ -147,16 +146,17 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ear
         seed=claim.seed,
         elapsed=elapsed,
         name=str(claim.rollout_id),
-        deadline=asyncio.get_running_loop().time() + setting.rollout_timeout,
     )
     failure: GymError
     try:
-        async with pausing_timeout(setting.rollout_timeout) as limit:
+        async with limit:
             async for event in attempt.events():
                 tally.add(event)
                 ears.keep(claim, event)
                 if not ears.has_room():
-                    await _wait_for_room(ears, limit)
+                    # The time that the database takes is not the attempt's.
+                    with stopped_clocks():
+                        await ears.wait_for_room()
         return _end(claim, tally, setting, elapsed())
     except GymError as problem:
         failure = problem
@@ -177,15 +177,6 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ear
     if counts_for is not None:
         return _again(claim, tally, setting, counts_for)
     return _end(claim, tally, setting, elapsed(), error_kind=failure.kind, error_message=message)
-
-
-async def _wait_for_room(ears: Ears, limit: asyncio.Timeout) -> None:
-    """The time that the database takes is not the attempt's."""
-    loop = asyncio.get_running_loop()
-    left = (limit.when() or 0.0) - loop.time()
-    limit.reschedule(None)
-    await ears.wait_for_room()
-    limit.reschedule(loop.time() + left)
 
 
 def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, **failure: str) -> End:

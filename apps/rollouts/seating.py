@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
+from apps.gym.time_limits import stopped_clocks
 from apps.policies.models import PolicyModel
 
 
@@ -28,7 +29,8 @@ class Bench:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             try:
-                await waiter  # `wake` has taken the seat for it
+                with stopped_clocks():
+                    await waiter  # `wake` has taken the seat for it
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
                     self._rise()

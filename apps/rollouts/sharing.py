@@ -44,10 +44,11 @@ class InUse:
         group: str = "",
         asked: Counter[int] | None = None,
         unstored: Mapping[int, int] | None = None,
+        claimable: Mapping[Endpoint, int] | None = None,
     ) -> None:
         """`live` are the workers that claim, this one among them, with their groups; `asked` are questions to judges by
         model, which take its room as rollouts do. `unstored` counts by collection what has ended and the database does
-        not know of: no budget has paid for it yet."""
+        not know of: no budget has paid for it yet. `claimable` bounds what is claimed for endpoints that throttle."""
         self.lease = lease
         self.live = live
         self.group = group
@@ -63,6 +64,7 @@ class InUse:
         self.awaits_results = False
         """Whether results that wait to be stored keep a collection with a budget from going on."""
         self._unstored = unstored or {}
+        self._claimable = claimable or {}
         self._trials: dict[Endpoint, set[int]] = {}
 
     def slots(self, seats: int, shut: dict[Endpoint, Shut], elsewhere: Mapping[int, int] | None = None) -> Slots:
@@ -113,7 +115,10 @@ class InUse:
                 # What this worker has no part in judging, it leaves to those that have.
                 environments_left.update(dict.fromkeys(environments_left.keys() & environment_pks, 0))
         environments_left.update(dict.fromkeys(unwell & environments_left.keys(), 0))
-        self._hold_back(shut, judged, models_left, environments_left)
+        bounds = {endpoint: int(state.due) for endpoint, state in shut.items()}
+        for endpoint, number in self._claimable.items():
+            bounds[endpoint] = min(number, bounds.get(endpoint, number))
+        self._hold_back(bounds, judged, models_left, environments_left)
         return Slots(
             seats,
             models_left,
@@ -137,13 +142,13 @@ class InUse:
 
     def _hold_back(
         self,
-        shut: dict[Endpoint, Shut],
+        bounds: Mapping[Endpoint, int],
         judged: dict[int, set[int]],
         models_left: dict[int, int],
         environments_left: dict[int, int],
     ) -> None:
-        """Nothing is left of what is shut, and of what a judge that is shut would have to score; or one, as a trial."""
-        for endpoint, state in shut.items():
+        """Leave no more than its bound of an endpoint, and of the environments that it judges."""
+        for endpoint, bound in bounds.items():
             if endpoint.kind == "environment":
                 held = [(environments_left, endpoint.pk)]
             else:
@@ -151,7 +156,7 @@ class InUse:
                 held += [(environments_left, pk) for pk in judged.get(endpoint.pk, ())]
             held = [(left, pk) for left, pk in held if pk in left]
             for left, pk in held:
-                left[pk] = min(left[pk], int(state.due))
+                left[pk] = min(left[pk], bound)
 
     def take_trials(self, shut: dict[Endpoint, Shut], claimed: Iterable[int]) -> None:
         """Note which due trials the claimed collections are: nobody else tries these endpoints until the next is due.

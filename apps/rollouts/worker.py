@@ -46,6 +46,7 @@ from apps.rollouts.running import Setting, broken_end, cancelled_end, run_rollou
 from apps.rollouts.seating import JudgeSeats
 from apps.rollouts.sharing import InUse
 from apps.rollouts.stalls import StallWatch
+from apps.rollouts.throttling import Throttles
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +102,7 @@ class RolloutWorker(ChannelsWorker):
         self._lease_log = RetryLog("taking a lease")
         self._heart: Heart | None = None
         self._breakers = Breakers()
+        self._throttles = Throttles()
         self._meters = Meters()
 
     # -- the outside: start, ring, stop ---------------------------------------------------------------------------
@@ -118,7 +120,7 @@ class RolloutWorker(ChannelsWorker):
         """Work until stopped, then drain. Returns with the lease given up and every result stored."""
         calm_collector()
         self._outbound = open_outbound()
-        self._settings = Settings(self._outbound, self._watch_call, self._judge_seats)
+        self._settings = Settings(self._outbound, self._watch_call, self._judge_seats, self._throttles)
         self._memory = self._outbound.memory
         self._outbox = Outbox(in_database=self._in_database, changed=self._changed.update, memory=self._memory)
         await self._obtain_identity(reap_leases)
@@ -205,6 +207,7 @@ class RolloutWorker(ChannelsWorker):
             group=self.group,
             asked=self._judge_seats.taken(),
             unstored=self._outbox.unstored.copy(),
+            claimable=self._throttles.claimable(),
         )
 
     def _seat_freed(self, task: asyncio.Task[None]) -> None:
@@ -247,8 +250,11 @@ class RolloutWorker(ChannelsWorker):
     def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
         """An attempt that failed with its endpoint, while that fails everybody, does not count as the rollout's own.
 
-        Nor does one that failed since this worker is set up wrongly: it leaves the collection to others.
+        Nor does one that failed since this worker is set up wrongly: it leaves the collection to others. An endpoint
+        that takes no calls for now (a long pause, an exhausted quota) costs no attempt either, however often.
         """
+        if failure.refused_by:
+            return 0
         if failure.is_ours:
             self._settings.refuse(claim.collection_id, str(failure))
             return 0
@@ -260,6 +266,8 @@ class RolloutWorker(ChannelsWorker):
 
     def _watch_call(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None:
         self._breakers.observe(endpoint, outcome, message)
+        if outcome == "quota":
+            self._throttles.exhausted(endpoint, message)
         self._meters.count_try(endpoint.kind, slug, outcome)
 
     async def _wait_for_ring(self, seconds: float) -> None:
@@ -331,6 +339,7 @@ class RolloutWorker(ChannelsWorker):
             await self._in_database(self._settings.follow_versions)
         self._live = seen.live
         self._breakers.learn(seen.shut)
+        self._throttles.learn(seen.throttled)
         self._changed.update(seen.paused)
         if seen.is_draining and not self._stopping:
             logger.info("asked to drain: leaving when %d rollouts have ended", len(self._running))
@@ -446,6 +455,7 @@ class RolloutWorker(ChannelsWorker):
                 logger.info("%d rollouts released", released)
         except Exception as problem:
             logger.warning("lease not given up, it will run out: %r", problem)
+        await self._throttles.close()
         await self._database.close()
         await self._outbound.close()
         if self._heart:

@@ -7,8 +7,9 @@ import pytest
 from aiohttp import web
 
 from apps.gym import memory_budget
-from apps.gym.memory_budget import KIB, MIB, READING, RETAINED, Account, Hold, MemoryBudget, pausing_timeout
+from apps.gym.memory_budget import KIB, MIB, READING, RETAINED, Account, Hold, MemoryBudget
 from apps.gym.outbound import Outbound, OutboundTimedOut, OutboundTooLarge
+from apps.gym.time_limits import TimeLimit
 from tests.gym.test_outbound import LOCAL, serve
 
 LARGE = b"x" * MIB
@@ -154,7 +155,7 @@ def test_a_server_has_to_wait_while_there_is_no_memory_and_the_time_limits_wait_
         url = f"http://127.0.0.1:{port}/"
         first = await outbound.request("GET", url, timeout=5)
         with outbound.memory.account():
-            async with pausing_timeout(0.3):
+            async with TimeLimit(0.3):
                 second = await begin(outbound.request("GET", url, timeout=0.3))
                 await asyncio.sleep(0.6)
                 assert (second.done(), outbound.memory.waiting) == (False, 1)

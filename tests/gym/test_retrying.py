@@ -1,4 +1,4 @@
-"""Retries end: by success, by the number of tries, by the deadline, or because the server asks for too long."""
+"""Retries end: by success, by the number of tries, by a time limit, or because the server asks for too long."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -7,6 +7,7 @@ from email.utils import format_datetime
 import pytest
 
 from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
+from apps.gym.time_limits import TimeLimit
 
 
 class Clock:
@@ -15,14 +16,14 @@ class Clock:
     def __init__(self, draw=1.0):
         self.now = 100.0
         self.slept = []
-        self.pauses = Pauses(first=1.0, longest=5.0, draw=lambda: draw, sleep=self.sleep, clock=lambda: self.now)
+        self.pauses = Pauses(first=1.0, longest=5.0, draw=lambda: draw, sleep=self.sleep)
 
     async def sleep(self, seconds):
         self.slept.append(seconds)
         self.now += seconds
 
 
-def attempt(outcomes, clock, **limits):
+def attempt(outcomes, clock, seconds=60.0, **limits):
     """Call with retries against a list of outcomes: exceptions are raised, anything else is returned."""
 
     async def call():
@@ -31,7 +32,11 @@ def attempt(outcomes, clock, **limits):
             raise outcome
         return outcome
 
-    return asyncio.run(call_with_retries(call, pauses=clock.pauses, **limits))
+    async def run():
+        async with TimeLimit(seconds):
+            return await call_with_retries(call, pauses=clock.pauses, **limits)
+
+    return asyncio.run(run())
 
 
 def fails(times, after=None):
@@ -69,10 +74,10 @@ def test_an_error_that_is_no_try_again_passes_at_once():
         attempt([KeyError("x"), "done"], clock, max_tries=3)
 
 
-def test_no_retry_starts_after_the_deadline():
+def test_no_retry_starts_after_the_time_limit():
     clock = Clock()
     with pytest.raises(LookupError, match="try 2"):
-        attempt(fails(9), clock, max_tries=9, deadline=102.5)
+        attempt(fails(9), clock, max_tries=9, seconds=1.5)
     assert clock.slept == [1.0]
 
 

@@ -10,6 +10,7 @@ from apps.policies.versioning import WeightsInUse
 from apps.rollouts.connecting import Settings
 from apps.rollouts.models import Collection
 from apps.rollouts.seating import JudgeSeats
+from apps.rollouts.throttling import Throttles
 from tests.factories import make_collection, make_dataset, make_environment, make_policy_model
 
 pytestmark = pytest.mark.django_db
@@ -64,7 +65,7 @@ def test_a_judges_new_version_reaches_the_rollouts_under_way_as_the_policys_does
     environment = make_environment(builtin="judged", judge_model=judge)
     collection = make_collection(dataset=make_dataset(environment=environment))
     Collection.objects.filter(pk=collection.pk).update(snapshot={"agent": {}, "sampling": {}, "environment": {}})
-    settings = Settings(open_outbound(), lambda *_: None, JudgeSeats())
+    settings = Settings(open_outbound(), lambda *_: None, JudgeSeats(), Throttles())
     setting = settings.get(collection.pk)
     PolicyModel.objects.filter(pk=judge.pk).update(version="judge-2")
     PolicyModel.objects.filter(pk=collection.policy_model_id).update(version="rules-2")

@@ -16,6 +16,7 @@ from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.recording import record_batch
 from apps.rollouts.seating import JudgeSeats
 from apps.rollouts.sharing import InUse
+from apps.rollouts.throttling import Throttles
 from tests.factories import make_collection, make_rollout
 from tests.rollouts.work import end, plan
 
@@ -61,7 +62,7 @@ def test_nothing_the_engine_does_all_the_time_walks_through_the_rollouts_there_a
             in_use=InUse([], lease=worker.pk, live=[(worker.pk, "")]),
             turns={},
             started=set(),
-            settings_in_use=Settings(open_outbound(), lambda *_: None, JudgeSeats()),
+            settings_in_use=Settings(open_outbound(), lambda *_: None, JudgeSeats(), Throttles()),
         )
         record_batch(events=[], ends=[end(one.claim) for one in work], now=timezone.now())
         renew_lease(worker_id=worker.pk, vitals=Vitals())

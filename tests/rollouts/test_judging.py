@@ -24,6 +24,7 @@ from apps.rollouts.planning import plan_collection
 from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
 from apps.rollouts.seating import JudgeSeats
 from apps.rollouts.sharing import InUse
+from apps.rollouts.throttling import Throttles
 from apps.rollouts.worker import RolloutWorker
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_breaker, make_dataset, make_environment, make_policy_model, make_row
@@ -369,7 +370,7 @@ def test_a_judge_whose_key_cannot_be_read_here_is_left_to_other_workers():
         provider="compatible", base_url="http://127.0.0.1:9/v1", model_name="x", api_key_encrypted="garbage"
     )
     collection = plan(judge=judge, rows=[make_row()], repeats=1)
-    known = Settings(open_outbound(), lambda *_: None, JudgeSeats())
+    known = Settings(open_outbound(), lambda *_: None, JudgeSeats(), Throttles())
     assert not known.can_run(collection.pk)
     assert "cannot be connected" in known.refusals()[str(collection.pk)]
 

@@ -39,7 +39,7 @@ _GOOD = {
     "accepted",
 }
 _BAD = {"unhealthy", "open", "failed", "rejected", "lost"}
-_WARN = {"paused", "half_open", "draft", "empty", "disputed"}
+_WARN = {"paused", "half_open", "draft", "empty", "disputed", "throttled"}
 _BUSY = {
     "running",
     "loading",

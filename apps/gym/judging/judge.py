@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Literal, TypeVar
@@ -17,9 +16,9 @@ from apps.gym.judging.reading import read_verdict
 from apps.gym.judging.rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.scale import Verdict, VerdictUnreadable, read_choice, read_explanation, verdict_schema
 from apps.gym.judging.settings import JudgeSettings
-from apps.gym.memory_budget import pausing_timeout
 from apps.gym.policy.protocol import VERDICT_SCHEMA, Ask, Policy, Reply
 from apps.gym.redaction.shortening import cut_middle
+from apps.gym.time_limits import TimeLimit, working_time
 
 CONTRADICTION = "contradicts itself"
 """In the message of a JudgeError by which both orders were answered, and differently."""
@@ -99,7 +98,7 @@ class Hearing:
         self._judge = judge
         self._seed = seed
         self._session = session
-        self._began = time.perf_counter()
+        self._began = working_time()
         # One question at a time for an attempt, so that a model that judges its own is never asked beyond its limit.
         self._turn = asyncio.Lock()
 
@@ -177,31 +176,26 @@ class Hearing:
         return sampling
 
     async def _ask(self, call: JudgeCall, items: list[Item]) -> Reply:
-        """One call, which is kept whatever comes of it. Waiting for a seat does not count as the judge's time."""
+        """One call, which is kept whatever comes of it. Waiting for a seat or flow control is not the judge's time."""
         judge = self._judge
         async with self._turn, judge.seats:
             self.calls.append(call)
-            began = time.perf_counter()
+            began = working_time()
             call.at = began - self._began
-            deadline = asyncio.get_running_loop().time() + judge.call_timeout
             try:
-                async with pausing_timeout(judge.call_timeout):
-                    reply = await judge.policy.ask(
-                        Ask(items=items, sampling=call.sampling, session=self._session, deadline=deadline)
-                    )
+                async with TimeLimit(judge.call_timeout):
+                    reply = await judge.policy.ask(Ask(items=items, sampling=call.sampling, session=self._session))
             except TimeoutError:
                 call.problem = f"no answer within {judge.call_timeout:g} s"
                 raise JudgeError(f"The judge {judge.name} gave {call.problem}.") from None
             except GymError as error:
                 call.problem = str(error)
-                failure = JudgeError(f"The judge {judge.name} failed: {error}")
-                failure.passing, failure.is_ours = error.passing, error.is_ours
-                raise failure from error
+                raise JudgeError(f"The judge {judge.name} failed: {error}").because_of(error) from error
             except asyncio.CancelledError:
                 call.problem = "the attempt ended before it answered"
                 raise
             finally:
-                call.duration = time.perf_counter() - began
+                call.duration = working_time() - began
         call.sampling = call.sampling if reply.sampling is None else reply.sampling
         call.items, call.model, call.version = reply.items, reply.model, reply.version
         call.usage, call.retries, call.finish_reason = reply.usage, reply.retries, reply.finish_reason

@@ -12,11 +12,13 @@ from apps.gym.addresses import OutboundRefused
 from apps.gym.errors import GymError
 from apps.gym.items import Tool, function_calls, message
 from apps.gym.outbound import OutboundFailed, OutboundReply
-from apps.gym.policy.http import explain_refusal, hide_secrets
+from apps.gym.policy.http import hide_secrets
 from apps.gym.policy.protocol import Ask, Policy, Reply
 from apps.gym.policy.sending import Sender
 from apps.gym.policy.usage import tells_all
+from apps.gym.refusals import explain_refusal
 from apps.gym.storable import clean_line
+from apps.gym.time_limits import TimeLimit
 
 LIST_SECONDS = 10.0
 CALL_SECONDS = 30.0
@@ -252,7 +254,7 @@ async def _call(endpoint: Endpoint, servers: list[_Server], capabilities: dict[s
     )
     began = time.perf_counter()
     try:
-        async with asyncio.timeout(CALL_SECONDS):
+        async with TimeLimit(CALL_SECONDS):
             reply = await endpoint.policy.ask(ask)
     except GymError as error:
         return _unanswered(str(error))

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Self
 
 import msgspec
-import orjson
 from yarl import URL
 
 from apps.gym.addresses import OutboundRefused
 from apps.gym.errors import GymError, PolicyError, TimedOut
+from apps.gym.flow_control import EndpointPaused, Gate
 from apps.gym.observing import Observer, Outcome, ignore
 from apps.gym.outbound import (
     Outbound,
@@ -28,8 +28,9 @@ from apps.gym.policy.dialect import PLAIN, Dialect
 from apps.gym.policy.protocol import Ask, Reply, Weights, reseed
 from apps.gym.policy.responses import ReplyFailed, read_responses_reply, responses_request
 from apps.gym.policy.sending import PlainSender, Sender
-from apps.gym.redaction.shortening import cut, cut_body
-from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
+from apps.gym.redaction.shortening import cut
+from apps.gym.refusals import explain_refusal, is_quota_exhausted, is_throttled, read_retry_after
+from apps.gym.retrying import Pauses, TryAgain, call_with_retries
 
 _MESSAGE_CHARACTERS = 500
 _LARGE_REPLY = 512 * 1024  # bytes that are decoded in a thread
@@ -58,8 +59,9 @@ class PolicyReplyTooLarge(PolicyError):
 
 
 class HttpPolicy:
-    """One endpoint over one wire. Retries 408, 429, 5xx, transport errors, timeouts and malformed replies, in bounds.
+    """One endpoint over one wire. Retries 408, 5xx, transport errors, timeouts and malformed replies, in bounds.
 
+    With a `gate`, throttled calls wait and use up no try; without one they are retried as the others are.
     `secrets` are what no message may quote; every reply tells the version that `weights` had when it was asked for.
     Where the dialect asks for tokens, replies hold token ids and logprobs, over Chat Completions only: the Responses
     API has no place for the ids.
@@ -77,6 +79,7 @@ class HttpPolicy:
         max_tries: int = 4,
         pauses: Pauses | None = None,
         observe: Observer = ignore,
+        gate: Gate | None = None,
     ) -> None:
         self.sender = sender
         self._model_name = model_name
@@ -92,6 +95,7 @@ class HttpPolicy:
         written = [msgspec.json.encode(secret)[1:-1] for secret in self._secrets]
         self._written_secrets = [secret for secret in written if len(secret) >= _SHORTEST_SECRET]
         self._observe = observe
+        self._gate = gate
         self._max_tries = max_tries
         self._pauses = pauses or Pauses()
 
@@ -111,6 +115,7 @@ class HttpPolicy:
         max_tries: int = 4,
         pauses: Pauses | None = None,
         observe: Observer = ignore,
+        gate: Gate | None = None,
     ) -> Self:
         """A policy over the engine's own HTTP client, with the key as a bearer token."""
         bearer = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -131,6 +136,7 @@ class HttpPolicy:
             max_tries=max_tries,
             pauses=pauses,
             observe=observe,
+            gate=gate,
         )
 
     def __repr__(self) -> str:
@@ -153,16 +159,17 @@ class HttpPolicy:
                     packed = self.sender.pack(request(asked, model_name=self._model_name, dialect=self._dialect))
                 raise
 
-        reply, retries = await call_with_retries(
-            send, max_tries=self._max_tries, deadline=ask.deadline, pauses=self._pauses
-        )
+        reply, retries = await call_with_retries(send, max_tries=self._max_tries, pauses=self._pauses)
         reply.retries, reply.version = retries, version
         reply.sampling = asked.sampling if asked is not ask else None
         return reply
 
     async def _try_once(self, packed: Any, session: str, tries: int) -> Reply:
         try:
-            got = await self.sender.send(packed, session=session, tries=tries)
+            send = functools.partial(self.sender.send, packed, session=session, tries=tries)
+            got = await (self._gate.send(send, self._tell_throttled) if self._gate else send())
+        except EndpointPaused as paused:
+            raise self._error(f"The policy model is throttled: {paused}").refused("rate_limit") from None
         except OutboundTimedOut as error:
             self._observe("timed_out", self._said(str(error)))
             raise TryAgain(TimedOut(self._said(f"The policy model did not answer in time: {error}"))) from error
@@ -229,13 +236,23 @@ class HttpPolicy:
             self._observe("ok")
             return Reply(items=[], finish_reason="context_length")
         error = self._error(f"The policy model answered {got.status}: {message or 'without a message'}")
-        # A used-up quota is a 429 as well, and no waiting fills it.
-        spent = code == "insufficient_quota"
-        self._observe("refused" if spent else _outcome(got.status), str(error))
-        passing = got.status in (408, 425, 429) or got.status >= 500
-        if passing and not spent:
-            raise TryAgain(error, after=parse_retry_after(got.headers.get("Retry-After")))
+        if is_quota_exhausted(got):
+            self._observe("quota", str(error))
+            raise error.lasting().refused("quota")
+        after = read_retry_after(got)
+        if is_throttled(got):
+            self._observe("throttled", str(error))
+            raise TryAgain(error.refused("rate_limit", retry_after=after), after=after)
+        self._observe(_outcome(got.status), str(error))
+        if got.status in (408, 425) or got.status >= 500:
+            raise TryAgain(error, after=after)
         raise error.lasting()
+
+    def _tell_throttled(self, got: OutboundReply) -> str:
+        said, _ = explain_refusal(got.body)
+        message = self._said(f"{got.status}: {said or 'without a message'}")
+        self._observe("throttled", message)
+        return message
 
     def _error(self, message: str) -> GymError:
         """Endpoints quote what they were sent; what they say is stored and shown, so the key must not be in it."""
@@ -253,12 +270,10 @@ def hide_secrets(message: str, secrets: Iterable[str]) -> str:
 
 
 def _outcome(status: int) -> Outcome:
-    """How an unsuccessful status speaks of the endpoint, not of the request."""
+    """What an unsuccessful status says about the endpoint, as opposed to the request."""
     if status >= 500 or status == 408:
         return "server_error"
-    if status in (425, 429):
-        return "throttled"
-    return "refused" if status in (401, 402, 403, 404) else "ok"
+    return "refused" if status in (401, 403, 404) else "ok"
 
 
 def is_strict(base_url: str) -> bool:
@@ -272,31 +287,3 @@ def is_strict(base_url: str) -> bool:
 
 def _says_context_length(message: str, code: str) -> bool:
     return code in _CONTEXT_CODES or any(words in message for words in _CONTEXT_WORDS)
-
-
-def explain_refusal(body: bytes) -> tuple[str, str]:
-    """The message and the code of an error body, whichever of the usual shapes it has."""
-    try:
-        given: Any = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return cut_body(body, 4 * _MESSAGE_CHARACTERS), ""
-    if isinstance(given, dict):
-        error = given.get("error", given)
-        if isinstance(error, dict):
-            message = error.get("message") or error.get("detail") or given.get("detail") or given.get("message")
-            code = error.get("code")
-            code = code if isinstance(code, str) else error.get("type")
-            return _text(message), code if isinstance(code, str) else ""
-        return _text(error), ""
-    return _text(given), ""
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    try:
-        return orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:  # nested deeper than can be written
-        return ""

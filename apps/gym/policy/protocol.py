@@ -33,15 +33,14 @@ def reseed(sampling: dict[str, Any], tries: int) -> dict[str, Any]:
 class Ask(msgspec.Struct, kw_only=True):
     """One request. `sampling` holds Responses-style keys: temperature, top_p, max_output_tokens, seed, tool_choice, …
 
-    `session` names the rollout, so that an endpoint with several servers can keep it on one of them; `deadline` is
-    the loop time (`asyncio.get_running_loop().time()`) after which no retry may start.
+    `session` names the rollout, so that an endpoint with several servers can keep it on one of them. No retry starts
+    after a time limit (apps.gym.time_limits) that the caller runs under.
     """
 
     items: list[Item]
     tools: list[Tool] = []
     sampling: dict[str, Any] = {}
     session: str = ""
-    deadline: float | None = None
 
 
 class Reply(msgspec.Struct, kw_only=True):

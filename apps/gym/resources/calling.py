@@ -1,11 +1,13 @@
 """Calls to one resource server: each within its time, tried again within bounds, and told to whoever observes."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import orjson
 
 from apps.gym.addresses import OutboundRefused
 from apps.gym.errors import EnvironmentFault, TimedOut
+from apps.gym.flow_control import EndpointPaused, Gate
 from apps.gym.observing import Observer, Outcome, ignore
 from apps.gym.outbound import (
     Outbound,
@@ -16,7 +18,8 @@ from apps.gym.outbound import (
     OutboundTooLarge,
 )
 from apps.gym.redaction.shortening import cut_body
-from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
+from apps.gym.refusals import read_retry_after
+from apps.gym.retrying import Pauses, TryAgain, call_with_retries
 
 _JSON = {"Content-Type": "application/json"}
 _PROBE_TIMEOUT = 10.0
@@ -43,6 +46,7 @@ class Caller:
         api_key: str = "",
         pauses: Pauses | None = None,
         observe: Observer = ignore,
+        gate: Gate | None = None,
     ) -> None:
         self.name = name
         self.base_url = base_url.rstrip("/")
@@ -53,6 +57,7 @@ class Caller:
         self._posted = {**_JSON, **self.headers}
         self._max_tries = max_tries
         self._observe = observe
+        self._gate = gate
         self._pauses = pauses or Pauses()
 
     async def post(
@@ -66,26 +71,34 @@ class Caller:
         max_bytes: int = MAX_REPLY,
         once: bool = False,
     ) -> OutboundReply:
-        """One call. It is tried again while the server cannot be reached and, when `patient`, on 429 and 5xx; with
-        `once` it never is.
+        """One call. It is tried again while the server cannot be reached and, when `patient`, on 5xx; with `once` it
+        never is. Throttled calls wait at the gate and use up no try; without a gate they count as 5xx.
 
         A time-out is not tried again: the server may be at work on it still. Raises EnvironmentFault (ReplyTooLarge is
         one) or TimedOut.
         """
         url = f"{self.base_url}/{path}"
 
+        def tell(reply: OutboundReply) -> str:
+            self._observe("throttled", f"{path}: {describe(reply)}")
+            return describe(reply)
+
         async def send() -> OutboundReply:
+            request = partial(
+                self.outbound.request,
+                "POST",
+                url,
+                body=body,
+                headers=self._posted,
+                cookies=cookies,
+                timeout=seconds,
+                connect_timeout=self.connect_timeout,
+                max_bytes=max_bytes,
+            )
             try:
-                reply = await self.outbound.request(
-                    "POST",
-                    url,
-                    body=body,
-                    headers=self._posted,
-                    cookies=cookies,
-                    timeout=seconds,
-                    connect_timeout=self.connect_timeout,
-                    max_bytes=max_bytes,
-                )
+                reply = await (self._gate.send(request, tell) if self._gate and not once else request())
+            except EndpointPaused as paused:
+                raise EnvironmentFault(f"{self.name} is throttled: {paused}").refused("rate_limit") from None
             except OutboundTimedOut as error:
                 self._observe("timed_out", str(error))
                 raise TimedOut(f"{self.name}: {error}") from error
@@ -101,7 +114,7 @@ class Caller:
                 raise EnvironmentFault(f"{self.name}: {error}").lasting().ours() from error
             if patient and (reply.status == 429 or reply.status >= 500):
                 self._observe(_outcome(reply), f"{path}: {describe(reply)}")
-                raise TryAgain(_Unwell(reply), after=parse_retry_after(reply.headers.get("Retry-After")))
+                raise TryAgain(_Unwell(reply), after=read_retry_after(reply))
             self._observe("ok")
             return reply
 

@@ -12,11 +12,11 @@ import msgspec
 from apps.gym.addresses import OutboundRefused
 from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.items import Tool, dump_json
-from apps.gym.memory_budget import pausing_timeout
 from apps.gym.outbound import Outbound, OutboundFailed, OutboundReply, OutboundTimedOut, OutboundTooLarge
 from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.resources.mcp_process import ProcessStreams
 from apps.gym.resources.protocol import ToolOutput
+from apps.gym.time_limits import TimeLimit
 
 if TYPE_CHECKING:
     from mcp.client.client import Client
@@ -280,7 +280,7 @@ class McpConnection:
             raise EnvironmentFault(f"{self.name}: the MCP connection is closed: {self._trouble.explain(EOFError())}")
         before = self._trouble.count
         try:
-            async with pausing_timeout(self._call_timeout):
+            async with TimeLimit(self._call_timeout):
                 return await ask(client)
         except TimeoutError:
             raise TimedOut(f"{self.name}: no reply over MCP within {self._call_timeout:g} s") from None

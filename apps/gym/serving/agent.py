@@ -30,6 +30,7 @@ from apps.gym.serving.asking import (
     read_params,
     read_row,
 )
+from apps.gym.time_limits import TimeLimit
 from apps.gym.tokens import restore_tokens
 
 _OURS = frozenset({"reward", "response", "reward_components", "explanation"})
@@ -101,7 +102,7 @@ class ServedAgent:
     ) -> tuple[list[TraceUnion], dict[str, Any], dict[str, Any]]:
         """The events, what was really asked, and the response with its tokens. Raises GymError."""
         try:
-            async with asyncio.timeout(self._seconds), self._seats:
+            async with TimeLimit(self._seconds), self._seats:
                 began = time.perf_counter()
                 attempt = Attempt(
                     row=row,
@@ -111,7 +112,6 @@ class ServedAgent:
                     seed=_seed_of(row),
                     elapsed=lambda: time.perf_counter() - began,
                     name=secrets.token_hex(8),
-                    deadline=asyncio.get_running_loop().time() + self._seconds,
                 )
                 events = [event async for event in attempt.events()]
         except TimeoutError:

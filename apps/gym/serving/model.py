@@ -1,8 +1,11 @@
 """One policy model as an endpoint: `/v1/responses`, `/v1/chat/completions`, `/v1/models`."""
 
+import math
 import secrets
 import time
 from typing import Any
+
+import msgspec
 
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.events import ModelCall, Prompt, TraceUnion
@@ -66,7 +69,7 @@ class ServedModel:
         except TimedOut as problem:
             return _error(504, str(problem), kind="server_error", code="timeout")
         except PolicyError as problem:
-            return _error(502, str(problem), kind="server_error", code="policy_error")
+            return _policy_error(problem)
 
     async def tidy(self) -> None:
         """Nothing is held between two requests."""
@@ -147,6 +150,17 @@ def _with_tokens(reply: Reply) -> list[Item]:
 
 def _id(kind: str, reply: Reply) -> str:
     return reply.response_id or f"{kind}_{secrets.token_hex(12)}"
+
+
+def _policy_error(problem: PolicyError) -> Answer:
+    """Pass on that the model behind takes no calls for now, so that clients wait as it asks them to."""
+    if problem.refused_by is None:
+        return _error(502, str(problem), kind="server_error", code="policy_error")
+    code = "insufficient_quota" if problem.refused_by == "quota" else "rate_limit_exceeded"
+    answer = _error(429, str(problem), kind=code, code=code)
+    if problem.retry_after is None:
+        return answer
+    return msgspec.structs.replace(answer, headers={"Retry-After": str(math.ceil(problem.retry_after))})
 
 
 def _error(

@@ -2,6 +2,7 @@ from apps.rollouts.models.collections import LARGEST, Collection, CollectionDele
 from apps.rollouts.models.figures import KeptFigures
 from apps.rollouts.models.reverifications import Reverification, ReverifiedReward
 from apps.rollouts.models.rollouts import ALL_TOKENS, HAS_ENDED, Rollout, RolloutQuerySet, TraceEvent
+from apps.rollouts.models.throttles import Throttle
 from apps.rollouts.models.words import RolloutWords, UnindexedRollout
 from apps.rollouts.models.workers import Breaker, Worker
 
@@ -19,6 +20,7 @@ __all__ = [
     "Rollout",
     "RolloutQuerySet",
     "RolloutWords",
+    "Throttle",
     "TraceEvent",
     "UnindexedRollout",
     "Worker",

@@ -45,6 +45,7 @@ class Collection(models.Model):
         MAX_SECONDS = "max_seconds", "its time is used up"
         MAX_TOKENS = "max_tokens", "its tokens are used up"
         MAX_COST = "max_cost", "its budget is used up"
+        QUOTA = "quota", "the quota of a model is exhausted"
 
     name = TypedCharField(max_length=200)
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="collections")
@@ -172,7 +173,7 @@ class Collection(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(state__in=["planning", "running", "paused", "completed", "cancelled"])
-                & Q(pause_reason__in=["", "asked", "max_seconds", "max_tokens", "max_cost"]),
+                & Q(pause_reason__in=["", "asked", "max_seconds", "max_tokens", "max_cost", "quota"]),
                 name="collection_state_is_known",
             ),
             models.CheckConstraint(

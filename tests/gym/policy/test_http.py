@@ -164,13 +164,6 @@ def test_a_call_that_stays_silent_times_out():
     assert caught.value.kind == "timed_out"
 
 
-def test_no_retry_starts_after_the_deadline():
-    endpoint = Endpoint(error(503), ok())
-    with pytest.raises(PolicyError):
-        endpoint.ask(Ask(items=ASK.items, deadline=0.0))
-    assert len(endpoint.requests) == 1
-
-
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_a_refusal_is_an_error_at_once_with_the_servers_words(status):
     endpoint = Endpoint(error(status, "No such model."))

@@ -109,7 +109,8 @@ def collect_with_bar(
     def tell(holds: Holds) -> None:
         for hold in holds:
             if hold.key not in told:
-                tqdm.write(f"Held back by {hold}. Its rollouts wait in the queue.", file=sys.stderr)
+                said = f"Held back by {hold}. Its rollouts wait in the queue." if hold.blocks else f"{hold}."
+                tqdm.write(said, file=sys.stderr)
         told.clear()
         told.update(hold.key for hold in holds)
 

@@ -137,7 +137,7 @@ def _describe(collection: Collection, said: dict[str, Any]) -> str:
     lines = [f"{collection.label} is {collection.state}: {collection.ended} of {collection.total} rollouts have ended."]
     if pause := explain_pause(collection):
         lines.append(f"It is paused, since {pause}.")
-    lines += [f"Held back by {hold}." for hold in find_holds(collection)]
+    lines += [f"Held back by {hold}." if hold.blocks else f"{hold}." for hold in find_holds(collection)]
     if collection.state == Collection.State.RUNNING and (missing := explain_missing_worker(collection)):
         lines.append(f"{missing}.")
     if "queued" in said:

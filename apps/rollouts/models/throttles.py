@@ -1,0 +1,46 @@
+"""What is known about endpoints that throttle."""
+
+from datetime import datetime
+
+from django.db import models
+from django.db.models import Q
+
+from apps.environments.models import Environment
+from apps.policies.models import PolicyModel
+
+
+class Throttle(models.Model):
+    """The flow control of one endpoint, for all workers. An endpoint that never throttled a call has no row."""
+
+    policy_model = models.OneToOneField(PolicyModel, null=True, blank=True, on_delete=models.CASCADE)
+    environment = models.OneToOneField(Environment, null=True, blank=True, on_delete=models.CASCADE)
+    control = models.JSONField(default=dict, help_text="The state of apps.gym.rate_control.RateControl")
+    limited_until = models.DateTimeField(null=True, help_text="Until then calls wait for starts")
+    paused_until = models.DateTimeField(null=True, help_text="Until then no call starts")
+    rate = models.FloatField(null=True, help_text="Requests a second that may start now")
+    concurrency = models.PositiveIntegerField(null=True, help_text="Calls under way at once; empty: not limited")
+    retry_after = models.FloatField(null=True, help_text="Seconds that the endpoint last asked to wait")
+    message = models.CharField(max_length=500, blank=True, help_text="What its last throttle reply said")
+    quota_message = models.CharField(max_length=500, blank=True, help_text="How it last refused an exhausted quota")
+    quota_at = models.DateTimeField(null=True, help_text="When that was")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(policy_model__isnull=True, environment__isnull=False)
+                | Q(policy_model__isnull=False, environment__isnull=True),
+                name="throttle_has_one_endpoint",
+            ),
+            models.CheckConstraint(
+                condition=Q(rate__isnull=True) | Q(rate__gt=0, rate__lte=1e308), name="throttle_rate_is_possible"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"throttle of {self.policy_model or self.environment}"
+
+    def is_limited(self, now: datetime) -> bool:
+        return self.limited_until is not None and now < self.limited_until
+
+    def is_paused(self, now: datetime) -> bool:
+        return self.paused_until is not None and now < self.paused_until

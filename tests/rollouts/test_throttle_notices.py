@@ -1,0 +1,63 @@
+"""Pages, API and command say until when an endpoint is throttled, and how fast it is called."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
+
+from apps.rollouts.models import Throttle
+from tests.factories import make_collection, make_policy_model, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def client():
+    client = Client()
+    client.force_login(make_user())
+    return client
+
+
+def throttle(model, **fields):
+    until = timezone.now() + timedelta(seconds=40)
+    given = {"limited_until": until, "paused_until": until, "rate": 4.8, "message": "429: Slow down."}
+    return Throttle.objects.create(policy_model=model, **{**given, **fields})
+
+
+def test_page_api_and_command_say_until_when_and_how_fast(client, capsys):
+    model = make_policy_model(name="Tight")
+    row = throttle(model)
+    collection = make_collection(policy_model=model, total=4)
+    until = f"{row.paused_until:%H:%M:%S} UTC"
+    expected = f"policy model Tight: Throttled until {until} (429: Slow down.); 4.8 requests/s"
+    told = client.get(f"/api/v1/collections/{collection.pk}/").json()
+    assert told["held_back_by"] == [expected]
+    assert expected in client.get(f"/collections/{collection.pk}/").text
+    call_command("steer_collection", str(collection.pk), "show")
+    assert expected in capsys.readouterr().out
+    page = client.get(f"/models/{model.slug}/").text
+    assert f"until {until}" in page
+    assert "4.8 requests/s" in page
+    shown = client.get(f"/api/v1/policy-models/{model.slug}/").json()["throttle"]
+    assert (shown["is_throttled"], shown["rate"], shown["message"]) == (True, 4.8, "429: Slow down.")
+
+
+def test_a_judge_that_throttles_is_named_by_the_collections_that_it_judges(client):
+    judge = make_policy_model(name="Judge")
+    throttle(judge, paused_until=timezone.now() - timedelta(seconds=1))
+    collection = make_collection(total=4)
+    collection.environment.judge_model = judge
+    collection.environment.save()
+    (held,) = client.get(f"/api/v1/collections/{collection.pk}/").json()["held_back_by"]
+    assert held == "policy model Judge: Throttled (429: Slow down.); 4.8 requests/s"
+
+
+def test_nothing_is_said_of_an_endpoint_that_has_been_quiet(client):
+    model = make_policy_model()
+    past = timezone.now() - timedelta(seconds=1)
+    throttle(model, limited_until=past, paused_until=past)
+    collection = make_collection(policy_model=model, total=4)
+    assert client.get(f"/api/v1/collections/{collection.pk}/").json()["held_back_by"] == []
+    assert client.get(f"/api/v1/policy-models/{model.slug}/").json()["throttle"]["is_throttled"] is False
