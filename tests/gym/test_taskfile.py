@@ -255,7 +255,7 @@ def test_tags_that_are_one_are_taken(tags, taken):
 
 @pytest.mark.skipif(not EXAMPLES, reason="the shared example files are not here")
 def test_no_row_of_the_real_files_is_refused():
-    files = sorted((SHARED / "data").rglob("*.jsonl"))
+    files = sorted((SHARED / "data" / "nemo_gym").rglob("*.jsonl"))
     rows = [orjson.loads(line) for file in files for line in file.read_bytes().splitlines()]
     params = [row["responses_create_params"] for row in rows if "responses_create_params" in row]
     assert len(params) > 100
