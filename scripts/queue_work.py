@@ -19,6 +19,7 @@ from apps.rollouts.planning import plan_collection
 from apps.rollouts.recording import End, record_batch
 from apps.rollouts.seating import JudgeSeats
 from apps.rollouts.sharing import InUse
+from apps.rollouts.throttling import Throttles
 from apps.tasks.models import Dataset
 from scripts.reference_work import make_dataset, rss_mb
 
@@ -35,7 +36,7 @@ def measure_claims(*, queued: int) -> dict[str, Any]:
     """Plan `queued` rollouts in several collections, then claim 64 at a time and end what was claimed."""
     planned = _plan(queued)
     worker = take_lease(seats=SEATS)
-    settings_in_use = Settings(open_outbound(), _watch, JudgeSeats())
+    settings_in_use = Settings(open_outbound(), _watch, JudgeSeats(), Throttles())
     started: set[int] = set()
     seconds: list[float] = []
     for number in range(min(CLAIMS + WARM_UP, queued // SEATS // 2)):

@@ -134,6 +134,8 @@ class NoSpace:
 
     shortage: Shortage
 
+    blocks: ClassVar[bool] = True
+
     @property
     def key(self) -> str:
         return "disk"

@@ -140,7 +140,7 @@ def go_through_it(
 
     wait_until(lambda: "disk" in api.ready()[1], 30, installation.tell)
     seen = []
-    until = time.monotonic() + size(6, 60)
+    until = time.monotonic() + size(6, 30)
     while time.monotonic() < until:
         fill(filler)
         status, missing = api.ready()
@@ -194,7 +194,7 @@ def test_sqlite_on_a_disk_that_fills_up_and_is_freed(tmp_path: Path, make_disk: 
     url = f"sqlite:///{var}/gymweb.sqlite3"
     with contextlib.closing(Installation(tmp_path, database_url=url)) as installation:
         installation.env["GYMWEB_VAR"] = str(var)
-        go_through_it(installation, disk=disk, rollouts=size(400, 2_000), show=show, repair=nothing)
+        go_through_it(installation, disk=disk, rollouts=size(400, 1_000), show=show, repair=nothing)
 
 
 def test_a_small_file_that_unpacks_to_more_than_the_disk_waits_and_can_be_cancelled(
@@ -245,7 +245,7 @@ def test_postgres_on_a_disk_that_fills_up_and_is_freed(
     with contextlib.closing(Installation(tmp_path, database_url=server.url)) as installation:
         # A server that could not write its log has ended: its supervisor would start it again.
         repair = server.start_again
-        go_through_it(installation, disk=disk, rollouts=size(400, 2_000), show=show, repair=repair)
+        go_through_it(installation, disk=disk, rollouts=size(400, 1_000), show=show, repair=repair)
 
 
 def test_no_finished_rollout_is_lost_or_run_again_though_the_disk_is_full(
