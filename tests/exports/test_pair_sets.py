@@ -467,6 +467,7 @@ def test_a_pair_set_waits_while_the_disk_is_full_and_is_made_when_there_is_space
     assert (pair_set.state, pair_set.attempt, pair_set.pairs.count()) == ("queued", 0, 0)
     assert "is full" in pair_set.message
     disk.free()
+    PairSet.objects.update(retry_at=timezone.now())
     make_queued_pair_set()
     pair_set.refresh_from_db()
     assert (pair_set.state, pair_set.attempt, pair_set.message) == ("ready", 1, "")

@@ -40,10 +40,15 @@ def test_an_attempt_that_failed_is_freed_without_the_garbage_collector():
         )
         return await run_rollout(claim=claim, row=row, setting=setting, ears=Ears())
 
+    def attempts():
+        return {id(found) for found in gc.get_objects() if type(found) is Attempt}
+
     gc.collect()
     gc.disable()
     try:
+        # The tracebacks of tests that failed before keep theirs.
+        before = attempts()
         assert asyncio.run(work()).status == "failed"
-        assert [found for found in gc.get_objects() if type(found) is Attempt] == []
+        assert attempts() <= before
     finally:
         gc.enable()

@@ -81,6 +81,10 @@ class Child:
             raise ConnectionError("the process has ended")
         return answer
 
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
     def kill(self) -> None:
         self.channel.close()
         self.process.kill()
@@ -194,6 +198,10 @@ class ProcessPool:
 
     def _do(self, job: _Job, child: Child | None) -> tuple[Child | None, Reward | VerifierError, bool]:
         """The process for the next job (None where it had to be killed), what was found, and whether it was in time."""
+        if child is not None and child.has_ended:
+            # Killed while it was idle, perhaps for memory: no verification was lost with it.
+            self._forget(child)
+            child = None
         try:
             child = child or self._start()
             answer = _decode_answer(child.ask(job.body, seconds=job.seconds))

@@ -153,13 +153,26 @@ def test_what_waits_for_a_pool_that_closes_fails(pool, delay):
     assert [type(one) for one in asyncio.run(main(delay))] == [VerifierError] * 3
 
 
-def test_a_process_that_was_killed_is_replaced(pool):
+def test_a_process_that_was_killed_while_idle_is_replaced(pool):
     verify(pool, HANGS, "a")
     [child] = pool._children
     os.kill(child.process.pid, signal.SIGKILL)
     child.process.wait()
+    assert verify(pool, HANGS, "a").value == 1.0
+
+
+def test_a_process_that_is_killed_at_work_fails_that_verification_alone(pool):
+    verify(pool, HANGS, "a")
+
+    async def kill_at_work():
+        hanging = asyncio.ensure_future(pool.verify(read_verifier(HANGS), ROW, response(LONG), seconds=DEADLINE))
+        await asyncio.to_thread(wait_until, lambda: pool._running, DEADLINE, "the verifier runs")
+        [child] = pool._children
+        os.kill(child.process.pid, signal.SIGKILL)
+        await hanging
+
     with pytest.raises(VerifierError, match="its process failed") as refused:
-        verify(pool, HANGS, "a")
+        asyncio.run(kill_at_work())
     assert refused.value.passing
     assert verify(pool, HANGS, "a").value == 1.0
 
