@@ -5,7 +5,6 @@ a probe says whether it still is.
 """
 
 import errno
-import logging
 import math
 import shutil
 import tempfile
@@ -19,8 +18,6 @@ from pathlib import Path
 
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
-
-logger = logging.getLogger(__name__)
 
 DEFAULT_RESERVE = 1024**3
 RESERVE_SHARE = 20
@@ -60,7 +57,7 @@ class Shortage:
     def figures(self) -> str:
         if not self.folder:
             return "the server refuses writes"
-        return f"{show_bytes(self.free)} free in {self.folder}, {show_bytes(self.needed)} needed"
+        return f"{show_bytes(self.free)} free, {show_bytes(self.needed)} needed"
 
     def __str__(self) -> str:
         return f"{self.disk[0].upper()}{self.disk[1:]} is full: {self.figures}. {REMEDY}"
@@ -272,7 +269,6 @@ def _probe(*, was_refused: bool) -> bool:
                 cursor.execute("SELECT count(*) FROM generate_series(1, %s)", [_PROBE_ROWS])
         return False
     except (OSError, DatabaseError) as problem:
-        logger.warning("the disk of the database was probed: %r", problem)
         connection.close_if_unusable_or_obsolete()
         # A server that ended when its disk was full is not back yet, which says nothing of the disk.
         return is_disk_full(problem) or was_refused

@@ -2,51 +2,62 @@
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from apps.accounts.disk_space import find_shortage, show_bytes
 
 RETRY_SECONDS = 15.0
-"""How long a job waits if nothing says how much space there is, as on a database server's disk."""
+"""How long a job waits if nothing says how much space there is or how much it needs."""
 MARGIN = 1.5
 """By how much more a job is expected to need each time it runs out of space again."""
+FORGET_SECONDS = 600.0
+"""After so long only the job's own estimate counts: other jobs may have used the space last time."""
+
+
+class _Wait(NamedTuple):
+    estimate: int
+    needed: int
+    since: float
+    not_before: float
 
 
 class SpaceWaits:
     """The jobs of one kind that wait, as far as this process knows: another process tries each of them once.
 
-    `room` returns the bytes that may still be written, or None if nobody can tell.
+    `room` returns the bytes that may still be written, or None if nobody can tell. Any thread may call it.
     """
 
     def __init__(self, room: Callable[[], int | None]) -> None:
         self._room = room
-        self._needed: dict[int, int] = {}
-        self._not_before: dict[int, float] = {}
+        self._waits: dict[int, _Wait] = {}
 
     def put(self, pk: int, needed: int) -> None:
-        """Let a job wait."""
-        self._needed[pk] = max(needed, int(self._needed.get(pk, 0) * MARGIN))
-        self._not_before[pk] = time.monotonic() + RETRY_SECONDS
+        """Let a job wait that is expected to need so many bytes."""
+        before, now = self._waits.get(pk), time.monotonic()
+        most = max(needed, int(before.needed * MARGIN)) if before else needed
+        is_known = most and self._room() is not None
+        self._waits[pk] = _Wait(needed, most, now, now if is_known else now + RETRY_SECONDS)
 
     def explain(self, pk: int) -> str:
         """Return the message for the row of a job that waits."""
-        needed = self._needed.get(pk, 0)
-        about = f"It needs about {show_bytes(needed)} in all. " if needed else ""
+        wait = self._waits.get(pk)
+        about = f"It needs about {show_bytes(wait.needed)} in all. " if wait and wait.needed else ""
         return f"Waiting for disk space. {about}It goes on by itself."
 
     def waiting(self) -> list[int]:
         """Return the jobs that still have to wait."""
-        room = self._room() if self._needed else None
-        return [pk for pk in self._needed if self._must_wait(pk, room)]
-
-    def _must_wait(self, pk: int, room: int | None) -> bool:
-        if room is None:
-            return time.monotonic() < self._not_before[pk]
-        return room < self._needed[pk]
+        waits, now = self._waits.copy(), time.monotonic()
+        room = self._room() if waits else None
+        return [pk for pk, wait in waits.items() if now < wait.not_before or _is_short(wait, room, now)]
 
     def forget(self, pk: int) -> None:
         """The job has ended."""
-        self._needed.pop(pk, None)
-        self._not_before.pop(pk, None)
+        self._waits.pop(pk, None)
+
+
+def _is_short(wait: _Wait, room: int | None, now: float) -> bool:
+    needed = wait.needed if now - wait.since < FORGET_SECONDS else wait.estimate
+    return room is not None and room < needed
 
 
 def explain_waiting() -> str:

@@ -3,13 +3,14 @@ that each is made once."""
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from apps.accounts.disk_space import Place, check_space
+from apps.accounts.disk_space import Place, check_space, is_disk_full
 from apps.accounts.job_retries import claimed, is_due, put_back, wait_for_retry
 from apps.exports.counting import NewPair, PairMaker
 from apps.exports.models import PairDecision, PairSet, PreferencePair
@@ -23,6 +24,7 @@ QUIET = timedelta(minutes=5)
 """A pair set without a sign of life for so long has lost its maker."""
 MAX_ATTEMPTS = 3
 ROWS = 2_000
+DELETED_PAIRS = 500
 
 State = PairSet.State
 
@@ -95,6 +97,9 @@ def _make(pair_set_id: int, attempt: int) -> None:
     except _FencedOut:
         logger.info("pair set %s was taken over or cancelled", pair_set_id)
     except Exception as problem:
+        if is_disk_full(problem):
+            with suppress(DatabaseError):
+                _delete_pairs(pair_set_id, owned)
         if put_back(owned, problem, state=State.QUEUED, attempt=F("attempt") - 1):
             return
         # The row is where people look for what went wrong; the log keeps the traceback.
@@ -103,9 +108,16 @@ def _make(pair_set_id: int, attempt: int) -> None:
         owned.update(state=State.FAILED, message=message, touched_at=timezone.now(), finished_at=timezone.now())
 
 
+def _delete_pairs(pair_set_id: int, owned: QuerySet[PairSet]) -> None:
+    """Delete the pairs of an unfinished set. A nearly full disk has no room for one large transaction."""
+    pairs = PreferencePair.objects.filter(pair_set=pair_set_id).order_by()
+    while owned.exists() and (ids := list(pairs.values_list("pk", flat=True)[:DELETED_PAIRS])):
+        PreferencePair.objects.filter(pk__in=ids).delete()
+
+
 def _store_pairs(pair_set: PairSet, owned: QuerySet[PairSet]) -> None:
     # Those of an attempt that was lost: the same would come again.
-    PreferencePair.objects.filter(pair_set=pair_set).delete()
+    _delete_pairs(pair_set.pk, owned)
     collections = [pair_set.collection, *pair_set.further.order_by("pk")]
     maker = PairMaker(collections, read_rule(pair_set.rule), on_step=leaving.check)
     before = _versions_before(pair_set)

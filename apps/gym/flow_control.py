@@ -13,13 +13,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count
 
+from apps.gym.memory_budget import parked
 from apps.gym.outbound import OutboundReply
 from apps.gym.rate_control import IDLE_SECONDS, Grant, Report
 from apps.gym.refusals import is_throttled, read_retry_after
 from apps.gym.time_limits import stopped_clocks
 
 PATIENCE = 120.0
-"""Seconds of a pause for which calls wait. For longer ones they give up, so that they hold no seats."""
+"""Seconds for which calls wait while the endpoint takes none. After that they give up, so that they hold no seats."""
 BATCH_SECONDS = 0.02
 """Throttle replies come in bursts: one report tells of all that arrive within this time."""
 SPACING = 0.8
@@ -54,6 +55,7 @@ class Gate:
         self._cap: int | None = None
         self._rate = math.inf
         self._paused_until = 0.0
+        self._trying_since = 0.0
         self._news = asyncio.Event()
 
     async def send(
@@ -64,7 +66,7 @@ class Gate:
         """
         while True:
             if self.limited:
-                with stopped_clocks():
+                with stopped_clocks(), parked():
                     await self._wait()
             else:
                 self._in_flight += 1
@@ -80,6 +82,7 @@ class Gate:
                 self._accepted += 1
                 return reply
             self._take_throttle(sent, read_retry_after(reply), tell(reply))
+            del reply  # It may be large, and the next wait long.
 
     @property
     def claimable(self) -> int:
@@ -120,7 +123,9 @@ class Gate:
         if not grant.limited:
             self._lift()
             return
-        if grant.paused_for > PATIENCE:
+        self._trying_since = (self._trying_since or now) if grant.is_trying else 0.0
+        if grant.paused_for > PATIENCE or (grant.is_trying and now - self._trying_since > PATIENCE):
+            self._trying_since = 0.0
             self._give_up()
         self._use_starts()
         for start in grant.starts:
@@ -153,6 +158,7 @@ class Gate:
         except asyncio.CancelledError:
             if start.done() and not start.cancelled() and start.exception() is None:
                 self._in_flight -= 1
+                self._use_starts()
             elif start in self._waiting:
                 self._waiting.remove(start)
             raise

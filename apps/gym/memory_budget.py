@@ -9,6 +9,7 @@ import heapq
 import itertools
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -47,6 +48,7 @@ class MemoryBudget:
         self._numbers = itertools.count()
         self._waiting: list[tuple[int, int, _Wait]] = []  # a heap: the oldest account first
         self._granted_at = 0.0
+        self._parked: Counter[Account] = Counter()
 
     @property
     def largest_reply(self) -> int:
@@ -125,15 +127,26 @@ class MemoryBudget:
             raise
 
     def _grant(self) -> None:
-        """Let the oldest accounts go on, as many as fit; one of them always, where all memory is held by waiters."""
+        """Let the oldest accounts go on, as many as fit. If only waiting rollouts hold memory, let one go on anyway."""
         while self._waiting:
             size = self._waiting[0][2].size
-            if self.used + size > self.limit and self.used > self._held_by_waiters():
+            if self.used + size > self.limit and self.used > self._held_idle():
                 return
             self._grant_first()
 
-    def _held_by_waiters(self) -> int:
-        return sum(account.held for account in {wait.account for _, _, wait in self._waiting})
+    def _held_idle(self) -> int:
+        """Bytes held by rollouts that wait for memory or for their turn at an endpoint."""
+        return sum(account.held for account in {wait.account for _, _, wait in self._waiting} | self._parked.keys())
+
+    def park(self, account: "Account") -> None:
+        self._parked[account] += 1
+        if self._waiting:
+            self._grant()
+
+    def unpark(self, account: "Account") -> None:
+        self._parked[account] -= 1
+        if not self._parked[account]:
+            del self._parked[account]
 
     def _grant_first(self) -> None:
         _, _, wait = heapq.heappop(self._waiting)
@@ -232,6 +245,20 @@ def text_width(body: bytes) -> int:
     if body.isascii() and b"\\u" not in body:
         return 1
     return 4 if _WIDEST.search(body) else 2
+
+
+@contextmanager
+def parked() -> Iterator[None]:
+    """Mark the current rollout as waiting for its turn at an endpoint, so that others do not wait for its memory."""
+    account = _current.get()
+    if account is None:
+        yield
+        return
+    account.budget.park(account)
+    try:
+        yield
+    finally:
+        account.budget.unpark(account)
 
 
 def current_account() -> Account | None:

@@ -80,10 +80,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """`starts` are seconds from now at which one call each may start, while fewer than `cap` of this holder's calls are
-    under way. `rate` is in requests a second. `paused_for` and `report_in`, which says when to ask again, are seconds.
+    under way. `is_trying` says that the endpoint has taken no call since it throttled. `rate` is in requests a second.
+    `paused_for` and `report_in`, which says when to ask again, are seconds.
     """
 
     limited: bool = True
+    is_trying: bool = False
     starts: list[float] = []
     cap: int | None = None
     rate: float = math.inf
@@ -298,6 +300,7 @@ class RateControl(msgspec.Struct, kw_only=True):
         return Grant(
             starts=starts,
             cap=cap,
+            is_trying=self.is_trying,
             rate=self.rate(now),
             paused_for=max(0.0, self.paused_until - now),
             report_in=min(wait, TRIAL_SECONDS),

@@ -46,6 +46,7 @@ class Outbox:
         self._in_database = in_database
         self._changed = changed
         self._events: list[EventRow] = []
+        self._sizes: list[int] = []
         self._ends: dict[tuple[int, int], End] = {}
         self._seqs: dict[tuple[int, int], int] = {}
         self._wake = asyncio.Event()
@@ -73,6 +74,7 @@ class Outbox:
         self._events.append(row)
         self._touched.add(claim.collection_id)
         size = _size(row)
+        self._sizes.append(size)
         self._bytes += size
         self._memory.add(size)
         if self.is_full:
@@ -136,7 +138,9 @@ class Outbox:
             logger.exception("a batch cannot be stored as it is: storing its %d ends one by one", len(ends))
             await self._store_singly(events, ends)
         del self._events[: len(events)]
-        stored = sum(_size(event) for event in events)
+        # Not measured again: SQLite's driver enlarges texts that are not ASCII when it reads them.
+        stored = sum(self._sizes[: len(events)])
+        del self._sizes[: len(events)]
         self._bytes -= stored
         self._memory.give_back(stored)
         if not self.is_full:

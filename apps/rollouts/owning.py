@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
 QUIET = timedelta(minutes=5)
+REFUSED_WAIT = timedelta(minutes=1)
+"""How long a reverification waits whose judge or environment takes no calls for now."""
 
 State = Reverification.State
 
@@ -77,6 +79,10 @@ def as_owner(
         logger.info("reverification %s was taken over or cancelled", reverification.pk)
     except Exception as problem:
         if put_back(mine, problem, state=state, attempt=attempt - 1):
+            return
+        if isinstance(problem, GymError) and problem.refused_by:
+            again = {"retry_at": timezone.now() + REFUSED_WAIT, "message": cut_clean(str(problem), 500)}
+            mine.update(state=state, attempt=attempt - 1, **again)
             return
         # The row is where people look for what went wrong; the log keeps the traceback of what is no expected failure.
         if not isinstance(problem, GymError):

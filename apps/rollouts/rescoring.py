@@ -111,16 +111,21 @@ def _verify_chunks(
     while chunk := list(chosen.filter(pk__gt=last)[:CHUNK]):
         pieces = [_piece(rollout, template) for rollout in chunk]
         verdicts = _verify_chunk(owner, reverification, server, runner, pieces)
-        _store(owner, reverification, pieces, verdicts)
+        refused = next((place for place, verdict in enumerate(verdicts) if _is_refused(verdict)), len(verdicts))
+        # Neither a long pause nor an exhausted quota says anything about these rollouts: they are verified again later.
+        _store(owner, reverification, pieces[:refused], verdicts[:refused])
+        if refused < len(verdicts):
+            raise verdicts[refused].error or AssertionError
         last = chunk[-1].pk
         for verdict in verdicts:
-            if isinstance(verdict.error, GymError) and verdict.error.refused_by:
-                # Neither a long pause nor an exhausted quota says anything of the rollouts that are left.
-                raise verdict.error
             broken = broken + 1 if isinstance(verdict.error, EnvironmentFault) else 0
             if broken >= GIVEN_UP:
                 raise EnvironmentFault(f"given up after {GIVEN_UP} failures in a row: {verdict.error}")
         owner.pause_here()
+
+
+def _is_refused(verdict: Verdict) -> bool:
+    return isinstance(verdict.error, GymError) and bool(verdict.error.refused_by)
 
 
 def _piece(rollout: Rollout, template: PromptTemplate) -> _Piece:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
+from apps.gym.memory_budget import parked
 from apps.gym.time_limits import stopped_clocks
 from apps.policies.models import PolicyModel
 
@@ -29,7 +30,7 @@ class Bench:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             try:
-                with stopped_clocks():
+                with stopped_clocks(), parked():
                     await waiter  # `wake` has taken the seat for it
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():

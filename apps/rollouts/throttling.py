@@ -5,7 +5,6 @@ what it has seen, several times a second while calls wait, and gets starts for t
 """
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ import msgspec
 from django.db import connection, transaction
 from django.db.models import Q
 
+from apps.accounts.outage_log import RetryLog
 from apps.gym.flow_control import Gate
 from apps.gym.rate_control import Grant, RateControl, Report
 from apps.gym.redaction.shortening import cut_clean
@@ -23,8 +23,6 @@ from apps.rollouts.breaking import Endpoint
 from apps.rollouts.clock import server_now
 from apps.rollouts.database_thread import DatabaseThread
 from apps.rollouts.models import Collection, Throttle
-
-logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 """Between two tries to reach the database."""
@@ -39,6 +37,7 @@ class Throttles:
         self._limited: frozenset[Endpoint] = frozenset()
         self._quotas: dict[Endpoint, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._log = RetryLog("sharing the rate of throttled endpoints")
         # Its own connection, opened at the first throttle reply: starts must not wait behind a batch of results.
         self._database = DatabaseThread()
 
@@ -97,10 +96,13 @@ class Throttles:
     async def _retry(self, work: Any, *given: Any) -> Any:
         while True:
             try:
-                return await self._database.run(work, *given)
+                done = await self._database.run(work, *given)
             except Exception as problem:
-                logger.warning("flow control cannot reach the database: %r", problem)
+                self._log.failed(problem)
                 await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._log.works()
+                return done
 
 
 def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "") -> Grant:
@@ -142,7 +144,8 @@ def pause_for_quota(endpoint: Endpoint, message: str) -> int:
         Throttle.objects.get_or_create(**_key(endpoint))
         Throttle.objects.filter(**_key(endpoint)).update(**said)
         running = Collection.objects.filter(uses, state=Collection.State.RUNNING).values("pk")
-        return Collection.objects.filter(pk__in=running).update(
+        # The state twice: after waiting for a row's lock PostgreSQL checks only the outer condition again.
+        return Collection.objects.filter(pk__in=running, state=Collection.State.RUNNING).update(
             state=Collection.State.PAUSED, pause_reason=Collection.PauseReason.QUOTA
         )
 

@@ -268,8 +268,8 @@ class Loader:
         self._chunk, self._chunk_bytes = [], 0
         if tasks and not self.is_refused:
             coming = sum(len(task.row_json) + ROW_BYTES for task in tasks)
-            check_growth(coming)
             self._stored_bytes += coming
+            check_growth(coming)
             Task.objects.bulk_create(tasks)
         self._breathe()
 

@@ -10,7 +10,7 @@ from django.db import DataError, OperationalError, connection
 
 from apps.accounts import disk_space
 from apps.accounts.disk_space import DiskFull, Place, Shortage, find_shortage, is_disk_full, note_error, reserve_of
-from apps.accounts.space_waits import SpaceWaits
+from apps.accounts.space_waits import FORGET_SECONDS, RETRY_SECONDS, SpaceWaits
 
 GB = 1024**3
 only_sqlite = pytest.mark.skipif("connection.vendor != 'sqlite'", reason="measures the disk of the SQLite file")
@@ -72,7 +72,7 @@ def test_a_disk_below_its_reserve_is_named_with_what_is_free_and_needed(settings
         shortage = find_shortage(place)
         assert shortage is not None
         assert (shortage.free, shortage.needed) == (GB // 8, GB)
-        assert "128.0 MB free in /" in str(shortage)
+        assert "128.0 MB free" in str(shortage)
         assert "1.0 GB needed" in str(shortage)
 
 
@@ -132,6 +132,27 @@ def test_a_job_waits_until_there_is_as_much_as_it_needs():
     waits.put(1, 500)
     assert waits.waiting() == [1]
     waits.forget(1)
+    assert waits.waiting() == []
+
+
+def test_a_job_that_ran_out_of_space_often_is_not_kept_waiting_for_more_than_it_needs(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("apps.accounts.space_waits.time.monotonic", lambda: now[0])
+    waits = SpaceWaits(lambda: 600)
+    for _ in range(9):
+        waits.put(1, 500)
+    assert waits.waiting() == [1]
+    now[0] = FORGET_SECONDS
+    assert waits.waiting() == []
+
+
+def test_a_job_that_ran_out_of_space_at_once_does_not_try_again_at_once(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("apps.accounts.space_waits.time.monotonic", lambda: now[0])
+    waits = SpaceWaits(lambda: 600)
+    waits.put(1, 0)
+    assert waits.waiting() == [1]
+    now[0] = RETRY_SECONDS
     assert waits.waiting() == []
 
 

@@ -153,7 +153,7 @@ def test_workers_that_live_show_seats_and_leases_and_those_that_ended_lately_the
     for name, value in (("reply_memory_bytes", 300.0), ("reply_memory_limit_bytes", 500.0)):
         assert samples(f"gymweb_worker_{name}", text) == {key: value}
     assert samples("gymweb_worker_replies_waiting_for_memory", text) == {key: 4.0}
-    assert 15 < samples("gymweb_worker_lease_left_seconds", text)[key] <= 20
+    assert 0 < samples("gymweb_worker_lease_left_seconds", text)[key] <= 600
     assert 0 <= samples("gymweb_worker_heartbeat_age_seconds", text)[key] < 5
     assert samples("gymweb_worker_info", text) == {
         ("gpu", "alpha", "7", "active", *key): 1.0,

@@ -85,8 +85,8 @@ def test_twenty_pairs_by_keyboard_with_a_lost_connection_in_the_middle(
     expect(page.locator("#review-mine")).to_contain_text("20 done")
     rows = said(site, queue)
     assert len(lost) == 1
-    # The first, and the last one, which is not there: the others came with the answer before.
-    assert len(taken) == 2
+    # The first, and at times the last one, which is not there: the others came with the answer before.
+    assert 1 <= len(taken) <= 2
     assert [row["choice"] for row in rows] == pressed
     assert {tuple(row["reasons"]) for row in rows} == {("correctness",)}
     assert len({row["item"] for row in rows}) == PAIRS
@@ -427,12 +427,14 @@ def test_pairs_are_counted_previewed_built_and_decided_by_keys(
     margin.blur()
     # Until the answer comes, the counts for the margin before are shown.
     expect(counts).to_have_text(re.compile("^[1-9]"))
-    counted = counts.inner_text()
     page.get_by_role("button", name="Preview 20").click()
     expect(page.locator("#counts details[open] table.compare")).to_be_visible()
-    expect(counts).to_have_text(counted)
+    # A busy server counts a part and says so. The sets are built whole.
+    expect(counts).to_have_text(re.compile("^[1-9]"))
+    is_whole = "the rest is counted" not in page.locator("#counts").inner_text()
+    counted = counts.inner_text() if is_whole else r"\d+"
     page.get_by_role("button", name="Build pairs").click()
-    expect(page.locator("#messages")).to_contain_text(f"{counted} pairs built")
+    expect(page.locator("#messages")).to_contain_text(re.compile(f"{counted} pairs built"))
     # Without touching anything but keys: in the table, where nothing is left for a decision, and on the page of one.
     first, second, third = [row.get_attribute("data-row") for row in page.locator("#pair-table tr[data-row]").all()][:3]
     chosen = page.locator("#pair-table tr.chosen")

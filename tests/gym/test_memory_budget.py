@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from apps.gym import memory_budget
-from apps.gym.memory_budget import KIB, MIB, READING, RETAINED, Account, Hold, MemoryBudget
+from apps.gym.memory_budget import KIB, MIB, PATIENCE_SECONDS, READING, RETAINED, Account, Hold, MemoryBudget, parked
 from apps.gym.outbound import Outbound, OutboundTimedOut, OutboundTooLarge
 from apps.gym.time_limits import TimeLimit
 from tests.gym.test_outbound import LOCAL, serve
@@ -279,3 +279,30 @@ def test_small_replies_never_wait():
             await outbound.close()
 
     assert serve(handler, talk) == 64 * KIB
+
+
+def test_a_reply_is_read_although_rollouts_that_wait_for_their_endpoint_hold_all_memory():
+    async def work():
+        budget, turn = MemoryBudget(100), asyncio.Event()
+
+        async def wait_for_a_turn():
+            with budget.account() as account:
+                await budget.reserve(account, 100)
+                with parked():
+                    await turn.wait()
+                account.drop(100)
+
+        async def read():
+            with budget.account() as account:
+                await budget.reserve(account, 60)
+                account.drop(60)
+
+        waiting = asyncio.create_task(wait_for_a_turn())
+        await asyncio.sleep(0)
+        # Far less than PATIENCE_SECONDS: it is the parked rollout that lets it go on.
+        await asyncio.wait_for(read(), timeout=PATIENCE_SECONDS / 2)
+        turn.set()
+        await waiting
+        return budget.used
+
+    assert asyncio.run(work()) == 0

@@ -1,11 +1,13 @@
 """The outbox while the database is away, slow or full: nothing is dropped, nothing grows without bound."""
 
 import asyncio
+import sqlite3
 
 import pytest
 from django.db import OperationalError
 
 from apps.gym.events import Prompt
+from apps.gym.items import message
 from apps.gym.memory_budget import MemoryBudget
 from apps.rollouts import outbox as outbox_module
 from apps.rollouts.claiming import Claim
@@ -92,3 +94,26 @@ def test_rollouts_wait_when_the_outbox_takes_half_of_the_memory_budget_and_go_on
         assert (written, len(database.events), outbox.is_full, memory.used) == (100, 100, False, 0)
 
     asyncio.run(work())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_memory_of_stored_events_is_given_back_exactly_whatever_their_characters():
+    async def work():
+        memory = MemoryBudget()
+
+        async def bind(work, *, events, ends, now, again):
+            with sqlite3.connect(":memory:") as connection:
+                for event in events:
+                    connection.execute("SELECT length(?)", [event[4]]).fetchone()
+            return set()
+
+        outbox = Outbox(in_database=bind, changed=lambda _: None, memory=memory)
+        running = asyncio.create_task(outbox.run())
+        for number in range(20):
+            outbox.keep_event(claim(number), Prompt(items=[message("user", "日本語 ü " * 500)]))
+        assert memory.used > 20 * 4_000
+        outbox.stop()
+        await running
+        return memory.used
+
+    assert asyncio.run(work()) == 0

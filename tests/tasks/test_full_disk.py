@@ -66,7 +66,8 @@ def test_an_upload_waits_when_the_disk_fills_up_and_goes_on_when_it_is_freed(dat
         # It does not try again while there is too little space: it would fill the disk once more.
         assert not load_queued_upload()
     disk.free()
-    uploading._waits._not_before.clear() if disk.is_measured else uploading._waits.forget(upload.pk)
+    if not disk.is_measured:
+        uploading._waits.forget(upload.pk)
     assert load_queued_upload()
     upload.refresh_from_db()
     assert (upload.state, upload.accepted, upload.attempt, upload.message) == ("ready", 50, 1, "")
@@ -77,7 +78,8 @@ def test_an_upload_that_waits_does_not_hold_up_others_and_can_be_cancelled(datas
     uploading._waits.put(large.pk, 2**60)
     disk.free()
     if not disk.is_measured:
-        uploading._waits._not_before[large.pk] = float("inf")
+        waits = uploading._waits._waits
+        waits[large.pk] = waits[large.pk]._replace(not_before=float("inf"))
     assert load_queued_upload()
     small.refresh_from_db()
     assert small.state == "ready"

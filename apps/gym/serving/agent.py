@@ -30,7 +30,7 @@ from apps.gym.serving.asking import (
     read_params,
     read_row,
 )
-from apps.gym.time_limits import TimeLimit
+from apps.gym.time_limits import TimeLimit, working_time
 from apps.gym.tokens import restore_tokens
 
 _OURS = frozenset({"reward", "response", "reward_components", "explanation"})
@@ -103,14 +103,14 @@ class ServedAgent:
         """The events, what was really asked, and the response with its tokens. Raises GymError."""
         try:
             async with TimeLimit(self._seconds), self._seats:
-                began = time.perf_counter()
+                began = working_time()
                 attempt = Attempt(
                     row=row,
                     server=server,
                     policy=self._policy,
                     harness=self._harness,
                     seed=_seed_of(row),
-                    elapsed=lambda: time.perf_counter() - began,
+                    elapsed=lambda: working_time() - began,
                     name=secrets.token_hex(8),
                 )
                 events = [event async for event in attempt.events()]
