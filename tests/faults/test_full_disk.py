@@ -117,10 +117,15 @@ UPLOADS = "/api/v1/datasets/all/uploads/?mode=upsert"
 
 
 def go_through_it(
-    installation: Installation, *, disk: Path, rollouts: int, show: Callable[..., None], repair: Callable[[], object]
+    installation: Installation,
+    *,
+    disk: Path,
+    tasks: int,
+    rollouts: int,
+    show: Callable[..., None],
+    repair: Callable[[], object],
 ) -> None:
     """Fill the disk under a running collection and an upload, look at everything, free it, and wait for both."""
-    tasks = size(8_000, 12_000)
     planned = reference_work(installation, rollouts)
     # The worker is the server's own.
     server, port = installation.serve("--seats", SEATS)
@@ -194,7 +199,7 @@ def test_sqlite_on_a_disk_that_fills_up_and_is_freed(tmp_path: Path, make_disk: 
     url = f"sqlite:///{var}/gymweb.sqlite3"
     with contextlib.closing(Installation(tmp_path, database_url=url)) as installation:
         installation.env["GYMWEB_VAR"] = str(var)
-        go_through_it(installation, disk=disk, rollouts=size(400, 1_000), show=show, repair=nothing)
+        go_through_it(installation, disk=disk, tasks=8_000, rollouts=400, show=show, repair=nothing)
 
 
 def test_a_small_file_that_unpacks_to_more_than_the_disk_waits_and_can_be_cancelled(
@@ -245,7 +250,9 @@ def test_postgres_on_a_disk_that_fills_up_and_is_freed(
     with contextlib.closing(Installation(tmp_path, database_url=server.url)) as installation:
         # A server that could not write its log has ended: its supervisor would start it again.
         repair = server.start_again
-        go_through_it(installation, disk=disk, rollouts=size(400, 1_000), show=show, repair=repair)
+        go_through_it(
+            installation, disk=disk, tasks=size(8_000, 12_000), rollouts=size(400, 1_000), show=show, repair=repair
+        )
 
 
 def test_no_finished_rollout_is_lost_or_run_again_though_the_disk_is_full(
