@@ -48,4 +48,8 @@ class ThrottleField(serializers.Field[Any, Any, Any, Any]):
         super().__init__(source="*", read_only=True)
 
     def to_representation(self, value: PolicyModel | Environment) -> Any:
-        return ThrottleSerializer(getattr(value, "throttle", None) or Throttle()).data
+        throttle = getattr(value, "throttle", None) or Throttle()
+        if not throttle.is_limited(timezone.now()):
+            # What it allowed earlier is no limit any more.
+            throttle = Throttle(quota_message=throttle.quota_message, quota_at=throttle.quota_at)
+        return ThrottleSerializer(throttle).data

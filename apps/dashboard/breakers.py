@@ -9,6 +9,7 @@ from django.shortcuts import render
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
 from apps.rollouts.holding import find_hold, find_throttle
+from apps.rollouts.throttle_notices import find_quota
 
 
 def targets_breaker(request: HttpRequest) -> bool:
@@ -20,6 +21,7 @@ def breaker_context(endpoint: PolicyModel | Environment) -> dict[str, Any]:
     return {
         "hold": find_hold(endpoint),
         "throttled": find_throttle(endpoint),
+        "quota": find_quota(endpoint),
         "breaker_failures": settings.BREAKER_FAILURES,
     }
 

@@ -102,7 +102,7 @@ class PolicyModel(models.Model):
     max_tries = models.PositiveSmallIntegerField(
         default=4,
         validators=[MinValueValidator(1), MaxValueValidator(20)],
-        help_text="Tries of one call on 429, 5xx and transport errors",
+        help_text="Tries of one call on 408, 5xx and transport errors",
     )
     capture_tokens = models.BooleanField(
         default=False,

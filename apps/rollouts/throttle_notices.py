@@ -7,8 +7,10 @@ from typing import ClassVar
 from django.db.models import Q
 from django.utils import timezone
 
+from apps.environments.models import Environment
 from apps.gym.rate_control import LONGEST_PAUSE
-from apps.rollouts.models import Throttle
+from apps.policies.models import PolicyModel
+from apps.rollouts.models import Collection, Throttle
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,15 @@ def find_quota_message(which: Q) -> str:
     """Return what an endpoint said last about its exhausted quota; empty where none did."""
     said = Throttle.objects.filter(which).exclude(quota_message="").order_by("-quota_at")
     return said.values_list("quota_message", flat=True).first() or ""
+
+
+def find_quota(endpoint: PolicyModel | Environment) -> Throttle | None:
+    """Return the row of an endpoint whose exhausted quota keeps a collection paused."""
+    is_model = isinstance(endpoint, PolicyModel)
+    uses = Q(policy_model=endpoint) | Q(environment__judge_model=endpoint) if is_model else Q(environment=endpoint)
+    paused = Collection.objects.filter(uses, state=Collection.State.PAUSED, pause_reason=Collection.PauseReason.QUOTA)
+    mine = Q(policy_model=endpoint) if is_model else Q(environment=endpoint)
+    return Throttle.objects.filter(mine).exclude(quota_message="").first() if paused.exists() else None
 
 
 def _write_time(moment: datetime, now: datetime) -> str:

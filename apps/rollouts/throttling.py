@@ -5,6 +5,7 @@ what it has seen, several times a second while calls wait, and gets starts for t
 """
 
 import asyncio
+import math
 import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -116,7 +117,8 @@ def exchange(endpoint: Endpoint, holder: str, report: Report, message: str = "")
         throttle.control = msgspec.to_builtins(control)
         throttle.limited_until = _moment(control.limited_until)
         throttle.paused_until = _moment(control.paused_until)
-        throttle.rate = min(1e308, control.rate(now))
+        # Not above what the endpoint took last: the rate grows with time until it is tried.
+        throttle.rate = min(1e308, control.rate(now), control.ceiling or math.inf)
         throttle.concurrency = None if control.cap is None else int(control.cap)
         if report.throttled:
             throttle.message = cut_clean(message.replace("\0", ""), 500)

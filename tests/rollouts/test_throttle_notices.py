@@ -34,7 +34,8 @@ def test_page_api_and_command_say_until_when_and_how_fast(client, capsys):
     expected = f"policy model Tight: Throttled until {until} (429: Slow down.); 4.8 requests/s"
     told = client.get(f"/api/v1/collections/{collection.pk}/").json()
     assert told["held_back_by"] == [expected]
-    assert expected in client.get(f"/collections/{collection.pk}/").text
+    page = client.get(f"/collections/{collection.pk}/").text
+    assert f"Throttled until {until} (429: Slow down.): policy model Tight, 4.8 requests/s" in page
     call_command("steer_collection", str(collection.pk), "show")
     assert expected in capsys.readouterr().out
     page = client.get(f"/models/{model.slug}/").text
@@ -61,3 +62,22 @@ def test_nothing_is_said_of_an_endpoint_that_has_been_quiet(client):
     collection = make_collection(policy_model=model, total=4)
     assert client.get(f"/api/v1/collections/{collection.pk}/").json()["held_back_by"] == []
     assert client.get(f"/api/v1/policy-models/{model.slug}/").json()["throttle"]["is_throttled"] is False
+
+
+def test_a_limit_that_is_over_is_not_shown_as_one(client):
+    past = timezone.now() - timedelta(seconds=1)
+    model = make_policy_model()
+    throttle(model, limited_until=past, paused_until=past)
+    shown = client.get(f"/api/v1/policy-models/{model.slug}/").json()["throttle"]
+    assert (shown["is_throttled"], shown["rate"], shown["message"]) == (False, None, "")
+
+
+def test_the_page_of_a_model_names_the_exhausted_quota_while_it_keeps_a_collection_paused(client):
+    model = make_policy_model()
+    past = timezone.now() - timedelta(minutes=1)
+    throttle(model, limited_until=past, paused_until=past, quota_message="You exceeded your quota.", quota_at=past)
+    collection = make_collection(policy_model=model, state="paused", pause_reason="quota")
+    assert "You exceeded your quota." in client.get(f"/models/{model.slug}/").text
+    collection.state, collection.pause_reason = "running", ""
+    collection.save()
+    assert "You exceeded your quota." not in client.get(f"/models/{model.slug}/").text
