@@ -47,8 +47,10 @@ screenshots: $(INSTALLED_DEV) ## the pictures of docs/tour.md and docs/environme
 test: $(INSTALLED_DEV) ## all tests
 	$(BIN)/python -m pytest -n 2
 
+# What measures a rate runs by itself, since a busy machine uses less of it.
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size
-	FAULTS=full $(BIN)/python -m pytest -n 2 -q -rP tests/faults
+	FAULTS=full $(BIN)/python -m pytest -n 2 -q -rP tests/faults --ignore=tests/faults/test_throttling_models.py
+	FAULTS=full $(BIN)/python -m pytest -q -rP tests/faults/test_throttling_models.py
 
 fuzz: $(INSTALLED_DEV) ## the API against its own schema, with boundary values and another seed; SEED=1 EXAMPLES=100 choose
 	FUZZ_SEED=$(SEED) FUZZ_EXAMPLES=$(EXAMPLES) FUZZ_PHASES=examples,coverage,fuzzing $(BIN)/python -m pytest -q -rP tests/fuzz

@@ -3,7 +3,10 @@
 import asyncio
 import ctypes
 import gc
+import resource
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 from apps.gym.memory_budget import MIB, MemoryBudget
 
@@ -24,19 +27,27 @@ def calm_collector() -> None:
 
 
 LOOK_SECONDS = 2.0
+LOOKS_A_TRIM = 5
 BURST = 64 * MIB
 """Bytes of large replies after which freed memory is returned to the operating system."""
 _M_MMAP_THRESHOLD = -3
 
 
 async def return_freed_memory(memory: MemoryBudget) -> None:
-    """Return memory after large replies were freed, for ever."""
+    """Return memory after large replies were freed, for ever.
+
+    Background jobs use the same heap, so it is trimmed again while the process is larger than at its start.
+    """
     _keep_large_blocks_apart()
+    small, looks = _resident_bytes() + BURST, 0
     while True:
         await asyncio.sleep(LOOK_SECONDS)
+        looks += 1
         if memory.freed >= BURST:
             memory.freed = 0
             await asyncio.to_thread(_return_memory)
+        elif looks % LOOKS_A_TRIM == 0 and _resident_bytes() > small:
+            await asyncio.to_thread(_trim)
 
 
 def _keep_large_blocks_apart() -> None:
@@ -49,8 +60,19 @@ def _keep_large_blocks_apart() -> None:
         mallopt(_M_MMAP_THRESHOLD, MIB)
 
 
+def _resident_bytes() -> int:
+    """0 where the system does not tell."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    return 0
+
+
 def _return_memory() -> None:
     gc.collect()
+    _trim()
+
+
+def _trim() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:  # glibc alone has it
         trim(0)
