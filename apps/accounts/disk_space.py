@@ -64,7 +64,7 @@ class Shortage:
 
 
 class DiskFull(Exception):
-    """A disk has too little space for what was asked. After `wait` seconds it may be worth asking again."""
+    """A disk has too little space for the request. Retry after `wait` seconds."""
 
     wait = PROBE_SECONDS
 
@@ -104,7 +104,7 @@ def find_shortage(place: Place | None = None) -> Shortage | None:
 def check_growth(coming: int) -> None:
     """Raise DiskFull if the database is short of space, or would be when it has grown by so many bytes."""
     check_space(Place.DATABASE)
-    # What is written lies in the write-ahead log first, and in the database later.
+    # SQLite writes rows to the write-ahead log first, and copies them to the database later.
     if shortage := _measure_database(2 * coming):
         raise DiskFull(shortage)
 
@@ -139,7 +139,7 @@ def note_error(error: BaseException | None) -> bool:
 
 
 def forget() -> None:
-    """Forget what was measured and noted, so that the next look is a fresh one."""
+    """Clear all cached measurements and errors."""
     _watch.forget()
 
 
@@ -186,7 +186,7 @@ class _Watch:
         self._probed_at, self._looked_at = time.monotonic(), -math.inf
 
     def find(self, place: Place | None) -> Shortage | None:
-        # While another thread looks, what was seen before it serves.
+        # While another thread measures, the last result is returned.
         if time.monotonic() - self._looked_at >= LOOK_SECONDS and self._lock.acquire(blocking=False):
             try:
                 self._short = {shortage.place: shortage for shortage in self._look()}

@@ -46,7 +46,7 @@ class SignInLimits:
         return _count_failure(self._subject)
 
     def clear(self) -> None:
-        """Take back what was counted: the user has signed in."""
+        """Reset the counts of an account after a successful sign-in."""
         forget(self._near)
         if self._network:
             # Users of one office share an address: successful sign-ins must not use up its tries.

@@ -24,7 +24,7 @@ class _Wait(NamedTuple):
 class SpaceWaits:
     """The jobs of one kind that wait, as far as this process knows: another process tries each of them once.
 
-    `room` returns the bytes that may still be written, or None if nobody can tell. Any thread may call it.
+    `room` returns the bytes that may still be written, or None if that is unknown. Any thread may call it.
     """
 
     def __init__(self, room: Callable[[], int | None]) -> None:
