@@ -13,7 +13,9 @@ from django.test import override_settings
 from hypothesis import HealthCheck, settings
 
 from apps.accounts import disk_space
+from apps.exports import exporting
 from apps.gym import lookups
+from apps.tasks import uploading
 
 # By default Hypothesis fails an example that takes over 200 ms, and draws new examples in each run.
 # `pytest --hypothesis-profile default` still does that.
@@ -69,6 +71,8 @@ def no_disk_is_known():
     disk_space._watch._probed_at = math.inf
     yield
     disk_space.forget()
+    for waits in (exporting._waits, uploading._waits):
+        waits.clear()
 
 
 class DiskOfTests:

@@ -115,18 +115,21 @@ def check_space(place: Place | None = None) -> None:
         raise DiskFull(shortage)
 
 
-def folder_room(folder: str | Path) -> int:
-    """Return how many bytes may be written to the disk of this folder before it reaches the reserve."""
-    usage = shutil.disk_usage(folder)
+def folder_room(folder: str | Path) -> int | None:
+    """Return how many bytes may be written to the disk of this folder before it reaches the reserve, or None if there
+    is no such folder."""
+    try:
+        usage = shutil.disk_usage(folder)
+    except FileNotFoundError:
+        return None
     return usage.free - reserve_of(usage.total)
 
 
 def database_room() -> int | None:
     """Return how many bytes the database may grow before it reaches the reserve. None for a database server."""
     folder = _database_folder()
-    if folder is None:
-        return None
-    return folder_room(folder) + _reusable_bytes(folder)
+    room = folder_room(folder) if folder else None
+    return None if folder is None or room is None else room + _reusable_bytes(folder)
 
 
 def note_error(error: BaseException | None) -> bool:

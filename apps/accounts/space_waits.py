@@ -24,7 +24,8 @@ class _Wait(NamedTuple):
 class SpaceWaits:
     """The jobs of one kind that wait, as far as this process knows: another process tries each of them once.
 
-    `room` returns the bytes that may still be written, or None if that is unknown. Any thread may call it.
+    `room` returns the bytes that may still be written, negative below the reserve, or None if that is unknown. Any
+    thread may call it.
     """
 
     def __init__(self, room: Callable[[], int | None]) -> None:
@@ -35,7 +36,8 @@ class SpaceWaits:
         """Let a job wait that is expected to need so many bytes."""
         before, now = self._waits.get(pk), time.monotonic()
         most = max(needed, int(before.needed * MARGIN)) if before else needed
-        is_known = most and self._room() is not None
+        room = self._room()
+        is_known = room is not None and (most > 0 or room < 0)
         self._waits[pk] = _Wait(needed, most, now, now if is_known else now + RETRY_SECONDS)
 
     def explain(self, pk: int) -> str:
@@ -53,6 +55,10 @@ class SpaceWaits:
     def forget(self, pk: int) -> None:
         """The job has ended."""
         self._waits.pop(pk, None)
+
+    def clear(self) -> None:
+        """No job waits."""
+        self._waits.clear()
 
 
 def _is_short(wait: _Wait, room: int | None, now: float) -> bool:

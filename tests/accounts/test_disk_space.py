@@ -9,7 +9,16 @@ import pytest
 from django.db import DataError, OperationalError, connection
 
 from apps.accounts import disk_space
-from apps.accounts.disk_space import DiskFull, Place, Shortage, find_shortage, is_disk_full, note_error, reserve_of
+from apps.accounts.disk_space import (
+    DiskFull,
+    Place,
+    Shortage,
+    find_shortage,
+    folder_room,
+    is_disk_full,
+    note_error,
+    reserve_of,
+)
 from apps.accounts.space_waits import FORGET_SECONDS, RETRY_SECONDS, SpaceWaits
 
 GB = 1024**3
@@ -154,6 +163,20 @@ def test_a_job_that_ran_out_of_space_at_once_does_not_try_again_at_once(monkeypa
     assert waits.waiting() == [1]
     now[0] = RETRY_SECONDS
     assert waits.waiting() == []
+
+
+def test_a_job_that_wrote_nothing_waits_only_while_the_disk_is_below_its_reserve():
+    room = [-1]
+    waits = SpaceWaits(lambda: room[0])
+    waits.put(1, 0)
+    assert waits.waiting() == [1]
+    room[0] = 0
+    assert waits.waiting() == []
+
+
+def test_the_room_of_a_folder_that_is_not_there_is_unknown(tmp_path):
+    assert folder_room(tmp_path) > 0
+    assert folder_room(tmp_path / "gone") is None
 
 
 def test_a_job_whose_space_nobody_can_measure_tries_again_after_a_while(monkeypatch):

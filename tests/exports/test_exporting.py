@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
+from apps.accounts.space_waits import RETRY_SECONDS
 from apps.exports import exporting
 from apps.exports.exporting import write_export, write_queued_export
 from apps.exports.files import JsonLinesFile
@@ -324,6 +326,9 @@ def test_a_file_that_the_disk_refuses_is_written_later(collection, monkeypatch):
     export.refresh_from_db()
     assert (export.state, export.attempt) == ("queued", 0)
     assert list(default_path(export).parent.iterdir()) == []
+    assert write_queued_export() is False
+    later = time.monotonic() + RETRY_SECONDS
+    monkeypatch.setattr("apps.accounts.space_waits.time.monotonic", lambda: later)
     assert write_queued_export() is True
     export.refresh_from_db()
     assert export.state == "ready"
