@@ -65,7 +65,7 @@ test-trainers: $(INSTALLED_DEV) ## the real trainers: every TRL export loaded, t
 
 # The checks look at code, not at rows: a database in memory keeps them off yours.
 check: export GYMWEB_DATABASE_URL = sqlite://:memory:
-check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, the API's schema
+check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, the API's schema, odd words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy apps gymweb scripts examples clients/python
@@ -73,6 +73,7 @@ check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, th
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/python scripts/check_schema.py
+	$(BIN)/python scripts/check_words.py
 
 schema: $(INSTALLED) ## write docs/openapi.yaml
 	$(BIN)/python scripts/check_schema.py --write
