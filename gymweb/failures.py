@@ -58,7 +58,7 @@ def disk_full(request: HttpRequest, shortage: Shortage | None) -> HttpResponseBa
     elif request.path == "/metrics":
         response = HttpResponse(f"{detail}\n", status=status, content_type="text/plain")
     else:
-        response = answer_full_disk(detail)
+        response = answer_full_disk(request, detail)
     response.headers["Retry-After"] = str(RETRY_SECONDS)
     return response
 

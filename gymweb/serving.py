@@ -21,6 +21,7 @@ from daphne.http_protocol import HTTPFactory, WebRequest
 from twisted.internet import defer
 from twisted.internet import reactor as installed_reactor
 
+from apps.dashboard.answering import render_refusal
 from gymweb.spooling import KEPT_IN_MEMORY, BodyRefused, SpooledBody, body_limit, check_disk, check_room, check_size
 
 logger = logging.getLogger(__name__)
@@ -101,17 +102,21 @@ class Request(WebRequest):
         self._refused = True
         # Nobody is to be invited to send the body (Expect: 100-continue).
         self.requestHeaders.removeHeader(b"Expect")
-        problem = {
-            "type": f"urn:gymweb:problem:{refused.kind}",
-            "title": refused.title,
-            "status": refused.status,
-            "detail": str(refused),
-        }
-        body = json.dumps(problem).encode()
+        if any(b"text/html" in accepted for accepted in self.requestHeaders.getRawHeaders(b"Accept", [])):
+            media_type, text = "text/html; charset=utf-8", render_refusal(refused.title, str(refused))
+        else:
+            problem = {
+                "type": f"urn:gymweb:problem:{refused.kind}",
+                "title": refused.title,
+                "status": refused.status,
+                "detail": str(refused),
+            }
+            media_type, text = "application/problem+json", json.dumps(problem)
+        body = text.encode()
         transport = self.channel.transport
         transport.write(
-            b"HTTP/1.1 %d %b\r\nContent-Type: application/problem+json\r\nConnection: close\r\n"
-            b"Content-Length: %d\r\n\r\n%b" % (refused.status, refused.title.encode(), len(body), body)
+            b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+            % (refused.status, refused.title.encode(), media_type.encode(), len(body), body)
         )
         transport.loseWriteConnection()
         self.content.close()

@@ -7,11 +7,12 @@ a probe says whether it still is.
 import errno
 import math
 import shutil
+import sqlite3
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -198,7 +199,11 @@ class _Watch:
                 self._lock.release()
         return self._short.get(place) if place else next(iter(self._short.values()), None)
 
-    def _look(self) -> Iterator[Shortage]:
+    def _look(self) -> list[Shortage]:
+        found = list(self._measure())
+        return list(self._measure()) if found and _shrink_log() else found
+
+    def _measure(self) -> Iterator[Shortage]:
         for folder in (settings.UPLOADS_DIR, settings.EXPORTS_DIR, settings.FILE_UPLOAD_TEMP_DIR):
             if Path(folder).is_dir() and (shortage := measure(folder)):
                 yield shortage
@@ -251,6 +256,27 @@ def _reusable_bytes(folder: Path) -> int:
             return int(cursor.fetchone()[0])
     except DatabaseError:
         return 0
+
+
+def _shrink_log() -> bool:
+    """Return True if SQLite's write-ahead log gave space back: it keeps the size of the largest transaction otherwise.
+
+    It cannot shrink while another connection reads what is only in the log, or writes.
+    """
+    folder = _database_folder()
+    if folder is None:
+        return False
+    name = str(connection.settings_dict["NAME"])
+    log = Path(f"{name}-wal")
+    try:
+        size = log.stat().st_size
+        if size == 0:
+            return False
+        with closing(sqlite3.connect(name, timeout=0.1)) as own:
+            own.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return log.stat().st_size < size
+    except (OSError, sqlite3.Error):
+        return False
 
 
 def _is_used_up() -> bool:

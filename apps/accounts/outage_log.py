@@ -24,11 +24,13 @@ class OutageLog:
         self._lock = threading.Lock()
         self._failures: Counter[str] = Counter()  # of this outage, by the work that failed
         self._began = self._failed_at = self._logged_at = 0.0
+        self._worked_at: float | None = None
 
     def failed(self, work: str, problem: BaseException, *, traceback: bool = False) -> None:
         """Count a failure. The first one of an outage is logged, with its traceback if asked, then one a minute."""
         with self._lock:
             now = self._failed_at = self._clock()
+            self._worked_at = None
             is_first = not self._failures
             self._failures[work] += 1
             if is_first:
@@ -47,14 +49,21 @@ class OutageLog:
             logger.warning("%s has failed for %.0f s, %d times (%s): %r", *values)
 
     def works(self) -> None:
-        """Log the end of an outage if nothing has failed for SETTLE_SECONDS. Cheap when there is no outage."""
+        """Log the end of an outage if nothing has failed for SETTLE_SECONDS. Cheap when there is no outage.
+
+        The outage ended, at the latest, at the first call after the last failure.
+        """
         if not self._failures:
             return
         with self._lock:
-            if not self._failures or self._clock() - self._failed_at < SETTLE_SECONDS:
+            now = self._clock()
+            if self._worked_at is None:
+                self._worked_at = now
+            if not self._failures or now - self._failed_at < SETTLE_SECONDS:
                 return
-            seconds, tries = self._failed_at - self._began, self._failures.total()
+            seconds, tries = self._worked_at - self._began, self._failures.total()
             self._failures.clear()
+            self._worked_at = None
         logger.warning("%s works again after %.0f s (failures: %d)", self._subject, seconds, tries)
 
 

@@ -54,7 +54,14 @@ def answer_health(request: HttpRequest, checked: PolicyModel | Environment, deta
     return redirect(detail, checked.slug)
 
 
-def answer_full_disk(detail: str) -> HttpResponse:
-    """Return the page for a request that needs space on a full disk. It reads no session and no database."""
-    page = loader.render_to_string("507.html", {"detail": detail})
-    return HttpResponse(page, status=HTTPStatus.INSUFFICIENT_STORAGE)
+def render_refusal(title: str, detail: str) -> str:
+    """Return the page for a request that was refused before a view ran. It reads no session and no database."""
+    return loader.render_to_string("refused.html", {"title": title, "detail": detail})
+
+
+def answer_full_disk(request: HttpRequest, detail: str) -> HttpResponse:
+    """Answer 507: to htmx, which shows it above the form, with plain text; otherwise with a page."""
+    status = HTTPStatus.INSUFFICIENT_STORAGE
+    if "HX-Request" in request.headers:
+        return HttpResponse(detail, status=status, content_type="text/plain; charset=utf-8")
+    return HttpResponse(render_refusal("Disk full", detail), status=status)

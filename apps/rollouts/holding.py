@@ -174,13 +174,14 @@ def find_throttle(endpoint: PolicyModel | Environment) -> Throttled | None:
 def find_holds(collection: Collection) -> Holds:
     """Return what holds this collection back; nothing once it has ended.
 
-    That is the database's full disk, its environment if its server is unwell, the open breakers of its model, judge and
-    environment, those of them that throttle calls, and the workers that cannot run it.
+    That is the database's full disk unless the collection is paused, its environment if its server is unwell, the
+    open breakers of its model, judge and environment, those of them that throttle calls, and the workers that cannot
+    run it.
     """
     if collection.is_finished:
         return []
     used = _uses(collection)
-    shortage = find_shortage(Place.DATABASE)
+    shortage = None if collection.state == Collection.State.PAUSED else find_shortage(Place.DATABASE)
     full = [NoSpace(shortage)] if shortage else []
     return [*full, *_find_unwell(collection), *_find(used), *find_throttles(used), *_find_refusals(collection)]
 

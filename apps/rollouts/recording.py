@@ -22,7 +22,7 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     """How an attempt ended. `reward` only with status `completed`; `error_kind` only with `failed`.
 
     Status `queued` says that the rollout gets another attempt. `failed` is 1 where this attempt counts as one of those
-    that it may have.
+    that it may have. `deferred` attempts have not failed: their endpoint takes no calls for now.
     """
 
     id: int
@@ -46,6 +46,7 @@ class End(msgspec.Struct, kw_only=True, frozen=True):
     cost: float = 0.0
     model_version: str = ""
     failed: int = 0
+    deferred: bool = False
     duration: float = 0.0
     model_time: float = 0.0
     tool_time: float = 0.0
@@ -185,7 +186,8 @@ def _count_ends(ended: Sequence[End]) -> set[int]:
     for end in ended:
         total = totals[end.collection]
         # `completed`, `failed` and `cancelled` name counters too.
-        total["retried" if end.status == "queued" else end.status] += 1
+        if not end.deferred:
+            total["retried" if end.status == "queued" else end.status] += 1
         total["input_tokens"] += end.input_tokens
         total["output_tokens"] += end.output_tokens
         total["judge_tokens"] += end.judge_tokens

@@ -175,7 +175,7 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ear
     # The traceback holds this frame, and the frame the failure: the attempt would stay until the next full collection.
     failure.__traceback__ = None
     if counts_for is not None:
-        return _again(claim, tally, setting, counts_for)
+        return _again(claim, tally, setting, counts_for, deferred=failure.refused_by is not None)
     return _end(claim, tally, setting, elapsed(), error_kind=failure.kind, error_message=message)
 
 
@@ -222,7 +222,7 @@ def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, *
     )
 
 
-def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int) -> End:
+def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int, *, deferred: bool) -> End:
     """The end of an attempt whose rollout goes back to the queue: what it used counts all the same."""
     return End(
         id=claim.rollout_id,
@@ -238,6 +238,7 @@ def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int) -> End
         cost=tally.cost(setting),
         model_version=tally.model_version,
         failed=counts_for,
+        deferred=deferred,
     )
 
 

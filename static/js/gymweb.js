@@ -89,9 +89,17 @@ setInterval(() => {
 }, 30000);
 
 // A failed htmx request must not be silent.
-document.addEventListener("htmx:responseError", (event) => announce(`The server answered ${event.detail.xhr.status}.`));
+document.addEventListener("htmx:responseError", (event) => announce(explainError(event.detail.xhr)));
 document.addEventListener("htmx:sendError", () => announce("The server cannot be reached.", "unreachable"));
 document.addEventListener("htmx:afterOnLoad", withdrawUnreachable);
+
+// The reason, where the server gives one as text or as a problem document.
+function explainError(xhr) {
+  const type = xhr.getResponseHeader("Content-Type") ?? "";
+  if (type.startsWith("text/plain") && xhr.responseText) return xhr.responseText;
+  if (type.startsWith("application/problem+json")) return JSON.parse(xhr.responseText).detail;
+  return `The server answered ${xhr.status}.`;
+}
 
 function announce(text, id = "") {
   const line = document.createElement("p");
@@ -99,6 +107,7 @@ function announce(text, id = "") {
   line.className = "message error";
   line.textContent = text;
   document.getElementById("messages").replaceChildren(line);
+  line.scrollIntoView({ block: "nearest" });
 }
 
 // It was true until the server answered again.

@@ -2,11 +2,12 @@
 
 import errno
 import sqlite3
+from pathlib import Path
 from types import SimpleNamespace
 
 import psycopg
 import pytest
-from django.db import DataError, OperationalError, connection
+from django.db import DataError, OperationalError, connection, transaction
 
 from apps.accounts import disk_space
 from apps.accounts.disk_space import (
@@ -100,6 +101,33 @@ def test_pages_that_sqlite_can_use_again_count_as_free(settings, monkeypatch, tr
     # But nothing can be written without space for the write-ahead log.
     usage(monkeypatch, free=1024)
     assert find_shortage(Place.DATABASE) is not None
+
+
+@only_sqlite
+@pytest.mark.django_db(transaction=True)
+def test_the_write_ahead_log_gives_its_space_back_while_a_disk_is_full(monkeypatch, full_disk):
+    full_disk.free()
+    log = Path(f"{connection.settings_dict['NAME']}-wal")
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE filler AS SELECT zeroblob(9000000)")
+        cursor.execute("DROP TABLE filler")
+    assert log.stat().st_size > 9_000_000
+    assert find_shortage() is None
+    assert log.stat().st_size > 9_000_000
+    full_disk.fill()
+    assert find_shortage() is not None
+    assert log.stat().st_size == 0
+
+
+@only_sqlite
+@pytest.mark.django_db(transaction=True)
+def test_a_log_that_another_connection_uses_stays_as_it_is(full_disk):
+    log = Path(f"{connection.settings_dict['NAME']}-wal")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE filler AS SELECT 1")
+        assert not disk_space._shrink_log()
+        cursor.execute("DROP TABLE filler")
+    assert log.exists()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -74,6 +74,9 @@ def test_people_see_a_banner_and_a_page_instead_of_an_error(person, full_disk):
     assert (shown.status_code, "is full" in shown.text) == (200, True)
     refused = person.post(reverse("dashboard:dataset_create"), {"name": "A"})
     assert (refused.status_code, "<h1>Disk full</h1>" in refused.text) == (507, True)
+    part = person.post(reverse("dashboard:dataset_create"), {"name": "A"}, headers={"HX-Request": "true"})
+    assert (part.status_code, part.headers["Content-Type"]) == (507, "text/plain; charset=utf-8")
+    assert part.text.endswith("work goes on by itself when there is space.")
     full_disk.free()
     assert "is full" not in person.get("/collections/").text
 
@@ -113,5 +116,9 @@ def test_a_collection_says_that_it_waits_for_the_disk_and_goes_on_by_itself(prog
     assert said["state"] == "running"
     assert ["is full" in hold for hold in said["held_back_by"]] == [True]
     assert "Held back by the disk" in person.get(f"/collections/{collection.pk}/").text
+    # The disk does not resume it.
+    collection.state = Collection.State.PAUSED
+    assert find_holds(collection) == []
+    collection.state = Collection.State.RUNNING
     full_disk.free()
     assert find_holds(collection) == []

@@ -115,6 +115,14 @@ def test_a_body_over_the_limit_is_refused_by_its_length(connection, path, limit,
     assert json.loads(body) == {**PROBLEM, "detail": f"This address takes bodies of at most {limit:,} bytes ({name})."}
 
 
+def test_a_browser_whose_form_is_refused_gets_a_page(connection):
+    connection.sendall(post_head("/uploads/", f"Content-Length: {400 * MB + 1}", KEY, "Accept: text/html,*/*;q=0.8"))
+    status, headers, body = read_response(connection)
+    assert (status, headers["content-type"]) == (413, "text/html; charset=utf-8")
+    assert "<h1>Content Too Large</h1>" in body.decode()
+    assert "GYMWEB_MAX_BODY_BYTES" in body.decode()
+
+
 @pytest.mark.parametrize("more", [[], ["Cookie: theme=dark; sessionid=", "Cookie: sessionid"]])
 def test_a_stranger_cannot_send_a_file(connection, more):
     connection.sendall(post_head("/uploads/", f"Content-Length: {16 * MB + 1}", *more))

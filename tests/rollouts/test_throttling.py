@@ -266,7 +266,7 @@ def test_an_exhausted_quota_pauses_the_collection_until_somebody_resumes_it(refu
     assert (failed, reason) == (0, "quota")
     assert "Slow down, please." in why
     collection = Collection.objects.get()
-    assert (collection.completed, collection.failed) == (collection.total, 0)
+    assert (collection.completed, collection.failed, collection.retried) == (collection.total, 0, 0)
     assert asked <= 3 * collection.total
     assert set(Rollout.objects.values_list("failures", flat=True)) == {0}
 
