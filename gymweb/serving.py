@@ -5,6 +5,7 @@ import asyncio
 import json
 import logging
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from typing import IO, Any
 
@@ -244,6 +245,8 @@ class Server(daphne_server.Server):
 
     def run(self) -> None:
         super().run()
+        # A request whose client left may still have a thread that waits for the loop. Python joins it before it exits.
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
         if self._listen_problem:
             raise PortTaken(self._listen_problem)
 

@@ -3,8 +3,10 @@
 import asyncio
 import hashlib
 import os
+import time
 from pathlib import Path
 
+from asgiref.sync import async_to_sync, sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
@@ -40,6 +42,20 @@ async def slow(request: HttpRequest) -> HttpResponse:
     return HttpResponse("done")
 
 
+left = []
+
+
+async def leaving(request: HttpRequest) -> HttpResponse:
+    """Leave a thread that needs the event loop later, as a request does whose client has left."""
+
+    def work() -> None:
+        time.sleep(2)
+        async_to_sync(asyncio.sleep)(0)
+
+    left.append(asyncio.ensure_future(sync_to_async(work, thread_sensitive=False)()))
+    return HttpResponse("done")
+
+
 def breaking(request: HttpRequest) -> StreamingHttpResponse:
     async def pieces():
         yield b"begun"
@@ -71,6 +87,7 @@ urlpatterns = [
     path("form/", form),
     path("download/", download),
     path("slow/", slow),
+    path("leaving/", leaving),
     path("breaking/", breaking),
 ]
 application = ProtocolTypeRouter(

@@ -322,6 +322,14 @@ def test_a_port_in_use_is_said_and_ends_with_1(tmp_path):
     assert "GymWeb is at" not in said
 
 
+def test_a_thread_that_needs_the_event_loop_does_not_keep_the_server_from_ending(tmp_path):
+    with serving(tmp_path, "--no-worker") as server, server.connect() as connection:
+        connection.sendall(b"GET /leaving/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert read_response(connection)[2] == b"done"
+        server.signal()
+        assert server.process.wait(DEADLINE) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_with_0(tmp_path, number):
     with serving(tmp_path, "--no-worker") as server, server.connect():  # an idle connection does not hold it up
