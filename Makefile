@@ -14,7 +14,7 @@ INSTALLED := $(VENV)/.installed-$(LOCK)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(LOCK_DEV)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve screenshots test test-faults sandbox-escapes environments fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo closed-loop tiny-policy lock vendor schema format clean
+.PHONY: help demo serve screenshots test test-slow test-faults sandbox-escapes environments fuzz test-vllm test-trainers check bench test-scale transfers vllm trainers vllm-demo closed-loop tiny-policy lock vendor schema format clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1 \t\2/p' Makefile | expand -t 16
@@ -44,8 +44,11 @@ screenshots: $(INSTALLED_DEV) ## the pictures of docs/tour.md and docs/environme
 	$(BIN)/python scripts/take_screenshots.py
 	$(BIN)/python scripts/picture_environments.py
 
-test: $(INSTALLED_DEV) ## all tests
-	$(BIN)/python -m pytest -n 2
+test: $(INSTALLED_DEV) ## the tests that take a few seconds at most each
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: $(INSTALLED_DEV) ## browsers, whole processes, every route and role, generated requests
+	$(BIN)/python -m pytest -n 2 -m slow --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers
 
 # What measures a rate runs by itself, since a busy machine uses less of it.
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size

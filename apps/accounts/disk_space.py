@@ -261,7 +261,7 @@ def _reusable_bytes(folder: Path) -> int:
 def _shrink_log() -> bool:
     """Return True if SQLite's write-ahead log gave space back: it keeps the size of the largest transaction otherwise.
 
-    It cannot shrink while another connection reads what is only in the log, or writes.
+    It cannot shrink while another connection writes, or reads rows that only the log has.
     """
     folder = _database_folder()
     if folder is None:

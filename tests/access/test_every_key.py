@@ -47,13 +47,15 @@ def expected(route: Route, role: str, scope: str, method: str) -> str:
     return ADMITTED if permission in ROLE_PERMISSIONS[role] & SCOPE_PERMISSIONS[scope] else REFUSED
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @pytest.mark.parametrize(("role", "scope"), PAIRS)
 def test_a_key_opens_what_its_scope_and_the_role_of_its_owner_both_may(role, scope):
     client = key_of(make_user(role), scope)
     wrong = []
     for route in API:
-        for method in METHODS:
+        # Which methods a route lacks depends on neither role nor scope.
+        for method in METHODS if (role, scope) == (Role.ADMIN, Scope.ADMIN) else route.rules:
             # A served environment or agent gives a cookie of its own.
             client.cookies.clear()
             found, wanted = seen(client, route.path, method), expected(route, role, scope, method)

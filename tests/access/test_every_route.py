@@ -59,13 +59,15 @@ def test_every_route_has_a_rule_for_every_method_it_answers(route):
     assert set(map(type, route.rules.values())) == {Permission}
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 @pytest.mark.parametrize("role", [ANONYMOUS, *Role.values])
 def test_every_route_keeps_its_rule(role):
     user = None if role == ANONYMOUS else make_user(role)
     client, wrong = enter(user), []
     for route in ROUTES:
-        for method in METHODS:
+        # Which methods a route lacks depends on no role, but strangers may not learn it.
+        for method in METHODS if role in {ANONYMOUS, Role.ADMIN} else route.rules:
             # Signing in costs as much as the request, so a session is kept until a route ends it.
             if user and client.session.get(SESSION_KEY) != str(user.pk):
                 client = enter(user)

@@ -28,7 +28,7 @@ PATIENCE = 4
 
 
 def size(short: int, full: int) -> int:
-    """How large a scenario is: `make test` runs the short form, `make test-faults` the full one."""
+    """How large a scenario is: `make test-faults` runs the full form, plain `pytest` the short one."""
     return full if FULL else short
 
 

@@ -34,6 +34,7 @@ def body_of(response) -> bytes:
     return response.getvalue() if response.streaming else response.content
 
 
+@pytest.mark.slow
 @pytest.mark.django_db
 def test_every_route_compresses_html_and_json_over_1_kb():
     collection = make_collection()
