@@ -25,10 +25,12 @@ endpoint that throttles now and then at any rate must not slow down without end.
 CONFIRMING = 0.9
 """A ceiling below this part of the last one is still on its way down."""
 TRIAL_HOLD = 0.5
+"""Seconds at the plateau of a ceiling that fewer than ENOUGH_TO_HOLD calls told: that may be far too low."""
+UNCONFIRMED_HOLD = 2.0
+"""Of the first ceiling: reports of a busy process come late, so that it may be half of what the endpoint allows."""
 FIRST_HOLD = 8.0
 LONGEST_HOLD = 60.0
-"""Seconds at the plateau: few after a trial call, which tells next to nothing of the rate. They become LONGER times as
-many with each throttle reply that confirms the ceiling."""
+"""Of a confirmed ceiling. They become LONGER times as many with each throttle reply that confirms it again."""
 LONGER = 3.0
 LONGEST_RECOVERY = 3.0
 FASTEST_PROBE = 4.0
@@ -36,6 +38,7 @@ SLOWEST_PROBE = 20.0
 """Seconds of probing after which the rate has doubled: the more often the ceiling was confirmed, the more."""
 ENOUGH = 10
 """Calls that tell a rate."""
+ENOUGH_TO_HOLD = 5
 TOLERANCE = 0.05
 """Seconds by which the age of a call may be off."""
 FIRST_PAUSE = 0.25
@@ -138,7 +141,7 @@ class RateControl(msgspec.Struct, kw_only=True):
             self._settle()
         if report.accepted and self.is_settled and self.refusals:
             if self.ceiling is None:
-                self.ceiling, self.hold = self._sent_rate(), TRIAL_HOLD
+                self.ceiling, self.hold = self._sent_rate()[0], TRIAL_HOLD
             self.refusals, self.growing_since = 0, now
             self.next_at = now + 1 / self.rate(now)
         return self._grant(holder, report, now)
@@ -205,13 +208,16 @@ class RateControl(msgspec.Struct, kw_only=True):
                 counts[nearest] = left
         self.recent = sorted(counts.items())[-_BUCKETS:]
 
-    def _sent_rate(self) -> float:
-        """Calls a second up to the throttle reply: over the horizon, or over the last calls where those took longer."""
+    def _sent_rate(self) -> tuple[float, int]:
+        """Return the calls a second up to the throttle reply, and how many calls tell it.
+
+        That is the rate over the horizon, or over the last calls where those took longer.
+        """
         end = self.throttled_at
         before = [(at, count) for at, count in self.recent if at <= end + TOLERANCE]
         within = sum(count for at, count in before if at > end - self.horizon)
         if within >= ENOUGH:
-            return within / self.horizon
+            return within / self.horizon, within
         total, began = 0, end
         for at, count in reversed(before):
             total, began = total + count, at
@@ -219,7 +225,7 @@ class RateControl(msgspec.Struct, kw_only=True):
                 break
         # Nothing is sent in a pause, which says nothing about the rate.
         span = end - began - (self.pause if began < self.resumed_at else 0.0)
-        return max(1, total) / max(self.horizon, span)
+        return max(1, total) / max(self.horizon, span), total
 
     # -- throttle replies -----------------------------------------------------------------------------------------
 
@@ -246,8 +252,10 @@ class RateControl(msgspec.Struct, kw_only=True):
             self.refusals += 1
             return
         self.refusals = 0
-        found = self._sent_rate()
-        if self.ceiling is not None:
+        found, calls = self._sent_rate()
+        if self.ceiling is None:
+            self.hold = UNCONFIRMED_HOLD if calls >= ENOUGH_TO_HOLD else TRIAL_HOLD
+        else:
             # While the rate rises, the mean of the last calls lags behind it.
             found = min(self.rate_before, (found + min(self.rate_before, 2 * found)) / 2)
             self.vain = self.vain + 1 if self.rate_before <= self.ceiling else 0
@@ -257,7 +265,7 @@ class RateControl(msgspec.Struct, kw_only=True):
             if not is_same_rate:
                 self.hold = FIRST_HOLD
             elif found >= CONFIRMING * self.ceiling:
-                self.hold = min(LONGEST_HOLD, LONGER * self.hold)
+                self.hold = max(FIRST_HOLD, min(LONGEST_HOLD, LONGER * self.hold))
             else:
                 self.hold = max(FIRST_HOLD, self.hold / 2)
             self._settle_cap(is_same_rate)

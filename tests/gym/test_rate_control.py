@@ -208,3 +208,24 @@ def test_many_throttle_replies_of_one_burst_are_one_decrease():
     control.exchange("a", Report(throttled=[0.15] * 20, retry_after=1.0), 1000.05)
     control.exchange("a", Report(wanted=5), 1001.1)
     assert control.ceiling == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(("accepted", "seconds"), [(1, 12.0), (5, 16.0)])
+def test_a_first_ceiling_that_is_far_too_low_is_left_soon(accepted, seconds):
+    control = RateControl()
+    # Of ten calls that an endpoint of five a second took, a late report tells of some.
+    sent = [0.9] * accepted + [0.1] * 50
+    control.exchange("a", Report(sent=sent, throttled=[0.1] * 50, retry_after=1.0, wanted=500), 100.0)
+    found = control.exchange("a", Report(sent=[0.2], accepted=1, wanted=500), 101.3).rate
+    assert found <= max(1, accepted)
+    assert control.rate(101.0 + seconds) >= min(5.0, 2 * accepted)
+
+
+def test_a_confirmed_ceiling_is_held():
+    control, now = RateControl(), 100.0
+    for _ in range(2):
+        sent = [age / 5 for age in range(10, 0, -1)]
+        control.exchange("a", Report(sent=[*sent, 0.1], throttled=[0.1], retry_after=1.0, wanted=500), now)
+        control.exchange("a", Report(sent=[0.1], accepted=1, wanted=500), now + 1.2)
+        now += 12.0
+    assert control.hold >= 8.0
