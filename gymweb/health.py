@@ -48,8 +48,10 @@ async def _ask_database() -> dict[str, str]:
 
 
 def _look_at_database() -> dict[str, str]:
-    """Return what is wrong, by what it is wrong with. On a connection of its own, since the one that is open may be the
-    last that opened."""
+    """Return the problems by component.
+
+    Uses a separate connection: an existing one may work when new ones fail.
+    """
     problems = {}
     try:
         if mismatch := find_mismatch():

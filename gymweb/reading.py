@@ -99,7 +99,7 @@ def _origin(name: str, given: str) -> str:
         parts, port = urlsplit(""), None
     if parts.scheme not in _PORTS or not parts.hostname or parts.path.strip("/"):
         raise SettingRefused(
-            f"{name}: {_shown(given)} is no origin: give scheme and host, such as https://gym.example.org."
+            f"{name}: {_shown(given)} is not an origin. Use scheme and host, for example https://gym.example.org."
         )
     host = parts.netloc.rpartition(":")[0] if port == _PORTS[parts.scheme] else parts.netloc
     return f"{parts.scheme}://{host}"

@@ -28,7 +28,7 @@ PROBE_SECONDS = 5.0
 PROBE_BYTES = 1024**2
 _PROBE_ROWS = 40_000
 """Rows of a number that PostgreSQL writes to a temporary file of about PROBE_BYTES."""
-REMEDY = "Delete exports, uploads or collections, or enlarge the disk: work goes on by itself when there is space."
+REMEDY = "Delete exports, uploads or collections, or enlarge the disk. Work resumes automatically when there is space."
 
 
 class Place(Enum):

@@ -41,7 +41,7 @@ class OutageLog:
             seconds, tries, works = now - self._began, self._failures.total(), dict(self._failures)
         if is_first:
             level, exc_info = (logging.ERROR, problem) if traceback else (logging.WARNING, None)
-            line = "%s fails (%s) and is tried again: %r"
+            line = "%s fails (%s), retrying: %r"
             logger.log(level, line, self._subject, work, problem, exc_info=exc_info)
         else:
             counts = ", ".join(f"{name} {count}" for name, count in works.items())

@@ -43,8 +43,8 @@ class SpaceWaits:
     def explain(self, pk: int) -> str:
         """Return the message for the row of a job that waits."""
         wait = self._waits.get(pk)
-        about = f"It needs about {show_bytes(wait.needed)} in all. " if wait and wait.needed else ""
-        return f"Waiting for disk space. {about}It goes on by itself."
+        about = f"It needs about {show_bytes(wait.needed)}. " if wait and wait.needed else ""
+        return f"Waiting for disk space. {about}Work resumes automatically."
 
     def waiting(self) -> list[int]:
         """Return the jobs that still have to wait."""

@@ -29,8 +29,10 @@ class BreakerField(serializers.Field[Any, Any, Any, Any]):
 
 
 class ThrottleSerializer(serializers.ModelSerializer[Throttle]):
-    is_throttled = serializers.SerializerMethodField(help_text="Whether calls wait for starts now.")
-    rate = serializers.FloatField(read_only=True, allow_null=True, help_text="Requests a second that may start now.")
+    is_throttled = serializers.SerializerMethodField(help_text="True while calls are rate limited.")
+    rate = serializers.FloatField(
+        read_only=True, allow_null=True, help_text="Current rate limit, in requests per second."
+    )
 
     class Meta:
         model = Throttle

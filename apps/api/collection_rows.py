@@ -82,8 +82,8 @@ MOVING = frozenset(
 
 class CollectionDetailSerializer(CollectionSerializer):
     held_back_by = serializers.SerializerMethodField(
-        help_text="Why its rollouts wait: breakers that are open, an environment whose server is unwell, endpoints "
-        "that throttle, with the end of the pause and the current rate"
+        help_text="Reasons why rollouts wait: open circuit breakers, an unhealthy environment server, a full disk, or "
+        "throttled endpoints with the end of the pause and the current rate."
     )
 
     snapshot = serializers.DictField(

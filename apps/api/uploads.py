@@ -41,7 +41,7 @@ class UploadSerializer(serializers.ModelSerializer[Upload]):
     version = serializers.IntegerField(source="version.number", read_only=True, allow_null=True, default=None)
     # `errors` is a property of every serializer, and here a column too.
     message = serializers.SerializerMethodField(
-        help_text="Why the upload failed or waits, such as for disk space; or what to know about what was loaded."
+        help_text="Why the upload failed or is waiting (for example for disk space), or warnings about the loaded file."
     )
     errors = LineErrorSerializer(many=True, read_only=True, help_text="The first bad lines.")  # type: ignore[assignment]
 

@@ -98,7 +98,7 @@ class Gate:
             self._rate = 0.0
             self._on_limited(self)
 
-    # -- reports and grants, for whoever exchanges them ------------------------------------------------------------
+    # -- reports and grants (see apps/rollouts/throttling.py) ------------------------------------------------------
 
     def report(self) -> Report:
         """Return what happened since the last report."""

@@ -309,8 +309,8 @@ def _too_large(response: aiohttp.ClientResponse, max_bytes: int) -> str:
 
 def _exceeded(response: aiohttp.ClientResponse, limit: int) -> str:
     return (
-        f"{_where(response.url)}: with this reply the rollout would hold more than the memory of the whole process for"
-        f" replies, {limit:,} bytes (GYMWEB_WORKER_MEMORY_MB)."
+        f"{_where(response.url)}: the reply would exceed the process's memory budget for replies, {limit:,} bytes."
+        " Increase GYMWEB_WORKER_MEMORY_MB or reduce reply sizes."
     )
 
 

@@ -35,7 +35,7 @@ async def _ring() -> None:
     try:
         await get_channel_layer().send(DOORBELL, {"type": "rollouts.wake"})
     except Exception as problem:
-        _log_failure("ringing the doorbell", problem)
+        _log_failure("sending a wake-up", problem)
 
 
 def announce_collection(collection_id: int) -> None:

@@ -146,11 +146,11 @@ class NoSpace:
 
     @property
     def failures(self) -> str:
-        return f"it is full, {self.shortage.figures}"
+        return f"disk full, {self.shortage.figures}"
 
     @property
     def next_try(self) -> str:
-        return "its rollouts go on by themselves when there is space"
+        return "rollouts resume automatically when there is space"
 
     def __str__(self) -> str:
         return f"{self.endpoint}: {self.failures}; {self.next_try}"

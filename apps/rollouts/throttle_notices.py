@@ -53,8 +53,8 @@ class Throttled:
         rate = f"{self.rate:.2g} requests/s" if self.rate < 10 else f"{self.rate:.0f} requests/s"
         at_once = f", {self.throttle.concurrency} at once" if self.throttle.concurrency else ""
         asked = self.throttle.retry_after or 0.0
-        checked = f"; it asked for {asked:.0f} s, and is called again earlier" if asked > LONGEST_PAUSE else ""
-        return f"{rate}{at_once}{checked}"
+        capped = f"; Retry-After was {asked:.0f} s, capped at {LONGEST_PAUSE:.0f} s" if asked > LONGEST_PAUSE else ""
+        return f"{rate}{at_once}{capped}"
 
     def __str__(self) -> str:
         return f"{self.endpoint}: {self.failures}; {self.next_try}"

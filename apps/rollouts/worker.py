@@ -98,7 +98,7 @@ class RolloutWorker(ChannelsWorker):
         self._awaits_results = False
         self._trouble = ""
         self._claim_log = RetryLog("claiming rollouts")
-        self._watch_log = RetryLog("looking around")
+        self._watch_log = RetryLog("polling the database")
         self._lease_log = RetryLog("taking a lease")
         self._heart: Heart | None = None
         self._breakers = Breakers()
@@ -287,7 +287,7 @@ class RolloutWorker(ChannelsWorker):
                 await self.channel_layer.receive(DOORBELL)
                 self._rung.set()
             except Exception as problem:
-                LAYER.failed("listening for the doorbell", problem)
+                LAYER.failed("listening for wake-ups", problem)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _announce(self) -> None:
@@ -379,7 +379,7 @@ class RolloutWorker(ChannelsWorker):
         if not trouble and (silence := self._database.silence) > HANGING_SECONDS:
             trouble = f"The database has not answered for {silence:.0f} s."
         if not trouble and self._memory.is_full and not self._outbox.is_full:
-            trouble = "Large replies take all of GYMWEB_WORKER_MEMORY_MB: nothing is claimed until some have ended."
+            trouble = "The memory budget for replies (GYMWEB_WORKER_MEMORY_MB) is used up. No rollouts are claimed until some is free."
         if not trouble and self._is_behind():
             trouble = f"The database is slow: {backlog} ended rollouts wait to be stored."
         refuses = self._settings.refusals()

@@ -128,7 +128,7 @@ def explain_wait(upload: Upload) -> str:
 
 
 def discard_upload(*, upload: Upload, user: User | None = None) -> None:
-    """Forget a file that is not loaded, or waits to be, with what was received of it. Raises NotWaiting."""
+    """Discard an upload that is not loaded yet, with its partial file. Raises NotWaiting."""
     kept = [Upload.State.LOADING, Upload.State.READY]
     with transaction.atomic():
         gone, _ = Upload.objects.filter(pk=upload.pk).exclude(state__in=kept).delete()
@@ -260,7 +260,7 @@ def _break_off(upload: Upload, broken: BaseException, *, needed: int = 0) -> Non
         _waits.put(upload.pk, needed)
         when_database_answers(lambda: _let_wait(upload))
     elif is_disk_full(broken):
-        message = f"The disk is full, so nothing was stored: upload the file again when there is space. {broken}"
+        message = f"The disk is full. Nothing was stored. Upload the file again when there is space. {broken}"
         owned(upload).update(state=Upload.State.FAILED, message=cut_clean(message, 500))
     elif isinstance(broken, leaving.Leaving) or (isinstance(broken, DatasetIsBusy) and keeps_file):
         owned(upload).update(**queued)

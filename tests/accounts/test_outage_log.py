@@ -42,7 +42,7 @@ def test_an_outage_of_125_seconds_is_four_lines(log, clock, lines):
     for clock.now in (126, 300, 301):
         log.works()
     first, *minutes, last = lines()
-    assert first == "The server fails (calls) and is tried again: OperationalError('connection refused')"
+    assert first == "The server fails (calls), retrying: OperationalError('connection refused')"
     assert [line.split(":")[0] for line in minutes] == [
         "The server has failed for 60 s, 91 times (calls 61, probes 30)",
         "The server has failed for 120 s, 181 times (calls 121, probes 60)",
@@ -65,7 +65,7 @@ def test_the_next_outage_has_a_line_of_its_own(log, clock, lines):
         log.failed("calls", AWAY)
         clock.now = seconds + 10
         log.works()
-    assert [line.split(" and ")[0] for line in lines()] == [
+    assert [line.split(", retrying")[0] for line in lines()] == [
         "The server fails (calls)",
         "The server works again after 10 s (failures: 1)",
     ] * 2
@@ -80,7 +80,7 @@ def test_all_work_of_a_process_shares_the_outage_of_the_database(clock, lines, m
     for work in works:
         work.works()
     assert lines() == [
-        "The database fails (claiming) and is tried again: OperationalError('connection refused')",
+        "The database fails (claiming), retrying: OperationalError('connection refused')",
         "The database works again after 30 s (failures: 3)",
     ]
 

@@ -324,7 +324,7 @@ def test_a_cancelled_collection_is_listened_to_until_nothing_runs():
     client = signed_in()
     flying = part_of(client, collection, "collection-figures")
     assert 'data-settled="false"' in flying
-    assert "what still runs is being dropped" in flying
+    assert "cancelling running rollouts" in flying
     assert 'data-live="/ws/' in client.get(detail(collection)).text
     Rollout.objects.filter(pk=rollout.pk).update(status="cancelled", lease=None)
     Collection.objects.update(cancelled=2)

@@ -71,7 +71,7 @@ def test_switches_choices_and_origins_that_cannot_be_right_are_refused():
     ],
 )
 def test_an_origin_has_scheme_and_host_and_no_more(origin):
-    assert refusal(lambda: given(origin).origins(NAME)).startswith(f"GYMWEB_X: {origin!r} is no origin: ")
+    assert refusal(lambda: given(origin).origins(NAME)).startswith(f"GYMWEB_X: {origin!r} is not an origin. ")
 
 
 @pytest.mark.parametrize(

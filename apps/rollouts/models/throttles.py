@@ -15,14 +15,14 @@ class Throttle(models.Model):
     policy_model = models.OneToOneField(PolicyModel, null=True, blank=True, on_delete=models.CASCADE)
     environment = models.OneToOneField(Environment, null=True, blank=True, on_delete=models.CASCADE)
     control = models.JSONField(default=dict, help_text="The state of apps.gym.rate_control.RateControl")
-    limited_until = models.DateTimeField(null=True, help_text="Until then calls wait for starts")
-    paused_until = models.DateTimeField(null=True, help_text="Until then no call starts")
-    rate = models.FloatField(null=True, help_text="Requests a second that may start now")
-    concurrency = models.PositiveIntegerField(null=True, help_text="Calls under way at once; empty: not limited")
+    limited_until = models.DateTimeField(null=True, help_text="Calls wait for starts until this time")
+    paused_until = models.DateTimeField(null=True, help_text="No calls start before this time")
+    rate = models.FloatField(null=True, help_text="Current rate limit, in requests per second")
+    concurrency = models.PositiveIntegerField(null=True, help_text="Maximum concurrent calls; null if unlimited")
     retry_after = models.FloatField(null=True, help_text="Seconds that the endpoint last asked to wait")
-    message = models.CharField(max_length=500, blank=True, help_text="What its last throttle reply said")
-    quota_message = models.CharField(max_length=500, blank=True, help_text="How it last refused an exhausted quota")
-    quota_at = models.DateTimeField(null=True, help_text="When that was")
+    message = models.CharField(max_length=500, blank=True, help_text="Message of the last throttled reply")
+    quota_message = models.CharField(max_length=500, blank=True, help_text="Last quota error from the provider")
+    quota_at = models.DateTimeField(null=True, help_text="Time of the last quota error")
 
     class Meta:
         constraints = [
