@@ -379,7 +379,7 @@ class RolloutWorker(ChannelsWorker):
         if not trouble and (silence := self._database.silence) > HANGING_SECONDS:
             trouble = f"The database has not answered for {silence:.0f} s."
         if not trouble and self._memory.is_full and not self._outbox.is_full:
-            trouble = "The memory budget for replies (GYMWEB_WORKER_MEMORY_MB) is used up. No rollouts are claimed until some is free."
+            trouble = "The memory budget for replies (GYMWEB_WORKER_MEMORY_MB) is used up. No rollouts are claimed now."
         if not trouble and self._is_behind():
             trouble = f"The database is slow: {backlog} ended rollouts wait to be stored."
         refuses = self._settings.refusals()
