@@ -182,7 +182,7 @@ class _Watch:
 
     def forget(self) -> None:
         self._looked_at = self._probed_at = -math.inf
-        self._refused = False
+        self._has_looked = self._refused = False
         self._short: dict[Place, Shortage] = {}
 
     def refuse(self) -> None:
@@ -190,11 +190,11 @@ class _Watch:
         self._probed_at, self._looked_at = time.monotonic(), -math.inf
 
     def find(self, place: Place | None) -> Shortage | None:
-        # While another thread measures, the last result is returned.
-        if time.monotonic() - self._looked_at >= LOOK_SECONDS and self._lock.acquire(blocking=False):
+        # While another thread measures, the last result is returned, if there is one.
+        if time.monotonic() - self._looked_at >= LOOK_SECONDS and self._lock.acquire(blocking=not self._has_looked):
             try:
                 self._short = {shortage.place: shortage for shortage in self._look()}
-                self._looked_at = time.monotonic()
+                self._looked_at, self._has_looked = time.monotonic(), True
             finally:
                 self._lock.release()
         return self._short.get(place) if place else next(iter(self._short.values()), None)

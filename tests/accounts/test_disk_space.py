@@ -2,6 +2,8 @@
 
 import errno
 import sqlite3
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -213,3 +215,20 @@ def test_a_job_whose_space_nobody_can_measure_tries_again_after_a_while(monkeypa
     assert waits.waiting() == [1]
     monkeypatch.setattr("apps.accounts.space_waits.time.monotonic", lambda: 10.0**12)
     assert waits.waiting() == []
+
+
+def test_a_thread_that_asks_during_the_first_measurement_waits_for_it(monkeypatch):
+    shortage, measuring = Shortage(Place.FILES, "/x", 1, 2), threading.Event()
+
+    def measure():
+        measuring.set()
+        time.sleep(0.2)
+        return [shortage]
+
+    watch = disk_space._Watch()
+    monkeypatch.setattr(watch, "_look", measure)
+    first = threading.Thread(target=watch.find, args=[None])
+    first.start()
+    measuring.wait()
+    assert watch.find(None) == shortage
+    first.join()

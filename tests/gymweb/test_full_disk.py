@@ -114,7 +114,7 @@ def test_a_collection_says_that_it_waits_for_the_disk_and_goes_on_by_itself(prog
     assert [hold.key for hold in find_holds(collection)] == ["disk"]
     said = program.get(f"/api/v1/collections/{collection.pk}/").json()
     assert said["state"] == "running"
-    assert ["is full" in hold for hold in said["held_back_by"]] == [True]
+    assert ["disk full" in hold for hold in said["held_back_by"]] == [True]
     assert "Held back by the disk" in person.get(f"/collections/{collection.pk}/").text
     # The disk does not resume it.
     collection.state = Collection.State.PAUSED
