@@ -47,8 +47,9 @@ screenshots: $(INSTALLED_DEV) ## the pictures of docs/tour.md and docs/environme
 test: $(INSTALLED_DEV) ## the tests that take a few seconds at most each
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
+# Tests of one file share a server and what earlier ones stored: they run in order, in one process.
 test-slow: $(INSTALLED_DEV) ## browsers, whole processes, every route and role, generated requests
-	$(BIN)/python -m pytest -n 2 -m slow --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow --ignore=tests/faults --ignore=tests/vllm --ignore=tests/trainers
 
 # What measures a rate runs by itself, since a busy machine uses less of it.
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size
