@@ -174,9 +174,8 @@ def find_throttle(endpoint: PolicyModel | Environment) -> Throttled | None:
 def find_holds(collection: Collection) -> Holds:
     """Return what holds this collection back; nothing once it has ended.
 
-    That is the database's full disk unless the collection is paused, its environment if its server is unwell, the
-    open breakers of its model, judge and environment, those of them that throttle calls, and the workers that cannot
-    run it.
+    Holds are, in this order: a full disk of the database (unless the collection is paused), an environment whose server
+    is unhealthy, open breakers, throttled endpoints, and workers that cannot run the collection.
     """
     if collection.is_finished:
         return []
