@@ -53,8 +53,8 @@ test-slow: $(INSTALLED_DEV) ## browsers, whole processes, every route and role, 
 
 # What measures a rate runs by itself, since a busy machine uses less of it.
 test-faults: $(INSTALLED_DEV) ## real processes on PostgreSQL and Redis, killed, stopped and starved: the full size
-	FAULTS=full $(BIN)/python -m pytest -n 2 -q -rP tests/faults --ignore=tests/faults/test_throttling_models.py
-	FAULTS=full $(BIN)/python -m pytest -q -rP tests/faults/test_throttling_models.py
+	FAULTS=full $(BIN)/python -m pytest -n 2 -v -rP --durations 10 tests/faults --ignore=tests/faults/test_throttling_models.py
+	FAULTS=full $(BIN)/python -m pytest -v -rP tests/faults/test_throttling_models.py
 
 fuzz: $(INSTALLED_DEV) ## the API against its own schema, with boundary values and another seed; SEED=1 EXAMPLES=100 choose
 	FUZZ_SEED=$(SEED) FUZZ_EXAMPLES=$(EXAMPLES) FUZZ_PHASES=examples,coverage,fuzzing $(BIN)/python -m pytest -q -rP tests/fuzz

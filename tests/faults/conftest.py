@@ -12,6 +12,9 @@ import pytest
 from scripts.servers import Postgres, Redis, ServerMissing, postgres, redis
 from tests.faults.installation import FULL, Installation
 
+RESERVE = {"GYMWEB_MIN_FREE_BYTES": str(64 * 1024**2)}
+"""With the default of 1 GB, what else is on the disk of this machine would decide whether rollouts run."""
+
 
 @pytest.fixture(scope="session")
 def postgres_server():
@@ -61,7 +64,7 @@ def cluster(
     with psycopg.connect(migrated_url.replace("/gymweb", "/postgres"), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE gymweb")
     url = migrated_url.replace("/gymweb", f"/{name}")
-    with contextlib.closing(Installation(tmp_path, database_url=url, redis_url=layer.url)) as installation:
+    with contextlib.closing(Installation(tmp_path, database_url=url, redis_url=layer.url, **RESERVE)) as installation:
         yield installation
 
 
@@ -69,7 +72,7 @@ def cluster(
 def embedded(tmp_path: Path) -> Iterator[Installation]:
     """The embedded default: SQLite, no Redis."""
     url = f"sqlite:///{tmp_path}/gymweb.sqlite3"
-    with contextlib.closing(Installation(tmp_path, database_url=url)) as installation:
+    with contextlib.closing(Installation(tmp_path, database_url=url, **RESERVE)) as installation:
         yield installation
 
 

@@ -25,6 +25,8 @@ LEASE = 5.0
 """Seconds. A worker that a busy machine does not run for so long loses its lease, and with it the figures of a test."""
 PATIENCE = 4
 """A scenario names the seconds that it takes on a quiet machine, and fails after so many times as long."""
+LONGEST = 600.0
+"""Seconds. No wait of a scenario is longer than this."""
 
 
 def size(short: int, full: int) -> int:
@@ -63,7 +65,7 @@ class Program:
 
     def wait(self, seconds: float) -> int:
         """Return the exit code. Raise TimeoutExpired if it takes far longer than these seconds of a quiet machine."""
-        return self._process.wait(max(deadlines.DEADLINE, PATIENCE * seconds))
+        return self._process.wait(patient(seconds))
 
     def end(self) -> None:
         """Whatever state it is in."""
@@ -75,7 +77,7 @@ class Program:
 class Installation:
     """Processes that share a database and a folder, with leases short enough to be waited for."""
 
-    def __init__(self, folder: Path, *, database_url: str, redis_url: str = "") -> None:
+    def __init__(self, folder: Path, *, database_url: str, redis_url: str = "", **settings: str) -> None:
         self.folder = folder
         self.database_url = database_url
         self.programs: list[Program] = []
@@ -88,6 +90,7 @@ class Installation:
             "GYMWEB_OUTBOUND_ALLOW": "127.0.0.1",
             "GYMWEB_WORKER_LEASE_SECONDS": str(LEASE),
             "GYMWEB_WORKER_GRACE_SECONDS": "5",
+            **settings,
         }
 
     # -- processes ------------------------------------------------------------------------------------------------
@@ -222,4 +225,9 @@ class Api:
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str | Callable[[], str]) -> float:
     """Return the seconds until the condition held. `seconds` is how long that takes on a quiet machine."""
-    return deadlines.wait_until(condition, max(deadlines.DEADLINE, PATIENCE * seconds), what)
+    return deadlines.wait_until(condition, patient(seconds), what)
+
+
+def patient(seconds: float) -> float:
+    """Return how long to wait for what takes these seconds on a quiet machine."""
+    return min(max(deadlines.DEADLINE, PATIENCE * seconds), LONGEST)
