@@ -55,7 +55,7 @@ def _look_at_database() -> dict[str, str]:
     problems = {}
     try:
         if mismatch := find_mismatch():
-            problems["migrations" if "migration" in mismatch else "database"] = mismatch
+            problems["migrations"] = mismatch
     except DatabaseError as problem:
         if not note_error(problem):
             DATABASE.failed("checking readiness", problem)

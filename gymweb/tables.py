@@ -20,9 +20,9 @@ def find_mismatch() -> str:
         return f"{waiting} migration{' is' if waiting == 1 else 's are'} not applied: run manage.py migrate"
     # Of our own apps: what others left behind in the same database is none of our business.
     labels = {label for label, _ in known}
-    if newer := sorted(name for label, name in applied - known if label in labels):
+    if others := sorted(name for label, name in applied - known if label in labels):
         return (
-            f"the tables are of a newer version ({newer[-1]} was applied): run that version, or restore the backup "
-            "that was made before its migration"
+            f"the tables are of another version ({others[-1]} was applied): run that version, or restore a backup of "
+            "this one; a database from before 0.2.0 cannot be upgraded, so start with a new one"
         )
     return ""

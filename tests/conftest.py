@@ -117,5 +117,5 @@ def migrated(transactional_db):
     Such a database is emptied after the test, the migrations' rows with it.
     """
     editor = SimpleNamespace(connection=connection)
-    import_module("apps.environments.migrations.0002_builtin_environments").create_environments(apps, editor)
-    import_module("apps.agents.migrations.0002_default_agent").create_default_agent(apps, editor)
+    import_module("apps.environments.migrations.0001_initial").create_environments(apps, editor)
+    import_module("apps.agents.migrations.0001_initial").create_default_agent(apps, editor)

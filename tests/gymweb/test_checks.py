@@ -116,7 +116,8 @@ def test_a_database_with_tables_of_a_newer_version_is_refused():
     [objection] = run_checks(tags=[PROCESS_STARTS], include_deployment_checks=True)
     assert (objection.id, objection.hint) == (
         "gymweb.E003",
-        "Run that version, or restore the backup that was made before its migration.",
+        "Run that version, or restore a backup of this one; a database from before 0.2.0 cannot be upgraded, so start "
+        "with a new one.",
     )
     assert "9999_later" in objection.msg
 

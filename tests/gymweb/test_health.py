@@ -31,11 +31,12 @@ def test_migrations_that_wait_are_counted():
             status, said = ready()
         finally:
             cursor.executemany(applied, rows)
-    problem = f"{len(rows)} migrations are not applied: run manage.py migrate"
+    assert len(rows) == 1
+    problem = "1 migration is not applied: run manage.py migrate"
     assert (status, said) == (503, {"ready": False, "missing": {"migrations": problem}})
 
 
-def test_tables_of_a_newer_version_are_named():
+def test_tables_of_another_version_are_named():
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO django_migrations (app, name, applied) VALUES ('reviews', '9999_later', CURRENT_TIMESTAMP)"
@@ -49,8 +50,8 @@ def test_tables_of_a_newer_version_are_named():
         finally:
             cursor.execute("DELETE FROM django_migrations WHERE app = 'others' OR name = '9999_later'")
     problem = (
-        "the tables are of a newer version (9999_later was applied): run that version, or restore the backup that was "
-        "made before its migration"
+        "the tables are of another version (9999_later was applied): run that version, or restore a backup of this "
+        "one; a database from before 0.2.0 cannot be upgraded, so start with a new one"
     )
     assert (status, said) == (503, {"ready": False, "missing": {"migrations": problem}})
 

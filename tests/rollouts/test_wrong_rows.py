@@ -1,9 +1,6 @@
 """Rows that make no sense are refused by the database itself, whoever writes them: here SQL, without a model."""
 
-from importlib import import_module
-
 import pytest
-from django.apps import apps
 from django.db import IntegrityError, connection, transaction
 
 from tests.factories import (
@@ -90,21 +87,3 @@ def test_right_rows_can():
         with connection.cursor() as cursor:
             cursor.execute(f"UPDATE {table} SET {right} WHERE id = %s", [row.pk])
             assert cursor.rowcount == 1, table
-
-
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite can be told to look away")
-def test_rows_from_before_the_constraints_are_mended():
-    collection, worker = make_collection(total=1), make_worker()
-    rollout = make_rollout(collection)
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA ignore_check_constraints = 1")
-        try:
-            cursor.execute("UPDATE rollouts_collection SET priority = -5000")
-            cursor.execute("UPDATE rollouts_worker SET seats = 0")
-            cursor.execute("UPDATE rollouts_rollout SET stop_reason = 'tired'")
-        finally:
-            cursor.execute("PRAGMA ignore_check_constraints = 0")
-    import_module("apps.rollouts.migrations.0007_wrong_rows").mend_rows(apps, None)
-    for row in (collection, worker, rollout):
-        row.refresh_from_db()
-    assert (collection.priority, worker.seats, rollout.stop_reason) == (-1000, 1, "answered")
