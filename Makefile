@@ -7,6 +7,8 @@ SERVE ?= 1
 PORT ?= 8000
 SEED ?= $(shell date +%s)
 EXAMPLES ?= 50
+# Tests start hundreds of processes: without its bytecode each would spend a second on compiling GymWeb.
+unexport PYTHONDONTWRITEBYTECODE
 # What is installed is remembered by the content of the locks, since a checkout changes times but not contents.
 LOCK := $(shell cat requirements.txt | cksum | cut -d ' ' -f 1)
 LOCK_DEV := $(shell cat requirements.txt requirements-dev.txt | cksum | cut -d ' ' -f 1)

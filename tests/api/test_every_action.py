@@ -1,12 +1,13 @@
 """What a person can change on a page, a program can change through the API: page by page, from both sets of routes."""
 
+from functools import cache
+
 import pytest
-import yaml
 from django.urls import get_resolver
 
 from apps.accounts.permissions import Permission
 from tests.access.routes import every_route
-from tests.gymweb.serving import ROOT
+from tests.openapi import DOCUMENT
 
 # What only concerns who sits at the browser.
 OF_PEOPLE_ONLY = {
@@ -113,14 +114,14 @@ OPERATIONS = {
 
 def described() -> dict[str, str]:
     """Operations with the permission that each needs."""
-    paths = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text())["paths"]
     return {
         f"{method.upper()} {path.removeprefix('/api/v1/')}": operation["x-permission"]
-        for path, operations in paths.items()
+        for path, operations in DOCUMENT["paths"].items()
         for method, operation in operations.items()
     }
 
 
+@cache
 def pages_that_change() -> dict[str, Permission]:
     """Names of pages that take POST, with the permission that they need."""
     names = {}

@@ -7,17 +7,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-import yaml
 from django.test import Client
 
 from apps.accounts.models import Role
 from apps.api.examples import REQUESTS
 from tests.api.rows import MAKERS
 from tests.factories import make_user
-from tests.gymweb.serving import ROOT
+from tests.openapi import DOCUMENT
 
 pytestmark = pytest.mark.django_db
-DOCUMENT = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text())
 
 
 def nested(levels: int, start: str, end: str) -> str:
