@@ -54,18 +54,20 @@ def main() -> None:
     ]
     rubric = Rubric.objects.create(slug="to-judge", name="Is it good?", criteria=CRITERIA)
     queues = {"collection": collection.pk}
-    for name, ids in (
-        ("pairwise", rollouts),
-        ("rubric", rollouts[:6]),
-        ("ranking", rollouts[:6]),
-        ("few", rollouts[:6]),
+    for name, kind, ids in (
+        ("pairwise", "pairwise", rollouts),
+        ("rubric", "rubric", rollouts[:6]),
+        ("ranking", "ranking", rollouts[:6]),
+        ("few", "pairwise", rollouts[:6]),
+        # For test_keys.py, which may run after another file has emptied the others.
+        *((f"keys: {kind}", kind, rollouts[:2]) for kind in ("pairwise", "rubric", "ranking")),
     ):
-        kind = "pairwise" if name == "few" else name
         queue = Queue(name=f"To judge: {name}", kind=kind, seed=5, rubric=rubric if kind == "rubric" else None)
         queue.instructions = "Choose what you would *rather* have been told."
         items = fill_from_rollouts(ids, kind=kind, seed=5, size=2)
         queues[name] = create_queue(queue=queue, items=items, user=None).pk
     queues["same"] = make_queue(pairs=3, name="Attempts with the same steps").pk
+    queues["keys: same"] = make_queue(pairs=1, name="Keys of attempts with the same steps").pk
     queue = Queue(name="Disputed", kind="pairwise", seed=5, overlap=2)
     items = fill_from_rollouts(rollouts[6:10], kind="pairwise", seed=5)
     disputed = create_queue(queue=queue, items=items, reviewers=people.values(), user=None)

@@ -79,7 +79,7 @@ def test_no_key_of_a_review_is_bound_twice(chromium, site, queues, reviewer, kin
     context = chromium.new_context(storage_state=reviewer)
     context.add_init_script(LISTENERS)
     page = context.new_page()
-    page.goto(f"{site.base}/queues/{queues[kind]}/review/")
+    page.goto(f"{site.base}/queues/{queues[f'keys: {kind}']}/review/")
     found = list(find_clashes(page, "before"))
     if page.locator("#review-next").count():
         page.evaluate("document.getElementById('review-next').requestSubmit()")

@@ -61,7 +61,11 @@ def test_events_come_one_after_the_other_and_the_header_follows_the_end(site, ta
 
 
 def settled(tab: Page) -> list[str]:
-    """The parts of the page, once they have not changed for half a second."""
+    """The parts of the page, once they have not changed for half a second, with every card rendered.
+
+    By itself a card is rendered when it comes near the window, and what is near changes with the cards above it.
+    """
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
     before: list[str] = []
     while before != (now := [squeezed(tab.locator(f"#rollout-{part}").inner_html()) for part in PARTS]):
         before = now
