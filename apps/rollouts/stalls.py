@@ -42,6 +42,11 @@ class StallWatch:
             if time.monotonic() - turned < STALL_SECONDS + _TICK_SECONDS or told == turned:
                 continue
             told = turned
-            frame = sys._current_frames().get(self._loop_thread)
-            where = "".join(traceback.format_stack(frame, limit=12)) if frame else "somewhere\n"
-            logger.warning("the event loop has stood still for over %g s at:\n%s", STALL_SECONDS, where.rstrip())
+            where = _describe_stack(self._loop_thread)
+            logger.warning("the event loop has stood still for over %g s at:\n%s", STALL_SECONDS, where)
+
+
+def _describe_stack(thread: int) -> str:
+    """Return where a thread is. In a function of its own, since a frame that is kept keeps all its local variables."""
+    frame = sys._current_frames().get(thread)
+    return "".join(traceback.format_stack(frame, limit=12)).rstrip() if frame else "somewhere"
