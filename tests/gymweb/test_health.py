@@ -21,7 +21,7 @@ def test_a_process_with_everything_is_ready():
     assert ready() == (200, {"ready": True, "missing": {}})
 
 
-def test_migrations_that_wait_are_counted():
+def test_a_migration_that_waits_is_counted():
     applied = "INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, %s)"
     with connection.cursor() as cursor:
         cursor.execute("SELECT app, name, applied FROM django_migrations WHERE app = 'reviews'")
