@@ -350,19 +350,19 @@ BREAKER_FAILURES = env.whole("GYMWEB_BREAKER_FAILURES", default=10, least=1, mos
 # it found any. Named here, since the engine must not import the rooms above it.
 WORKER_CHORES = [
     "apps.environments.probing.probe_due_environments",
-    "apps.rollouts.planning.sweep_plans",
-    "apps.rollouts.controlling.sweep_cancelled",
-    "apps.rollouts.reading.sweep_left",
+    "apps.rollouts.plans.planning.sweep_plans",
+    "apps.rollouts.steering.controls.sweep_cancelled",
+    "apps.rollouts.streams.readers.sweep_left",
     "apps.tasks.uploading.load_queued_upload",
     "apps.tasks.sweeping.sweep_uploads",
     "apps.tasks.measuring.measure_next_version",
     "apps.tasks.deleting.delete_next",
-    "apps.rollouts.deleting.delete_next_collection",
-    "apps.rollouts.reverifying.continue_reverification",
+    "apps.rollouts.steering.collection_deletion.delete_next_collection",
+    "apps.rollouts.reverification.reverifying.continue_reverification",
     "apps.exports.making.make_queued_pair_set",
     "apps.exports.exporting.write_queued_export",
-    "apps.rollouts.word_indexing.index_next_rollouts",
-    "apps.rollouts.keeping.measure_wanted",
+    "apps.rollouts.search.word_index.index_next_rollouts",
+    "apps.rollouts.metrics.cached_figures.measure_wanted",
     "apps.accounts.repeating.sweep_answers",
 ]
 

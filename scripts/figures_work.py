@@ -11,13 +11,13 @@ from django.utils import timezone
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel, Provider
-from apps.rollouts.breakdowns import break_down
-from apps.rollouts.contrasting import contrast_collections
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.metrics.breakdowns import break_down
+from apps.rollouts.metrics.collection_comparison import contrast_collections
+from apps.rollouts.metrics.collection_figures import measure_collection
+from apps.rollouts.metrics.reward_sample import scatter_rewards
+from apps.rollouts.metrics.task_profiles import profile_tasks
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.profiles import profile_tasks
-from apps.rollouts.scattering import scatter_rewards
+from apps.rollouts.plans.planning import plan_collection
 from scripts.fill_rollouts import fill_rollouts
 from scripts.reference_work import make_dataset
 from scripts.servers import cpu_seconds, run_milliseconds

@@ -277,8 +277,8 @@ def _attempt(dataset: Any, model: Any, agent: Any, user: Any) -> Any:
     """A collection that the engine runs."""
     import uvloop
 
-    from apps.rollouts.collecting import finish_collection
-    from apps.rollouts.planning import plan_collection
+    from apps.rollouts.plans.planning import plan_collection
+    from apps.rollouts.steering.local_worker import finish_collection
 
     plan = {"dataset": dataset, "agent": agent, "policy_model": model, "repeats": 1, "limit": TEMPLATES}
     collection = plan_collection(**plan, name="By the engine", user=user)

@@ -85,9 +85,9 @@ def fill(names: list[str]) -> None:
     from apps.accounts.signing_in import create_sign_in_link
     from apps.agents.models import Agent
     from apps.policies.models import PolicyModel, Provider
-    from apps.rollouts.collecting import finish_collection
     from apps.rollouts.models import Rollout
-    from apps.rollouts.planning import plan_collection
+    from apps.rollouts.plans.planning import plan_collection
+    from apps.rollouts.steering.local_worker import finish_collection
     from apps.tasks.models import Dataset
     from gymweb.management.commands.demo import find_person
 

@@ -11,15 +11,15 @@ from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.policies.connecting import open_outbound
 from apps.policies.models import PolicyModel, Provider
-from apps.rollouts.breaking import Endpoint
-from apps.rollouts.connecting import Settings
-from apps.rollouts.fetching import Work, fetch_work
-from apps.rollouts.leasing import Vitals, renew_lease, take_lease
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.recording import End, record_batch
-from apps.rollouts.seating import JudgeSeats
-from apps.rollouts.sharing import InUse
-from apps.rollouts.throttling import Throttles
+from apps.rollouts.engine.circuit_breakers import Endpoint
+from apps.rollouts.engine.claimed_work import Work, fetch_work
+from apps.rollouts.engine.connections import Settings
+from apps.rollouts.engine.judge_seats import JudgeSeats
+from apps.rollouts.engine.recording import End, record_batch
+from apps.rollouts.engine.shared_limits import InUse
+from apps.rollouts.engine.throttling import Throttles
+from apps.rollouts.engine.worker_leases import Vitals, renew_lease, take_lease
+from apps.rollouts.plans.planning import plan_collection
 from apps.tasks.models import Dataset
 from scripts.reference_work import make_dataset, rss_mb
 

@@ -16,9 +16,9 @@ from apps.agents.models import Agent
 from apps.environments.models import Adapter, Environment
 from apps.gym.items import dump_json
 from apps.policies.models import PolicyModel
-from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Collection, TraceEvent
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.steering.local_worker import finish_collection
 from apps.tasks.models import Dataset, DatasetVersion, Task
 from scripts.servers import cpu_seconds, free_port
 

@@ -117,9 +117,9 @@ def fill() -> None:
     from apps.reviews.models import Queue, Review
     from apps.reviews.queueing import create_queue
     from apps.reviews.reviewing import submit_review
-    from apps.rollouts.collecting import finish_collection
     from apps.rollouts.models import Collection, Rollout
-    from apps.rollouts.planning import plan_collection
+    from apps.rollouts.plans.planning import plan_collection
+    from apps.rollouts.steering.local_worker import finish_collection
     from gymweb.management.commands.demo import find_person
 
     call_command("migrate", verbosity=0)

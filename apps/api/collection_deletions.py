@@ -13,9 +13,9 @@ from apps.api.pagination import MAX_KEY
 from apps.api.viewsets import TableViewSet
 from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
-from apps.rollouts.filtering.parsing import MAX_LENGTH
 from apps.rollouts.models import CollectionDeletion
-from apps.rollouts.removing import ENDED, MAX_IDS
+from apps.rollouts.search.filters.parsing import MAX_LENGTH
+from apps.rollouts.steering.rollout_deletion import ENDED, MAX_IDS
 
 ERROR_KINDS = get_args(ErrorKind)
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.rollouts.holding import find_holds
 from apps.rollouts.models import Collection
-from apps.rollouts.vetting import LIMITS
+from apps.rollouts.plans.validation import LIMITS
+from apps.rollouts.steering.holds import find_holds
 
 
 class CollectionSerializer(serializers.ModelSerializer[Collection]):

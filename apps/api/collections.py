@@ -19,10 +19,10 @@ from apps.api.importing import IMPORT_OPTIONS, ImportActions
 from apps.api.metrics import MetricsSerializer
 from apps.api.planning import PlanningActions
 from apps.api.steering import SteeringActions
-from apps.rollouts.deleting import queue_collection_deletion
-from apps.rollouts.keeping import fresh_figures
+from apps.rollouts.metrics.cached_figures import fresh_figures
 from apps.rollouts.models import Collection, CollectionQuerySet
-from apps.rollouts.removing import queue_rollout_deletion
+from apps.rollouts.steering.collection_deletion import queue_collection_deletion
+from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
 
 
 class CollectionFilter(django_filters.FilterSet):

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from apps.rollouts.gauging import Fleet
-from apps.rollouts.leasing import LIVE
-from apps.rollouts.metering import BUCKETS
+from apps.rollouts.engine.worker_counters import BUCKETS
+from apps.rollouts.engine.worker_leases import LIVE
+from apps.rollouts.metrics.fleet_gauges import Fleet
 from apps.rollouts.models import Breaker, Worker
 
 

@@ -15,11 +15,11 @@ from apps.api.operations import whole
 from apps.api.pagination import MAX_KEY
 from apps.api.problems import QueryProblem
 from apps.api.viewsets import TableViewSet
-from apps.rollouts.breakdowns import break_down
-from apps.rollouts.contrasting import contrast_collections
-from apps.rollouts.labelling import FACETS, MAX_LABELS
+from apps.rollouts.metrics.breakdowns import break_down
+from apps.rollouts.metrics.collection_comparison import contrast_collections
+from apps.rollouts.metrics.labels import FACETS, MAX_LABELS
+from apps.rollouts.metrics.task_profiles import BUCKETS, profile_tasks
 from apps.rollouts.models import Collection
-from apps.rollouts.profiles import BUCKETS, profile_tasks
 
 MAX_PROFILES = 1_000
 DEFAULT_PROFILES = 100

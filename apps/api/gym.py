@@ -19,8 +19,8 @@ from apps.gym.outbound import Outbound
 from apps.gym.serving.asking import Asked, Served, plain_path
 from apps.gym.serving.environment import cookie_name
 from apps.policies.models import PolicyModel
-from apps.rollouts.hosting import HOST, Connect
-from apps.rollouts.serving import (
+from apps.rollouts.serving.hosting import HOST, Connect
+from apps.rollouts.serving.served_connections import (
     RUN_SECONDS,
     answer_seconds,
     connect_served_agent,

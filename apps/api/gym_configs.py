@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.viewsets import TableViewSet
 from apps.gym.gymconfig.pasting import MOST_PASTED
-from apps.rollouts.registering import Registered, register_pasted
+from apps.rollouts.imports.gym_config_import import Registered, register_pasted
 
 
 class GymConfigSerializer(serializers.Serializer[Any]):

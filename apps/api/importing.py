@@ -18,8 +18,8 @@ from apps.api.problems import QueryProblem, flatten_errors
 from apps.api.viewsets import SLUG, TableViewSet
 from apps.gym.rolloutshapes.reading import FORMATS
 from apps.policies.models import PolicyModel
-from apps.rollouts.importing import import_rollouts
-from apps.rollouts.matching import File
+from apps.rollouts.imports.rollout_import import import_rollouts
+from apps.rollouts.imports.task_matching import File
 from apps.tasks.models import Dataset, Upload
 
 NAME = {"type": "string", "pattern": f"^{SLUG}$"}

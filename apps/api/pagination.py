@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from apps.api.problems import QueryProblem
-from apps.rollouts.paging import page_by_column
+from apps.rollouts.search.keyset_pages import page_by_column
 
 PAGE_PARAMETERS = frozenset({"cursor", "limit", "ordering"})
 DEFAULT_LIMIT = 50

@@ -18,11 +18,11 @@ from apps.api.steering import MAX_INTEGER, LimitsSerializer
 from apps.api.viewsets import TableViewSet
 from apps.gym.prompting import MAX_TEMPLATE
 from apps.policies.models import PolicyModel
-from apps.rollouts.cloning import change_plan, plan_again
-from apps.rollouts.estimating import estimate_plan
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.vetting import LIMITS, MAX_MARKS, MAX_REPEATS
+from apps.rollouts.plans.clones import change_plan, plan_again
+from apps.rollouts.plans.estimates import estimate_plan
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.plans.validation import LIMITS, MAX_MARKS, MAX_REPEATS
 from apps.tasks.models import Dataset
 
 IDEMPOTENCY = OpenApiParameter(

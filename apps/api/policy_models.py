@@ -24,8 +24,8 @@ from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.probing import probe_policy_model
 from apps.policies.saving import save_policy_model
 from apps.policies.trying import MAX_CHARACTERS, try_model
+from apps.rollouts.metrics.model_versions import track_versions
 from apps.rollouts.models import Collection
-from apps.rollouts.tracking import track_versions
 
 
 class CheckSerializer(serializers.Serializer[Any]):

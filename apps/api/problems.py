@@ -43,14 +43,14 @@ from apps.reviews.leasing import CannotReview, LeaseLost
 from apps.reviews.overriding import OverrideEnded, OverrideRefused
 from apps.reviews.reviewing import AlreadySubmitted
 from apps.reviews.saving import RubricInUse
-from apps.rollouts.choosing import NothingToCollect
-from apps.rollouts.contrasting import CannotContrast
-from apps.rollouts.controlling import CannotSteer
-from apps.rollouts.filtering.bounding import FilterTooSlow
-from apps.rollouts.matching import ImportRefused
-from apps.rollouts.planning import PlanConflict
-from apps.rollouts.removing import RemovalRefused
-from apps.rollouts.reverifying import CannotApply, ReverifyRefused
+from apps.rollouts.imports.task_matching import ImportRefused
+from apps.rollouts.metrics.collection_comparison import CannotContrast
+from apps.rollouts.plans.planning import PlanConflict
+from apps.rollouts.plans.task_selection import NothingToCollect
+from apps.rollouts.reverification.reverifying import CannotApply, ReverifyRefused
+from apps.rollouts.search.filters.bounding import FilterTooSlow
+from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.steering.rollout_deletion import RemovalRefused
 from apps.tasks.choosing import ChoiceRefused
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
 from apps.tasks.marking import MarkRefused

@@ -9,8 +9,8 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission
 from apps.api.declared import DeclaredFields
 from apps.reviews.models import Queue, QueueItem, Rubric
-from apps.rollouts.filtering.parsing import MAX_LENGTH
 from apps.rollouts.models import Collection
+from apps.rollouts.search.filters.parsing import MAX_LENGTH
 
 _SETTINGS = [
     "name",

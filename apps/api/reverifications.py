@@ -16,9 +16,9 @@ from apps.api.declared import DeclaredFields
 from apps.api.filters import IdFilter
 from apps.api.metrics import HistogramBinSerializer
 from apps.api.viewsets import TableViewSet
-from apps.rollouts.comparing import compare_rewards
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward
-from apps.rollouts.reverifying import apply_reverification, cancel_reverification, queue_reverification
+from apps.rollouts.reverification.reverifying import apply_reverification, cancel_reverification, queue_reverification
+from apps.rollouts.reverification.reward_changes import compare_rewards
 
 
 class ReverificationSerializer(serializers.ModelSerializer[Reverification]):

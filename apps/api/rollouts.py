@@ -22,16 +22,16 @@ from apps.api.problems import QueryProblem
 from apps.api.segments import RolloutTokensSerializer, read_tokens
 from apps.api.viewsets import TableViewSet
 from apps.gym.items import dump_json
-from apps.rollouts.filtering.applying import filter_rollouts
-from apps.rollouts.filtering.bounding import bound_time
-from apps.rollouts.filtering.grammar import FilterRefused, Term, Text
-from apps.rollouts.filtering.parsing import MAX_LENGTH, parse_filter
-from apps.rollouts.filtering.searching import MANY, count_unindexed
+from apps.rollouts.metrics.attempt_history import OUTCOMES, read_attempts
 from apps.rollouts.models import Rollout, RolloutQuerySet
-from apps.rollouts.removing import queue_rollout_deletion
-from apps.rollouts.resolving import resolve_flag
-from apps.rollouts.retracing import OUTCOMES, read_attempts
-from apps.rollouts.sorting import SORTS, Sort, expect_values
+from apps.rollouts.search.filters.applying import filter_rollouts
+from apps.rollouts.search.filters.bounding import bound_time
+from apps.rollouts.search.filters.grammar import FilterRefused, Term, Text
+from apps.rollouts.search.filters.parsing import MAX_LENGTH, parse_filter
+from apps.rollouts.search.filters.searching import MANY, count_unindexed
+from apps.rollouts.search.rollout_order import SORTS, Sort, expect_values
+from apps.rollouts.steering.flag_resolution import resolve_flag
+from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
 
 MAX_NUMBER = 999_999_999
 ORDERS = {

@@ -16,8 +16,8 @@ from apps.accounts.permissions import Permission
 from apps.api.declared import DeclaredFields
 from apps.api.viewsets import TableViewSet
 from apps.policies.typed_texts import clean_typed
-from apps.rollouts.filtering.grammar import FilterRefused
-from apps.rollouts.filtering.parsing import MAX_LENGTH, parse_filter
+from apps.rollouts.search.filters.grammar import FilterRefused
+from apps.rollouts.search.filters.parsing import MAX_LENGTH, parse_filter
 
 MOST_COLUMNS = 40
 

@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 
 from apps.accounts.permissions import Permission
 from apps.api.exposition import expose
-from apps.rollouts.gauging import read_fleet
+from apps.rollouts.metrics.fleet_gauges import read_fleet
 
 
 class AnyFormat(BaseContentNegotiation):

@@ -12,17 +12,17 @@ from apps.api.collection_rows import MOVING, CollectionDetailSerializer, Collect
 from apps.api.declared import DeclaredFields
 from apps.api.viewsets import TableViewSet
 from apps.gym.errors import ErrorKind
-from apps.rollouts.archiving import archive_collection, restore_collection
-from apps.rollouts.controlling import (
+from apps.rollouts.models import Collection
+from apps.rollouts.plans.validation import LIMITS
+from apps.rollouts.steering.archiving import archive_collection, restore_collection
+from apps.rollouts.steering.controls import (
     adjust_collection,
     cancel_collection,
     pause_collection,
     resume_collection,
     retry_failed,
 )
-from apps.rollouts.models import Collection
-from apps.rollouts.resolving import resolve_flags
-from apps.rollouts.vetting import LIMITS
+from apps.rollouts.steering.flag_resolution import resolve_flags
 
 MAX_INTEGER = 2**31 - 1
 

@@ -31,8 +31,8 @@ from apps.gym.redaction.shortening import cut
 from apps.policies.addressing import find_addressed
 from apps.policies.models import PolicyModel, Provider, Wire
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import find_planned, plan_collection
-from apps.rollouts.streaming import RolloutStream
+from apps.rollouts.plans.planning import find_planned, plan_collection
+from apps.rollouts.streams.streaming import RolloutStream
 from apps.tasks.accepting import RowsRefused, accept_rows
 from apps.tasks.models import DatasetVersion, Task
 

@@ -17,7 +17,7 @@ from apps.api.filters import FlagFilter, SlugFilter
 from apps.api.pagination import MAX_KEY
 from apps.api.problems import QueryProblem
 from apps.api.viewsets import TableViewSet
-from apps.rollouts.sorting import Sort
+from apps.rollouts.search.rollout_order import Sort
 from apps.tasks.marking import MAX_TASKS, mark_tasks
 from apps.tasks.matching import key_of
 from apps.tasks.models import DatasetVersion, Task, TaskQuerySet

@@ -11,8 +11,8 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.viewsets import TableViewSet
-from apps.rollouts.controlling import drain_worker
 from apps.rollouts.models import Worker
+from apps.rollouts.steering.controls import drain_worker
 
 
 class WorkerSerializer(serializers.ModelSerializer[Worker]):

@@ -8,8 +8,8 @@ from django.shortcuts import render
 
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
-from apps.rollouts.holding import find_hold, find_throttle
-from apps.rollouts.throttle_notices import find_quota
+from apps.rollouts.steering.holds import find_hold, find_throttle
+from apps.rollouts.steering.throttle_notices import find_quota
 
 
 def targets_breaker(request: HttpRequest) -> bool:

@@ -18,9 +18,9 @@ from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.following import Mark, followed_rollouts, read_news
 from apps.dashboard.progress import mark_changes
 from apps.reviews.blinding import hides_collection
-from apps.rollouts.announcing import collection_group
+from apps.rollouts.metrics.page_figures import count_running
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.page_figures import count_running
+from apps.rollouts.notifications import collection_group
 
 MIN_SECONDS_BETWEEN = 0.2
 """At most five patches a second, however many workers announce."""

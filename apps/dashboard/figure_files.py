@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from apps.rollouts.breakdowns import Share
-from apps.rollouts.components import ComponentFigures
-from apps.rollouts.measuring import CollectionMetrics
-from apps.rollouts.scattering import Scattered
+from apps.rollouts.metrics.breakdowns import Share
+from apps.rollouts.metrics.collection_figures import CollectionMetrics
+from apps.rollouts.metrics.components import ComponentFigures
+from apps.rollouts.metrics.reward_sample import Scattered
 
 
 class Table(NamedTuple):

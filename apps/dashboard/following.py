@@ -14,8 +14,8 @@ from apps.dashboard.causes import CAUSES
 from apps.dashboard.traces.building import build_trace
 from apps.dashboard.traces.outline import outline
 from apps.dashboard.traces.reading import events_of, find_capture, open_trace, place_of_error, rows_of
+from apps.rollouts.metrics.attempt_history import PastAttempt, read_attempts
 from apps.rollouts.models import Rollout, RolloutQuerySet, TraceEvent
-from apps.rollouts.retracing import PastAttempt, read_attempts
 
 
 class Mark(NamedTuple):

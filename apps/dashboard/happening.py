@@ -13,9 +13,9 @@ from django.urls import reverse
 from apps.environments.models import Environment
 from apps.exports.models import Export, PairSet
 from apps.policies.models import Health, PolicyModel
-from apps.rollouts.holding import RAISE
-from apps.rollouts.leasing import LIVE
+from apps.rollouts.engine.worker_leases import LIVE
 from apps.rollouts.models import Breaker, Collection, CollectionDeletion, Reverification, Worker
+from apps.rollouts.steering.holds import RAISE
 from apps.tasks.models import Deletion, Upload
 
 SHOWN = 30

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from django.http import QueryDict
 
 from apps.dashboard.rolloutlists.listing import RolloutList
-from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
 from apps.rollouts.models import Rollout, RolloutQuerySet
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
 
 PATIENCE = 2.0
 """Seconds: who opens a trace waits no longer to learn what stands beside it."""

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from apps.dashboard.causes import CAUSES
 from apps.dashboard.progress import Progress
-from apps.rollouts.margins import measure_margins
+from apps.rollouts.metrics.mean_intervals import measure_margins
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 
 SHOWN = 8

@@ -5,10 +5,10 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from apps.rollouts.holding import Holds, explain_missing_worker, explain_pause, find_holds
-from apps.rollouts.keeping import Kept
+from apps.rollouts.metrics.cached_figures import Kept
+from apps.rollouts.metrics.page_figures import PageFigures, count_running
 from apps.rollouts.models import Collection
-from apps.rollouts.page_figures import PageFigures, count_running
+from apps.rollouts.steering.holds import Holds, explain_missing_worker, explain_pause, find_holds
 
 
 @dataclass(frozen=True, slots=True)

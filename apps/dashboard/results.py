@@ -9,11 +9,11 @@ from apps.dashboard.charts.histogram import Histogram, draw_histogram
 from apps.dashboard.charts.intervals import IntervalBar, draw_intervals
 from apps.dashboard.charts.scatter import Scatter, draw_scatter
 from apps.dashboard.charts.shares import Part, draw_shares
-from apps.rollouts.components import ComponentFigures
-from apps.rollouts.keeping import Kept
-from apps.rollouts.measuring import CollectionMetrics
+from apps.rollouts.metrics.cached_figures import Kept
+from apps.rollouts.metrics.collection_figures import CollectionMetrics
+from apps.rollouts.metrics.components import ComponentFigures
+from apps.rollouts.metrics.page_figures import PageFigures
 from apps.rollouts.models import Collection
-from apps.rollouts.page_figures import PageFigures
 
 
 @dataclass(frozen=True, slots=True)

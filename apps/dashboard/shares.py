@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from apps.dashboard.charts.intervals import IntervalBar, draw_intervals
-from apps.rollouts.breakdowns import Share
+from apps.rollouts.metrics.breakdowns import Share
 
 
 class ShareRow(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.rollouts.tracking import VersionReward
+from apps.rollouts.metrics.model_versions import VersionReward
 
 WIDTH, HEIGHT, LEFT, RIGHT, FLOOR, CEILING = 480.0, 180.0, 44.0, 8.0, 152.0, 12.0
 _MARGIN = 0.08

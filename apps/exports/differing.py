@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from apps.exports.models import PairSet, PreferencePair
-from apps.rollouts.contrasting import find_differences
+from apps.rollouts.metrics.collection_comparison import find_differences
 
 
 class NothingToCompare(Exception):

@@ -7,9 +7,9 @@ from django.db.models import Count, Exists, OuterRef
 from apps.exports.filtering import FilterRefused, Filters
 from apps.exports.splitting import TRAIN
 from apps.gym.exporters.protocol import Format
-from apps.rollouts.filtering.grammar import FilterRefused as NotUnderstood
-from apps.rollouts.filtering.parsing import parse_filter
 from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.search.filters.grammar import FilterRefused as NotUnderstood
+from apps.rollouts.search.filters.parsing import parse_filter
 from apps.tasks.models import Task
 
 NAMED = 20

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from apps.exports.filtering import Filters
-from apps.rollouts.filtering.applying import filter_rollouts
 from apps.rollouts.models import RolloutQuerySet
+from apps.rollouts.search.filters.applying import filter_rollouts
 
 
 def narrow_rollouts(rollouts: RolloutQuerySet, filters: Filters) -> RolloutQuerySet:

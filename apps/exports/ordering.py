@@ -16,9 +16,9 @@ from apps.exports.narrowing import narrow_rollouts
 from apps.exports.splitting import MAX_SHARE
 from apps.gym.exporters.protocol import Format, OptionRefused, resolve_options
 from apps.gym.exporters.registry import FormatUnknown, find_format
-from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
-from apps.rollouts.filtering.parsing import parse_filter
 from apps.rollouts.models import Collection, Rollout, UnindexedRollout
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.parsing import parse_filter
 
 
 class ExportRefused(Exception):

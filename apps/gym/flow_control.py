@@ -98,7 +98,7 @@ class Gate:
             self._rate = 0.0
             self._on_limited(self)
 
-    # -- reports and grants (see apps/rollouts/throttling.py) ------------------------------------------------------
+    # -- reports and grants (see apps/rollouts/engine/throttling.py) ---------------------------------------------------
 
     def report(self) -> Report:
         """Return what happened since the last report."""

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from apps.gym.verdicts import FEWEST, MOST
 from apps.reviews.models import Queue
-from apps.rollouts.filtering.applying import apply_filter
-from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
-from apps.rollouts.filtering.grammar import FilterRefused
-from apps.rollouts.filtering.parsing import parse_filter
 from apps.rollouts.models import Rollout
+from apps.rollouts.search.filters.applying import apply_filter
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.grammar import FilterRefused
+from apps.rollouts.search.filters.parsing import parse_filter
 
 MAX_ITEMS = 10_000
 """A queue is made in one transaction, which on SQLite holds up every other writer."""

@@ -18,7 +18,7 @@ from apps.gym.redaction.shortening import cut
 from apps.reviews.hiding import end_broken, end_repeats, is_whole
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.showing import arrange, arrange_again
-from apps.rollouts.clock import server_now
+from apps.rollouts.database_clock import server_now
 
 REPEAT_AFTER = 10
 """A hidden repeat comes after so many other reviews, or when nothing else is left."""

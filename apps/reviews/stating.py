@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 
 from apps.reviews.hiding import is_whole
 from apps.reviews.models import QueueItem, Review
-from apps.rollouts.clock import server_now
+from apps.rollouts.database_clock import server_now
 
 
 class State(TextChoices):

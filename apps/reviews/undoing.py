@@ -13,7 +13,7 @@ from apps.reviews.hiding import BROKEN, UNDO_FOR, end_unkept
 from apps.reviews.leasing import CannotReview, find_objection, lock_queue, refuse_stranger, take_slot
 from apps.reviews.models import Queue, Review
 from apps.reviews.reviewing import is_broken, recount, tell_said
-from apps.rollouts.clock import server_now
+from apps.rollouts.database_clock import server_now
 
 _ENDED = [Review.Status.SUBMITTED, Review.Status.SKIPPED]
 _BEGUN = [Review.Status.OPEN, Review.Status.LAPSED]

@@ -12,7 +12,7 @@ from apps.accounts.permissions import Permission, user_may
 from apps.reviews.hiding import is_whole
 from apps.reviews.leasing import find_free
 from apps.reviews.models import Queue, QueueItem, Review
-from apps.rollouts.clock import server_now
+from apps.rollouts.database_clock import server_now
 
 
 @dataclass(frozen=True, slots=True)

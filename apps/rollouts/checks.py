@@ -8,7 +8,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from apps.rollouts.leasing import LIVE
+from apps.rollouts.engine.worker_leases import LIVE
 from apps.rollouts.models import Worker
 
 WORKER_STARTS = "worker-starts"

@@ -14,7 +14,7 @@ from django.test import Client
 from apps.accounts.models import Role, User
 from apps.accounts.people import change_password, edit_user
 from apps.accounts.permissions import Permission
-from apps.rollouts.announcing import announce_from_loop
+from apps.rollouts.notifications import announce_from_loop
 from gymweb.asgi import application
 from tests.access.routes import every_route
 from tests.deadlines import DEADLINE

@@ -11,7 +11,7 @@ from apps.accounts.keys import create_api_key
 from apps.accounts.models import AuditEntry, Role
 from apps.accounts.people import edit_user
 from apps.policies.saving import save_policy_model
-from apps.rollouts.controlling import adjust_collection
+from apps.rollouts.steering.controls import adjust_collection
 from tests.access.routes import every_route
 from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
 

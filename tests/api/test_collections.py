@@ -12,8 +12,8 @@ from apps.accounts.models import Role
 from apps.exports.exporting import write_export
 from apps.exports.models import Export
 from apps.gym.exporters.registry import FORMATS
-from apps.rollouts.deleting import delete_next_collection
 from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.steering.collection_deletion import delete_next_collection
 from apps.tasks.models import Task
 from tests.api.conftest import client_of
 from tests.factories import (

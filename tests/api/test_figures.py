@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 from django.utils import timezone
 
-from apps.rollouts.labelling import FACETS
+from apps.rollouts.metrics.labels import FACETS
 from apps.rollouts.models import Collection
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
 

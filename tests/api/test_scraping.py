@@ -17,8 +17,8 @@ from apps.accounts.keys import create_api_key
 from apps.accounts.models import Role
 from apps.api.exposition import COUNTS
 from apps.gym.events import JudgeCall, ModelCall, ToolResult, Verification
-from apps.rollouts.gauging import read_fleet
-from apps.rollouts.metering import BUCKETS, Meters
+from apps.rollouts.engine.worker_counters import BUCKETS, Meters
+from apps.rollouts.metrics.fleet_gauges import read_fleet
 from apps.rollouts.models import Breaker, Collection, Rollout, Worker
 from tests.factories import make_collection, make_environment, make_policy_model, make_rollout, make_user
 

@@ -7,8 +7,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import Role
-from apps.rollouts.deleting import delete_next_collection
 from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.steering.collection_deletion import delete_next_collection
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import (

@@ -14,8 +14,8 @@ from apps.dashboard.consumers import MIN_SECONDS_BETWEEN
 from apps.dashboard.progress import mark_changes
 from apps.gym.events import ModelCall, Prompt, encode_event
 from apps.gym.items import message
-from apps.rollouts.announcing import announce_from_loop
 from apps.rollouts.models import Collection, Rollout, TraceEvent
+from apps.rollouts.notifications import announce_from_loop
 from gymweb.asgi import application
 from tests.dashboard.pages import signed_in
 from tests.deadlines import DEADLINE

@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from apps.environments.models import Environment
 from apps.gym.items import dump_json
-from apps.rollouts.paging import PAGE_ROWS
+from apps.rollouts.search.keyset_pages import PAGE_ROWS
 from apps.tasks.deleting import delete_next
 from apps.tasks.marking import mark_tasks
 from apps.tasks.models import Dataset, DatasetVersion, Task

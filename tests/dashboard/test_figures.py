@@ -5,8 +5,8 @@ import pytest
 from django.urls import reverse
 
 from apps.accounts.models import Role
+from apps.rollouts.metrics.reward_sample import scatter_rewards
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.scattering import scatter_rewards
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_collection, make_dataset, make_rollout
 
@@ -38,7 +38,7 @@ def test_a_large_collection_gets_its_results_after_its_page(monkeypatch):
     collection = collected(1.0, 0.0)
     client = signed_in(Role.VIEWER)
     assert 'id="results-title"' in client.get(at(collection, "detail")).text
-    monkeypatch.setattr("apps.rollouts.keeping.AT_ONCE", 1)
+    monkeypatch.setattr("apps.rollouts.metrics.cached_figures.AT_ONCE", 1)
     page = client.get(at(collection, "detail")).text
     assert 'id="results-title"' not in page
     address = at(collection, "results")
@@ -52,7 +52,7 @@ def test_a_large_collection_gets_its_results_after_its_page(monkeypatch):
 
 
 def test_the_shell_of_a_large_collection_counts_no_rollouts(monkeypatch, django_assert_max_num_queries):
-    monkeypatch.setattr("apps.rollouts.keeping.AT_ONCE", 1)
+    monkeypatch.setattr("apps.rollouts.metrics.cached_figures.AT_ONCE", 1)
     collection = collected(1.0, 0.0)
     client = signed_in()
     with django_assert_max_num_queries(21) as queries:

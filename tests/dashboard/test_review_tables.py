@@ -13,8 +13,8 @@ from apps.reviews.answers import Answer
 from apps.reviews.leasing import skip_item
 from apps.reviews.models import Review
 from apps.reviews.reviewing import score_rollout
-from apps.rollouts import paging
 from apps.rollouts.models import Rollout
+from apps.rollouts.search import keyset_pages
 from tests.dashboard.markup import faults
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed, streamed
 from tests.factories import make_user
@@ -139,7 +139,7 @@ def test_pages_follow_one_another_with_their_filter(pages, monkeypatch):
     queue = make_queue(pairs=5, order="newest")
     for _ in range(5):
         judge(queue, annotator(), "equal")
-    real = paging.page_by_id
+    real = keyset_pages.page_by_id
     monkeypatch.setattr(review_tables, "page_by_id", lambda *args, **options: real(*args, size=2, **options))
     for path, number in ((f"/queues/{queue.pk}/items/?verdict=equal", 5), (f"/reviews/?queue={queue.pk}", 5)):
         seen, address = [], path

@@ -13,8 +13,8 @@ from apps.exports.models import Export
 from apps.gym.events import ModelCall, Prompt
 from apps.gym.items import message
 from apps.rollouts.models import CollectionDeletion, Reverification, Rollout
-from apps.rollouts.sorting import SORTS
-from apps.rollouts.word_indexing import index_next_rollouts, mark_unindexed
+from apps.rollouts.search.rollout_order import SORTS
+from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_collection, make_dataset, make_policy_model, make_rollout, make_row

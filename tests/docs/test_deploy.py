@@ -19,8 +19,8 @@ from django.core.management import get_commands, load_command_class
 from prometheus_client import REGISTRY
 
 from apps.api.exposition import COUNTS, expose
-from apps.rollouts.gauging import Fleet
-from apps.rollouts.metering import Meters
+from apps.rollouts.engine.worker_counters import Meters
+from apps.rollouts.metrics.fleet_gauges import Fleet
 from tests.deadlines import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,12 +18,12 @@ from apps.exports.models import Export
 from apps.exports.ordering import queue_export
 from apps.exports.pairing import build_pairs, queue_pair_set
 from apps.gym import leaving
-from apps.rollouts.deleting import delete_next_collection, queue_collection_deletion
-from apps.rollouts.keeping import measure_wanted
+from apps.rollouts.metrics.cached_figures import measure_wanted
 from apps.rollouts.models import Collection, KeptFigures, UnindexedRollout
-from apps.rollouts.removing import queue_rollout_deletion
-from apps.rollouts.reverifying import apply_reverification, continue_reverification, queue_reverification
-from apps.rollouts.word_indexing import index_next_rollouts, mark_unindexed
+from apps.rollouts.reverification.reverifying import apply_reverification, continue_reverification, queue_reverification
+from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
+from apps.rollouts.steering.collection_deletion import delete_next_collection, queue_collection_deletion
+from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
 from apps.tasks.choosing import Choices
 from apps.tasks.deleting import delete_next, queue_deletion
 from apps.tasks.receiving import create_upload, parts_file
@@ -198,7 +198,7 @@ def test_a_job_that_was_queued_anew_has_its_hour_again(collection):
 
 
 def test_progress_gives_a_deletion_its_hour_again(collection, monkeypatch):
-    monkeypatch.setattr("apps.rollouts.deleting.CHUNK", 1)
+    monkeypatch.setattr("apps.rollouts.steering.collection_deletion.CHUNK", 1)
     job = collection_deletion_job(collection)
     long_ago = timezone.now() - timedelta(hours=2)
     type(job.row).objects.filter(pk=job.row.pk).update(failing_since=long_ago, retry_at=timezone.now())

@@ -11,12 +11,12 @@ from apps.exports.making import make_queued_pair_set
 from apps.exports.models import Export
 from apps.exports.ordering import queue_export
 from apps.exports.pairing import queue_pair_set
-from apps.rollouts import choosing, planning
-from apps.rollouts.deleting import delete_next_collection, queue_collection_deletion
 from apps.rollouts.models import Collection, RolloutWords
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.reverifying import continue_reverification, queue_reverification
-from apps.rollouts.word_indexing import index_next_rollouts, mark_unindexed
+from apps.rollouts.plans import planning, task_selection
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.reverification.reverifying import continue_reverification, queue_reverification
+from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
+from apps.rollouts.steering.collection_deletion import delete_next_collection, queue_collection_deletion
 from apps.tasks.choosing import Choices
 from apps.tasks.deleting import delete_next, queue_deletion
 from apps.tasks.uploading import upload_file
@@ -30,7 +30,7 @@ ROLLOUTS = 100
 def collection(migrated, settings, monkeypatch, tmp_path):
     """Its rows are several pages of everything that reads them."""
     monkeypatch.setattr(traces, "ROWS", 50)
-    monkeypatch.setattr(choosing, "CHUNK", 4)
+    monkeypatch.setattr(task_selection, "CHUNK", 4)
     settings.EXPORTS_DIR = tmp_path / "exports"
     made = make_collection(dataset=make_dataset([make_row(str(number)) for number in range(10)]), state="completed")
     tasks = list(made.version.tasks.order_by("index"))

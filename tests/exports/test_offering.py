@@ -9,7 +9,7 @@ from apps.exports.folders import rows_path
 from apps.exports.ordering import queue_export
 from apps.gym.events import SessionOpened
 from apps.gym.messages import nested_tools
-from apps.rollouts.importing import import_rollouts
+from apps.rollouts.imports.rollout_import import import_rollouts
 from tests.factories import (
     make_agent,
     make_collection,

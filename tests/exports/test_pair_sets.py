@@ -35,8 +35,8 @@ from apps.reviews.filling import fill_from_sets
 from apps.reviews.models import Queue
 from apps.reviews.overriding import override_reward
 from apps.reviews.queueing import create_queue
-from apps.rollouts.deleting import queue_collection_deletion
 from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.steering.collection_deletion import queue_collection_deletion
 from apps.tasks.deleting import StillInUse
 from apps.tasks.models import Dataset, DatasetVersion, Task
 from tests.exports.test_exporting import read

@@ -12,9 +12,9 @@ from apps.exports.exporting import write_export
 from apps.exports.ordering import queue_export
 from apps.gym.exporters.nemo_gym_rollouts import input_row
 from apps.gym.serving.aggregating import aggregate_metrics
-from apps.rollouts.importing import import_rollouts
-from apps.rollouts.measuring import measure_collection
-from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
+from apps.rollouts.imports.rollout_import import import_rollouts
+from apps.rollouts.metrics.collection_figures import measure_collection
+from apps.rollouts.reverification.reverifying import apply_reverification, finish_reverification, queue_reverification
 from tests.factories import make_agent, make_collection, make_dataset, make_environment, make_rollout, make_trace
 from tests.gym.verifiers.test_nemo_gym_rollouts import KINDS
 from tests.nemo_gym import kinds

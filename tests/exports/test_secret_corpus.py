@@ -22,8 +22,8 @@ from apps.policies.models import PolicyModel
 from apps.policies.redacting import forget_redactor
 from apps.policies.saving import save_policy_model
 from apps.reviews.commenting import add_comment
-from apps.rollouts.importing import import_rollouts
-from apps.rollouts.matching import ImportRefused
+from apps.rollouts.imports.rollout_import import import_rollouts
+from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Rollout
 from apps.tasks.uploading import upload_file
 from gymweb.loglines import LineFormatter

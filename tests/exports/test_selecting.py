@@ -14,7 +14,7 @@ from apps.gym.messages import item_messages
 from apps.gym.pairs import Rule
 from apps.reviews.overriding import override_reward
 from apps.rollouts.models import Rollout
-from apps.rollouts.word_indexing import mark_unindexed
+from apps.rollouts.search.word_index import mark_unindexed
 from tests.exports.test_exporting import broken_trace
 from tests.factories import make_agent, make_collection, make_dataset, make_rollout, make_row, make_trace, make_user
 from tests.gym.traces import call, decode_lines, turn, with_tokens

@@ -38,7 +38,7 @@ def main() -> None:
     from apps.environments.models import Adapter, Environment
     from apps.gym.items import dump_json
     from apps.policies.models import PolicyModel, Wire
-    from apps.rollouts.planning import plan_collection
+    from apps.rollouts.plans.planning import plan_collection
     from apps.tasks.models import Dataset, DatasetVersion, Task
 
     wanted = json.load(sys.stdin)

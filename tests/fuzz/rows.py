@@ -20,7 +20,7 @@ def fill() -> dict[str, Any]:
     from apps.exports.ordering import queue_export
     from apps.exports.pairing import build_pairs, queue_pair_set
     from apps.rollouts.models import Collection
-    from apps.rollouts.reverifying import finish_reverification, queue_reverification
+    from apps.rollouts.reverification.reverifying import finish_reverification, queue_reverification
     from apps.tasks.choosing import Choices
     from apps.tasks.receiving import start_parts, store_file
     from apps.tasks.uploading import upload_file

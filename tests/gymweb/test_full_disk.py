@@ -11,8 +11,8 @@ from django.urls import reverse
 from apps.accounts.keys import create_api_key
 from apps.accounts.models import ApiKey
 from apps.api import datasets
-from apps.rollouts.holding import find_holds
 from apps.rollouts.models import Collection
+from apps.rollouts.steering.holds import find_holds
 from tests.factories import make_collection, make_user
 
 pytestmark = pytest.mark.django_db

@@ -13,8 +13,8 @@ from prometheus_client import REGISTRY
 
 from apps.accounts.models import Role
 from apps.dashboard.progress import mark_changes
-from apps.rollouts.announcing import DOORBELL, announce_from_loop, ring_doorbell
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.engine.worker import RolloutWorker
+from apps.rollouts.notifications import DOORBELL, announce_from_loop, ring_doorbell
 from gymweb.asgi import application
 from gymweb.layers import LayerAway, PubSubLayer
 from scripts.servers import Redis, ServerMissing, redis

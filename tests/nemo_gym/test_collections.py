@@ -11,9 +11,9 @@ from apps.environments.probing import probe_due_environments
 from apps.environments.saving import save_environment
 from apps.gym.events import Verification
 from apps.policies.models import PolicyModel
-from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Rollout
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.steering.local_worker import finish_collection
 from apps.tasks.models import Upload
 from apps.tasks.uploading import create_dataset, upload_file
 from tests.factories import make_agent

@@ -19,8 +19,8 @@ from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.serving.environment import serve_environment
 from apps.gym.serving.model import ServedModel
 from apps.gym.serving.ports import serve_port
-from apps.rollouts.importing import import_rollouts
-from apps.rollouts.reverifying import finish_reverification, queue_reverification
+from apps.rollouts.imports.rollout_import import import_rollouts
+from apps.rollouts.reverification.reverifying import finish_reverification, queue_reverification
 from scripts.servers import free_port
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_environment

@@ -7,10 +7,10 @@ from django.test.utils import CaptureQueriesContext
 from apps.policies.connecting import open_outbound
 from apps.policies.models import PolicyModel
 from apps.policies.versioning import WeightsInUse
-from apps.rollouts.connecting import Settings
+from apps.rollouts.engine.connections import Settings
+from apps.rollouts.engine.judge_seats import JudgeSeats
+from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.models import Collection
-from apps.rollouts.seating import JudgeSeats
-from apps.rollouts.throttling import Throttles
 from tests.factories import make_collection, make_dataset, make_environment, make_policy_model
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from apps.rollouts.matching import File
+from apps.rollouts.imports.task_matching import File
 
 SHARED = Path(os.environ.get("GYMWEB_SHARED", "../shared")) / "data" / "nemo_gym"
 NAMES = sorted(path.name.partition(".")[0] for path in SHARED.glob("*.example_rollouts.jsonl"))

@@ -7,7 +7,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from apps.exports.models import PairSet, PreferencePair
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Rollout
 from tests.dashboard.pages import signed_in
 from tests.factories import make_collection, make_rollout

@@ -5,12 +5,12 @@ import statistics
 
 import pytest
 
-from apps.rollouts.breakdowns import break_down
-from apps.rollouts.contrasting import CannotContrast, contrast_collections
-from apps.rollouts.labelling import FACETS
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.metrics.breakdowns import break_down
+from apps.rollouts.metrics.collection_comparison import CannotContrast, contrast_collections
+from apps.rollouts.metrics.collection_figures import measure_collection
+from apps.rollouts.metrics.labels import FACETS
+from apps.rollouts.metrics.task_profiles import BUCKETS, profile_tasks
 from apps.rollouts.models import Collection
-from apps.rollouts.profiles import BUCKETS, profile_tasks
 from apps.tasks.models import Task
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
 
@@ -78,7 +78,7 @@ def test_a_facet_without_differences_has_the_figures_of_the_collection(dataset):
 
 
 def test_the_labels_with_the_most_rollouts_are_measured_and_the_rest_is_counted(dataset, monkeypatch):
-    monkeypatch.setattr("apps.rollouts.labelling.MAX_LABELS", 1)
+    monkeypatch.setattr("apps.rollouts.metrics.labels.MAX_LABELS", 1)
     collection = fill(make_collection(dataset=dataset), [[1.0], [0.0, 1.0], [0.25, None], [None, None]])
     found = {facet: break_down(collection, facet) for facet in FACETS}
     assert {facet: ([share.label for share in each.shares], each.left_out) for facet, each in found.items()} == {
@@ -160,7 +160,7 @@ def test_many_tasks_have_the_same_interval_by_sums_as_by_resampling(dataset, mon
         fill(make_collection(dataset=dataset), [[draw.random() for _ in range(3)] for _ in range(4)]) for _ in range(2)
     ]
     resampled = contrast_collections(*collections).interval
-    monkeypatch.setattr("apps.rollouts.contrasting.MAX_RESAMPLED", 3)
+    monkeypatch.setattr("apps.rollouts.metrics.collection_comparison.MAX_RESAMPLED", 3)
     summed = contrast_collections(*collections).interval
     assert resampled is not None
     assert summed is not None

@@ -9,10 +9,10 @@ from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
 from django.utils import timezone
 
-from apps.rollouts.breaking import Breakers, Endpoint, Turn, read_shut, store_turns, take_trial
+from apps.rollouts.engine.circuit_breakers import Breakers, Endpoint, Turn, read_shut, store_turns, take_trial
+from apps.rollouts.engine.shared_limits import InUse
+from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Breaker, Collection, Rollout
-from apps.rollouts.sharing import InUse
-from apps.rollouts.worker import RolloutWorker
 from tests.deadlines import DEADLINE
 from tests.factories import make_policy_model
 from tests.rollouts.work import plan, serve_chat
@@ -96,7 +96,7 @@ class Endpoints:
 
 def test_rollouts_wait_for_an_endpoint_that_is_away_and_none_of_them_fails(monkeypatch):
     """More rollouts than the breaker needs failures meet a broken model; all complete once it is well."""
-    monkeypatch.setattr("apps.rollouts.breaking.FIRST_COOLDOWN", 0.3)
+    monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.FIRST_COOLDOWN", 0.3)
 
     async def collect():
         endpoints = Endpoints()

@@ -1,7 +1,7 @@
 import pytest
 
-from apps.rollouts.changes import Cursor, find_witnesses, list_changes
-from apps.rollouts.contrasting import contrast_collections
+from apps.rollouts.metrics.collection_comparison import contrast_collections
+from apps.rollouts.metrics.task_changes import Cursor, find_witnesses, list_changes
 from apps.rollouts.models import Collection
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
 

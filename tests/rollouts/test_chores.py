@@ -6,8 +6,8 @@ import pytest
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
-from apps.rollouts.announcing import DOORBELL
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.engine.worker import RolloutWorker
+from apps.rollouts.notifications import DOORBELL
 from tests.deadlines import wait_until_async
 
 pytestmark = pytest.mark.usefixtures("migrated")

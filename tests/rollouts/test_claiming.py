@@ -8,15 +8,22 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.policies.connecting import open_outbound
-from apps.rollouts.claiming import _claimable
-from apps.rollouts.connecting import Settings
-from apps.rollouts.fetching import fetch_work
-from apps.rollouts.leasing import Vitals, give_up_lease, reap_leases, release_unknown, renew_lease, take_lease
+from apps.rollouts.engine.claimed_work import fetch_work
+from apps.rollouts.engine.claiming import _claimable
+from apps.rollouts.engine.connections import Settings
+from apps.rollouts.engine.judge_seats import JudgeSeats
+from apps.rollouts.engine.recording import record_batch
+from apps.rollouts.engine.shared_limits import InUse
+from apps.rollouts.engine.throttling import Throttles
+from apps.rollouts.engine.worker_leases import (
+    Vitals,
+    give_up_lease,
+    reap_leases,
+    release_unknown,
+    renew_lease,
+    take_lease,
+)
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.recording import record_batch
-from apps.rollouts.seating import JudgeSeats
-from apps.rollouts.sharing import InUse
-from apps.rollouts.throttling import Throttles
 from tests.factories import make_collection, make_rollout
 from tests.rollouts.work import end, plan
 

@@ -16,11 +16,11 @@ from apps.gym.policy.protocol import Reply
 from apps.gym.resources.verified import ToollessServer, VerifiedServer
 from apps.gym.verifiers.processes import shared_pool
 from apps.policies.models import Provider
-from apps.rollouts.collecting import finish_collection
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Rollout
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.reverification.reverifying import apply_reverification, finish_reverification, queue_reverification
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_row, make_user
 
 pytestmark = pytest.mark.usefixtures("migrated")

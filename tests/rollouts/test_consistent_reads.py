@@ -5,7 +5,7 @@ import threading
 import pytest
 from django.db import connection
 
-from apps.rollouts.consistent_reads import consistent_reads
+from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection
 from tests.factories import make_collection
 

@@ -9,10 +9,13 @@ from channels.layers import get_channel_layer
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
-from apps.rollouts import controlling
-from apps.rollouts.claiming import Slots, claim_rollouts
-from apps.rollouts.collecting import finish_collection
-from apps.rollouts.controlling import (
+from apps.rollouts.engine.claiming import Slots, claim_rollouts
+from apps.rollouts.engine.housekeeping import look_around
+from apps.rollouts.engine.worker import RolloutWorker
+from apps.rollouts.engine.worker_leases import give_up_lease, live_workers, take_lease
+from apps.rollouts.models import Collection, Rollout, Worker
+from apps.rollouts.steering import controls
+from apps.rollouts.steering.controls import (
     CannotSteer,
     adjust_collection,
     cancel_collection,
@@ -22,10 +25,7 @@ from apps.rollouts.controlling import (
     retry_failed,
     sweep_cancelled,
 )
-from apps.rollouts.leasing import give_up_lease, live_workers, take_lease
-from apps.rollouts.looking import look_around
-from apps.rollouts.models import Collection, Rollout, Worker
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.deadlines import DEADLINE
 from tests.factories import make_user
 from tests.rollouts.work import NO_LIMITS, end, plan, record
@@ -92,7 +92,7 @@ def fail(collection, *kinds):
 
 @pytest.mark.parametrize(("kinds", "queued"), [((), 3), (("policy_error",), 2), (("worker_lost",), 0)])
 def test_failed_rollouts_are_retried_all_or_by_their_kind(monkeypatch, kinds, queued):
-    monkeypatch.setattr(controlling, "CHUNK", 2)
+    monkeypatch.setattr(controls, "CHUNK", 2)
     collection = fail(plan(), "policy_error", "timed_out", "policy_error")
     assert retry_failed(collection=collection, error_kinds=kinds) == queued
     collection.refresh_from_db()
@@ -151,7 +151,7 @@ def test_a_cancel_that_comes_after_everything_ended_says_so_and_leaves_what_was_
     stale = Collection.objects.get(pk=collection.pk)
     assert stale.state == "completed"
     assert retry_failed(collection=collection) == 4
-    controlling._cancel_queued(stale)  # of a canceller whose UPDATE found it completed, before the retry
+    controls._cancel_queued(stale)  # of a canceller whose UPDATE found it completed, before the retry
     assert Rollout.objects.filter(status="queued").count() == 4
     record([end(claim) for claim in claim_rollouts(lease=take_lease(seats=8).pk, slots=NO_LIMITS)])
     with pytest.raises(CannotSteer, match="is completed: nothing of it is left to cancel"):

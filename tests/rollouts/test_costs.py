@@ -5,9 +5,9 @@ from aiohttp import web
 from asgiref.sync import async_to_sync, sync_to_async
 
 from apps.gym.events import ModelCall
-from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Rollout
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.api.conftest import client_of
 from tests.dashboard.pages import signed_in
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row

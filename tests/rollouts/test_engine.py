@@ -13,18 +13,18 @@ from django.utils import timezone
 from apps.environments.models import Environment
 from apps.gym.events import ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.policies.models import PolicyModel, Provider
-from apps.rollouts.choosing import NothingToCollect
-from apps.rollouts.claiming import Claim, Slots, claim_rollouts
-from apps.rollouts.collecting import finish_collection
-from apps.rollouts.controlling import adjust_collection, cancel_collection
-from apps.rollouts.leasing import Vitals, give_up_lease, reap_leases, renew_lease, take_lease
+from apps.rollouts.engine.claiming import Claim, Slots, claim_rollouts
+from apps.rollouts.engine.outbox import Outbox
+from apps.rollouts.engine.recording import End, record_batch
+from apps.rollouts.engine.running import Tally, _end
+from apps.rollouts.engine.shared_limits import Share
+from apps.rollouts.engine.worker import RolloutWorker
+from apps.rollouts.engine.worker_leases import Vitals, give_up_lease, reap_leases, renew_lease, take_lease
 from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
-from apps.rollouts.outbox import Outbox
-from apps.rollouts.planning import PlanConflict, plan_collection, sweep_plans
-from apps.rollouts.recording import End, record_batch
-from apps.rollouts.running import Tally, _end
-from apps.rollouts.sharing import Share
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.plans.planning import PlanConflict, plan_collection, sweep_plans
+from apps.rollouts.plans.task_selection import NothingToCollect
+from apps.rollouts.steering.controls import adjust_collection, cancel_collection
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 from tests.rollouts.work import serve_chat
@@ -266,7 +266,7 @@ def test_an_uploaded_file_is_collected_as_it_was_uploaded():
 
 
 def test_a_plan_that_breaks_half_way_leaves_nothing(monkeypatch):
-    from apps.rollouts import planning
+    from apps.rollouts.plans import planning
 
     monkeypatch.setattr(planning, "CHUNK", 3)
     store = planning._queue
@@ -293,7 +293,7 @@ def test_a_plan_whose_planner_died_is_swept_and_a_young_one_is_not():
 
 
 def test_cancelling_while_planning_cancels_what_is_planned_later(monkeypatch):
-    from apps.rollouts import planning
+    from apps.rollouts.plans import planning
 
     monkeypatch.setattr(planning, "CHUNK", 3)
     store = planning._queue

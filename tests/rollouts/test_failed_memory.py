@@ -6,8 +6,8 @@ import gc
 from apps.gym.agent import Attempt, Harness
 from apps.gym.errors import PolicyError
 from apps.gym.resources.verified import ToollessServer
-from apps.rollouts.claiming import Claim
-from apps.rollouts.running import Setting, run_rollout
+from apps.rollouts.engine.claiming import Claim
+from apps.rollouts.engine.running import Setting, run_rollout
 
 
 class Failing:

@@ -10,10 +10,10 @@ from math import comb
 import pytest
 
 from apps.gym.comparisons import mcnemar
-from apps.rollouts.breakdowns import break_down
-from apps.rollouts.contrasting import contrast_collections
-from apps.rollouts.labelling import FACETS
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.metrics.breakdowns import break_down
+from apps.rollouts.metrics.collection_comparison import contrast_collections
+from apps.rollouts.metrics.collection_figures import measure_collection
+from apps.rollouts.metrics.labels import FACETS
 from apps.rollouts.models import Rollout
 from tests.factories import make_collection, make_dataset, make_row
 

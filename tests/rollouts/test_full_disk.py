@@ -6,12 +6,12 @@ import pytest
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
-from apps.rollouts import chores
-from apps.rollouts.announcing import DOORBELL
-from apps.rollouts.controlling import pause_collection
+from apps.rollouts.engine import background_jobs
+from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.notifications import DOORBELL
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.steering.controls import pause_collection
 from tests.deadlines import DEADLINE, wait_until_async
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 
@@ -31,7 +31,7 @@ def store() -> bool:
 
 def test_rollouts_wait_while_the_disk_is_full_and_go_on_by_themselves(settings, monkeypatch, full_disk):
     settings.WORKER_CHORES = ["tests.rollouts.test_full_disk.free", "tests.rollouts.test_full_disk.store"]
-    monkeypatch.setattr(chores, "ON_FULL_DISK", frozenset({"tests.rollouts.test_full_disk.free"}))
+    monkeypatch.setattr(background_jobs, "ON_FULL_DISK", frozenset({"tests.rollouts.test_full_disk.free"}))
     dataset = make_dataset([make_row()])
     mine, paused = (
         plan_collection(dataset=dataset, agent=make_agent(), policy_model=make_policy_model(), repeats=3)

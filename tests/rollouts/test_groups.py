@@ -7,10 +7,10 @@ from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
 from apps.environments.models import Environment
-from apps.rollouts.announcing import DOORBELL
+from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Collection, Rollout, Worker
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.notifications import DOORBELL
+from apps.rollouts.plans.planning import plan_collection
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 

@@ -6,10 +6,17 @@ import time
 import pytest
 from django.db import connection, transaction
 
-from apps.rollouts import heart as heart_module
-from apps.rollouts.claiming import Slots, claim_rollouts
-from apps.rollouts.heart import Heart
-from apps.rollouts.leasing import Vitals, live_workers, reap_leases, release_unknown, renew_lease, take_lease
+from apps.rollouts.engine import heartbeats as heart_module
+from apps.rollouts.engine.claiming import Slots, claim_rollouts
+from apps.rollouts.engine.heartbeats import Heart
+from apps.rollouts.engine.worker_leases import (
+    Vitals,
+    live_workers,
+    reap_leases,
+    release_unknown,
+    renew_lease,
+    take_lease,
+)
 from apps.rollouts.models import Rollout, Worker
 from tests.rollouts.work import plan
 

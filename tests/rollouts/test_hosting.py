@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from apps.gym.serving.asking import Asked, json_answer
-from apps.rollouts.hosting import Host
+from apps.rollouts.serving.hosting import Host
 from tests.deadlines import DEADLINE
 
 

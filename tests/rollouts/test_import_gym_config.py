@@ -12,7 +12,7 @@ from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.policies.connecting import stored_key
 from apps.policies.models import PolicyModel
-from apps.rollouts.registering import ask_head
+from apps.rollouts.imports.gym_config_import import ask_head
 from apps.tasks.models import Dataset, Task
 from tests.factories import make_row
 from tests.gym.gymconfig.test_describing import ENV, LAB, MODEL

@@ -17,11 +17,11 @@ from apps.exports.ordering import queue_export
 from apps.gym.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.gym.tokens import restore_tokens
 from apps.policies.models import PolicyModel
-from apps.rollouts.importing import import_rollouts
-from apps.rollouts.matching import File, ImportRefused
+from apps.rollouts.imports.rollout_import import import_rollouts
+from apps.rollouts.imports.task_matching import File, ImportRefused
 from apps.rollouts.models import Collection, Rollout, TraceEvent
-from apps.rollouts.planning import QUIET, sweep_plans
-from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
+from apps.rollouts.plans.planning import QUIET, sweep_plans
+from apps.rollouts.reverification.reverifying import apply_reverification, finish_reverification, queue_reverification
 from apps.tasks.models import Task
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_user
 from tests.rollouts.stored import NAMES, as_file, needs_shared, said, shared_files, shared_rows, stored_row

@@ -5,8 +5,8 @@ import pytest
 from apps.gym.events import ErrorRaised, ModelCall, ToolResult, Verification
 from apps.gym.items import text_of
 from apps.gym.tokens import restore_tokens
-from apps.rollouts.importing import import_rollouts
-from apps.rollouts.matching import ImportRefused
+from apps.rollouts.imports.rollout_import import import_rollouts
+from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Rollout
 from tests.factories import make_agent, make_dataset
 from tests.rollouts.stored import as_file

@@ -9,10 +9,10 @@ from django.core.management import call_command
 
 from apps.gym.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.gym.items import text_of
-from apps.rollouts.importing import import_rollouts
-from apps.rollouts.matching import ImportRefused
+from apps.rollouts.imports.rollout_import import import_rollouts
+from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
+from apps.rollouts.reverification.reverifying import apply_reverification, finish_reverification, queue_reverification
 from tests.factories import make_agent, make_dataset, make_environment, make_user
 from tests.rollouts.stored import as_file, stored_row
 

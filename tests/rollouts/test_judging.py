@@ -14,18 +14,18 @@ from django.db import connection
 from apps.environments.models import Environment
 from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, Verification
 from apps.policies.connecting import open_outbound
-from apps.rollouts.breaking import read_shut
-from apps.rollouts.collecting import finish_collection
-from apps.rollouts.connecting import Settings
-from apps.rollouts.limiting import settle_collections, spent_limit
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.engine.circuit_breakers import read_shut
+from apps.rollouts.engine.collection_limits import settle_collections, spent_limit
+from apps.rollouts.engine.connections import Settings
+from apps.rollouts.engine.judge_seats import JudgeSeats
+from apps.rollouts.engine.shared_limits import InUse
+from apps.rollouts.engine.throttling import Throttles
+from apps.rollouts.engine.worker import RolloutWorker
+from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Breaker, Collection, Rollout
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.reverifying import apply_reverification, finish_reverification, queue_reverification
-from apps.rollouts.seating import JudgeSeats
-from apps.rollouts.sharing import InUse
-from apps.rollouts.throttling import Throttles
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.reverification.reverifying import apply_reverification, finish_reverification, queue_reverification
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_breaker, make_dataset, make_environment, make_policy_model, make_row
 from tests.rollouts.work import serve_chat
@@ -246,7 +246,7 @@ def test_the_judge_is_asked_no_more_often_at_once_than_its_concurrency_says():
 def test_a_judge_that_is_away_holds_back_what_it_would_score(monkeypatch, settings):
     """Its breaker opens and rollouts wait; once it is well all have their rewards."""
     settings.BREAKER_FAILURES = 3
-    monkeypatch.setattr("apps.rollouts.breaking.FIRST_COOLDOWN", 0.3)
+    monkeypatch.setattr("apps.rollouts.engine.circuit_breakers.FIRST_COOLDOWN", 0.3)
     broken = True
 
     def decide(user):

@@ -6,11 +6,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from apps.rollouts import keeping
-from apps.rollouts.keeping import Kept, fresh_figures, measure_wanted, read_figures, read_versions
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.metrics import cached_figures
+from apps.rollouts.metrics.cached_figures import Kept, fresh_figures, measure_wanted, read_figures, read_versions
+from apps.rollouts.metrics.collection_figures import measure_collection
+from apps.rollouts.metrics.model_versions import track_versions
 from apps.rollouts.models import Collection, KeptFigures, Reverification
-from apps.rollouts.tracking import track_versions
 from tests.dashboard.pages import signed_in
 from tests.factories import make_collection, make_rollout, make_worker
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def everything_is_large(monkeypatch):
-    monkeypatch.setattr(keeping, "AT_ONCE", 0)
-    monkeypatch.setattr(keeping, "VERSIONS_AT_ONCE", 0)
+    monkeypatch.setattr(cached_figures, "AT_ONCE", 0)
+    monkeypatch.setattr(cached_figures, "VERSIONS_AT_ONCE", 0)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
 from apps.gym import leaving
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.engine.worker import RolloutWorker
 
 pytestmark = pytest.mark.usefixtures("migrated")
 

@@ -9,14 +9,14 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
-from apps.rollouts.claiming import Slots, claim_rollouts, count_elsewhere
-from apps.rollouts.collecting import finish_collection
-from apps.rollouts.controlling import CannotSteer, adjust_collection, resume_collection
-from apps.rollouts.leasing import drain_lease, take_lease
-from apps.rollouts.limiting import FIRST_CLAIM, Budget, pause_overdue, room_in_budget
+from apps.rollouts.engine.claiming import Slots, claim_rollouts, count_elsewhere
+from apps.rollouts.engine.collection_limits import FIRST_CLAIM, Budget, pause_overdue, room_in_budget
+from apps.rollouts.engine.shared_limits import InUse
+from apps.rollouts.engine.worker_leases import drain_lease, take_lease
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.sharing import InUse
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.steering.controls import CannotSteer, adjust_collection, resume_collection
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model
 from tests.rollouts.work import NO_LIMITS, end, plan, record, serve_chat
 

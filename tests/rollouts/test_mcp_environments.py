@@ -15,10 +15,10 @@ from apps.gym.events import ToolResult
 from apps.gym.serving.asking import Asked, answer_always
 from apps.policies.connecting import open_outbound
 from apps.policies.models import PolicyModel
-from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Rollout
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.serving import connect_served_environment
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.serving.served_connections import connect_served_environment
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset
 from tests.nemo_gym.model_server import playing

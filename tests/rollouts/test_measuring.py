@@ -6,7 +6,7 @@ import json
 import pytest
 
 from apps.gym.rewards import MAX_REWARD
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.metrics.collection_figures import measure_collection
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
 
 pytestmark = pytest.mark.django_db

@@ -2,8 +2,8 @@
 
 import pytest
 
-from apps.rollouts.claiming import MAX_SUSPECTS, Slots, claim_rollouts
-from apps.rollouts.leasing import reap_leases, take_lease
+from apps.rollouts.engine.claiming import MAX_SUSPECTS, Slots, claim_rollouts
+from apps.rollouts.engine.worker_leases import reap_leases, take_lease
 from apps.rollouts.models import Rollout
 from tests.rollouts.work import NO_LIMITS, end, expire, plan, record
 

@@ -9,10 +9,10 @@ from django.db import OperationalError
 from apps.gym.events import Prompt
 from apps.gym.items import message
 from apps.gym.memory_budget import MemoryBudget
-from apps.rollouts import outbox as outbox_module
-from apps.rollouts.claiming import Claim
-from apps.rollouts.outbox import Outbox
-from apps.rollouts.recording import record_batch
+from apps.rollouts.engine import outbox as outbox_module
+from apps.rollouts.engine.claiming import Claim
+from apps.rollouts.engine.outbox import Outbox
+from apps.rollouts.engine.recording import record_batch
 from tests.deadlines import DEADLINE, wait_until_async
 from tests.rollouts.work import end
 

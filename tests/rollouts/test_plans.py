@@ -6,15 +6,15 @@ from django.core.exceptions import ValidationError
 
 from apps.accounts.models import AuditEntry
 from apps.gym.items import message
-from apps.rollouts.archiving import archive_collection, restore_collection
-from apps.rollouts.choosing import NothingToCollect, choose_rollouts
-from apps.rollouts.cloning import change_plan, plan_again, plan_rest
-from apps.rollouts.collecting import finish_collection
-from apps.rollouts.controlling import CannotSteer
-from apps.rollouts.deleting import delete_next_collection, queue_collection_deletion
-from apps.rollouts.estimating import estimate_plan
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, TraceEvent
-from apps.rollouts.planning import PlanConflict, plan_collection
+from apps.rollouts.plans.clones import change_plan, plan_again, plan_rest
+from apps.rollouts.plans.estimates import estimate_plan
+from apps.rollouts.plans.planning import PlanConflict, plan_collection
+from apps.rollouts.plans.task_selection import NothingToCollect, choose_rollouts
+from apps.rollouts.steering.archiving import archive_collection, restore_collection
+from apps.rollouts.steering.collection_deletion import delete_next_collection, queue_collection_deletion
+from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.steering.local_worker import finish_collection
 from apps.tasks.deleting import AlreadyBeingDeleted, queue_deletion
 from apps.tasks.models import Task
 from tests.factories import (

@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from apps.accounts.keys import create_api_key, revoke_api_key, still_may
 from apps.accounts.permissions import Permission
-from apps.rollouts import streaming
 from apps.rollouts.models import Collection
-from apps.rollouts.reading import COME_BACK, begin_reading, expect_reader, leave_unread, sweep_left
-from apps.rollouts.streaming import RolloutStream
+from apps.rollouts.streams import streaming
+from apps.rollouts.streams.readers import COME_BACK, begin_reading, expect_reader, leave_unread, sweep_left
+from apps.rollouts.streams.streaming import RolloutStream
 from tests.factories import make_user
 from tests.rollouts.work import plan
 

@@ -5,8 +5,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from apps.rollouts.engine.recording import record_batch
 from apps.rollouts.models import TraceEvent
-from apps.rollouts.recording import record_batch
 from tests.factories import make_collection, make_rollout
 
 pytestmark = pytest.mark.django_db

@@ -18,11 +18,11 @@ from apps.gym.redaction.redacting import Redactor
 from apps.policies.models import PolicyModel, Provider, RedactionPattern
 from apps.policies.redacting import forget_redactor, fresh_redactor
 from apps.policies.saving import save_policy_model
-from apps.rollouts.cleaning import clean_end, clean_event
-from apps.rollouts.collecting import finish_collection
-from apps.rollouts.importing import import_rollouts
+from apps.rollouts.engine.trace_redaction import clean_end, clean_event
+from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.models import Rollout
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.steering.local_worker import finish_collection
 from apps.tasks.uploading import upload_file
 from gymweb.loglines import LineFormatter
 from tests.factories import make_agent, make_dataset, make_row, make_user

@@ -8,10 +8,10 @@ from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
 from django.utils import timezone
 
-from apps.rollouts.collecting import finish_collection
-from apps.rollouts.holding import find_holds
+from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Rollout, Worker
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.steering.holds import find_holds
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.deadlines import DEADLINE
 from tests.factories import make_policy_model, make_worker
 from tests.rollouts.work import plan

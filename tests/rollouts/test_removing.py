@@ -11,12 +11,12 @@ from apps.exports.pairing import build_pairs
 from apps.gym import leaving
 from apps.reviews.commenting import add_comment
 from apps.reviews.models import Comment
-from apps.rollouts.controlling import CannotSteer
-from apps.rollouts.deleting import delete_next_collection
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, TraceEvent
-from apps.rollouts.removing import RemovalRefused, queue_rollout_deletion
-from apps.rollouts.word_indexing import mark_unindexed
+from apps.rollouts.search.word_index import mark_unindexed
+from apps.rollouts.steering.collection_deletion import delete_next_collection
+from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.steering.rollout_deletion import RemovalRefused, queue_rollout_deletion
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
 from tests.factories import make_collection, make_rollout, make_trace, make_user
 
@@ -194,14 +194,14 @@ def test_rollouts_are_deleted_by_the_command(collection):
 
 
 def test_a_deletion_that_was_cut_off_goes_on_where_it_was(collection, monkeypatch):
-    monkeypatch.setattr("apps.rollouts.removing.CHUNK", 1)
+    monkeypatch.setattr("apps.rollouts.steering.rollout_deletion.CHUNK", 1)
     calls = iter([None, leaving.Leaving()])
 
     def check():
         if (raised := next(calls, None)) is not None:
             raise raised
 
-    monkeypatch.setattr("apps.rollouts.removing.leaving.check", check)
+    monkeypatch.setattr("apps.rollouts.steering.rollout_deletion.leaving.check", check)
     deletion = queue_rollout_deletion(collection=collection, chosen={"status": "completed"})
     with pytest.raises(leaving.Leaving):
         delete_next_collection()

@@ -3,8 +3,8 @@
 import pytest
 
 from apps.gym.events import ErrorRaised, encode_event
+from apps.rollouts.metrics.attempt_history import read_attempts
 from apps.rollouts.models import TraceEvent
-from apps.rollouts.retracing import read_attempts
 from tests.factories import make_collection, make_rollout
 
 pytestmark = pytest.mark.django_db

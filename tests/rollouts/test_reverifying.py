@@ -16,13 +16,12 @@ from apps.gym.builtin.exact_match import ExactMatch
 from apps.gym.errors import EnvironmentFault
 from apps.gym.events import ErrorRaised, JudgeCall, Verification
 from apps.gym.resources.inprocess import InProcessServer, InProcessSession
-from apps.rollouts.comparing import compare_rewards
-from apps.rollouts.importing import import_rollouts
+from apps.rollouts.imports.rollout_import import import_rollouts
+from apps.rollouts.metrics.attempt_history import read_attempts
 from apps.rollouts.models import Collection, Reverification, Rollout
-from apps.rollouts.owning import QUIET, Owner
-from apps.rollouts.rescoring import GIVEN_UP
-from apps.rollouts.retracing import read_attempts
-from apps.rollouts.reverifying import (
+from apps.rollouts.reverification.ownership import QUIET, Owner
+from apps.rollouts.reverification.rescoring import GIVEN_UP
+from apps.rollouts.reverification.reverifying import (
     CannotApply,
     ReverifyRefused,
     apply_reverification,
@@ -31,6 +30,7 @@ from apps.rollouts.reverifying import (
     finish_reverification,
     queue_reverification,
 )
+from apps.rollouts.reverification.reward_changes import compare_rewards
 from tests.deadlines import DEADLINE
 from tests.factories import (
     make_agent,
@@ -258,7 +258,7 @@ def test_a_worker_does_what_waits_as_a_chore():
 def test_what_a_lost_worker_left_is_taken_up_where_it_stopped(monkeypatch):
     collection = imported(*three_rows())
     queued = queue_reverification(collection=collection)
-    monkeypatch.setattr("apps.rollouts.rescoring.CHUNK", 1)
+    monkeypatch.setattr("apps.rollouts.reverification.rescoring.CHUNK", 1)
 
     def leave():
         raise leaving.Leaving
@@ -278,9 +278,9 @@ def test_what_a_lost_worker_left_is_taken_up_where_it_stopped(monkeypatch):
 def test_a_worker_turns_to_its_other_chores_now_and_then(monkeypatch):
     collection = imported(*three_rows())
     queued = queue_reverification(collection=collection)
-    monkeypatch.setattr("apps.rollouts.rescoring.CHUNK", 1)
-    monkeypatch.setattr("apps.rollouts.applying.CHUNK", 1)
-    monkeypatch.setattr("apps.rollouts.reverifying.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("apps.rollouts.reverification.rescoring.CHUNK", 1)
+    monkeypatch.setattr("apps.rollouts.reverification.applying.CHUNK", 1)
+    monkeypatch.setattr("apps.rollouts.reverification.reverifying.TURN_SECONDS", 0.0)
     seen = []
     while continue_reverification():
         queued.refresh_from_db()
@@ -308,7 +308,7 @@ def test_one_that_is_cancelled_while_a_judge_thinks_stops_at_once(monkeypatch):
             raise
 
     monkeypatch.setattr(InProcessSession, "verify", think)
-    monkeypatch.setattr("apps.rollouts.rescoring.SIGN_OF_LIFE_SECONDS", 0.05)
+    monkeypatch.setattr("apps.rollouts.reverification.rescoring.SIGN_OF_LIFE_SECONDS", 0.05)
     write = Owner.write
 
     def cancel_first(self, **fields):

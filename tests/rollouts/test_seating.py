@@ -3,7 +3,7 @@
 import asyncio
 
 from apps.policies.models import PolicyModel
-from apps.rollouts.seating import Bench, JudgeSeats
+from apps.rollouts.engine.judge_seats import Bench, JudgeSeats
 
 
 async def hold(bench, go):

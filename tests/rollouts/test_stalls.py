@@ -5,8 +5,8 @@ import logging
 import time
 import weakref
 
-from apps.rollouts import stalls
-from apps.rollouts.stalls import STALL_SECONDS, StallWatch
+from apps.rollouts.engine import stalls
+from apps.rollouts.engine.stalls import STALL_SECONDS, StallWatch
 from tests.deadlines import wait_until
 
 

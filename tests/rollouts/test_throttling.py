@@ -14,12 +14,12 @@ from channels.layers import get_channel_layer
 from django.utils import timezone
 
 from apps.gym.rate_control import Report
-from apps.rollouts.breaking import Endpoint
-from apps.rollouts.controlling import resume_collection
-from apps.rollouts.holding import explain_pause, find_holds
+from apps.rollouts.engine.circuit_breakers import Endpoint
+from apps.rollouts.engine.throttling import exchange, read_limited
+from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Breaker, Collection, Rollout, Throttle
-from apps.rollouts.throttling import exchange, read_limited
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.steering.controls import resume_collection
+from apps.rollouts.steering.holds import explain_pause, find_holds
 from tests.factories import make_environment, make_policy_model
 from tests.rollouts.work import plan, serve_chat
 

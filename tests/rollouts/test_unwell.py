@@ -11,12 +11,12 @@ from django.utils import timezone
 
 from apps.environments import probing
 from apps.environments.models import Environment
-from apps.rollouts.announcing import DOORBELL
-from apps.rollouts.holding import find_holds
+from apps.rollouts.engine.shared_limits import InUse
+from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.sharing import InUse
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.notifications import DOORBELL
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.steering.holds import find_holds
 from tests.deadlines import DEADLINE
 from tests.environments.flag import FlagServer
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_row, make_user

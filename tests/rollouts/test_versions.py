@@ -7,9 +7,9 @@ from aiohttp import web
 from asgiref.sync import async_to_sync, sync_to_async
 
 from apps.gym.events import ModelCall
-from apps.rollouts.collecting import finish_collection
+from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Rollout
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.api.conftest import client_of
 from tests.deadlines import wait_until_async
 from tests.factories import make_policy_model, make_row

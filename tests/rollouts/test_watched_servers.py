@@ -8,7 +8,7 @@ from apps.environments.models import Environment
 from apps.policies.supervising import ServerBroken, ServerProcess, free_port
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 
 pytestmark = pytest.mark.usefixtures("migrated")

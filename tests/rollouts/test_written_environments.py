@@ -5,8 +5,8 @@ from asgiref.sync import async_to_sync
 
 from apps.gym.written import Environment
 from apps.gym.written.registry import WRITTEN
-from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Rollout
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.factories import make_environment, make_row
 from tests.rollouts.work import plan
 

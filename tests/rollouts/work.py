@@ -6,10 +6,10 @@ from aiohttp import web
 from django.utils import timezone
 
 from apps.environments.models import Environment
-from apps.rollouts.claiming import Slots
+from apps.rollouts.engine.claiming import Slots
+from apps.rollouts.engine.recording import End, record_batch
 from apps.rollouts.models import Worker
-from apps.rollouts.planning import plan_collection
-from apps.rollouts.recording import End, record_batch
+from apps.rollouts.plans.planning import plan_collection
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 
 NO_LIMITS = Slots(64)

@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
 from apps.gym import leaving
-from apps.rollouts.choosing import NothingToCollect
 from apps.rollouts.models import Rollout
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.tasks import deleting, loading, upserting
 from apps.tasks.choosing import ChoiceRefused, Choices
 from apps.tasks.comparing import changed_fields, count_changes, find_changes, with_counterparts

@@ -12,9 +12,9 @@ from apps.exports.exporting import write_export
 from apps.exports.ordering import queue_export
 from apps.gym.events import ModelCall
 from apps.policies.models import PolicyModel
-from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import TraceEvent
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.steering.local_worker import finish_collection
 from scripts.mock_model import TOOL_TOKENS, USAGE
 from tests.factories import make_agent, make_dataset, make_row, make_user
 from tests.gym.traces import decode_lines

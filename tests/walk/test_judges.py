@@ -9,9 +9,9 @@ from django.test import Client
 
 from apps.accounts.keys import create_api_key
 from apps.environments.models import Environment
-from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row, make_user
 from tests.walk.processes import process
 

@@ -7,9 +7,9 @@ from asgiref.sync import async_to_sync
 
 from apps.gym.events import ModelCall
 from apps.gym.items import assistant_text
-from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Rollout
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.steering.local_worker import finish_collection
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 from tests.walk.processes import process
 

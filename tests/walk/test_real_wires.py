@@ -12,8 +12,8 @@ from apps.accounts.keys import create_api_key
 from apps.environments.models import Adapter, Environment
 from apps.gym.events import ModelCall, Prompt, SessionOpened, ToolResult, Verification
 from apps.policies.models import PolicyModel
-from apps.rollouts.collecting import finish_collection
 from apps.rollouts.models import Collection
+from apps.rollouts.steering.local_worker import finish_collection
 from apps.tasks.models import Dataset
 from tests.factories import make_user
 from tests.walk.processes import process

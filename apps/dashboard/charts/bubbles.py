@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apps.dashboard.charts.axes import Axis, reward_range
-from apps.rollouts.contrasting import GridCell
+from apps.rollouts.metrics.collection_comparison import GridCell
 
 SIZE, LEFT, RIGHT, FLOOR, CEILING = 300.0, 40.0, 14.0, 256.0, 30.0
 _LARGEST = 11.0

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apps.dashboard.charts.axes import Axis, reward_range
-from apps.rollouts.measuring import LengthBar
-from apps.rollouts.scattering import Scattered
+from apps.rollouts.metrics.collection_figures import LengthBar
+from apps.rollouts.metrics.reward_sample import Scattered
 
 WIDTH, HEIGHT, LEFT, RIGHT, FLOOR, CEILING = 360.0, 190.0, 34.0, 8.0, 156.0, 10.0
 

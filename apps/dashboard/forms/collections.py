@@ -13,11 +13,11 @@ from apps.agents.models import Agent
 from apps.dashboard.forms.fields import JSONTextField, MarksField, NumberedField, SecondsField
 from apps.gym.prompting import MAX_TEMPLATE, PromptTemplate, find_template_problems
 from apps.policies.models import PolicyModel
-from apps.rollouts.choosing import NothingToCollect, Size, choose_rollouts
-from apps.rollouts.cloning import plan_again, plan_rest
-from apps.rollouts.estimating import Estimate, estimate_plan
 from apps.rollouts.models import Collection
-from apps.rollouts.vetting import LIMITS, MAX_REPEATS
+from apps.rollouts.plans.clones import plan_again, plan_rest
+from apps.rollouts.plans.estimates import Estimate, estimate_plan
+from apps.rollouts.plans.task_selection import NothingToCollect, Size, choose_rollouts
+from apps.rollouts.plans.validation import LIMITS, MAX_REPEATS
 from apps.tasks.models import Dataset, DatasetVersion
 
 

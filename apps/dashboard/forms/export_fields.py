@@ -8,7 +8,7 @@ from django import forms
 from apps.dashboard.forms.fields import MarksField
 from apps.exports.holding_out import named_split
 from apps.exports.models import PreferencePair
-from apps.rollouts.filtering.parsing import MAX_LENGTH
+from apps.rollouts.search.filters.parsing import MAX_LENGTH
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from django import forms
 from apps.agents.models import Agent
 from apps.gym.rolloutshapes.reading import FORMATS
 from apps.policies.models import PolicyModel
-from apps.rollouts.matching import File
+from apps.rollouts.imports.task_matching import File
 from apps.tasks.models import Dataset, Upload
 
 

@@ -7,7 +7,7 @@ from django import forms
 from apps.dashboard.forms.exports import CollectionChoice
 from apps.dashboard.forms.rollouts import STOP_REASONS
 from apps.rollouts.models import Collection
-from apps.rollouts.rescoring import FAILED_BY_VERIFIER
+from apps.rollouts.reverification.rescoring import FAILED_BY_VERIFIER
 
 
 class ReverificationForm(forms.Form):

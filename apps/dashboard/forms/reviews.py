@@ -15,8 +15,8 @@ from apps.gym.rubrics import Criterion
 from apps.gym.verdicts import CONFIDENCE, REASONS
 from apps.reviews.answers import MAX_NOTE, Answer
 from apps.reviews.models import Flag, Queue, Rubric
-from apps.rollouts.filtering.parsing import MAX_LENGTH
 from apps.rollouts.models import Collection
+from apps.rollouts.search.filters.parsing import MAX_LENGTH
 
 REVIEWER_ROLES = [Role.ANNOTATOR, Role.ENGINEER, Role.ADMIN]
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from apps.dashboard.rolloutlists.listing import RolloutList
-from apps.rollouts.filtering.grammar import Between, Filter, Number, Term, Text, Value
 from apps.rollouts.models import Collection, RolloutQuerySet
+from apps.rollouts.search.filters.grammar import Between, Filter, Number, Term, Text, Value
 
 LOOKED_AT = 10_000
 SHOWN = 8

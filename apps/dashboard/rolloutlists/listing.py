@@ -6,12 +6,12 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
-from apps.rollouts.filtering.applying import apply_filter
-from apps.rollouts.filtering.grammar import Filter, FilterRefused, Term, Text, write_term
-from apps.rollouts.filtering.parsing import parse_filter
 from apps.rollouts.models import Rollout, RolloutQuerySet
-from apps.rollouts.paging import PAGE_ROWS, Page, page_by_column, page_by_id
-from apps.rollouts.sorting import SORTS, expect_values
+from apps.rollouts.search.filters.applying import apply_filter
+from apps.rollouts.search.filters.grammar import Filter, FilterRefused, Term, Text, write_term
+from apps.rollouts.search.filters.parsing import parse_filter
+from apps.rollouts.search.keyset_pages import PAGE_ROWS, Page, page_by_column, page_by_id
+from apps.rollouts.search.rollout_order import SORTS, expect_values
 
 NEWEST = "-id"
 OLDEST = "id"

@@ -18,12 +18,12 @@ from apps.dashboard.rolloutlists.columns import (
     known_columns,
 )
 from apps.dashboard.rolloutlists.listing import NEWEST, OLDEST, RolloutList
-from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
-from apps.rollouts.filtering.grammar import Term, Text
-from apps.rollouts.filtering.keys import KEYS
-from apps.rollouts.filtering.searching import MANY, count_unindexed
 from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
-from apps.rollouts.paging import Page
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.grammar import Term, Text
+from apps.rollouts.search.filters.keys import KEYS
+from apps.rollouts.search.filters.searching import MANY, count_unindexed
+from apps.rollouts.search.keyset_pages import Page
 
 UNSEEN = ("task__row_json", "collection__snapshot", "components", "collection__prompt_template")
 """What a row of the table does not show, and may be long."""

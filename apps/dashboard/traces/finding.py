@@ -12,8 +12,8 @@ from apps.dashboard.traces.outline import KINDS
 from apps.dashboard.traces.parts import bodies_of, names_in
 from apps.dashboard.traces.reading import events_of
 from apps.gym.events import TraceUnion
-from apps.rollouts.filtering.words import fold
 from apps.rollouts.models import Rollout
+from apps.rollouts.search.filters.words import fold
 
 MOST_HITS = 200
 AROUND = 60

@@ -12,11 +12,11 @@ from apps.dashboard.forms.datasets import DeleteForm
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.rolloutlists.listing import RolloutList
 from apps.dashboard.views.traces import find_rollout
-from apps.rollouts.archiving import archive_collection, restore_collection
-from apps.rollouts.controlling import CannotSteer
-from apps.rollouts.deleting import queue_collection_deletion
 from apps.rollouts.models import Collection, CollectionDeletion
-from apps.rollouts.removing import RemovalRefused, queue_rollout_deletion
+from apps.rollouts.steering.archiving import archive_collection, restore_collection
+from apps.rollouts.steering.collection_deletion import queue_collection_deletion
+from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.steering.rollout_deletion import RemovalRefused, queue_rollout_deletion
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references
 
 

@@ -10,7 +10,7 @@ from apps.accounts.models import AuditEntry
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer
 from apps.dashboard.forms.audit import AuditSearchForm
-from apps.rollouts.paging import page_by_id
+from apps.rollouts.search.keyset_pages import page_by_id
 
 
 @allow(GET=Permission.AUDIT)

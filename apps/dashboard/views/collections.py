@@ -23,13 +23,13 @@ from apps.dashboard.rolloutlists.facets import read_facets
 from apps.dashboard.rolloutlists.listing import OLDEST, RolloutList
 from apps.dashboard.rolloutlists.showing import show_table
 from apps.dashboard.views.figures import RETRIED, breakdown_context, read_facet
-from apps.rollouts.choosing import NothingToCollect
-from apps.rollouts.consistent_reads import consistent_reads
-from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
-from apps.rollouts.keeping import is_measured_at_once, read_figures
+from apps.rollouts.metrics.cached_figures import is_measured_at_once, read_figures
+from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
-from apps.rollouts.paging import page_by_id
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.plans.task_selection import NothingToCollect
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.keyset_pages import page_by_id
 
 
 def _collections() -> CollectionQuerySet:

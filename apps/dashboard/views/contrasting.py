@@ -13,14 +13,14 @@ from apps.dashboard.charts.bubbles import draw_bubbles
 from apps.dashboard.charts.shares import draw_shares
 from apps.dashboard.csv_files import answer_csv
 from apps.dashboard.requests import PageRequest
-from apps.rollouts.changes import WHICH, Cursor, Which, find_witnesses, list_changes
-from apps.rollouts.contrasting import (
+from apps.rollouts.metrics.collection_comparison import (
     CannotContrast,
     Change,
     check_contrast,
     contrast_collections,
     find_differences,
 )
+from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_witnesses, list_changes
 from apps.rollouts.models import Collection
 
 AT_ONCE = 2_000

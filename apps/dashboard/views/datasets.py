@@ -16,7 +16,7 @@ from apps.dashboard.forms.datasets import DatasetForm, DatasetNamesForm, DeleteF
 from apps.dashboard.forms.fields import add_errors
 from apps.gym.storable import clean_line
 from apps.rollouts.models import Rollout
-from apps.rollouts.paging import page_by_id
+from apps.rollouts.search.keyset_pages import page_by_id
 from apps.tasks.comparing import KINDS, changed_fields, count_changes, find_changes, with_counterparts
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references, queue_deletion
 from apps.tasks.marking import MAX_TASKS, mark_tasks

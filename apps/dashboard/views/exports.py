@@ -25,7 +25,7 @@ from apps.exports.pairing import CannotCancel
 from apps.exports.previewing import preview_rows
 from apps.gym.exporters.protocol import Format, Makes
 from apps.gym.exporters.registry import FORMATS
-from apps.rollouts.paging import page_by_id
+from apps.rollouts.search.keyset_pages import page_by_id
 
 POLL_ENDED = 286  # htmx: swap, and stop polling
 FIELDS_OF_ADDRESS = ("collection", "pair_set", "q", "rollouts")

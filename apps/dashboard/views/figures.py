@@ -12,13 +12,13 @@ from apps.dashboard.figure_files import FIGURES, Table, tabulate_points, tabulat
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.results import read_results
 from apps.dashboard.shares import lay_out_shares, name_attempts
-from apps.rollouts.breakdowns import break_down
-from apps.rollouts.keeping import Kept, fresh_figures, read_figures
-from apps.rollouts.labelling import FACETS, Facet
+from apps.rollouts.metrics.breakdowns import break_down
+from apps.rollouts.metrics.cached_figures import Kept, fresh_figures, read_figures
+from apps.rollouts.metrics.labels import FACETS, Facet
+from apps.rollouts.metrics.page_figures import PageFigures
+from apps.rollouts.metrics.reward_sample import scatter_rewards
+from apps.rollouts.metrics.task_profiles import BUCKETS, profile_tasks
 from apps.rollouts.models import Collection
-from apps.rollouts.page_figures import PageFigures
-from apps.rollouts.profiles import BUCKETS, profile_tasks
-from apps.rollouts.scattering import scatter_rewards
 
 RETRIED = {Collection.State.RUNNING, Collection.State.PAUSED, Collection.State.COMPLETED}
 _TASKS_A_PAGE = 50

@@ -11,7 +11,7 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.forms.gym_configs import GymConfigForm
 from apps.dashboard.requests import PageRequest
 from apps.gym.gymconfig.problems import ConfigRefused
-from apps.rollouts.registering import Registered, register_pasted
+from apps.rollouts.imports.gym_config_import import Registered, register_pasted
 
 _PAGE = "environments/import.html"
 

@@ -7,8 +7,8 @@ from django.shortcuts import redirect, render
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.forms.importing import ImportForm
 from apps.dashboard.requests import PageRequest
-from apps.rollouts.importing import import_rollouts
-from apps.rollouts.matching import BadLine, ImportRefused
+from apps.rollouts.imports.rollout_import import import_rollouts
+from apps.rollouts.imports.task_matching import BadLine, ImportRefused
 
 
 @allow(GET=Permission.COLLECT, POST=Permission.COLLECT)

@@ -23,8 +23,8 @@ from apps.policies.models import PolicyModel
 from apps.policies.probing import probe_policy_model
 from apps.policies.saving import find_errors, save_policy_model
 from apps.policies.trying import try_model
-from apps.rollouts.keeping import read_versions
-from apps.rollouts.tracking import track_versions
+from apps.rollouts.metrics.cached_figures import read_versions
+from apps.rollouts.metrics.model_versions import track_versions
 
 _SHOWN_COLLECTIONS = 10
 _SHOWN_VERSIONS = 60

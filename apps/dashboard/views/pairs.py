@@ -32,7 +32,7 @@ from apps.exports.pairing import (
 )
 from apps.reviews.filling import QueueRefused
 from apps.rollouts.models import Rollout
-from apps.rollouts.paging import page_by_id
+from apps.rollouts.search.keyset_pages import page_by_id
 from apps.tasks.models import Task
 
 PREVIEWED = 20

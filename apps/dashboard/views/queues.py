@@ -27,7 +27,7 @@ from apps.reviews.leading import read_figures
 from apps.reviews.models import Queue, Review
 from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
 from apps.reviews.waiting import count_lapsed, read_waiting
-from apps.rollouts.paging import page_by_id
+from apps.rollouts.search.keyset_pages import page_by_id
 
 _STATES = {
     "": Q(source__compared__isnull=True),

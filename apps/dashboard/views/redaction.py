@@ -12,7 +12,7 @@ from apps.policies.models import RedactionPattern
 from apps.policies.patterning import delete_pattern, save_pattern
 from apps.policies.redacting import fresh_redactor
 from apps.rollouts.models import Collection
-from apps.rollouts.resolving import resolve_flags
+from apps.rollouts.steering.flag_resolution import resolve_flags
 
 
 @allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)

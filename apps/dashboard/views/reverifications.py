@@ -9,16 +9,16 @@ from apps.dashboard.answering import answer, wants_fragment
 from apps.dashboard.charts.histogram import draw_histogram
 from apps.dashboard.forms.reverifications import ReverificationForm
 from apps.dashboard.requests import PageRequest
-from apps.rollouts.comparing import compare_rewards
 from apps.rollouts.models import Reverification
-from apps.rollouts.paging import page_by_id
-from apps.rollouts.reverifying import (
+from apps.rollouts.reverification.reverifying import (
     CannotApply,
     ReverifyRefused,
     apply_reverification,
     cancel_reverification,
     queue_reverification,
 )
+from apps.rollouts.reverification.reward_changes import compare_rewards
+from apps.rollouts.search.keyset_pages import page_by_id
 
 POLL_ENDED = 286  # htmx: swap, and stop polling
 SHOWN = {"changed": {"changed": True}, "failed": {"new_reward__isnull": True}, "all": {}}

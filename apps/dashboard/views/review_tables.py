@@ -11,7 +11,7 @@ from apps.dashboard.said import for_item_rows, for_review_rows, tell_item, tell_
 from apps.reviews.handing_over import FORMATS
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.narrowing import narrow_items, narrow_reviews
-from apps.rollouts.paging import page_by_id
+from apps.rollouts.search.keyset_pages import page_by_id
 
 
 @allow(GET=Permission.LEAD)

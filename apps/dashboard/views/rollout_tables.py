@@ -22,8 +22,8 @@ from apps.dashboard.rolloutlists.showing import show_table
 from apps.dashboard.traces.reading import find_next, open_chunk, open_trace
 from apps.dashboard.views.traces import attempt_context, find_rollout, read_place
 from apps.policies.typed_texts import clean_typed
-from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
 from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
 
 
 @allow(GET=Permission.READ)

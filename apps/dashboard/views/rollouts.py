@@ -21,7 +21,7 @@ from apps.dashboard.views.traces import attempt_context, find_rollout, read_atte
 from apps.reviews.blinding import hides_anything
 from apps.reviews.commenting import CommentRefused, add_comment
 from apps.rollouts.models import Rollout
-from apps.rollouts.resolving import resolve_flag
+from apps.rollouts.steering.flag_resolution import resolve_flag
 
 NOT_CHANGED = 204
 

@@ -12,7 +12,7 @@ from apps.dashboard.forms.reviews import RubricChangeForm, RubricForm
 from apps.dashboard.requests import PageRequest
 from apps.reviews.models import Rubric
 from apps.reviews.saving import RubricInUse, delete_rubric, is_used, save_rubric
-from apps.rollouts.paging import page_by_id
+from apps.rollouts.search.keyset_pages import page_by_id
 
 
 @allow(GET=Permission.REVIEW)

@@ -11,11 +11,11 @@ from django.urls import reverse
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.views.rollout_tables import back_of, go_back
-from apps.rollouts.controlling import CannotSteer
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.removing import MAX_IDS, RemovalRefused, queue_rollout_deletion
-from apps.rollouts.resolving import resolve_flag
-from apps.rollouts.reverifying import ReverifyRefused, queue_reverification
+from apps.rollouts.reverification.reverifying import ReverifyRefused, queue_reverification
+from apps.rollouts.steering.controls import CannotSteer
+from apps.rollouts.steering.flag_resolution import resolve_flag
+from apps.rollouts.steering.rollout_deletion import MAX_IDS, RemovalRefused, queue_rollout_deletion
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
 
 _NONE = "Mark some rollouts first."

@@ -14,7 +14,8 @@ from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.views.collections import collection_page
 from apps.gym.errors import ErrorKind
-from apps.rollouts.controlling import (
+from apps.rollouts.models import Collection
+from apps.rollouts.steering.controls import (
     CannotSteer,
     adjust_collection,
     cancel_collection,
@@ -22,7 +23,6 @@ from apps.rollouts.controlling import (
     resume_collection,
     retry_failed,
 )
-from apps.rollouts.models import Collection
 
 _WHAT_RUNS = "What runs is dropped within two seconds, or finishes if it is about to."
 

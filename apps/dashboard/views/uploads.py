@@ -21,7 +21,7 @@ from apps.gym.mappings.columns import MappingRefused
 from apps.gym.mappings.shapes import SHAPES
 from apps.gym.storable import clean_line
 from apps.gym.taskfiles.reading import FORMATS
-from apps.rollouts.leasing import live_workers
+from apps.rollouts.engine.worker_leases import live_workers
 from apps.tasks.choosing import Choices
 from apps.tasks.models import ColumnMapping, Dataset, Upload
 from apps.tasks.previewing import Preview, preview_upload

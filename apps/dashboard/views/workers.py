@@ -13,8 +13,8 @@ from django.utils import timezone
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer
 from apps.dashboard.requests import PageRequest
-from apps.rollouts.controlling import CannotSteer, drain_worker
 from apps.rollouts.models import Rollout, Worker
+from apps.rollouts.steering.controls import CannotSteer, drain_worker
 
 SHOWN_ENDED = 20
 _GOING = (Worker.State.ACTIVE, Worker.State.DRAINING)

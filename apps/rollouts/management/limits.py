@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from apps.rollouts.models import Collection
-from apps.rollouts.vetting import LIMITS
+from apps.rollouts.plans.validation import LIMITS
 
 _TYPES: dict[str, Any] = {
     "priority": int,

@@ -8,9 +8,9 @@ from django.core.management.base import CommandError
 from apps.agents.models import Agent
 from apps.policies.models import PolicyModel
 from apps.policies.registering import SCRIPTED, register_scripted_model
-from apps.rollouts.cloning import change_plan, plan_again, plan_rest
 from apps.rollouts.management.options import read_object
 from apps.rollouts.models import Collection
+from apps.rollouts.plans.clones import change_plan, plan_again, plan_rest
 from apps.tasks.models import Dataset
 
 _PLAIN = ("repeats", "limit", "seed", "sampling", "splits", "tags", "search", "prompt_template")

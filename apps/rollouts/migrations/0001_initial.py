@@ -326,7 +326,7 @@ class Migration(migrations.Migration):
                 ('backlog', models.PositiveIntegerField(default=0, help_text='Ended rollouts that wait to be stored')),
                 ('trouble', models.CharField(blank=True, help_text='Why it claims nothing, where it cannot', max_length=500)),
                 ('refuses', models.JSONField(blank=True, default=dict, help_text='Collections that it cannot run, by id, and why not')),
-                ('meters', models.JSONField(default=dict, help_text='Its counters since it began, as apps.rollouts.metering has them')),
+                ('meters', models.JSONField(default=dict, help_text='Its counters since it began, as apps.rollouts.engine.worker_counters has them')),
                 ('state', models.CharField(choices=[('active', 'active'), ('draining', 'draining'), ('stopped', 'stopped'), ('lost', 'lost')], default='active', max_length=16)),
                 ('started_at', models.DateTimeField(auto_now_add=True)),
                 ('heartbeat_at', models.DateTimeField(default=django.utils.timezone.now)),

@@ -10,7 +10,7 @@ from apps.rollouts.models.rollouts import Rollout
 
 class DocumentField(models.TextField):  # type: ignore[type-arg]
     """Words with their places: a tsvector in PostgreSQL; in SQLite the words themselves, in their order, of which a
-    table of FTS5 beside it keeps the index (migration 0017). apps/rollouts/word_indexing.py writes both."""
+    table of FTS5 beside it keeps the index (migration 0017). apps/rollouts/search/word_index.py writes both."""
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
         return "tsvector" if connection.vendor == "postgresql" else super().db_type(connection)
@@ -18,7 +18,7 @@ class DocumentField(models.TextField):  # type: ignore[type-arg]
 
 @DocumentField.register_lookup
 class Finds(models.Lookup):
-    """`document__finds`: what the database's own search takes, as apps/rollouts/filtering/searching.py writes it."""
+    """`document__finds`: takes what the database's own search takes; see apps/rollouts/search/filters/searching.py."""
 
     lookup_name = "finds"
     prepare_rhs = False

@@ -27,7 +27,9 @@ class Worker(models.Model):
     backlog = models.PositiveIntegerField(default=0, help_text="Ended rollouts that wait to be stored")
     trouble = models.CharField(max_length=500, blank=True, help_text="Why it claims nothing, where it cannot")
     refuses = models.JSONField(default=dict, blank=True, help_text="Collections that it cannot run, by id, and why not")
-    meters = models.JSONField(default=dict, help_text="Its counters since it began, as apps.rollouts.metering has them")
+    meters = models.JSONField(
+        default=dict, help_text="Its counters since it began, as apps.rollouts.engine.worker_counters has them"
+    )
     state = models.CharField(max_length=16, choices=State.choices, default=State.ACTIVE)
     started_at = models.DateTimeField(auto_now_add=True)
     heartbeat_at = models.DateTimeField(default=timezone.now)

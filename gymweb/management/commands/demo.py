@@ -26,9 +26,9 @@ from apps.gym.exporters.registry import FORMATS
 from apps.gym.items import dump_json
 from apps.policies.registering import register_scripted_model
 from apps.rollouts.management.commands.collect import collect_with_bar
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
 from apps.tasks.models import Dataset, Upload
 from apps.tasks.uploading import create_dataset, upload_file
 

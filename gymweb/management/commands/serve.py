@@ -87,7 +87,7 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     async def _drain(self) -> None:
-        from apps.rollouts.hosting import HOST
+        from apps.rollouts.serving.hosting import HOST
 
         # Sessions that programs have open below /gym/ end with their environments' own goodbye.
         closing = asyncio.create_task(asyncio.to_thread(HOST.close))
@@ -102,7 +102,7 @@ class EmbeddedWorker:
     def __init__(self, seats: int | None) -> None:
         from channels.layers import get_channel_layer
 
-        from apps.rollouts.worker import RolloutWorker
+        from apps.rollouts.engine.worker import RolloutWorker
 
         self.failed = False
         self._worker = RolloutWorker(

@@ -23,9 +23,9 @@ from apps.policies.management.commands.vllm_serve import LOOPBACK, base_url, fin
 from apps.policies.registering import NotOurs, register_local_model
 from apps.policies.supervising import ServerBroken, free_port
 from apps.rollouts.management.commands.collect import collect_with_bar
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection
-from apps.rollouts.planning import plan_collection
+from apps.rollouts.plans.planning import plan_collection
 from apps.tasks.models import Dataset, Upload
 from apps.tasks.uploading import create_dataset, upload_file
 from gymweb.management.commands.demo import DEMO_FORMATS, find_person, write_demo_export

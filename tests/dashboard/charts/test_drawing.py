@@ -9,9 +9,9 @@ from apps.dashboard.charts.histogram import draw_histogram
 from apps.dashboard.charts.intervals import draw_intervals
 from apps.dashboard.charts.scatter import draw_scatter
 from apps.dashboard.charts.shares import draw_shares
-from apps.rollouts.contrasting import GridCell
-from apps.rollouts.measuring import LengthBar
-from apps.rollouts.scattering import Scattered
+from apps.rollouts.metrics.collection_comparison import GridCell
+from apps.rollouts.metrics.collection_figures import LengthBar
+from apps.rollouts.metrics.reward_sample import Scattered
 
 
 def test_a_histogram_is_drawn_to_the_tallest_bar_and_shows_the_rarest():

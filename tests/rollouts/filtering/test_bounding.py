@@ -9,11 +9,11 @@ from django.test import Client
 from apps.accounts.models import Role
 from apps.dashboard.neighbours import find_neighbours
 from apps.reviews.filling import QueueRefused, fill_from_filter
-from apps.rollouts.filtering.bounding import FilterTooSlow, bound_time
-from apps.rollouts.filtering.parsing import parse_filter
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
-from apps.rollouts.removing import RemovalRefused, queue_rollout_deletion
-from apps.rollouts.word_indexing import mark_unindexed
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.parsing import parse_filter
+from apps.rollouts.search.word_index import mark_unindexed
+from apps.rollouts.steering.rollout_deletion import RemovalRefused, queue_rollout_deletion
 from tests.dashboard.pages import signed_in
 from tests.factories import make_collection, make_rollout, make_user
 

@@ -5,10 +5,10 @@ from django.core.management import call_command
 
 from apps.gym.events import ModelCall, Prompt, ToolResult, Verification
 from apps.gym.items import message
-from apps.rollouts.filtering.applying import filter_rollouts
-from apps.rollouts.filtering.searching import count_unindexed
 from apps.rollouts.models import Rollout, RolloutWords, TraceEvent, UnindexedRollout
-from apps.rollouts.word_indexing import MAX_TRIES, PART, index_next_rollouts, mark_unindexed
+from apps.rollouts.search.filters.applying import filter_rollouts
+from apps.rollouts.search.filters.searching import count_unindexed
+from apps.rollouts.search.word_index import MAX_TRIES, PART, index_next_rollouts, mark_unindexed
 from tests.factories import make_collection, make_rollout
 
 pytestmark = pytest.mark.django_db
@@ -150,16 +150,16 @@ def test_a_rollout_that_ran_again_has_its_new_words_alone():
 def test_what_ends_anew_while_it_is_indexed_waits_for_another_turn(monkeypatch):
     rollout = make_rollout(make_collection())
     mark_unindexed([rollout.pk])
-    from apps.rollouts import word_indexing
+    from apps.rollouts.search import word_index
 
-    read = word_indexing.read_words
+    read = word_index.read_words
 
     def read_and_end_again(rollout_id, attempt):
         words = read(rollout_id, attempt)
         mark_unindexed([rollout_id])
         return words
 
-    monkeypatch.setattr(word_indexing, "read_words", read_and_end_again)
+    monkeypatch.setattr(word_index, "read_words", read_and_end_again)
     assert index_next_rollouts()
     assert (count_unindexed(), RolloutWords.objects.count()) == (1, 0)
 
@@ -201,16 +201,16 @@ def test_phrases_are_found_across_the_parts_of_a_long_trace():
 def test_a_trace_that_cannot_be_read_holds_up_no_other(monkeypatch, caplog):
     broken, fine = make_rollout(make_collection()), make_rollout(make_collection())
     mark_unindexed([broken.pk, fine.pk])
-    from apps.rollouts import word_indexing
+    from apps.rollouts.search import word_index
 
-    read = word_indexing.read_words
+    read = word_index.read_words
 
     def fail_one(rollout_id, attempt):
         if rollout_id == broken.pk:
             raise ValueError("no such words")
         return read(rollout_id, attempt)
 
-    monkeypatch.setattr(word_indexing, "read_words", fail_one)
+    monkeypatch.setattr(word_index, "read_words", fail_one)
     assert index_next_rollouts()
     assert list(UnindexedRollout.objects.values_list("pk", "tries")) == [(broken.pk, 1)]
     UnindexedRollout.objects.update(tries=MAX_TRIES, taken_at=None)

@@ -15,16 +15,16 @@ from django.db.models import Count, Max
 from tqdm import tqdm
 
 from apps.rollouts.checks import PROCESS_STARTS, WORKER_STARTS
-from apps.rollouts.choosing import NothingToCollect
-from apps.rollouts.collecting import finish_collection
-from apps.rollouts.estimating import Estimate, estimate_plan
-from apps.rollouts.holding import Holds, explain_pause
 from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.management.options import read_key, read_seats
 from apps.rollouts.management.plans import add_plan, given_plan
-from apps.rollouts.measuring import measure_collection
+from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection, Rollout, Worker
-from apps.rollouts.planning import PlanConflict, plan_collection
+from apps.rollouts.plans.estimates import Estimate, estimate_plan
+from apps.rollouts.plans.planning import PlanConflict, plan_collection
+from apps.rollouts.plans.task_selection import NothingToCollect
+from apps.rollouts.steering.holds import Holds, explain_pause
+from apps.rollouts.steering.local_worker import finish_collection
 
 
 class Command(BaseCommand):

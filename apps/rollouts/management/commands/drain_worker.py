@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.rollouts.controlling import CannotSteer, drain_worker
 from apps.rollouts.models import Worker
+from apps.rollouts.steering.controls import CannotSteer, drain_worker
 
 
 class Command(BaseCommand):

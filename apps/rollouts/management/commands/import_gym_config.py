@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.gym.gymconfig.describing import describe_config
 from apps.gym.gymconfig.problems import ConfigRefused
-from apps.rollouts.registering import Registered, ask_head, register_config
+from apps.rollouts.imports.gym_config_import import Registered, ask_head, register_config
 
 
 class Command(BaseCommand):

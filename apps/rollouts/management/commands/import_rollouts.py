@@ -11,8 +11,8 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.agents.models import Agent
 from apps.gym.rolloutshapes.reading import FORMATS
 from apps.policies.models import PolicyModel
-from apps.rollouts.importing import Imported, import_rollouts
-from apps.rollouts.matching import File, ImportRefused
+from apps.rollouts.imports.rollout_import import Imported, import_rollouts
+from apps.rollouts.imports.task_matching import File, ImportRefused
 from apps.tasks.management.datasets import named_dataset
 from apps.tasks.models import Upload
 

@@ -8,16 +8,16 @@ import msgspec
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.gym.agent import StopReason
-from apps.rollouts.comparing import Comparison, compare_rewards
 from apps.rollouts.models import Collection, Reverification
-from apps.rollouts.owning import requeue_quiet
-from apps.rollouts.rescoring import FAILED_BY_VERIFIER
-from apps.rollouts.reverifying import (
+from apps.rollouts.reverification.ownership import requeue_quiet
+from apps.rollouts.reverification.rescoring import FAILED_BY_VERIFIER
+from apps.rollouts.reverification.reverifying import (
     ReverifyRefused,
     apply_reverification,
     finish_reverification,
     queue_reverification,
 )
+from apps.rollouts.reverification.reward_changes import Comparison, compare_rewards
 
 SHOWN = 20
 WAIT_SECONDS = 0.5

@@ -12,10 +12,10 @@ from django.core.checks import Tags
 from django.core.management.base import BaseCommand
 from django.db import connection
 
-from apps.rollouts.announcing import DOORBELL
 from apps.rollouts.checks import PROCESS_STARTS, SEVERAL_PROCESSES, WORKER_STARTS
+from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.management.options import read_group, read_seats
-from apps.rollouts.worker import RolloutWorker
+from apps.rollouts.notifications import DOORBELL
 
 
 class Command(BaseCommand):

@@ -9,7 +9,7 @@ from apps.gym.outbound import Outbound
 from apps.gym.serving.asking import Served
 from apps.policies.models import PolicyModel
 from apps.rollouts.management.ports import PortCommand, find_row, yaml_block
-from apps.rollouts.serving import RUN_SECONDS, connect_served_agent
+from apps.rollouts.serving.served_connections import RUN_SECONDS, connect_served_agent
 
 
 class Command(PortCommand):

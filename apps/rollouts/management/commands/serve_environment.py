@@ -5,7 +5,7 @@ from typing import Any
 
 from apps.environments.models import Environment
 from apps.rollouts.management.ports import PortCommand, find_row, yaml_block
-from apps.rollouts.serving import answer_seconds, connect_served_environment
+from apps.rollouts.serving.served_connections import answer_seconds, connect_served_environment
 
 
 class Command(PortCommand):

@@ -7,7 +7,7 @@ from apps.gym.outbound import Outbound
 from apps.gym.serving.asking import Served
 from apps.policies.models import PolicyModel
 from apps.rollouts.management.ports import PortCommand, find_row, yaml_block
-from apps.rollouts.serving import connect_served_model, model_seconds
+from apps.rollouts.serving.served_connections import connect_served_model, model_seconds
 
 
 class Command(PortCommand):

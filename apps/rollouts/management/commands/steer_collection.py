@@ -10,8 +10,11 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
-from apps.rollouts.archiving import archive_collection, restore_collection
-from apps.rollouts.controlling import (
+from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
+from apps.rollouts.models import Collection
+from apps.rollouts.steering.archiving import archive_collection, restore_collection
+from apps.rollouts.steering.collection_deletion import queue_collection_deletion
+from apps.rollouts.steering.controls import (
     CannotSteer,
     adjust_collection,
     cancel_collection,
@@ -19,12 +22,9 @@ from apps.rollouts.controlling import (
     resume_collection,
     retry_failed,
 )
-from apps.rollouts.deleting import queue_collection_deletion
-from apps.rollouts.holding import explain_missing_worker, explain_pause, find_holds
-from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
-from apps.rollouts.models import Collection
-from apps.rollouts.removing import ENDED, RemovalRefused, queue_rollout_deletion
-from apps.rollouts.resolving import resolve_flags
+from apps.rollouts.steering.flag_resolution import resolve_flags
+from apps.rollouts.steering.holds import explain_missing_worker, explain_pause, find_holds
+from apps.rollouts.steering.rollout_deletion import ENDED, RemovalRefused, queue_rollout_deletion
 from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
 
 

@@ -1,0 +1,174 @@
+"""Connect what a collection's rollouts share, from its row and its snapshot."""
+
+import logging
+import time
+from typing import Protocol
+
+import msgspec
+from django.db import DatabaseError
+
+from apps.environments.connecting import connect_environment, connect_judge
+from apps.gym.agent import Harness
+from apps.gym.observing import Outcome
+from apps.gym.outbound import Outbound
+from apps.gym.pricing import FREE
+from apps.policies.connecting import connect_policy
+from apps.policies.redacting import fresh_redactor
+from apps.policies.versioning import WeightsInUse
+from apps.rollouts.engine.circuit_breakers import Endpoint
+from apps.rollouts.engine.judge_seats import JudgeSeats
+from apps.rollouts.engine.running import Setting
+from apps.rollouts.engine.throttling import Throttles
+from apps.rollouts.models import Collection
+
+logger = logging.getLogger(__name__)
+
+FRESH_SECONDS = 5.0
+"""How long a connected setting is used before its rows are read again, so that a mended endpoint is picked up."""
+REFUSED_SECONDS = 30.0
+"""How long a worker leaves a collection to others after one of its rollouts showed that it cannot run it."""
+MAX_KNOWN = 1_000
+"""Settings kept at once; a worker that has seen more collections begins anew."""
+
+
+class CannotRun(Exception):
+    """This worker, as it is set up, cannot run the collection. That is no failure of its rollouts."""
+
+
+class Watch(Protocol):
+    """Told of every try of every call: which endpoint, its slug, how it went."""
+
+    def __call__(self, endpoint: Endpoint, slug: str, outcome: Outcome, message: str) -> None: ...
+
+
+def connect_setting(
+    collection: Collection,
+    outbound: Outbound,
+    *,
+    watch: Watch,
+    seats: JudgeSeats,
+    weights: WeightsInUse,
+    throttles: Throttles,
+) -> Setting:
+    """The harness, sampling, verifier, rubric and how a judge is asked are those of the plan: rewards of one collection
+    must compare. The endpoints, keys, prices and limits are those of now, and so is which model judges."""
+    planned = {
+        **collection.snapshot["agent"],
+        "sampling": collection.snapshot["sampling"],
+        "prompt": collection.prompt_template,
+    }
+    model, environment = collection.policy_model, collection.environment
+    kept = collection.snapshot["environment"]
+    environment.verifier = kept.get("verifier", environment.verifier)
+    if kept.get("judge"):
+        environment.judge_rubric, environment.judge_settings = kept["judge"]["rubric"], kept["judge"]["settings"]
+
+    def observe_model(outcome: Outcome, message: str = "") -> None:
+        watch(Endpoint("policy_model", model.pk), model.slug, outcome, message)
+
+    def observe_environment(outcome: Outcome, message: str = "") -> None:
+        watch(Endpoint("environment", environment.pk), environment.slug, outcome, message)
+
+    def observe_judge(outcome: Outcome, message: str = "") -> None:
+        assert judged_by is not None
+        watch(Endpoint("policy_model", judged_by.pk), judged_by.slug, outcome, message)
+
+    judged_by = environment.judge_model
+    judge = None
+    if judged_by is not None:
+        bench, judging = seats.of(judged_by, model), weights.of(judged_by)
+        gate = throttles.gate(Endpoint("policy_model", judged_by.pk))
+        judge = connect_judge(environment, outbound, observe_judge, bench, weights=judging, gate=gate)
+    return Setting(
+        policy_model_id=model.pk,
+        environment_id=environment.pk,
+        policy=connect_policy(
+            model,
+            outbound,
+            observe=observe_model,
+            weights=weights.of(model),
+            gate=throttles.gate(Endpoint("policy_model", model.pk)),
+        ),
+        server=connect_environment(
+            environment,
+            outbound,
+            observe=observe_environment,
+            judge=judge,
+            gate=throttles.gate(Endpoint("environment", environment.pk)),
+        ),
+        harness=msgspec.convert(planned, Harness),
+        rollout_timeout=collection.rollout_timeout,
+        max_attempts=collection.max_attempts,
+        prices=model.prices,
+        judge_model_id=judged_by.pk if judged_by else None,
+        judge_prices=judged_by.prices if judged_by else FREE,
+    )
+
+
+class Settings:
+    """The settings in use by a worker, at most FRESH_SECONDS old. Used by the database thread alone."""
+
+    def __init__(self, outbound: Outbound, watch: Watch, seats: JudgeSeats, throttles: Throttles) -> None:
+        self._outbound = outbound
+        self._watch = watch
+        self._seats = seats
+        self._throttles = throttles
+        self._weights = WeightsInUse()
+        self._known: dict[int, tuple[float, Setting | CannotRun]] = {}  # with the time until which they are fresh
+
+    def get(self, collection_id: int) -> Setting:
+        """Raises CannotRun where connecting fails here: a key that cannot be read, a built-in that is missing."""
+        known = self._known.get(collection_id)
+        if known is None or time.monotonic() > known[0]:
+            known = (time.monotonic() + FRESH_SECONDS, self._connect(collection_id))
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            self._known[collection_id] = known
+        if isinstance(known[1], CannotRun):
+            raise known[1]
+        return known[1]
+
+    def can_run(self, collection_id: int) -> bool:
+        """Whether this worker is able to run the collection: where it is not, another may be."""
+        try:
+            self.get(collection_id)
+        except CannotRun:
+            return False
+        return True
+
+    def refuse(self, collection_id: int, why: str) -> None:
+        """Leave a collection to others for a while."""
+        self._known[collection_id] = (time.monotonic() + REFUSED_SECONDS, CannotRun(why))
+
+    def refusals(self) -> dict[str, str]:
+        """The collections that cannot be run here now, by id, and why not. Called from any thread."""
+        now = time.monotonic()
+        return {
+            str(pk): str(found)
+            for pk, (until, found) in list(self._known.items())
+            if isinstance(found, CannotRun) and now <= until
+        }
+
+    def _connect(self, collection_id: int) -> "Setting | CannotRun":
+        rows = Collection.objects.select_related("policy_model", "environment__judge_model", "agent")
+        collection = rows.get(pk=collection_id)
+        # Before the first call with a key of now: it may come back in a reply or in an error.
+        fresh_redactor()
+        try:
+            return connect_setting(
+                collection,
+                self._outbound,
+                watch=self._watch,
+                seats=self._seats,
+                weights=self._weights,
+                throttles=self._throttles,
+            )
+        except DatabaseError:
+            raise  # says nothing of the collection
+        except Exception as problem:
+            logger.warning("collection %s cannot run here: %r", collection_id, problem)
+            return CannotRun(f"{type(problem).__name__}: {problem}")
+
+    def follow_versions(self) -> None:
+        """Tell running rollouts which version of its model answers them now."""
+        self._weights.follow_versions()

@@ -1,0 +1,202 @@
+"""Record what rollouts leave behind: events as they come, ends fenced by (lease, attempt), both in batches."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import chain
+from typing import Any
+
+import msgspec
+from django.db import connection, transaction
+from django.db.models import F
+
+from apps.rollouts.engine.collection_limits import lock_collections, settle_collections
+from apps.rollouts.models import Collection
+from apps.rollouts.search.word_index import mark_unindexed
+
+EventRow = tuple[int, int, int, str, str, bytes | None]
+"""(rollout id, attempt, seq, kind, payload, packed tokens)"""
+
+
+class End(msgspec.Struct, kw_only=True, frozen=True):
+    """How an attempt ended. `reward` only with status `completed`; `error_kind` only with `failed`.
+
+    Status `queued` says that the rollout gets another attempt. `failed` is 1 where this attempt counts as one of those
+    that it may have. `deferred` attempts have not failed: their endpoint takes no calls for now.
+    """
+
+    id: int
+    lease: int
+    collection: int
+    attempt: int
+    status: str
+    reward: float | None = None
+    components: dict[str, float] = {}
+    stop_reason: str = ""
+    error_kind: str = ""
+    error_message: str = ""
+    turns: int = 0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    judge_calls: int = 0
+    judge_tokens: int = 0
+    calls_without_usage: int = 0
+    cost: float = 0.0
+    model_version: str = ""
+    failed: int = 0
+    deferred: bool = False
+    duration: float = 0.0
+    model_time: float = 0.0
+    tool_time: float = 0.0
+    verify_time: float = 0.0
+    tools: dict[str, tuple[int, int, float]] = {}
+    answer: str = ""
+    redactions: dict[str, int] = {}
+    flagged: bool = False
+
+
+def unstorable_end(end: End, problem: Exception) -> End:
+    """The end of an attempt whose own end the database refuses."""
+    return End(
+        id=end.id,
+        lease=end.lease,
+        collection=end.collection,
+        attempt=end.attempt,
+        status="failed",
+        error_kind="environment_error",
+        error_message=f"The result could not be stored: {type(problem).__name__}.",
+    )
+
+
+_COLUMNS = {
+    "status": "text",
+    "reward": "double precision",
+    "components": "jsonb",
+    "stop_reason": "text",
+    "error_kind": "text",
+    "error_message": "text",
+    "turns": "int",
+    "tool_calls": "int",
+    "tool_errors": "int",
+    "input_tokens": "int",
+    "output_tokens": "int",
+    "judge_calls": "int",
+    "judge_tokens": "int",
+    "calls_without_usage": "int",
+    "cost": "double precision",
+    "model_version": "text",
+    "duration": "double precision",
+    "model_time": "double precision",
+    "tool_time": "double precision",
+    "verify_time": "double precision",
+    "tools": "jsonb",
+    "answer": "text",
+    "redactions": "jsonb",
+    "flagged": "boolean",
+}
+"""Those of the rollout that an end sets, each from its field of the same name, with PostgreSQL's type."""
+_FENCE = {"id": "bigint", "lease": "bigint", "attempt": "int", "failed": "int"}
+_END = """
+    UPDATE rollouts_rollout SET {columns}, failures = rollouts_rollout.failures + v.failed,
+        finished_at = CASE WHEN v.status = 'queued' THEN NULL ELSE {now} END, lease = NULL
+    FROM {source}
+    WHERE rollouts_rollout.id = v.id AND rollouts_rollout.lease = v.lease
+        AND rollouts_rollout.attempt = v.attempt AND rollouts_rollout.status = 'running'
+    RETURNING rollouts_rollout.id, rollouts_rollout.attempt
+"""
+_SET = ", ".join(f"{name} = v.{name}" for name in _COLUMNS)
+_READ = ", ".join(f"value->>'{name}' AS {name}" for name in (*_FENCE, *_COLUMNS))
+_TYPED = ", ".join(f"{name} {kind}" for name, kind in {**_FENCE, **_COLUMNS}.items())
+# No value is formatted in: these are the names above.
+_SQLITE_END = _END.format(columns=_SET, now="%s", source=f"(SELECT {_READ} FROM json_each(%s)) v")  # noqa: S608
+_POSTGRES_END = _END.format(columns=_SET, now="%s::timestamptz", source=f"jsonb_to_recordset(%s::jsonb) AS v({_TYPED})")
+_EVENT_TYPES = ["int8", "int2", "int4", "varchar", "text", "bytea"]
+_EVENT_COLUMNS = "rollout_id, attempt, seq, kind, payload, tokens"
+_EVENT_PLACES = "(%s, %s, %s, %s, %s, %s)"
+_EVENTS_A_STATEMENT = 250
+_CHARACTERS_A_STATEMENT = 8 * 1024 * 1024
+
+
+def record_batch(*, events: Sequence[EventRow], ends: Sequence[End], now: datetime, again: bool = False) -> set[int]:
+    """Store events and ends in one transaction; gives the ids of collections that changed.
+
+    An end whose rollout is no longer its lease's attempt is fenced: it changes nothing and counts nowhere. An attempt
+    has one end at most. Events need no fence, since every claim has an attempt number of its own. `again` says that
+    the batch was sent before and nobody knows whether it was stored.
+    """
+    with transaction.atomic():
+        _insert_events(events, again)
+        ended = _write_ends(ends, now) if ends else []
+        mark_unindexed([end.id for end in ended if end.status != "queued"])
+        changed = _count_ends(ended)
+        if changed:
+            settle_collections(changed)
+    return changed
+
+
+def _insert_events(events: Sequence[EventRow], again: bool) -> None:
+    if not events:
+        return
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql" and not again:
+            # Binary, since text would carry the tokens as hexadecimal digits: twice as long, and read on both sides.
+            copy = f"COPY rollouts_traceevent ({_EVENT_COLUMNS}) FROM STDIN (FORMAT BINARY)"
+            # Django does not wrap what the driver raises here, and only Django's errors are tried again.
+            with connection.wrap_database_errors, cursor.copy(copy) as stream:
+                stream.set_types(_EVENT_TYPES)
+                for row in events:
+                    stream.write_row(row)
+            return
+        # Few statements of many rows: SQLite's driver gives up the interpreter for every row of an `executemany`, and
+        # gets it back from a busy event loop up to 5 ms later.
+        for rows in _statements(events):
+            places = ", ".join([_EVENT_PLACES] * len(rows))
+            insert = f"INSERT INTO rollouts_traceevent ({_EVENT_COLUMNS}) VALUES {places}"  # noqa: S608
+            if again:
+                insert += " ON CONFLICT DO NOTHING"
+            cursor.execute(insert, list(chain.from_iterable(rows)))
+
+
+def _statements(events: Sequence[EventRow]) -> Iterator[Sequence[EventRow]]:
+    """The rows of one statement each: SQLite copies all values of a statement before it stores the first."""
+    start = size = 0
+    for position, row in enumerate(events):
+        size += len(row[4])
+        if position - start == _EVENTS_A_STATEMENT or (size > _CHARACTERS_A_STATEMENT and position > start):
+            yield events[start:position]
+            start, size = position, len(row[4])
+    yield events[start:]
+
+
+def _write_ends(ends: Sequence[End], now: datetime) -> list[End]:
+    postgres = connection.vendor == "postgresql"
+    values = msgspec.json.encode(ends).decode()
+    with connection.cursor() as cursor:
+        ended_at = connection.ops.adapt_datetimefield_value(now)
+        cursor.execute(_POSTGRES_END if postgres else _SQLITE_END, [ended_at, values])
+        written = set(cursor.fetchall())
+    return [end for end in ends if (end.id, end.attempt) in written]
+
+
+def _count_ends(ended: Sequence[End]) -> set[int]:
+    """Add the ends to the counters of their collections."""
+    totals: dict[int, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
+    for end in ended:
+        total = totals[end.collection]
+        # `completed`, `failed` and `cancelled` name counters too.
+        if not end.deferred:
+            total["retried" if end.status == "queued" else end.status] += 1
+        total["input_tokens"] += end.input_tokens
+        total["output_tokens"] += end.output_tokens
+        total["judge_tokens"] += end.judge_tokens
+        total["calls_without_usage"] += end.calls_without_usage
+        total["cost"] += end.cost
+        if end.reward is not None:
+            total["rewarded"] += 1
+            total["reward_sum"] += end.reward
+    lock_collections(totals)
+    for collection_id, total in totals.items():
+        Collection.objects.filter(pk=collection_id).update(**{name: F(name) + value for name, value in total.items()})
+    return set(totals)

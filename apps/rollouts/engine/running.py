@@ -1,0 +1,268 @@
+"""Run one claimed rollout: rows → gym objects → events, and one end, whatever happens."""
+
+import logging
+import time
+from typing import Any, Protocol
+
+import msgspec
+
+from apps.gym.agent import Attempt, Harness
+from apps.gym.errors import EnvironmentFault, GymError, TimedOut
+from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
+from apps.gym.items import Item, TaskRow, TokenUsage
+from apps.gym.policy.protocol import Policy
+from apps.gym.policy.usage import lacks_usage
+from apps.gym.pricing import FREE, Prices
+from apps.gym.redaction.shortening import cut
+from apps.gym.resources.protocol import ResourceServer
+from apps.gym.time_limits import TimeLimit, stopped_clocks
+from apps.gym.voting import comparable_answer
+from apps.rollouts.engine.claiming import Claim
+from apps.rollouts.engine.recording import End
+from apps.rollouts.models import Rollout
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE = 2_000
+"""Characters of an error message kept on the row; the trace has all of it."""
+MAX_COUNT = 2**31 - 1
+MAX_TOOLS = 64
+"""Tools whose calls are counted apart in one rollout."""
+MAX_TOOL_NAME = 100
+OTHER_TOOLS = "(others)"
+
+
+class Setting(msgspec.Struct, kw_only=True):
+    """What all rollouts of a collection share: the connected policy model and resource server, harness and limits.
+
+    `rollout_timeout` is in seconds. The resource server knows its judge by itself.
+    """
+
+    policy_model_id: int
+    environment_id: int
+    policy: Policy
+    server: ResourceServer
+    harness: Harness
+    rollout_timeout: float
+    max_attempts: int = 1
+    prices: Prices = FREE
+    judge_model_id: int | None = None
+    judge_prices: Prices = FREE
+
+
+class Tally:
+    """Counts what the row shows of a trace, event by event."""
+
+    def __init__(self) -> None:
+        self.turns = self.tool_calls = self.tool_errors = self.input_tokens = self.output_tokens = 0
+        self.judge_calls = self.judge_input_tokens = self.judge_output_tokens = 0
+        self.cached_tokens = self.judge_cached_tokens = 0
+        self.calls_without_usage = 0
+        self.model_time = self.tool_time = 0.0
+        self.model_version = ""
+        self.verification: Verification | None = None
+        self.tools: dict[str, tuple[int, int, float]] = {}
+        self.said: list[Item] = []
+
+    def add(self, event: TraceUnion) -> None:
+        if isinstance(event, ModelCall):
+            self.turns += 1
+            self.model_time += event.duration
+            self.said = event.items
+            self.model_version = self.model_version or event.version
+            self.input_tokens += event.usage.get("input_tokens", 0)
+            self.output_tokens += event.usage.get("output_tokens", 0)
+            self.cached_tokens += event.usage.get("cached_tokens", 0)
+            self.calls_without_usage += lacks_usage(event)
+        elif isinstance(event, ToolResult):
+            self.tool_calls += 1
+            self.tool_errors += bool(event.error)
+            self.tool_time += event.duration
+            self._count_tool(event)
+        elif isinstance(event, Verification):
+            self.verification = event
+        elif isinstance(event, JudgeCall):
+            self.judge_calls += 1
+            self.judge_input_tokens += event.usage.get("input_tokens", 0)
+            self.judge_output_tokens += event.usage.get("output_tokens", 0)
+            self.judge_cached_tokens += event.usage.get("cached_tokens", 0)
+            self.calls_without_usage += lacks_usage(event)
+
+    def _count_tool(self, event: ToolResult) -> None:
+        name = cut(_storable(event.name), MAX_TOOL_NAME)
+        if name not in self.tools and len(self.tools) == MAX_TOOLS:
+            # Models invent names without end.
+            name = OTHER_TOOLS
+        calls, errors, seconds = self.tools.get(name, (0, 0, 0.0))
+        self.tools[name] = (calls + 1, errors + bool(event.error), seconds + event.duration)
+
+    def cost(self, setting: "Setting | None") -> float:
+        """USD, by the prices of now; a judge costs by its own."""
+        if setting is None:
+            return 0.0
+        own: TokenUsage = {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
+        }
+        judge: TokenUsage = {
+            "input_tokens": self.judge_input_tokens,
+            "output_tokens": self.judge_output_tokens,
+            "cached_tokens": self.judge_cached_tokens,
+        }
+        return setting.prices.cost(own) + setting.judge_prices.cost(judge)
+
+
+class Ears(Protocol):
+    """What a rollout tells while it runs, and asks when an attempt failed."""
+
+    def keep(self, claim: Claim, event: TraceUnion) -> None: ...
+
+    def has_room(self) -> bool:
+        """Whether there is room for more events: always, unless the database is far behind."""
+        ...
+
+    async def wait_for_room(self) -> None: ...
+
+    def another_attempt(self, claim: Claim, setting: Setting, failure: GymError) -> int | None:
+        """None when the rollout has failed for good, else how many failures the attempt counts for."""
+        ...
+
+
+async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ears) -> End:
+    """Attempt the task, telling every event as it comes. Raises only CancelledError."""
+    began = time.perf_counter()
+    tally, limit = Tally(), TimeLimit(setting.rollout_timeout)
+
+    def elapsed() -> float:
+        # Not the loop's clock: that of uvloop counts whole milliseconds.
+        return time.perf_counter() - began - limit.waited
+
+    attempt = Attempt(
+        row=row,
+        server=setting.server,
+        policy=setting.policy,
+        harness=setting.harness,
+        seed=claim.seed,
+        elapsed=elapsed,
+        name=str(claim.rollout_id),
+    )
+    failure: GymError
+    try:
+        async with limit:
+            async for event in attempt.events():
+                tally.add(event)
+                ears.keep(claim, event)
+                if not ears.has_room():
+                    # The time that the database takes is not the attempt's.
+                    with stopped_clocks():
+                        await ears.wait_for_room()
+        return _end(claim, tally, setting, elapsed())
+    except GymError as problem:
+        failure = problem
+    except TimeoutError:
+        failure = TimedOut(f"The rollout ran longer than its limit of {setting.rollout_timeout:g} s.")
+    except Exception as bug:
+        # A bug of ours or of user code must end this rollout alone, never the worker; the log has where it stands.
+        logger.exception("rollout %s broke", claim.rollout_id)
+        failure = EnvironmentFault(f"{type(bug).__name__}: {bug}")
+    message = str(failure) or type(failure).__name__
+    for call in attempt.take_judge_calls():
+        tally.add(call)
+        ears.keep(claim, call)
+    ears.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
+    counts_for = ears.another_attempt(claim, setting, failure)
+    # The traceback holds this frame, and the frame the failure: the attempt would stay until the next full collection.
+    failure.__traceback__ = None
+    if counts_for is not None:
+        return _again(claim, tally, setting, counts_for, deferred=failure.refused_by is not None)
+    return _end(claim, tally, setting, elapsed(), error_kind=failure.kind, error_message=message)
+
+
+def _end(claim: Claim, tally: Tally, setting: Setting | None, duration: float, **failure: str) -> End:
+    verified = tally.verification
+    outcome: dict[str, Any]
+    if failure or verified is None:
+        message = cut(_storable(failure["error_message"]), MAX_MESSAGE)
+        outcome = {
+            "status": Rollout.Status.FAILED.value,
+            "error_kind": failure["error_kind"],
+            "error_message": message,
+            "failed": 1,
+        }
+    else:
+        outcome = {
+            "status": Rollout.Status.COMPLETED.value,
+            "reward": verified.reward,
+            "components": {_storable(name): value for name, value in verified.components.items()},
+            "stop_reason": verified.stop_reason,
+            "verify_time": verified.duration,
+            "answer": _storable(comparable_answer(tally.said, verified.details)),
+        }
+    return End(
+        id=claim.rollout_id,
+        lease=claim.lease,
+        collection=claim.collection_id,
+        attempt=claim.attempt,
+        turns=_count(tally.turns),
+        tool_calls=_count(tally.tool_calls),
+        tool_errors=_count(tally.tool_errors),
+        input_tokens=_count(tally.input_tokens),
+        output_tokens=_count(tally.output_tokens),
+        judge_calls=_count(tally.judge_calls),
+        judge_tokens=_count(tally.judge_input_tokens + tally.judge_output_tokens),
+        calls_without_usage=_count(tally.calls_without_usage),
+        cost=tally.cost(setting),
+        model_version=tally.model_version,
+        duration=duration,
+        model_time=tally.model_time,
+        tool_time=tally.tool_time,
+        tools=tally.tools,
+        **outcome,
+    )
+
+
+def _again(claim: Claim, tally: Tally, setting: Setting, counts_for: int, *, deferred: bool) -> End:
+    """The end of an attempt whose rollout goes back to the queue: what it used counts all the same."""
+    return End(
+        id=claim.rollout_id,
+        lease=claim.lease,
+        collection=claim.collection_id,
+        attempt=claim.attempt,
+        status=Rollout.Status.QUEUED.value,
+        input_tokens=_count(tally.input_tokens),
+        output_tokens=_count(tally.output_tokens),
+        judge_calls=_count(tally.judge_calls),
+        judge_tokens=_count(tally.judge_input_tokens + tally.judge_output_tokens),
+        calls_without_usage=_count(tally.calls_without_usage),
+        cost=tally.cost(setting),
+        model_version=tally.model_version,
+        failed=counts_for,
+        deferred=deferred,
+    )
+
+
+def _count(number: int) -> int:
+    """A count that the column takes, whatever the endpoint claimed."""
+    return max(0, min(number, MAX_COUNT))
+
+
+def _storable(text: str) -> str:
+    """Text that every database takes: no NUL, no lone surrogate."""
+    return text.replace("\0", "�").encode(errors="replace").decode()
+
+
+def cancelled_end(claim: Claim) -> End:
+    return End(
+        id=claim.rollout_id,
+        lease=claim.lease,
+        collection=claim.collection_id,
+        attempt=claim.attempt,
+        status=Rollout.Status.CANCELLED.value,
+    )
+
+
+def broken_end(claim: Claim, problem: Exception) -> End:
+    """The end of a rollout that broke in a way `run_rollout` does not know."""
+    message = f"{type(problem).__name__}: {problem}"
+    return _end(claim, Tally(), None, 0.0, error_kind="environment_error", error_message=message)

@@ -1,0 +1,220 @@
+"""Keep limits that are global over workers: what this one may still start of each model and environment."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from django.db.models import Q
+from django.utils import timezone
+
+from apps.environments.probing import is_held_back
+from apps.rollouts.engine.circuit_breakers import Endpoint, Shut, take_trial
+from apps.rollouts.engine.claiming import Claim, Slots
+from apps.rollouts.engine.collection_limits import Budget, room_in_budget
+from apps.rollouts.engine.running import Setting
+from apps.rollouts.models import Collection
+
+
+class Share(NamedTuple):
+    """Which part of a global limit is this worker's: the parts of all live workers add up to the limit.
+
+    For questions to judges alone, which are no rows that others could count.
+    """
+
+    rank: int
+    workers: int
+
+    @classmethod
+    def of(cls, lease: int, live: list[int]) -> "Share":
+        return cls(live.index(lease), len(live)) if lease in live else cls(0, max(1, len(live)))
+
+    def part(self, limit: int) -> int:
+        return limit // self.workers + (self.rank < limit % self.workers)
+
+
+class InUse:
+    """How many of this worker's rollouts run, by policy model, environment and collection, and what it asks judges."""
+
+    def __init__(
+        self,
+        running: list[tuple[Claim, Setting]],
+        *,
+        lease: int,
+        live: list[tuple[int, str]],
+        group: str = "",
+        asked: Counter[int] | None = None,
+        unstored: Mapping[int, int] | None = None,
+        claimable: Mapping[Endpoint, int] | None = None,
+    ) -> None:
+        """`live` are the workers that claim, this one among them, with their groups; `asked` are questions to judges by
+        model, which take its room as rollouts do. `unstored` counts by collection what has ended and the database does
+        not know of: no budget has paid for it yet. `claimable` bounds what is claimed for endpoints that throttle."""
+        self.lease = lease
+        self.live = live
+        self.group = group
+        self.running = len(running)
+        self.suspects = sum(claim.lost > 0 for claim, _ in running)
+        self.alone = any(claim.lost > 1 for claim, _ in running)
+        self.attempting = Counter(setting.policy_model_id for _, setting in running)
+        self.models = self.attempting + (asked or Counter())
+        self.environments = Counter(setting.environment_id for _, setting in running)
+        self.collections = Counter(claim.collection_id for claim, _ in running)
+        self.judge_rooms: dict[int, int] = {}
+        """This worker's part of each judge's concurrency, known once slots were asked for."""
+        self.awaits_results = False
+        """Whether results that wait to be stored keep a collection with a budget from going on."""
+        self._unstored = unstored or {}
+        self._claimable = claimable or {}
+        self._trials: dict[Endpoint, set[int]] = {}
+
+    def slots(self, seats: int, shut: dict[Endpoint, Shut], elsewhere: Mapping[int, int] | None = None) -> Slots:
+        """What is left of every limit, when `elsewhere` is how many rollouts of each collection other workers run.
+
+        Limits are global. What runs is counted, not shared out: a share would lie idle where its worker has no seat
+        free, and would be exceeded whenever a worker comes or goes. An endpoint whose breaker is open has no slots, or
+        one where a trial is due. An environment whose server was found unwell has none until it is found well.
+        """
+        elsewhere = elsewhere or {}
+        self._trials = {}
+        models, environments, collections = Limits(), Limits(), Limits()
+        used = Used(Counter(self.models), Counter(self.environments), Counter(self.collections))
+        judged: dict[int, set[int]] = {}
+        unwell: set[int] = set()
+        now = timezone.now()
+        relevant = Q(state=Collection.State.RUNNING) | Q(pk__in=list(elsewhere))
+        for row in Collection.objects.filter(relevant).values_list(*_LIMITS).order_by():
+            pk, concurrency, model, of_model, model_group, environment, of_environment, environment_group = row[:8]
+            used.add(elsewhere.get(pk, 0), model, environment, pk)
+            if row[13] != Collection.State.RUNNING:
+                continue
+            group = model_group or environment_group
+            models.add(model, of_model, group)
+            environments.add(environment, of_environment, group)
+            judge, of_judge, adapter, health, checked_at = row[8:13]
+            for endpoint in (
+                Endpoint("policy_model", model),
+                Endpoint("environment", environment),
+                Endpoint("policy_model", judge or 0),
+            ):
+                if endpoint in shut and shut[endpoint].due:
+                    self._trials.setdefault(endpoint, set()).add(pk)
+            if is_held_back(adapter, health, checked_at, now):
+                unwell.add(environment)
+            if judge is not None:
+                models.add(judge, of_judge, group)
+                judged.setdefault(judge, set()).add(environment)
+            room = self._room(pk, concurrency, Budget(*row[14:]))
+            if room is not None:
+                collections.add(pk, room, group)
+        models_left = self._left(models, used.models)
+        environments_left = self._left(environments, used.environments)
+        for judge_pk, environment_pks in judged.items():
+            part = self._share(models.groups[judge_pk]).part(models.numbers[judge_pk])
+            self.judge_rooms[judge_pk] = part
+            if part == 0:
+                # What this worker has no part in judging, it leaves to those that have.
+                environments_left.update(dict.fromkeys(environments_left.keys() & environment_pks, 0))
+        environments_left.update(dict.fromkeys(unwell & environments_left.keys(), 0))
+        bounds = {endpoint: int(state.due) for endpoint, state in shut.items()}
+        for endpoint, number in self._claimable.items():
+            bounds[endpoint] = min(number, bounds.get(endpoint, number))
+        self._hold_back(bounds, judged, models_left, environments_left)
+        return Slots(
+            seats,
+            models_left,
+            environments_left,
+            self._left(collections, used.collections),
+            running=self.running,
+            suspects=self.suspects,
+            alone=self.alone,
+            yields=self._share({self.group}).rank == 0,
+            group=self.group,
+        )
+
+    def _room(self, pk: int, concurrency: int | None, budget: Budget) -> int | None:
+        """How many rollouts of a collection may be in flight, where anything says so."""
+        if not budget.is_limited:
+            return concurrency
+        unstored = self._unstored.get(pk, 0)
+        self.awaits_results |= unstored > 0
+        room = room_in_budget(budget) - unstored
+        return room if concurrency is None else min(room, concurrency)
+
+    def _hold_back(
+        self,
+        bounds: Mapping[Endpoint, int],
+        judged: dict[int, set[int]],
+        models_left: dict[int, int],
+        environments_left: dict[int, int],
+    ) -> None:
+        """Leave no more than its bound of an endpoint, and of the environments that it judges."""
+        for endpoint, bound in bounds.items():
+            if endpoint.kind == "environment":
+                held = [(environments_left, endpoint.pk)]
+            else:
+                held = [(models_left, endpoint.pk)]
+                held += [(environments_left, pk) for pk in judged.get(endpoint.pk, ())]
+            held = [(left, pk) for left, pk in held if pk in left]
+            for left, pk in held:
+                left[pk] = min(left[pk], bound)
+
+    def take_trials(self, shut: dict[Endpoint, Shut], claimed: Iterable[int]) -> None:
+        """Note which due trials the claimed collections are: nobody else tries these endpoints until the next is due.
+
+        Once something is claimed, and not before: a trial of nothing would only make everybody wait longer.
+        """
+        for endpoint, collections in self._trials.items():
+            if not collections.isdisjoint(claimed):
+                take_trial(endpoint, shut[endpoint])
+
+    def _left(self, limits: "Limits", used: Counter[int]) -> dict[int, int]:
+        """Of what this worker's group may use."""
+        return {pk: limits.numbers[pk] - used[pk] for pk, groups in limits.groups.items() if self.group in groups}
+
+    def _share(self, groups: set[str]) -> Share:
+        return Share.of(self.lease, [worker for worker, group in self.live if group in groups])
+
+
+_LIMITS = (
+    "pk",
+    "concurrency",
+    "policy_model_id",
+    "policy_model__concurrency",
+    "policy_model__worker_group",
+    "environment_id",
+    "environment__concurrency",
+    "environment__worker_group",
+    "environment__judge_model_id",
+    "environment__judge_model__concurrency",
+    "environment__adapter",
+    "environment__health",
+    "environment__health_checked_at",
+    "state",
+    # Of a budget.
+    *Budget._fields,
+)
+
+
+class Used(NamedTuple):
+    """How many rollouts of each run, over all workers."""
+
+    models: Counter[int]
+    environments: Counter[int]
+    collections: Counter[int]
+
+    def add(self, number: int, model: int, environment: int, collection: int) -> None:
+        self.models[model] += number
+        self.environments[environment] += number
+        self.collections[collection] += number
+
+
+class Limits:
+    """Limits of rollouts in flight by id, and which groups of workers use what they are of."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+        self.groups: dict[int, set[str]] = {}
+
+    def add(self, pk: int, number: int, group: str) -> None:
+        self.numbers[pk] = number
+        self.groups.setdefault(pk, set()).add(group)

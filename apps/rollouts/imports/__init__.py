@@ -1,0 +1,1 @@
+"""Import rollouts and configurations that were made elsewhere."""

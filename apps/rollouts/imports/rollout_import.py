@@ -1,0 +1,295 @@
+"""Import stored rollouts: files of NeMo Gym, `verifiers` or chat logs become a dataset version and a completed
+collection with traces.
+
+Nothing is stored until every line was read; what is stored is invisible to others until it is whole.
+"""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.utils import timezone
+from django.utils.text import slugify
+
+from apps.accounts.auditing import record
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.gym import leaving
+from apps.gym.events import SessionOpened, event_kind
+from apps.gym.originals import without_tokens
+from apps.gym.redaction.redacting import Redactor
+from apps.gym.redaction.shortening import cut_clean
+from apps.gym.rolloutfile import StoredAttempt
+from apps.gym.rolloutshapes.reading import RolloutFormat
+from apps.gym.slugs import RESERVED_SLUGS
+from apps.gym.storable import clean_line, clean_names
+from apps.gym.taskfiles.limits import READ_BYTES
+from apps.gym.voting import MAX_ANSWER, comparable_answer
+from apps.policies.models import PolicyModel, Provider
+from apps.policies.redacting import fresh_redactor
+from apps.rollouts.engine.running import MAX_MESSAGE, MAX_TOOL_NAME, Tally
+from apps.rollouts.engine.trace_redaction import add_counts, clean_event
+from apps.rollouts.imports.task_matching import BadLine, File, ImportRefused, StoredFiles
+from apps.rollouts.models import Collection, Rollout, TraceEvent
+from apps.rollouts.notifications import announce_collection
+from apps.rollouts.plans.planning import delete_plan, take_snapshot
+from apps.rollouts.search.word_index import mark_unindexed
+from apps.tasks.models import Dataset, DatasetVersion, Upload
+
+CHUNK = 200
+"""Rollouts a transaction, with all their events."""
+IMPORTED_URL = "http://imported.invalid/v1"
+"""The address of a policy model that is known from a file alone. The name resolves nowhere, by its standard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """`created` is False where these files were imported before: the collection is that of then. `superseded` are
+    failures of rollouts that were attempted again, `renumbered` rollouts that have another number than their line says,
+    since another file has that one of the same task: as where a file is given twice under two names."""
+
+    collection: Collection
+    created: bool
+    errors: list[BadLine] = field(default_factory=list)
+    refused: int = 0
+    superseded: int = 0
+    renumbered: int = 0
+
+
+def import_rollouts(
+    *,
+    dataset: Dataset,
+    files: Sequence[File],
+    agent: Agent,
+    policy_model: PolicyModel | None = None,
+    name: str = "",
+    format: RolloutFormat = "auto",
+    on_error: str = "reject",
+    user: User | None = None,
+) -> Imported:
+    """Rollout rows, failures, task rows and materialised inputs of NeMo Gym, results of `verifiers`, or chat logs, in
+    any order and any files; `format` says which they are where their keys shall not.
+
+    A rollout's task is looked for among the task rows by its index and its prompt; without one, what the rollout row
+    keeps of its task is the task. Without a policy model one is made that is named as in the rows.
+
+    Raises ImportRefused.
+    """
+    keep_good = on_error == Upload.OnError.SKIP
+    name = clean_line(name, 200)
+    chosen = [format, agent.pk, policy_model.pk if policy_model else None, name]
+    key = f"import:{_digest(dataset, files, keep_good, chosen)}"
+    earlier = Collection.objects.filter(idempotency_key=key).first()
+    if earlier is not None:
+        if earlier.state == Collection.State.PLANNING:
+            raise ImportRefused(f"These files are being imported already, as {earlier.label}.")
+        return Imported(earlier, created=False)
+    with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="import-") as folder:
+        reading = StoredFiles(dataset.environment.slug, Path(folder), wanted=format, keep_good=keep_good)
+        with closing(reading):
+            collection = _read_and_store(
+                reading,
+                dataset=dataset,
+                files=files,
+                agent=agent,
+                policy_model=policy_model,
+                name=name,
+                key=key,
+                user=user,
+            )
+    collection.refresh_from_db()
+    announce_collection(collection.pk)
+    return Imported(
+        collection,
+        created=True,
+        errors=reading.errors,
+        refused=reading.refused,
+        superseded=reading.superseded,
+        renumbered=reading.renumbered,
+    )
+
+
+def _read_and_store(
+    reading: StoredFiles,
+    *,
+    dataset: Dataset,
+    files: Sequence[File],
+    agent: Agent,
+    policy_model: PolicyModel | None,
+    name: str,
+    key: str,
+    user: User | None,
+) -> Collection:
+    reading.read_tasks(files)
+    reading.read_rollouts(files)
+    reading.check()
+    version = reading.store_tasks(dataset, files, user)
+    model = policy_model or _model_of(reading.model)
+    collection = Collection(
+        name=name or cut_clean(f"Imported: {files[0].name}", 200),
+        dataset=dataset,
+        version=version,
+        environment=dataset.environment,
+        agent=agent,
+        policy_model=model,
+        repeats=max(1, reading.repeats),
+        snapshot={
+            **take_snapshot(agent, model, dataset.environment, version, {}),
+            "imported": {"files": [file.name for file in files], "sha256": key.removeprefix("import:")},
+        },
+        idempotency_key=key,
+        created_by=user,
+    )
+    _create(collection, rollouts=reading.count)
+    try:
+        _store_rollouts(collection, version, reading, files)
+    except BaseException:
+        delete_plan(collection)
+        raise
+    return collection
+
+
+def _create(collection: Collection, *, rollouts: int) -> None:
+    try:
+        with transaction.atomic():
+            collection.save()
+            target = f"collection {collection.pk}"
+            record(user=collection.created_by, action="collection.imported", target=target, rollouts=rollouts)
+    except IntegrityError:
+        raise ImportRefused("These files are being imported already.") from None
+
+
+def _digest(dataset: Dataset, files: Sequence[File], keep_good: bool, chosen: list[str | int | None]) -> str:
+    """SHA-256 of what is imported where and as what: the same again is the same collection."""
+    # As JSON, so that a name with a line break is not two choices.
+    whole = hashlib.sha256(json.dumps([dataset.slug, keep_good, *chosen]).encode())
+    for file in files:
+        file.stream.seek(0)
+        content = hashlib.sha256()
+        while block := file.stream.read(READ_BYTES):
+            content.update(block)
+        whole.update(content.digest())
+    return whole.hexdigest()
+
+
+def _model_of(name: str) -> PolicyModel:
+    """The policy model of that name, made where there is none: it can be read about, not asked."""
+    # Before it is cut: half a credential is not known as one.
+    name = clean_line(fresh_redactor().redact_text(name)[0], 100).strip() or "imported"
+    known = PolicyModel.objects.filter(model_name=name).order_by("pk").first()
+    if known is not None:
+        return known
+    slug = slugify(name)[:50] or "imported"
+    taken = RESERVED_SLUGS | set(PolicyModel.objects.filter(slug__startswith=slug).values_list("slug", flat=True))
+    free = next(one for number in range(1, 10_000) if (one := slug if number == 1 else f"{slug}-{number}") not in taken)
+    return PolicyModel.objects.create(
+        slug=free, name=name, provider=Provider.COMPATIBLE, base_url=IMPORTED_URL, model_name=name
+    )
+
+
+def _store_rollouts(
+    collection: Collection, version: DatasetVersion, reading: StoredFiles, files: Sequence[File]
+) -> None:
+    attempts = reading.attempts(files)
+    while chunk := list(islice(attempts, CHUNK)):
+        leaving.check()
+        indexes = {task for task, _, _ in chunk}
+        task_ids = dict(version.tasks.filter(index__in=indexes).values_list("index", "pk"))
+        _store_chunk(collection, task_ids, chunk)
+    Collection.objects.filter(pk=collection.pk, state=Collection.State.PLANNING).update(
+        state=Collection.State.COMPLETED, finished_at=timezone.now()
+    )
+
+
+def _store_chunk(
+    collection: Collection, task_ids: dict[int, int], chunk: Sequence[tuple[int, int, StoredAttempt]]
+) -> None:
+    # When they ended, and how long they took, the files do not say.
+    now = timezone.now()
+    redactor = fresh_redactor()
+    rollouts, traces = [], []
+    for task, repeat, attempt in chunk:
+        rollout = _rollout(collection, task_ids[task], repeat, attempt, redactor)
+        rollout.finished_at = now
+        rollouts.append(rollout)
+        traces.append(_clean_trace(rollout, attempt, redactor))
+    rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]
+    failed = sum(rollout.status == Rollout.Status.FAILED for rollout in rollouts)
+    with transaction.atomic():
+        Rollout.objects.bulk_create(rollouts)
+        TraceEvent.objects.bulk_create(
+            TraceEvent(rollout_id=rollout.pk, attempt=1, seq=seq, kind=kind, payload=payload, tokens=tokens)
+            for rollout, trace in zip(rollouts, traces, strict=True)
+            for seq, (kind, payload, tokens) in enumerate(trace)
+        )
+        mark_unindexed([rollout.pk for rollout in rollouts])
+        Collection.objects.filter(pk=collection.pk).update(
+            total=F("total") + len(rollouts),
+            completed=F("completed") + len(rollouts) - failed,
+            failed=F("failed") + failed,
+            rewarded=F("rewarded") + len(rewards),
+            reward_sum=F("reward_sum") + sum(rewards),
+            input_tokens=F("input_tokens") + sum(rollout.input_tokens for rollout in rollouts),
+            output_tokens=F("output_tokens") + sum(rollout.output_tokens for rollout in rollouts),
+            touched_at=now,
+        )
+
+
+def _clean_trace(rollout: Rollout, attempt: StoredAttempt, redactor: Redactor) -> list[tuple[str, str, bytes | None]]:
+    """Kind, payload and tokens of each event; the rollout is told of the credentials that were in them."""
+    trace = []
+    counts: dict[str, int] | None = rollout.redactions
+    for event in attempt.events:
+        payload, tokens, counts = clean_event(event, redactor, counts)
+        trace.append((event_kind(event), payload, tokens))
+    opened = attempt.events[0]
+    if counts and isinstance(opened, SessionOpened) and opened.original:
+        bare = msgspec.structs.replace(opened, original=without_tokens(opened.original))
+        trace[0] = (event_kind(bare), *clean_event(bare, redactor, None)[:2])
+    rollout.redactions = counts or {}
+    rollout.flagged = bool(counts)
+    return trace
+
+
+def _rollout(collection: Collection, task_id: int, repeat: int, attempt: StoredAttempt, redactor: Redactor) -> Rollout:
+    tally = Tally()
+    for event in attempt.events:
+        tally.add(event)
+    verified = tally.verification
+    message, found = redactor.redact_text(attempt.error_message)
+    answer, also_found = redactor.redact_text(comparable_answer(tally.said, verified.details) if verified else "")
+    version, _ = redactor.redact_text(attempt.model)
+    tools, _ = redactor.redact_value(dict(tally.tools))
+    components, _ = redactor.redact_value(dict(attempt.components))
+    return Rollout(
+        collection_id=collection.pk,
+        task_id=task_id,
+        repeat=repeat,
+        status=Rollout.Status.FAILED if attempt.error_kind else Rollout.Status.COMPLETED,
+        attempt=1,
+        failures=1 if attempt.error_kind else 0,
+        model_version=clean_line(version, 200),
+        reward=attempt.reward,
+        components=clean_names(components),
+        stop_reason="" if attempt.error_kind else clean_line(attempt.stop_reason, 32),
+        error_kind=attempt.error_kind,
+        error_message=clean_line(message, MAX_MESSAGE),
+        turns=tally.turns,
+        tool_calls=tally.tool_calls,
+        tool_errors=tally.tool_errors,
+        input_tokens=tally.input_tokens,
+        output_tokens=tally.output_tokens,
+        tools={clean_line(name, MAX_TOOL_NAME): counts for name, counts in tools.items()},
+        answer=clean_line(answer, MAX_ANSWER),
+        # What an answer or a message says stands in the events as well, where it is counted.
+        redactions={} if attempt.events else add_counts(found, also_found),
+    )

@@ -1,0 +1,298 @@
+"""Which task each stored rollout attempts, and whether all of it can be stored: found out before anything is."""
+
+import hashlib
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from django.conf import settings
+
+from apps.accounts.models import User
+from apps.gym import leaving
+from apps.gym.items import TaskRow, dump_json
+from apps.gym.rolloutfile import (
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    StoredAttempt,
+    check_task,
+    plain_task,
+    prompt_texts,
+    read_attempt,
+    read_object,
+)
+from apps.gym.rolloutshapes.reading import RolloutFormat, StoredLine, read_line
+from apps.gym.rows import RowRefused
+from apps.gym.taskfile import parse_line
+from apps.gym.taskfiles.limits import FileRefused
+from apps.gym.taskfiles.lines import LineReader
+from apps.gym.taskfiles.streams import Counted, unpack
+from apps.policies.redacting import fresh_redactor
+from apps.rollouts.imports.line_index import MAX_REPEAT, LineIndex
+from apps.tasks.loading import upload_limits
+from apps.tasks.models import Dataset, DatasetVersion
+from apps.tasks.turns import DatasetIsBusy
+from apps.tasks.uploading import upload_file
+
+MAX_ERRORS = 100
+MAX_INDEX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    file: str
+    line: int
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.message} ({self.code})"
+
+
+class ImportRefused(Exception):
+    """Nothing was stored; `errors` are the first bad lines, if that is why, of `count` in all."""
+
+    def __init__(self, message: str, errors: Sequence[BadLine] = (), count: int = 0) -> None:
+        super().__init__(message)
+        self.errors = list(errors)
+        self.count = count or len(self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file to import: `stream` is read more than once, so it can be wound back."""
+
+    name: str
+    stream: IO[bytes]
+
+
+class StoredFiles:
+    """What the files hold. Tasks and places go to files in `folder`, so that memory does not grow with the lines."""
+
+    def __init__(self, environment: str, folder: Path, *, wanted: RolloutFormat = "auto", keep_good: bool) -> None:
+        self.environment = environment
+        self.keep_good = keep_good
+        self.errors: list[BadLine] = []
+        self.refused = 0
+        self.count = 0
+        self.superseded = 0
+        self.model = ""
+        self._wanted: RolloutFormat = wanted
+        self._found = (folder / "found.jsonl").open("w+b")
+        self._tasks = (folder / "tasks.jsonl").open("w+b")
+        self._starts: array[int] = array("Q")
+        """Where each row of `_tasks` begins."""
+        self._index = LineIndex(folder)
+        self._told = False
+        """Whether the lines that cannot be read at all were told."""
+
+    def close(self) -> None:
+        self._found.close()
+        self._tasks.close()
+        self._index.close()
+
+    @property
+    def repeats(self) -> int:
+        return self._index.largest_group()
+
+    @property
+    def renumbered(self) -> int:
+        return self._index.renumbered
+
+    # -- first pass: tasks
+
+    def read_tasks(self, files: Sequence[File]) -> None:
+        for _, number, file, line in self._lines(files):
+            try:
+                given = read_line(line, self._wanted)
+                if given.kind == "task":
+                    self._take_task(given, line)
+                elif given.kind == "metadata":
+                    self.model = self.model or given.model
+            except RowRefused as refusal:
+                self._refuse(file, number, refusal)
+        self._told = True
+
+    def _take_task(self, given: StoredLine, line: bytes) -> None:
+        row = given.row
+        if ROLLOUT_INDEX not in row:
+            parse_line(line)
+            self._add_task(row, line)
+            return
+        # Materialised inputs: one row for each rollout of a task.
+        index = _index(row, TASK_INDEX, MAX_INDEX)
+        _index(row, ROLLOUT_INDEX, MAX_REPEAT)
+        parse_line(line)
+        if index is not None and self._index.named_task(index) is not None:
+            return
+        task = plain_task(row)
+        number = self._add_task(task, dump_json(task).encode(), given=index)
+        if index is not None:
+            self._index.name_task(index, number)
+
+    def _add_task(self, task: TaskRow, text: bytes, *, given: int | None = None) -> int:
+        texts = prompt_texts(task)
+        return self._index.add_task(self._write(text), given=given, prompt=_hash(texts), length=len(texts))
+
+    def _write(self, text: bytes) -> int:
+        """Where the row begins."""
+        start = self._found.seek(0, 2)
+        self._found.write(text + b"\n")
+        return start
+
+    # -- second pass: which task each rollout attempts, and whether it can be stored
+
+    def read_rollouts(self, files: Sequence[File]) -> None:
+        for place, number, file, line in self._lines(files):
+            try:
+                given = read_line(line, self._wanted)
+            except RowRefused:
+                continue  # told in the first pass
+            if given.kind in ("task", "metadata"):
+                continue
+            try:
+                check_task(given.task)
+                attempt = read_attempt(given.row, {}, environment=self.environment)
+                index, repeat = _index(given.row, TASK_INDEX, MAX_INDEX), _index(given.row, ROLLOUT_INDEX, MAX_REPEAT)
+                failed = given.kind == "failure"
+                if index is not None and repeat is not None and not failed:
+                    self._refuse_again(index, repeat, file=place, line=number)
+            except RowRefused as refusal:
+                self._refuse(file, number, refusal)
+                continue
+            task = self._find_task(given, index, place)
+            self._index.note_number(index, repeat, task=task)
+            added = self._index.add_rollout(task=task, repeat=repeat, file=place, line=number, failed=failed)
+            self.count += added
+            self.superseded += not added
+            self.model = self.model or attempt.model
+        self._order_tasks()
+
+    def _order_tasks(self) -> None:
+        for start in self._index.order_tasks():
+            self._found.seek(start)
+            self._starts.append(self._tasks.tell())
+            self._tasks.write(self._found.readline())
+
+    def _refuse_again(self, index: int, repeat: int, *, file: int, line: int) -> None:
+        first = self._index.claim_place(index, repeat, file=file, line=line)
+        if first != line:
+            message = f"with {TASK_INDEX} {index} this is the rollout of line {first} again"
+            raise RowRefused("duplicate_index", message, pointer=f"/{ROLLOUT_INDEX}")
+
+    def _find_task(self, given: StoredLine, index: int | None, place: int) -> int:
+        if index is not None and (named := self._index.named_task(index)) is not None:
+            return named
+        texts = prompt_texts(given.row)
+        # The whole prompt, else the longest task that it begins with: environments add their first observation.
+        for length in sorted((one for one in self._index.lengths if one <= len(texts)), reverse=True):
+            if (found := self._index.tasks_asking(_hash(texts[:length]), index)) is not None:
+                return found
+        keys = [_hash(dump_json(given.group or given.task))]
+        if index is not None:
+            # In one file the number alone says which task it is: environments add different first observations. In
+            # another one, as that of the failures is, the question has to be the same.
+            keys = [_hash((place, index)), _hash((index, texts))]
+        own = next((found for key in keys if (found := self._index.own_task(key)) is not None), None)
+        if own is None:
+            # Not among the prompts: what one row keeps of its task is no task for the others.
+            own = self._index.add_task(self._write(dump_json(given.task).encode()), given=index)
+        for key in keys:
+            self._index.keep_own_task(key, own)
+        return own
+
+    def check(self) -> None:
+        if self.refused and not self.keep_good:
+            were = "line was" if self.refused == 1 else "lines were"
+            message = f"{self.refused:,} {were} refused, so nothing was stored. {self.errors[0]}"
+            raise ImportRefused(message, self.errors, self.refused)
+        if not self.count:
+            raise ImportRefused(
+                "The files hold no rollouts: rows with `response` and `reward`, with `prompt` and `completion`, or "
+                "with `messages`.",
+                self.errors,
+                self.refused,
+            )
+
+    # -- what was read
+
+    def store_tasks(self, dataset: Dataset, files: Sequence[File], user: User | None) -> DatasetVersion:
+        """The tasks as a version of the dataset; the latest one where it holds just these."""
+        self._tasks.seek(0)
+        latest = dataset.latest_version()
+        if latest is not None and latest.content_hash == self._content_hash():
+            return latest
+        self._tasks.seek(0)
+        try:
+            upload = upload_file(dataset=dataset, stream=self._tasks, filename=files[0].name, user=user)
+        except DatasetIsBusy as busy:
+            raise ImportRefused(str(busy)) from None
+        if upload.version is None:
+            raise ImportRefused(f"The tasks of the rollouts were refused: {upload.message}")
+        return upload.version
+
+    def _content_hash(self) -> str:
+        whole = hashlib.sha256()
+        for _, line in LineReader(self._tasks, max_line_bytes=settings.MAX_LINE_BYTES):
+            if isinstance(line, bytes):
+                whole.update(parse_line(line).row_json.encode() + b"\n")
+        return whole.hexdigest()
+
+    def attempts(self, files: Sequence[File]) -> Iterator[tuple[int, int, StoredAttempt]]:
+        """Third pass: (task, repeat, attempt) of every rollout that was taken."""
+        lines = self._lines(files)
+        numbered = self._index.fits_together()
+        for file, number, task, repeat in self._index.rollouts():
+            line = next(text for place, at, _, text in lines if (place, at) == (file, number))
+            self._tasks.seek(self._starts[task])
+            row = read_object(self._tasks.readline())
+            given = read_line(line, self._wanted)
+            yield (
+                task,
+                repeat,
+                read_attempt(
+                    given.row, row, environment=self.environment, is_original=given.is_original, numbered=numbered
+                ),
+            )
+
+    def _lines(self, files: Sequence[File]) -> Iterator[tuple[int, int, str, bytes]]:
+        for place, file in enumerate(files):
+            file.stream.seek(0)
+            number = 0
+            try:
+                content, _ = unpack(Counted(file.stream), upload_limits())
+                for number, line in LineReader(content, max_line_bytes=settings.MAX_LINE_BYTES):
+                    leaving.check()
+                    if isinstance(line, bytes):
+                        yield place, number, file.name, line
+                    elif not self._told:
+                        self._refuse(file.name, number, RowRefused(line.code, line.message))
+            except FileRefused as refusal:
+                # Of a packed file that breaks off nobody knows what is missing: its good lines are no whole run.
+                broken = _bad_line(file.name, number + 1, refusal.code, refusal.message)
+                raise ImportRefused(f"Nothing was stored. {broken}", [broken]) from None
+
+    def _refuse(self, file: str, number: int, refusal: RowRefused) -> None:
+        self.refused += 1
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(_bad_line(file, number, refusal.code, refusal.message))
+
+
+def _bad_line(file: str, line: int, code: str, message: str) -> BadLine:
+    """Both texts may quote what a stranger wrote, which may hold credentials."""
+    redactor = fresh_redactor()
+    return BadLine(redactor.redact_text(file)[0], line, code, redactor.redact_text(message)[0])
+
+
+def _index(row: dict[str, Any], name: str, most: int) -> int | None:
+    value = row.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise RowRefused("wrong_index", f"must be a whole number from 0 to {most:,}", pointer=f"/{name}")
+    return value
+
+
+def _hash(value: object) -> bytes:
+    return hashlib.sha256(repr(value).encode(errors="replace")).digest()

@@ -1,0 +1,199 @@
+"""Keep the figures of large collections and models: pages show the latest ones while a worker measures newer ones.
+
+Small collections are measured on each request. Kept figures are fresh while the engine's counters, which change with
+every figure, are the same as when they were measured.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from django.db import Error
+from django.db.models import Count, Q, Sum
+from django.utils import timezone
+
+from apps.accounts.job_retries import when_database_answers
+from apps.policies.models import PolicyModel
+from apps.rollouts.engine.worker_leases import live_workers
+from apps.rollouts.metrics.labels import Facet
+from apps.rollouts.metrics.model_versions import VersionReward, track_versions
+from apps.rollouts.metrics.page_figures import STATE, PageFigures, count_running, measure_page
+from apps.rollouts.models import Collection, KeptFigures, Reverification
+
+Figures = TypeVar("Figures")
+Owner = Collection | PolicyModel
+
+AT_ONCE = 2_000
+"""Rollouts of a collection that are measured while somebody waits."""
+VERSIONS_AT_ONCE = 20_000
+"""Rewards of a policy model that are."""
+SHARE = 4
+"""What goes on is measured anew after so many times what it took: no more than a fifth of the time."""
+_FORM = 2  # raise it when a figure of the same name means something else
+_FORSAKEN = timedelta(minutes=10)
+_PATIENCE = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[Figures]):
+    """`figures` is None while nothing was ever measured; `is_fresh` says that they are of now."""
+
+    figures: Figures | None
+    is_fresh: bool
+    measured_at: datetime | None = None
+
+
+def is_measured_at_once(collection: Collection) -> bool:
+    """Return True if the collection is small enough to be measured on each request."""
+    return collection.total <= AT_ONCE
+
+
+def read_figures(collection: Collection, *facets: Facet, may_wait: bool) -> Kept[PageFigures]:
+    """Return the figures of a collection's page, and give `collection` their counters and its current state.
+
+    `facets` are the breakdowns that the page shows. `may_wait` allows measuring in this process where no worker does.
+    """
+    if is_measured_at_once(collection):
+        return Kept(measure_page(collection, facets), is_fresh=True)
+    row, _ = KeptFigures.objects.get_or_create(collection=collection)
+    if missing := [facet for facet in facets if facet not in row.facets]:
+        row.facets = [*row.facets, *missing]
+        row.save(update_fields=["facets"])
+    return _show(collection, _read(row, collection, PageFigures, may_wait=may_wait))
+
+
+def fresh_figures(collection: Collection) -> PageFigures:
+    """Return the figures of now, measured in this process unless kept ones are fresh."""
+    if is_measured_at_once(collection):
+        return measure_page(collection, ())
+    row, _ = KeptFigures.objects.get_or_create(collection=collection)
+    kept: PageFigures | None = _as_of_now(row, collection, _decode(row, PageFigures))
+    if kept is None:
+        _measure(row, collection)
+        kept = _decode(row, PageFigures)
+    assert kept is not None
+    return kept
+
+
+def _show(collection: Collection, kept: Kept[PageFigures]) -> Kept[PageFigures]:
+    """Set the kept counters and the current state on `collection`. Fresh figures get the current number of running
+    rollouts: a claim changes no counter."""
+    collection.refresh_from_db(fields=STATE)
+    if kept.figures is None:
+        return kept
+    for name, value in kept.figures.counters.items():
+        setattr(collection, name, value)
+    if not kept.is_fresh:
+        return kept
+    return replace(kept, figures=replace(kept.figures, running=count_running(collection)))
+
+
+def read_versions(policy_model: PolicyModel) -> Kept[list[VersionReward]]:
+    rewarded = policy_model.collections.aggregate(total=Sum("rewarded", default=0))["total"]
+    if rewarded <= VERSIONS_AT_ONCE:
+        return Kept(track_versions(policy_model=policy_model), is_fresh=True)
+    row, _ = KeptFigures.objects.get_or_create(policy_model=policy_model)
+    return _read(row, policy_model, list[VersionReward], may_wait=True)
+
+
+def _read(row: KeptFigures, owner: Owner, kind: Any, *, may_wait: bool) -> Kept[Any]:
+    kept = _decode(row, kind)
+    fresh = _as_of_now(row, owner, kept)
+    if fresh is not None and _has_facets(fresh, row):
+        return Kept(fresh, is_fresh=True, measured_at=row.measured_at)
+    if not live_workers() or _waits_in_vain(row):
+        if not may_wait:
+            return Kept(kept, is_fresh=False, measured_at=row.measured_at)
+        # Nobody else would measure them.
+        _measure(row, owner)
+        return Kept(_decode(row, kind), is_fresh=True, measured_at=row.measured_at)
+    KeptFigures.objects.filter(pk=row.pk, wanted_at__isnull=True).update(wanted_at=timezone.now())
+    return Kept(kept, is_fresh=False, measured_at=row.measured_at)
+
+
+def _as_of_now(row: KeptFigures, owner: Owner, kept: Any) -> Any:
+    """Return the figures dated now if nothing has changed since they were measured, else None."""
+    now = timezone.now()
+    if kept is None or row.counted != _count(owner):
+        return None
+    return replace(kept, as_of=now) if isinstance(kept, PageFigures) else kept
+
+
+def _has_facets(kept: Any, row: KeptFigures) -> bool:
+    return not isinstance(kept, PageFigures) or set(row.facets) <= set(kept.breakdowns)
+
+
+def _waits_in_vain(row: KeptFigures) -> bool:
+    """Workers may live that do no chores."""
+    patience = _PATIENCE + SHARE * timedelta(seconds=row.seconds)
+    return row.claimed_at is None and row.wanted_at is not None and row.wanted_at < timezone.now() - patience
+
+
+def _decode(row: KeptFigures, kind: Any) -> Any:
+    """None for what is not there, or was kept by a version that knew other figures."""
+    try:
+        return msgspec.json.decode(row.content, type=kind) if row.content else None
+    except msgspec.DecodeError:
+        return None
+
+
+_COUNTERS = ("total", "completed", "failed", "cancelled", "retried", "rewarded", "reward_sum", "cost", "judge_tokens")
+
+
+def _count(owner: Owner) -> str:
+    """What changes with every figure: the engine's counters, and the rewards that verifying again has changed."""
+    collections = Collection.objects.filter(pk=owner.pk) if isinstance(owner, Collection) else owner.collections.all()
+    sums = collections.order_by().aggregate(places=Count("pk"), **{name: Sum(name, default=0) for name in _COUNTERS})
+    applied = Reverification.objects.filter(collection__in=collections, applied__gt=0).order_by()
+    sums |= applied.aggregate(applied=Sum("applied", default=0), applications=Count("pk"))
+    return " ".join([f"v{_FORM}", *(f"{name}={value!r}" for name, value in sums.items())])[:300]
+
+
+def measure_wanted() -> bool:
+    """Worker chore: measure what somebody waits for the longest; says whether there was any."""
+    now = timezone.now()
+    free = Q(claimed_at__isnull=True) | Q(claimed_at__lt=now - _FORSAKEN)
+    waiting = KeptFigures.objects.filter(free, wanted_at__isnull=False).select_related("collection", "policy_model")
+    for row in waiting.order_by("wanted_at", "pk")[:20]:
+        if row.measured_at and row.measured_at + SHARE * timedelta(seconds=row.seconds) > now:
+            continue
+        if KeptFigures.objects.filter(free, pk=row.pk).update(claimed_at=now):
+            owner = row.collection or row.policy_model
+            assert owner is not None
+            try:
+                _measure(row, owner)
+            except Error:
+                _give_back(row)
+                raise
+            return True
+    return False
+
+
+def _measure_owner(owner: Owner, row: KeptFigures) -> Any:
+    if isinstance(owner, Collection):
+        return measure_page(owner, row.facets)
+    return track_versions(policy_model=owner)
+
+
+def _give_back(row: KeptFigures) -> None:
+    """Let any worker measure them at once."""
+    when_database_answers(lambda: KeptFigures.objects.filter(pk=row.pk).update(claimed_at=None))
+
+
+def _measure(row: KeptFigures, owner: Owner) -> None:
+    # Counted before: what ends meanwhile makes them old, never wrongly fresh.
+    counted, began = _count(owner), time.monotonic()
+    figures = _measure_owner(owner, row)
+    row.counted, row.content = counted, msgspec.json.encode(figures).decode()
+    row.seconds, row.measured_at = time.monotonic() - began, timezone.now()
+    row.wanted_at = row.claimed_at = None
+    KeptFigures.objects.filter(pk=row.pk).update(
+        counted=row.counted,
+        content=row.content,
+        seconds=row.seconds,
+        measured_at=row.measured_at,
+        wanted_at=None,
+        claimed_at=None,
+    )

@@ -1,0 +1,215 @@
+"""Contrast two collections task by task: which settings differ, is one better, and on which tasks."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from apps.gym.comparisons import MAX_RESAMPLED, Interval, interval_from, mcnemar, paired_bootstrap
+from apps.gym.metrics import SOLVED
+from apps.rollouts.metrics.consistent_reads import consistent_reads
+from apps.rollouts.models import Collection
+from apps.tasks.models import Task
+
+SHOWN = 10
+BINS = 10
+SOLVES = 0.5
+"""A task counts as solved by a collection where at least this share of its rewarded attempts has full marks."""
+
+# The same task is the same row within one version of a dataset, and the same key across versions.
+_PAIRED = """
+    WITH rewarded AS (
+        SELECT r.collection_id, {same} AS same, MIN(r.task_id) AS task_id, AVG(r.reward) AS mean,
+            AVG(CASE WHEN r.reward >= {solved} THEN 1.0 ELSE 0.0 END) AS solved
+        FROM rollouts_rollout r {join}
+        WHERE r.collection_id IN (%s, %s) AND r.status = 'completed' AND r.reward IS NOT NULL {known}
+        GROUP BY r.collection_id, {same}
+    ),
+    pairs AS MATERIALIZED (
+        SELECT one.task_id AS one_task, other.task_id AS other_task, one.mean AS one_mean, other.mean AS other_mean,
+            one.solved AS one_solved, other.solved AS other_solved, other.mean - one.mean AS difference
+        FROM rewarded one JOIN rewarded other ON other.same = one.same
+        WHERE one.collection_id = %s AND other.collection_id = %s
+    )
+"""
+# All figures in one statement, since pairing a million rollouts takes most of its time: rows of a name and numbers.
+# Squares are of deviations from the mean, which keeps their digits. The grid has BINS + 1 places each way, centred on
+# round values; rewards within 0–1 take all of it.
+_FIGURES = """,
+    ends AS (
+        SELECT AVG(difference) AS mean, CASE WHEN MIN(one_mean) < MIN(other_mean) THEN MIN(one_mean)
+            ELSE MIN(other_mean) END AS low, CASE WHEN MAX(one_mean) > MAX(other_mean) THEN MAX(one_mean)
+            ELSE MAX(other_mean) END AS high
+        FROM pairs
+    ),
+    frame AS (
+        SELECT CASE WHEN low >= 0 AND high <= 1 THEN 0.0 ELSE low END AS low,
+            CASE WHEN low >= 0 AND high <= 1 OR high = low THEN 1.0 ELSE high - low END / {bins} AS width
+        FROM ends
+    )
+    SELECT 'all' AS part, COUNT(*) AS a, AVG(one_mean) AS b, AVG(other_mean) AS c, AVG(difference) AS d,
+        SUM((difference - ends.mean) * (difference - ends.mean)) AS e,
+        COUNT(CASE WHEN difference > 1e-9 THEN 1 END) AS f, COUNT(CASE WHEN difference < -1e-9 THEN 1 END) AS g,
+        COUNT(CASE WHEN other_solved >= {solves} AND one_solved < {solves} THEN 1 END) AS h,
+        COUNT(CASE WHEN other_solved < {solves} AND one_solved >= {solves} THEN 1 END) AS i
+    FROM pairs, ends
+    UNION ALL
+    SELECT 'grid', MIN(low) + x * MIN(width), MIN(low) + y * MIN(width), COUNT(*), 0, 0, 0, 0, 0, 0 FROM (
+        SELECT FLOOR((one_mean - low) / width + 0.5 + 1e-9) AS x, FLOOR((other_mean - low) / width + 0.5 + 1e-9) AS y,
+            low, width
+        FROM pairs, frame
+    ) placed GROUP BY x, y
+    UNION ALL
+    SELECT * FROM (
+        SELECT 'regressed', one_task, other_task, one_mean, other_mean, difference, 0, 0, 0, 0 FROM pairs
+        WHERE difference < 0 ORDER BY difference, one_task LIMIT %s
+    ) worst
+    UNION ALL
+    SELECT * FROM (
+        SELECT 'improved', one_task, other_task, one_mean, other_mean, difference, 0, 0, 0, 0 FROM pairs
+        WHERE difference > 0 ORDER BY difference DESC, one_task LIMIT %s
+    ) best
+"""
+_DIFFERENCES = "SELECT difference FROM pairs ORDER BY one_task"
+
+
+class GridCell(NamedTuple):
+    """How many tasks have about these mean rewards: `x` and `y` are the middles of a cell."""
+
+    x: float
+    y: float
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A task that both collections attempted; `difference` is the mean reward of the second less that of the first."""
+
+    task: int
+    other_task: int
+    prompt_excerpt: str
+    mean_reward: float
+    other_mean_reward: float
+    difference: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """Of the tasks that both collections have rewards for. Differences are those of the second from the first.
+
+    `differs` has the settings that are not the same, as (first, second) by their path. `grid` counts the tasks by the
+    mean rewards of both. `interval` is the mean
+    difference by task with its 95 % interval, None for fewer than two tasks. `newly_solved` and `no_longer_solved`
+    tasks are what `p_value` (McNemar, exact) is of.
+    """
+
+    tasks: int
+    mean_reward: float | None
+    other_mean_reward: float | None
+    interval: Interval | None
+    improved: int
+    regressed: int
+    newly_solved: int
+    no_longer_solved: int
+    p_value: float
+    grid: list[GridCell]
+    differs: dict[str, tuple[Any, Any]]
+    regressions: list[Change]
+    improvements: list[Change]
+
+
+class CannotContrast(Exception):
+    """The two collections have no task in common that could be compared."""
+
+
+def check_contrast(one: Collection, other: Collection) -> None:
+    """Raises CannotContrast for collections of different datasets."""
+    if one.dataset_id != other.dataset_id:
+        raise CannotContrast(
+            f"{one.label} and {other.label} are of different datasets ({one.dataset.slug} and {other.dataset.slug}): "
+            "choose two of the same."
+        )
+
+
+def contrast_collections(one: Collection, other: Collection) -> Contrast:
+    """Raises CannotContrast for collections of different datasets."""
+    check_contrast(one, other)
+    pairs, given = pair_tasks(one, other)
+    rows: dict[str, list[Sequence[Any]]] = defaultdict(list)
+    for part, *numbers in read_pairs(pairs + _FIGURES.format(solves=SOLVES, bins=BINS), [*given, SHOWN, SHOWN]):
+        rows[part].append(numbers)
+    count, mean, other_mean, difference, squares, improved, regressed, gained, lost = rows["all"][0]
+    changes = [*rows["regressed"], *rows["improved"]]
+    excerpts = dict(Task.objects.filter(pk__in=[row[1] for row in changes]).values_list("pk", "prompt_excerpt"))
+    tasks = int(count)
+    return Contrast(
+        tasks=tasks,
+        mean_reward=mean,
+        other_mean_reward=other_mean,
+        interval=_interval(pairs, given, tasks, difference, squares),
+        improved=int(improved),
+        regressed=int(regressed),
+        newly_solved=int(gained),
+        no_longer_solved=int(lost),
+        p_value=mcnemar(int(gained), int(lost)),
+        grid=[GridCell(float(x), float(y), int(here)) for x, y, here, *_ in rows["grid"]],
+        differs=find_differences(one.snapshot, other.snapshot),
+        regressions=sorted((_change(row, excerpts) for row in rows["regressed"]), key=_by_difference),
+        improvements=sorted((_change(row, excerpts) for row in rows["improved"]), key=_by_difference),
+    )
+
+
+def find_differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, Any]]:
+    """The values that are not the same in two nested mappings, by their dotted path; None where one has none."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in sorted({*one, *other}):
+        where, left, right = f"{path}{name}", one.get(name), other.get(name)
+        if isinstance(left, Mapping) and isinstance(right, Mapping):
+            found |= find_differences(left, right, f"{where}.")
+        elif left != right:
+            found[where] = (left, right)
+    return found
+
+
+def pair_tasks(one: Collection, other: Collection) -> tuple[str, list[Any]]:
+    """A common table expression `pairs` of the tasks that both have rewards for, and what is given to it."""
+    if one.version_id == other.version_id:
+        parts = {"same": "r.task_id", "join": "", "known": ""}
+    else:
+        parts = {"same": "t.key", "join": "JOIN tasks_task t ON t.id = r.task_id", "known": "AND t.key <> ''"}
+    return _PAIRED.format(solved=SOLVED, **parts), [one.pk, other.pk, one.pk, other.pk]
+
+
+def _interval(
+    pairs: str, given: list[Any], tasks: int, difference: float | None, squares: float | None
+) -> Interval | None:
+    if difference is None or tasks < 2:
+        return None
+    if tasks > MAX_RESAMPLED:
+        return interval_from(tasks, difference, squares or 0.0)
+    return paired_bootstrap([each for (each,) in read_pairs(pairs + _DIFFERENCES, given)])
+
+
+def _change(row: Sequence[Any], excerpts: Mapping[int, str]) -> Change:
+    task, other_task, mean, other_mean, difference, *_ = row
+    return Change(
+        task=int(task),
+        other_task=int(other_task),
+        prompt_excerpt=excerpts.get(int(other_task), ""),
+        mean_reward=mean,
+        other_mean_reward=other_mean,
+        difference=difference,
+    )
+
+
+def _by_difference(change: Change) -> tuple[float, int]:
+    """The largest first, whichever way."""
+    return -abs(change.difference), change.task
+
+
+def read_pairs(query: str, given: list[Any]) -> list[tuple[Any, ...]]:
+    with consistent_reads(), connection.cursor() as cursor:
+        cursor.execute(query, given)
+        return list(cursor.fetchall())

@@ -1,0 +1,1 @@
+"""Plan collections: which tasks, how often, with what limits."""

@@ -1,0 +1,146 @@
+"""What a plan would take: rollouts, tokens, cost, time; from earlier collections like it or from its tasks' words."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from django.db.models import Avg
+
+from apps.accounts.keyset_reading import read_by_key
+from apps.gym.pricing import Prices
+from apps.rollouts.models import Collection, Rollout, Worker
+from apps.rollouts.plans.task_selection import Choice, Size, choose_rollouts
+from apps.rollouts.plans.validation import check_plan
+from apps.tasks.models import DatasetVersion
+
+EARLIER = 5
+"""The latest collections like it that are measured."""
+MEASURED = 1_000
+"""Of each, the latest rollouts whose duration is looked at."""
+SAMPLED = 200
+"""Tasks whose words are counted, evenly over the version."""
+TOKENS_A_WORD = 1.4
+REPLY_TOKENS = 256
+"""Guessed for a reply where nothing is known, unless its sampling allows fewer."""
+
+
+class Estimate(NamedTuple):
+    """Tokens and seconds are None where nothing is known of them. `based_on` are ids of collections."""
+
+    version: DatasetVersion
+    tasks: int
+    rollouts: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: float | None
+    seconds: float | None
+    basis: str
+    based_on: list[int]
+
+    @property
+    def tokens(self) -> int | None:
+        known = self.input_tokens is not None and self.output_tokens is not None
+        return (self.input_tokens or 0) + (self.output_tokens or 0) if known else None
+
+
+class _Each(NamedTuple):
+    """What one rollout takes."""
+
+    input_tokens: float
+    output_tokens: float
+    judge_cost: float
+    seconds: float | None
+    basis: str
+    based_on: list[int]
+
+
+def estimate_plan(plan: Mapping[str, Any]) -> Estimate:
+    """`plan` has the arguments of plan_collection. Raises what planning it raises for a plan that cannot be."""
+    checked = check_plan(plan)
+    choice = choose_rollouts(checked, version=plan.get("version"))
+    size = choice.size()
+    policy_model = checked["policy_model"]
+    each = _measured(checked) or _guessed(checked, choice)
+    if each is None or not size.rollouts:
+        nothing = "" if size.rollouts else "Nothing is to be done."
+        return Estimate(choice.version, *size, None, None, None, None, nothing or "Nothing is known of its tasks.", [])
+    prices: Prices = policy_model.prices
+    read, said = round(each.input_tokens * size.rollouts), round(each.output_tokens * size.rollouts)
+    return Estimate(
+        choice.version,
+        *size,
+        read,
+        said,
+        prices.cost({"input_tokens": read, "output_tokens": said}) + each.judge_cost * size.rollouts,
+        _seconds(each, size, checked),
+        each.basis,
+        each.based_on,
+    )
+
+
+def _measured(plan: Mapping[str, Any]) -> _Each | None:
+    """By the latest collections of the dataset with this model, those with this agent first."""
+    alike = Collection.objects.present().filter(
+        dataset=plan["dataset"], policy_model=plan["policy_model"], completed__gt=0, started_at__isnull=False
+    )
+    rows = list(alike.filter(agent=plan["agent"]).order_by("-pk")[:EARLIER]) or list(alike.order_by("-pk")[:EARLIER])
+    # Every attempt that ended has been counted, those that were tried again too.
+    ended = sum(row.completed + row.failed for row in rows)
+    if not ended:
+        return None
+    durations = [_mean_duration(row) for row in rows]
+    known = [seconds for seconds in durations if seconds is not None]
+    prices: Prices = plan["policy_model"].prices
+    judged = [
+        row.cost - prices.cost({"input_tokens": row.input_tokens, "output_tokens": row.output_tokens})
+        for row in rows
+        if row.judge_tokens
+    ]
+    names = ", ".join(f"#{row.pk}" for row in rows)
+    return _Each(
+        input_tokens=sum(row.input_tokens for row in rows) / ended,
+        output_tokens=sum(row.output_tokens for row in rows) / ended,
+        judge_cost=max(0.0, sum(judged)) / ended,
+        seconds=sum(known) / len(known) if known else None,
+        basis=f"As {ended:,} rollouts of the dataset with this model took ({names}).",
+        based_on=[row.pk for row in rows],
+    )
+
+
+def _mean_duration(collection: Collection) -> float | None:
+    latest = Rollout.objects.filter(collection=collection, status=Rollout.Status.COMPLETED).order_by("-pk")[:MEASURED]
+    mean: float | None = Rollout.objects.filter(pk__in=latest.values("pk")).aggregate(mean=Avg("duration"))["mean"]
+    return mean
+
+
+def _guessed(plan: Mapping[str, Any], choice: Choice) -> _Each | None:
+    """By the words of some tasks, and one reply to each."""
+    version = choice.version
+    step = max(1, version.task_count // SAMPLED)
+    sampled = version.tasks.filter(index__in=range(0, step * SAMPLED, step)).values_list("index", "row_json")
+    words = [len(row.split()) for _, row in read_by_key(sampled, by="index", size=50)]
+    if not words:
+        return None
+    agent = plan["agent"]
+    around = len(agent.system_prompt.split()) + len(str(agent.examples).split() if agent.examples else [])
+    sampling = {**plan["policy_model"].sampling, **agent.sampling, **plan["sampling"]}
+    allowed = sampling.get("max_output_tokens")
+    said = min(REPLY_TOKENS, allowed) if isinstance(allowed, int) and allowed > 0 else REPLY_TOKENS
+    return _Each(
+        input_tokens=(sum(words) / len(words) + around) * TOKENS_A_WORD,
+        output_tokens=said,
+        judge_cost=0.0,
+        seconds=None,
+        basis=f"Guessed: nothing like it has run. The words of {len(words):,} tasks, one reply of {said} tokens each.",
+        based_on=[],
+    )
+
+
+def _seconds(each: _Each, size: Size, plan: Mapping[str, Any]) -> float | None:
+    """With as many at once as the narrowest limit lets run: of model, environment, collection, and seats of workers."""
+    if each.seconds is None:
+        return None
+    seats = sum(Worker.objects.filter(state=Worker.State.ACTIVE).values_list("seats", flat=True))
+    limits = [plan["policy_model"].concurrency, plan["dataset"].environment.concurrency, plan["concurrency"], seats]
+    at_once = min([limit for limit in limits if limit] or [1])
+    rounds = -(-size.rollouts // at_once)
+    return float(each.seconds * rounds)

@@ -1,0 +1,276 @@
+"""Plan a collection: dataset × agent × policy model × repeats → queued rollouts."""
+
+import hashlib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from itertools import islice
+from typing import Any
+
+import orjson
+from django.db import IntegrityError, transaction
+from django.db.models import F, Model
+from django.utils import timezone
+
+from apps.accounts.auditing import record
+from apps.accounts.models import User
+from apps.agents.models import Agent
+from apps.environments.models import Environment
+from apps.gym import leaving
+from apps.policies.models import PolicyModel
+from apps.policies.typed_texts import clean_typed_value
+from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.notifications import ring_doorbell
+from apps.rollouts.plans.queueing import Planned, insert_rollouts
+from apps.rollouts.plans.task_selection import CHOSEN, NothingToCollect, choose_rollouts, explain_nothing
+from apps.rollouts.plans.validation import check_plan
+from apps.tasks.models import Dataset, DatasetVersion
+
+CHUNK = 2_000
+"""Rows a transaction: larger ones would hold up the heartbeat on SQLite."""
+QUIET = timedelta(minutes=5)
+"""A plan that has not grown for so long has lost its planner."""
+QUIET_TO_ASK_AGAIN = timedelta(seconds=60)
+"""The same where somebody asks for the plan again, with its key: they are likely to know."""
+
+
+class PlanConflict(Exception):
+    """The idempotency key belongs to another plan of the same person."""
+
+
+def plan_collection(
+    *,
+    dataset: Dataset,
+    agent: Agent,
+    policy_model: PolicyModel,
+    repeats: int = 1,
+    limit: int | None = None,
+    seed: int = 0,
+    sampling: dict[str, Any] | None = None,
+    split_repeats: Mapping[str, int] | None = None,
+    splits: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    search: str = "",
+    prompt_template: Mapping[str, str] | None = None,
+    resume_from: Collection | None = None,
+    only_failed: bool = False,
+    name: str = "",
+    priority: int = 0,
+    concurrency: int | None = None,
+    rollout_timeout: float = 1800.0,
+    max_attempts: int = 2,
+    max_seconds: int | None = 7 * 86_400,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    user: User | None = None,
+    idempotency_key: str | None = None,
+    version: DatasetVersion | int | None = None,
+    task_ids: Sequence[int] | None = None,
+    asked: str | None = None,
+) -> Collection:
+    """Make the collection and its queued rollouts, and ring the workers.
+
+    `resume_from` makes only what failed, was cancelled or is missing in that earlier collection of the same dataset, of
+    the version that it was planned on; with `only_failed`, only what failed there. A rollout keeps its repeat, and with
+    the same seed its own.
+
+    `version`, or its number, is the latest where it is left out; `task_ids` are those of its tasks to attempt, all by
+    default. Planning the same again with the same idempotency key gives the collection that exists; `asked` is the
+    digest of what was asked for, where the caller knows it better. Raises NothingToCollect, and PlanConflict for a key
+    that stands for something else, and ValidationError for what cannot be.
+    """
+    sampling, prompt_template = clean_typed_value(sampling), clean_typed_value(prompt_template)
+    plan = check_plan(
+        {
+            "dataset": dataset,
+            "agent": agent,
+            "policy_model": policy_model,
+            "repeats": repeats,
+            "limit": limit,
+            "seed": seed,
+            "sampling": sampling,
+            "split_repeats": split_repeats,
+            "splits": splits,
+            "tags": tags,
+            "search": search,
+            "prompt_template": prompt_template,
+            "resume_from": resume_from,
+            "only_failed": only_failed,
+            "priority": priority,
+            "concurrency": concurrency,
+            "rollout_timeout": rollout_timeout,
+            "max_attempts": max_attempts,
+            "max_seconds": max_seconds,
+            "max_tokens": max_tokens,
+            "max_cost": max_cost,
+            "created_by": user,
+        }
+    )
+    digest = asked or _digest(plan, name, version)
+    if earlier := find_planned(idempotency_key, digest, user):
+        return earlier
+    choice = choose_rollouts(plan, version=version, task_ids=task_ids)
+    if next(choice.rollouts(), None) is None:
+        raise NothingToCollect(explain_nothing(choice))
+    version, environment = choice.version, dataset.environment
+    collection = Collection(
+        name=name or f"{dataset.name} × {policy_model.name}",
+        version=version,
+        environment=environment,
+        snapshot={
+            **take_snapshot(agent, policy_model, environment, version, sampling or {}),
+            "plan": _describe_choice(plan),
+        },
+        idempotency_key=idempotency_key or None,
+        plan_digest=digest,
+        **plan,
+    )
+    try:
+        with transaction.atomic():
+            collection.save()
+            record(user=user, action="collection.create", target=f"collection {collection.pk}", **_say_plan(collection))
+    except IntegrityError:
+        if earlier := find_planned(idempotency_key, digest, user):
+            return earlier
+        raise
+    rows = (Planned(task_id, repeat, rollout_seed(seed, index, repeat)) for task_id, index, repeat in choice.rollouts())
+    try:
+        for chunk in _chunks(rows):
+            _queue(collection, chunk)
+    except BaseException:
+        delete_plan(collection)
+        raise
+    planned = Collection.objects.filter(pk=collection.pk, state=Collection.State.PLANNING)
+    planned.update(state=Collection.State.RUNNING)
+    transaction.on_commit(ring_doorbell)
+    collection.refresh_from_db()
+    return collection
+
+
+def _say_plan(collection: Collection) -> dict[str, Any]:
+    """For the audit log: what is attempted by whom."""
+    return {
+        "dataset": collection.dataset.slug,
+        "version": collection.version.number,
+        "agent": collection.agent.slug,
+        "policy_model": collection.policy_model.slug,
+        "repeats": collection.repeats,
+    }
+
+
+def _describe_choice(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """For the snapshot: which rollouts, and how they were asked."""
+    earlier = plan["resume_from"]
+    return {
+        **{name: plan[name] for name in (*CHOSEN, "seed", "prompt_template")},
+        "resume_from": earlier.pk if earlier else None,
+    }
+
+
+def sweep_plans() -> bool:
+    """Delete one plan whose planner died half-way; True when there was one. A chore of the workers."""
+    quiet_since = timezone.now() - QUIET
+    dead = Collection.objects.filter(state=Collection.State.PLANNING, touched_at__lt=quiet_since).first()
+    if dead is None:
+        return False
+    delete_plan(dead)
+    return True
+
+
+def delete_plan(collection: Collection) -> None:
+    """Delete a collection none of whose rollouts was ever claimed, in chunks as it was made."""
+    while ids := list(collection.rollouts.values_list("pk", flat=True)[:CHUNK]):
+        Rollout.objects.filter(pk__in=ids).delete()
+        leaving.check()
+    collection.delete()
+
+
+def _queue(collection: Collection, chunk: list[Planned]) -> None:
+    """Store a chunk and count it; once the collection is cancelled, chunks are cancelled from the start."""
+    with transaction.atomic():
+        state = Collection.objects.select_for_update().values_list("state", flat=True).get(pk=collection.pk)
+        cancelled = state == Collection.State.CANCELLED
+        status = Rollout.Status.CANCELLED if cancelled else Rollout.Status.QUEUED
+        insert_rollouts(collection_id=collection.pk, status=status.value, chunk=chunk)
+        made = len(chunk)
+        Collection.objects.filter(pk=collection.pk).update(
+            total=F("total") + made, cancelled=F("cancelled") + (made if cancelled else 0), touched_at=timezone.now()
+        )
+
+
+def find_planned(idempotency_key: str | None, digest: str, user: User | None) -> Collection | None:
+    """The collection that stands for this person's key. A plan whose planner died is deleted, so that it can be made
+    anew."""
+    mine = Collection.objects.filter(idempotency_key=idempotency_key, created_by=user)
+    earlier = mine.first() if idempotency_key else None
+    if earlier is None:
+        return None
+    if earlier.plan_digest and earlier.plan_digest != digest:
+        raise PlanConflict(f"The idempotency key {idempotency_key!r} was used for another plan: choose a new one.")
+    if earlier.state != Collection.State.PLANNING:
+        return earlier
+    if earlier.touched_at < timezone.now() - QUIET_TO_ASK_AGAIN:
+        delete_plan(earlier)
+        return None
+    return earlier
+
+
+def _digest(plan: dict[str, Any], name: str, version: DatasetVersion | int | None) -> str:
+    """Of what was asked for. The collection's own fields cannot tell: its limits may be changed while it runs."""
+    # What came later counts where it is given: the keys of earlier plans stay good.
+    later = {*CHOSEN, "prompt_template", "resume_from"} - {"repeats", "limit"}
+    given = {field: value for field, value in plan.items() if value or field not in later}
+    if version is not None:
+        given["version"] = version if isinstance(version, int) else version.number
+    asked = {field: value.pk if isinstance(value, Model) else value for field, value in given.items()}
+    return hashlib.sha256(orjson.dumps({**asked, "name": name}, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def rollout_seed(seed: int, index: int, repeat: int) -> int:
+    """A 31-bit seed that depends on the collection's seed, the task's position and the repeat alone."""
+    return zlib.crc32(f"{seed}:{index}:{repeat}".encode()) & 0x7FFFFFFF
+
+
+def take_snapshot(
+    agent: Agent,
+    policy_model: PolicyModel,
+    environment: Environment,
+    version: DatasetVersion,
+    sampling: dict[str, Any],
+) -> dict[str, Any]:
+    """Everything that decides how the rollouts go, as it stands now; secrets are not part of it."""
+    return {
+        "dataset": {"slug": version.dataset.slug, "version": version.number, "content_hash": version.content_hash},
+        "agent": {
+            "slug": agent.slug,
+            "system_prompt": agent.system_prompt,
+            "examples": agent.examples,
+            "max_steps": agent.max_steps,
+            "time_limit": agent.time_limit,
+            "token_limit": agent.token_limit,
+            "parallel_tool_calls": agent.parallel_tool_calls,
+        },
+        "policy_model": {
+            "slug": policy_model.slug,
+            "provider": policy_model.provider,
+            "wire": policy_model.wire,
+            "base_url": policy_model.base_url,
+            "model_name": policy_model.model_name,
+        },
+        "environment": {
+            "slug": environment.slug,
+            "adapter": environment.adapter,
+            "builtin": environment.builtin,
+            "base_url": environment.base_url,
+            "command": environment.command,
+            "verifies": environment.verifies,
+            "verifier": environment.verifier,
+            "judge": environment.describe_judge(),
+        },
+        "sampling": {**policy_model.sampling, **agent.sampling, **sampling},
+    }
+
+
+def _chunks(rows: Iterator[Planned]) -> Iterator[list[Planned]]:
+    while chunk := list(islice(rows, CHUNK)):
+        yield chunk

@@ -1,0 +1,1 @@
+"""Verify stored rollouts again, without inference."""

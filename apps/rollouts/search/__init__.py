@@ -1,0 +1,1 @@
+"""Find rollouts: filters, sorting, pages and the full-text index."""

@@ -1,0 +1,1 @@
+"""Serve environments, agents and policy models to other programs."""

@@ -1,0 +1,1 @@
+"""Change collections and rollouts that exist: pause, resume, limits, archive, delete."""

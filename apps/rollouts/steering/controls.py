@@ -1,0 +1,196 @@
+"""Steer a collection that runs: pause, resume, cancel, change its limits, retry what failed."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef
+from django.utils import timezone
+
+from apps.accounts.auditing import record
+from apps.accounts.models import User
+from apps.rollouts.engine.collection_limits import spent_limit
+from apps.rollouts.models import Collection, Rollout, Worker
+from apps.rollouts.notifications import announce_and_ring
+from apps.rollouts.plans.validation import LIMITS, check_limits
+from apps.rollouts.steering.holds import RAISE, REMEDIES
+
+CHUNK = 2_000
+"""Rows a transaction: larger ones would hold up the heartbeat on SQLite."""
+
+
+class CannotSteer(Exception):
+    """The collection, or the worker, is in no state for what was asked."""
+
+
+def pause_collection(*, collection: Collection, user: User | None = None) -> Collection:
+    """Claim no more of it; what is in flight goes on to its end. Pausing twice is once."""
+    running = Collection.objects.filter(pk=collection.pk, state=Collection.State.RUNNING)
+    with transaction.atomic():
+        changed = running.update(state=Collection.State.PAUSED, pause_reason=Collection.PauseReason.ASKED)
+        if changed:
+            record(user=user, action="collection.paused", target=f"collection {collection.pk}")
+    collection.refresh_from_db()
+    if not changed and collection.state != Collection.State.PAUSED:
+        raise CannotSteer(f"{collection.label} is {collection.state}: only a running collection can be paused.")
+    return _told(collection)
+
+
+def resume_collection(*, collection: Collection, user: User | None = None) -> Collection:
+    """Claim of it again. Resuming twice is once; a limit that is still reached has to be raised first."""
+    with transaction.atomic():
+        collection = Collection.objects.select_for_update().get(pk=collection.pk)
+        if collection.state == Collection.State.RUNNING:
+            return collection
+        if collection.state != Collection.State.PAUSED:
+            raise CannotSteer(f"{collection.label} is {collection.state}: only a paused collection can be resumed.")
+        if spent := spent_limit(collection):
+            raise CannotSteer(f"{collection.label} stays paused, since {spent.label}: {REMEDIES[spent]}.")
+        collection.state, collection.pause_reason = Collection.State.RUNNING, ""
+        collection.save(update_fields=["state", "pause_reason"])
+        record(user=user, action="collection.resumed", target=f"collection {collection.pk}")
+    return _told(collection)
+
+
+def adjust_collection(*, collection: Collection, changes: dict[str, Any], user: User | None = None) -> Collection:
+    """Set priority, concurrency and limits (see planning.LIMITS), of a running collection too.
+
+    Raises ValidationError by field, and CannotSteer for a collection that has ended.
+    """
+    unknown = sorted(set(changes) - set(LIMITS))
+    if unknown:
+        raise TypeError(f"no limit of a collection: {', '.join(unknown)}")
+    check_limits(changes)
+    with transaction.atomic():
+        collection = Collection.objects.select_for_update().get(pk=collection.pk)
+        if not collection.may_go_on:
+            raise CannotSteer(f"{collection.label} is {collection.state}: nothing of it is left to run.")
+        before = {name: getattr(collection, name) for name in changes}
+        Collection.objects.filter(pk=collection.pk).update(**changes)
+        record(
+            user=user, action="collection.adjusted", target=f"collection {collection.pk}", before=before, after=changes
+        )
+    collection.refresh_from_db()
+    return _told(collection)
+
+
+def cancel_collection(*, collection: Collection, user: User | None = None) -> Collection:
+    """Cancel what is queued; workers see it within a second and drop what runs. Cancelling twice is once."""
+    unfinished = [Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED]
+    mine = Collection.objects.filter(pk=collection.pk, state__in=unfinished)
+    with transaction.atomic():
+        # First, and by itself: from here on nothing of it is claimed or planned.
+        cancelled = mine.update(state=Collection.State.CANCELLED, pause_reason="", finished_at=timezone.now())
+        if cancelled:
+            record(user=user, action="collection.cancelled", target=f"collection {collection.pk}")
+    collection.refresh_from_db()
+    if collection.state != Collection.State.CANCELLED:
+        raise CannotSteer(f"{collection.label} is {collection.state}: nothing of it is left to cancel.")
+    # Workers see it by themselves; the pages are told once, at the end.
+    _cancel_queued(collection)
+    collection.refresh_from_db()
+    return _told(collection)
+
+
+def _cancel_queued(collection: Collection) -> None:
+    queued = Rollout.objects.filter(collection=collection, status=Rollout.Status.QUEUED).order_by("pk")
+    while True:
+        with transaction.atomic():
+            # Whoever queues rollouts again locks it too, and finds it cancelled.
+            state = Collection.objects.select_for_update().values_list("state", flat=True).get(pk=collection.pk)
+            if state != Collection.State.CANCELLED:
+                return
+            ids = list(queued.values_list("pk", flat=True)[:CHUNK])
+            still = Rollout.objects.filter(pk__in=ids, status=Rollout.Status.QUEUED)
+            dropped = still.update(status=Rollout.Status.CANCELLED, finished_at=timezone.now())
+            Collection.objects.filter(pk=collection.pk).update(cancelled=F("cancelled") + dropped)
+        if not ids:
+            return
+
+
+def sweep_cancelled() -> bool:
+    """Cancel what a canceller that died half-way left queued; True when there was something. A chore of the workers."""
+    queued = Rollout.objects.filter(collection=OuterRef("pk"), status=Rollout.Status.QUEUED)
+    lately = timezone.now() - timedelta(days=1)
+    left = Collection.objects.filter(Exists(queued), state=Collection.State.CANCELLED, finished_at__gte=lately).first()
+    if left is None:
+        return False
+    _cancel_queued(left)
+    return True
+
+
+def retry_failed(*, collection: Collection, error_kinds: Sequence[str] = (), user: User | None = None) -> int:
+    """Queue the failed rollouts again, all or those of the error kinds; gives their number.
+
+    Their earlier attempts stay readable. Raises CannotSteer for a collection that is cancelled or still planned, and
+    for one that has reached a limit: it would be paused before anything ran.
+    """
+    collection.refresh_from_db()
+    # The time of one that has ended begins anew.
+    over = collection.state == Collection.State.COMPLETED
+    if (spent := spent_limit(collection)) and not (over and spent == Collection.PauseReason.MAX_SECONDS):
+        raise CannotSteer(f"{collection.label} cannot go on, since {spent.label}: {RAISE[spent]}.")
+    failed = Rollout.objects.filter(collection=collection, status=Rollout.Status.FAILED).order_by("pk")
+    if error_kinds:
+        failed = failed.filter(error_kind__in=error_kinds)
+    # Those that fail again meanwhile are not retried twice.
+    last = failed.order_by("-pk").values_list("pk", flat=True).first() or 0
+    first, queued = 0, 0
+    while ids := list(failed.filter(pk__gt=first, pk__lte=last).values_list("pk", flat=True)[:CHUNK]):
+        queued += _queue_again(collection, ids)
+        first = ids[-1]
+    if queued:
+        kinds = list(error_kinds)
+        target = f"collection {collection.pk}"
+        record(user=user, action="collection.retried", target=target, rollouts=queued, error_kinds=kinds)
+    collection.refresh_from_db()
+    _told(collection)
+    return queued
+
+
+def _queue_again(collection: Collection, ids: list[int]) -> int:
+    """A chunk in one transaction with its counters and the collection's state, so that neither ends it too early."""
+    with transaction.atomic():
+        locked = Collection.objects.select_for_update().get(pk=collection.pk)
+        if locked.state not in {Collection.State.RUNNING, Collection.State.PAUSED, Collection.State.COMPLETED}:
+            raise CannotSteer(f"{locked.label} is {locked.state}: its rollouts cannot be retried.")
+        chunk = Rollout.objects.filter(pk__in=ids, status=Rollout.Status.FAILED)
+        number = chunk.update(
+            status=Rollout.Status.QUEUED,
+            error_kind="",
+            error_message="",
+            failures=0,
+            lost=0,
+            turns=0,
+            tool_calls=0,
+            tool_errors=0,
+            input_tokens=0,
+            output_tokens=0,
+            cost=0.0,
+            duration=0.0,
+            started_at=None,
+            finished_at=None,
+        )
+        if locked.state == Collection.State.COMPLETED and number:
+            locked.state, locked.finished_at, locked.started_at = Collection.State.RUNNING, None, None
+        locked.failed = F("failed") - number
+        locked.retried = F("retried") + number
+        locked.save(update_fields=["state", "finished_at", "started_at", "failed", "retried"])
+    return number
+
+
+def drain_worker(*, worker: Worker, user: User | None = None) -> Worker:
+    """Ask a worker to claim no more and to leave when what it runs has ended. Asking twice is once."""
+    with transaction.atomic():
+        if Worker.objects.filter(pk=worker.pk, state=Worker.State.ACTIVE).update(state=Worker.State.DRAINING):
+            record(user=user, action="worker.drained", target=f"worker {worker.pk}")
+    worker.refresh_from_db()
+    if worker.state != Worker.State.DRAINING:
+        raise CannotSteer(f"{worker} is {worker.state}: only an active worker can be drained.")
+    return worker
+
+
+def _told(collection: Collection) -> Collection:
+    transaction.on_commit(lambda: announce_and_ring(collection.pk))
+    return collection

@@ -1,0 +1,179 @@
+"""Delete some rollouts of a collection that has ended, with their traces and comments: the same visible work as the
+deletion of a whole collection, which stays and counts what is left."""
+
+import math
+from typing import Any, get_args
+
+from django.db import IntegrityError, transaction
+from django.db.models import F, Q
+
+from apps.accounts.auditing import record
+from apps.accounts.job_retries import progressed
+from apps.accounts.models import User
+from apps.gym import leaving
+from apps.gym.agent import StopReason
+from apps.gym.errors import ErrorKind
+from apps.rollouts.models import Collection, CollectionDeletion, Rollout, RolloutQuerySet, UnindexedRollout
+from apps.rollouts.notifications import announce_collection
+from apps.rollouts.search.filters.applying import apply_filter
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.grammar import Filter, FilterRefused
+from apps.rollouts.search.filters.parsing import parse_filter
+from apps.rollouts.steering.controls import CannotSteer
+from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references
+
+CHUNK = 200
+MAX_IDS = 1000
+ENDED = (Rollout.Status.COMPLETED, Rollout.Status.FAILED, Rollout.Status.CANCELLED)
+_EXACT: dict[str, tuple[str, ...]] = {
+    "status": tuple(map(str, ENDED)),
+    "error_kind": get_args(ErrorKind),
+    "stop_reason": get_args(StopReason),
+}
+_BOUNDS = {"min_reward": "reward__gte", "max_reward": "reward__lte"}
+_WORDS = "q"
+"""A filter as people write it (apps/rollouts/search/filters/)."""
+_FLAGS = {"flagged": Q(flagged=True), "lacks_usage": Q(calls_without_usage__gt=0)}
+
+
+class RemovalRefused(Exception):
+    """These rollouts cannot be chosen; `argument` is the part of the choice that is wrong, or nothing."""
+
+    def __init__(self, message: str, argument: str = "") -> None:
+        super().__init__(message)
+        self.argument = argument
+
+
+def queue_rollout_deletion(
+    *, collection: Collection, chosen: dict[str, Any], user: User | None = None
+) -> CollectionDeletion:
+    """A deletion, which a worker carries out, of the rollouts that `chosen` names: `ids`, or any of `status`,
+    `error_kind`, `stop_reason`, `min_reward`, `max_reward`, `flagged`, `lacks_usage` and the filter `q`, all of which
+    have to hold.
+
+    Raises RemovalRefused, CannotSteer where the collection goes on, StillInUse where pairs or files were made of it,
+    and AlreadyBeingDeleted.
+    """
+    rollouts = chosen_rollouts(collection, chosen)
+    try:
+        with bound_time(Filter(), always=_WORDS in chosen):
+            number = rollouts.count()
+    except FilterTooSlow:
+        raise RemovalRefused(
+            "Counting what passes this filter took too long, so nothing is deleted: choose fewer, or otherwise.", _WORDS
+        ) from None
+    if not number:
+        raise RemovalRefused("No rollout of this collection that has ended is chosen by that.")
+    refuse_made_of(collection)
+    try:
+        with transaction.atomic():
+            locked = Collection.objects.select_for_update().get(pk=collection.pk)
+            if not locked.is_finished:
+                raise CannotSteer(f"{locked.label} is {locked.state}: cancel it before rollouts of it are deleted.")
+            what = f"{number:,} rollout{'' if number == 1 else 's'} of {locked.label}"
+            deletion = CollectionDeletion.objects.create(
+                collection=locked, name=what[:220], total=number, chosen=chosen, created_by=user
+            )
+            target = f"collection {locked.pk}"
+            record(user=user, action="collection.rollouts_deleted", target=target, rollouts=number, chosen=chosen)
+    except IntegrityError:
+        raise AlreadyBeingDeleted(f"Something of {collection.label} is being deleted already.") from None
+    return deletion
+
+
+def chosen_rollouts(collection: Collection, chosen: dict[str, Any]) -> RolloutQuerySet:
+    """Those that have ended and pass. Raises RemovalRefused."""
+    known = ["ids", *_EXACT, *_BOUNDS, *_FLAGS, _WORDS]
+    if unknown := sorted(set(chosen) - set(known)):
+        raise RemovalRefused(f"Rollouts are not chosen by {', '.join(unknown)}: by {', '.join(known)}.", unknown[0])
+    if not chosen:
+        raise RemovalRefused("Say which rollouts. All of them go with the collection: delete that.")
+    rollouts: RolloutQuerySet = Rollout.objects.filter(collection=collection, status__in=ENDED)
+    for name, value in chosen.items():
+        if name == "ids":
+            rollouts = rollouts.filter(pk__in=_ids(value))
+        elif name == _WORDS:
+            rollouts = _in_words(rollouts, collection, value)
+        elif name in _FLAGS:
+            if not isinstance(value, bool):
+                raise RemovalRefused(f"{name} is true or false.", name)
+            rollouts = rollouts.filter(_FLAGS[name]) if value else rollouts.exclude(_FLAGS[name])
+        elif name in _EXACT:
+            if value not in _EXACT[name]:
+                raise RemovalRefused(f"{name} is one of {', '.join(_EXACT[name])}.", name)
+            rollouts = rollouts.filter(**{name: value})
+        else:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise RemovalRefused(f"{name} is a finite number.", name)
+            rollouts = rollouts.filter(**{_BOUNDS[name]: value})
+    return rollouts
+
+
+def _in_words(rollouts: RolloutQuerySet, collection: Collection, value: object) -> RolloutQuerySet:
+    if not isinstance(value, str) or not value.strip():
+        raise RemovalRefused("q is a filter, like reward:<0.1: an empty one would choose everything.", _WORDS)
+    try:
+        parsed = parse_filter(value)
+    except FilterRefused as refusal:
+        raise RemovalRefused(f"At character {refusal.start + 1}: {refusal}", _WORDS) from None
+    if parsed.asks_for("text") and UnindexedRollout.objects.filter(rollout__collection=collection).exists():
+        # A text that must not stand there does not stand in what nobody has indexed.
+        raise RemovalRefused("Texts of this collection are still being indexed: wait, or choose otherwise.", _WORDS)
+    return apply_filter(rollouts, parsed)
+
+
+def _ids(value: object) -> list[int]:
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_IDS:
+        raise RemovalRefused(f"ids are a list of 1 to {MAX_IDS:,} numbers of rollouts.", "ids")
+    if not all(isinstance(one, int) and not isinstance(one, bool) and 0 < one < 2**63 for one in value):
+        raise RemovalRefused("ids are numbers of rollouts.", "ids")
+    return value
+
+
+def refuse_made_of(collection: Collection) -> None:
+    """Raise StillInUse where files or pairs were made of it: they would lose some of their rollouts."""
+    references = {**find_references(collection), **_pair_sets(collection)}
+    if references:
+        counted = " and ".join(f"{count:,} {name}" for name, count in references.items())
+        them = "it" if sum(references.values()) == 1 else "them"
+        raise StillInUse(f"{counted} made of {collection.label} would lose their rollouts: delete {them} first.")
+
+
+def remove_rollouts(deletion: CollectionDeletion, collection: Collection) -> None:
+    """Carry the deletion out: each chunk is one short transaction, after which the collection's figures are right."""
+    refuse_made_of(collection)
+    mine = CollectionDeletion.objects.filter(pk=deletion.pk)
+    while ids := list(chosen_rollouts(collection, deletion.chosen).order_by().values_list("pk", flat=True)[:CHUNK]):
+        removed = _remove(collection, ids)
+        mine.update(deleted=F("deleted") + removed, **progressed())
+        leaving.check()
+    announce_collection(collection.pk)
+
+
+def _remove(collection: Collection, ids: list[int]) -> int:
+    with transaction.atomic():
+        # What was queued again in the moment before is no longer among them.
+        ended = Rollout.objects.select_for_update().filter(pk__in=ids, status__in=ENDED)
+        rows = list(ended.values_list("pk", "status", "reward"))
+        Rollout.objects.filter(pk__in=[pk for pk, _, _ in rows]).delete()
+        by_status = {name: sum(status == name for _, status, _ in rows) for name in map(str, ENDED)}
+        rewards = [reward for _, _, reward in rows if reward is not None]
+        Collection.objects.filter(pk=collection.pk).update(
+            total=F("total") - len(rows),
+            **{name: F(name) - count for name, count in by_status.items()},
+            rewarded=F("rewarded") - len(rewards),
+            reward_sum=F("reward_sum") - math.fsum(rewards),
+        )
+    return len(rows)
+
+
+def _pair_sets(collection: Collection) -> dict[str, int]:
+    """Sets of pairs go with a collection, but not one rollout of a pair without the other. They are of a room above,
+    so they are found by what refers to here."""
+    for relation in Collection._meta.related_objects:
+        if relation.related_model._meta.model_name == "pairset":
+            either = Q(collection=collection) | Q(further=collection)
+            count = relation.related_model._base_manager.filter(either).distinct().count()
+            name = relation.related_model._meta.verbose_name if count == 1 else "pair sets"
+            return {str(name): count} if count else {}
+    return {}

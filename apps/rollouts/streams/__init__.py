@@ -1,0 +1,1 @@
+"""Stream the rollouts of a collection to readers as they end."""
