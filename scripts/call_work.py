@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from apps.accounts.limiting import Limiter
-from apps.gym.policy.chat_stream import join_chat_stream
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.wires.chat_stream import join_chat_stream
 
 CHUNKS = 200_000
 CALLS = 5_000

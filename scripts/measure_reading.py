@@ -45,8 +45,8 @@ def seed(steps: int) -> dict[str, int]:
 
     django.setup()
     from apps.accounts.models import Role
-    from apps.gym.events import ModelCall, Prompt, ToolResult, TraceUnion
-    from apps.gym.items import message
+    from apps.gym.traces.events import ModelCall, Prompt, ToolResult, TraceUnion
+    from apps.gym.traces.items import message
     from tests.factories import make_collection, make_rollout, make_user
 
     user = make_user(Role.VIEWER, username="reader")

@@ -49,8 +49,8 @@ def seed(items: int, steps: int, overlap: int) -> dict[str, int]:
 
     django.setup()
     from apps.accounts.models import Role
-    from apps.gym.events import ModelCall, Prompt, ToolResult, TraceUnion
-    from apps.gym.items import message
+    from apps.gym.traces.events import ModelCall, Prompt, ToolResult, TraceUnion
+    from apps.gym.traces.items import message
     from apps.reviews.filling import fill_from_sets
     from apps.reviews.models import Queue
     from apps.reviews.queueing import create_queue

@@ -20,13 +20,13 @@ sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import sync_playwright  # noqa: E402 - found by the line above
 
-from apps.gym.builtin.generating import generate_tasks  # noqa: E402
-from apps.gym.builtin.kits import KITS  # noqa: E402
-from apps.gym.items import input_items, text_of  # noqa: E402
-from apps.gym.policy.protocol import Ask, Reply  # noqa: E402
+from apps.gym.environments.generating import generate_tasks  # noqa: E402
+from apps.gym.environments.kits import KITS  # noqa: E402
+from apps.gym.loop.trials.playing import PlayedPolicy  # noqa: E402
 from apps.gym.serving.model import ServedModel  # noqa: E402
 from apps.gym.serving.ports import serve_port  # noqa: E402
-from apps.gym.trials.playing import PlayedPolicy  # noqa: E402
+from apps.gym.traces.items import input_items, text_of  # noqa: E402
+from apps.gym.wires.protocol import Ask, Reply  # noqa: E402
 from scripts.servers import own_settings  # noqa: E402
 from scripts.take_screenshots import CHROMIUM, LARGEST, Picture, take  # noqa: E402
 from tests.gymweb.serving import serving  # noqa: E402

@@ -14,7 +14,7 @@ import uvloop
 
 from apps.agents.models import Agent
 from apps.environments.models import Adapter, Environment
-from apps.gym.items import dump_json
+from apps.gym.traces.items import dump_json
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, TraceEvent
 from apps.rollouts.plans.planning import plan_collection

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from apps.accounts import disk_space
 from apps.exports import exporting
-from apps.gym import lookups
+from apps.gym.calls import lookups
 from apps.tasks import uploading
 
 # By default Hypothesis fails an example that takes over 200 ms, and draws new examples in each run.

@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.accounts.models import Role, User
 from apps.agents.models import Agent
 from apps.environments.models import Adapter, Environment
-from apps.gym.events import (
+from apps.gym.traces.events import (
     ModelCall,
     Prompt,
     SessionOpened,
@@ -20,7 +20,7 @@ from apps.gym.events import (
     event_kind,
     event_tokens,
 )
-from apps.gym.items import dump_json, message
+from apps.gym.traces.items import dump_json, message
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.models import Breaker, Collection, Rollout, TraceEvent, Worker
 from apps.tasks.models import Dataset, DatasetVersion, Task

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from apps.accounts.disk_space import DiskFull, find_shortage, is_disk_full, note_error
 from apps.accounts.outages import drop_broken_connection, is_transient
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 
 logger = logging.getLogger(__name__)
@@ -100,9 +100,9 @@ def when_database_answers(work: Callable[[], Result]) -> Result:
             drop_broken_connection()
             return work()
         except Exception as problem:
-            if not (is_transient(problem) and leaving.is_obeyed()):
+            if not (is_transient(problem) and process_exit.is_obeyed()):
                 raise
-        leaving.check()
+        process_exit.check()
         time.sleep(DATABASE_WAIT_SECONDS)
 
 

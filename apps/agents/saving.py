@@ -7,8 +7,8 @@ from django.db import transaction
 
 from apps.accounts.auditing import describe, record
 from apps.agents.models import Agent
-from apps.gym.sampling import find_default_problems
 from apps.gym.slugs import find_slug_problem
+from apps.gym.wires.sampling import find_default_problems
 
 _ROLES = ("user", "assistant", "system", "developer")
 

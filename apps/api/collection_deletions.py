@@ -11,8 +11,8 @@ from apps.accounts.permissions import Permission
 from apps.api.declared import DeclaredFields
 from apps.api.pagination import MAX_KEY
 from apps.api.viewsets import TableViewSet
-from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
+from apps.gym.loop.agent_loop import StopReason
 from apps.rollouts.models import CollectionDeletion
 from apps.rollouts.search.filters.parsing import MAX_LENGTH
 from apps.rollouts.steering.rollout_deletion import ENDED, MAX_IDS

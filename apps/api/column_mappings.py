@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.declared import DeclaredFields
 from apps.api.viewsets import SLUG, TableViewSet, assign
-from apps.gym.mappings.columns import MappingRefused, read_mapping
+from apps.gym.tasks.mappings.columns import MappingRefused, read_mapping
 from apps.tasks.models import ColumnMapping
 from apps.tasks.saving import delete_mapping, save_mapping
 

@@ -15,7 +15,7 @@ from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
 from apps.api.scraping import AnyFormat
 from apps.environments.models import Environment
-from apps.gym.outbound import Outbound
+from apps.gym.calls.outbound import Outbound
 from apps.gym.serving.asking import Asked, Served, plain_path
 from apps.gym.serving.environment import cookie_name
 from apps.policies.models import PolicyModel

@@ -16,7 +16,7 @@ from apps.api.collection_rows import CollectionSerializer
 from apps.api.options import describe_form, read_options
 from apps.api.problems import QueryProblem, flatten_errors
 from apps.api.viewsets import SLUG, TableViewSet
-from apps.gym.rolloutshapes.reading import FORMATS
+from apps.gym.rollout_files.shapes.reading import FORMATS
 from apps.policies.models import PolicyModel
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import File

@@ -10,7 +10,7 @@ from apps.api.declared import DeclaredFields
 from apps.exports.asking import MOST, USUAL
 from apps.exports.attributing import Said
 from apps.exports.models import PairDecision, PairSet, PreferencePair
-from apps.gym.pairs import CAP_OF_ALL, Level, Mode, Rule
+from apps.gym.pairs.pair_rule import CAP_OF_ALL, Level, Mode, Rule
 from apps.reviews.models import Review
 from apps.rollouts.models import Collection
 

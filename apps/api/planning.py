@@ -16,7 +16,7 @@ from apps.api.declared import DeclaredFields
 from apps.api.repeating import HEADER, MAX_KEY_LENGTH, read_key
 from apps.api.steering import MAX_INTEGER, LimitsSerializer
 from apps.api.viewsets import TableViewSet
-from apps.gym.prompting import MAX_TEMPLATE
+from apps.gym.tasks.prompt_templates import MAX_TEMPLATE
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection
 from apps.rollouts.plans.clones import change_plan, plan_again

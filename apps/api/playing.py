@@ -8,9 +8,9 @@ from rest_framework import serializers
 from apps.api.declared import DeclaredFields
 from apps.api.rollouts import TraceEventSerializer
 from apps.environments.playing import MOST_MOVES, Played
-from apps.gym.builtin.generating import CASE_KINDS
-from apps.gym.events import encode_event, event_kind
-from apps.gym.trials.checking import CaseResult
+from apps.gym.environments.generating import CASE_KINDS
+from apps.gym.loop.trials.checking import CaseResult
+from apps.gym.traces.events import encode_event, event_kind
 
 
 class MoveCallSerializer(DeclaredFields, serializers.Serializer[Any]):

@@ -18,7 +18,7 @@ from apps.api.declared import DeclaredFields
 from apps.api.problems import QueryProblem
 from apps.api.rollouts import TraceEventSerializer
 from apps.api.viewsets import SLUG, TableViewSet, assign
-from apps.gym.events import encode_event, event_kind
+from apps.gym.traces.events import encode_event, event_kind
 from apps.policies.disclosing import show_extras
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.probing import probe_policy_model

@@ -30,9 +30,9 @@ from apps.exports.differing import NothingToCompare
 from apps.exports.ordering import ExportRefused
 from apps.exports.pairing import CannotCancel, PairingRefused, PairSetInUse
 from apps.gym.gymconfig.problems import ConfigRefused
-from apps.gym.mappings.columns import MappingRefused
 from apps.gym.redaction.shortening import pointer_step
-from apps.gym.tokens import TokensUnreadable
+from apps.gym.tasks.mappings.columns import MappingRefused
+from apps.gym.traces.tokens import TokensUnreadable
 from apps.policies.redacting import current_redactor
 from apps.policies.saving import PolicyModelChanged
 from apps.reviews.answers import AnswerRefused

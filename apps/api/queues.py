@@ -30,7 +30,7 @@ from apps.api.queue_rows import (
 from apps.api.review_rows import AdjudicationSerializer, ReviewSerializer, UndoSerializer
 from apps.api.streams import NdjsonRenderer
 from apps.api.viewsets import TableViewSet
-from apps.gym.verdicts import CHOICES
+from apps.gym.pairs.verdicts import CHOICES
 from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.answers import Answer
 from apps.reviews.filling import (

@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from apps.accounts.permissions import Permission
 from apps.api.declared import DeclaredFields
-from apps.gym.verdicts import CHOICES, REASONS
+from apps.gym.pairs.verdicts import CHOICES, REASONS
 from apps.reviews.drafting import find_draft_problem
 from apps.reviews.leasing import MAX_DRAFT
 from apps.reviews.models import Review, Rubric

@@ -29,7 +29,7 @@ from apps.api.review_rows import (
 )
 from apps.api.streams import NdjsonRenderer
 from apps.api.viewsets import TableViewSet
-from apps.gym.verdicts import CHOICES
+from apps.gym.pairs.verdicts import CHOICES
 from apps.reviews.answers import Answer
 from apps.reviews.handing_over import FORMATS, record_export, tag_reviews
 from apps.reviews.leasing import renew_lease, skip_item

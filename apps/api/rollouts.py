@@ -21,7 +21,7 @@ from apps.api.pagination import KeysetPagination
 from apps.api.problems import QueryProblem
 from apps.api.segments import RolloutTokensSerializer, read_tokens
 from apps.api.viewsets import TableViewSet
-from apps.gym.items import dump_json
+from apps.gym.traces.items import dump_json
 from apps.rollouts.metrics.attempt_history import OUTCOMES, read_attempts
 from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.search.filters.applying import filter_rollouts

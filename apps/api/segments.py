@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 from rest_framework import serializers
 
-from apps.gym.events import ModelCall, decode_event
-from apps.gym.segments import check_prefixes, join_calls
-from apps.gym.tokens import count_tokens
+from apps.gym.traces.events import ModelCall, decode_event
+from apps.gym.traces.segments import check_prefixes, join_calls
+from apps.gym.traces.tokens import count_tokens
 from apps.rollouts.models import Rollout
 
 

@@ -11,7 +11,7 @@ from apps.accounts.permissions import Permission
 from apps.api.viewsets import TableViewSet
 from apps.environments.trying import VerifierTrial, try_verifier
 from apps.gym.verifiers.examples import EXAMPLES
-from apps.gym.verifiers.reading import parameters_schema
+from apps.gym.verifiers.parameters_reader import parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS
 
 

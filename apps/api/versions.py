@@ -18,7 +18,7 @@ from apps.api.downloads import stream_rows
 from apps.api.problems import Problem, QueryProblem
 from apps.api.tasks import TaskSerializer
 from apps.api.viewsets import TableViewSet
-from apps.gym.dataset_metrics import as_nemo_gym
+from apps.gym.tasks.dataset_metrics import as_nemo_gym
 from apps.tasks.comparing import KINDS, changed_fields, count_changes, find_changes, with_counterparts
 from apps.tasks.deleting import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion

@@ -7,7 +7,7 @@ from itertools import groupby
 from django.db.models import Count
 
 from apps.dashboard.charts.histogram import Histogram, draw_histogram
-from apps.gym.metrics import SOLVED, bin_counts, histogram_edges
+from apps.gym.metrics.pass_at_k import SOLVED, bin_counts, histogram_edges
 from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
 from apps.tasks.models import Task
 

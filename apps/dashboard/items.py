@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from apps.gym.items import item_type, text_of
+from apps.gym.traces.items import item_type, text_of
 
 _ROLES = {"user": "User", "assistant": "Assistant", "system": "System", "developer": "Developer"}
 _TEXT_PARTS = {"input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text"}

@@ -9,9 +9,9 @@ from django.utils import timezone
 from apps.dashboard.side_by_side import SHOWN, Line, compare_steps, find_start
 from apps.dashboard.traces.building import show_events
 from apps.dashboard.traces.cards import Card
-from apps.gym.aligning import Step, steps_of
-from apps.gym.rubrics import Criterion
-from apps.gym.verdicts import CHOICES, CONFIDENCE, REASONS
+from apps.gym.pairs.review_rubrics import Criterion
+from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE, REASONS
+from apps.gym.traces.alignment import Step, steps_of
 from apps.reviews.drafting import read_draft
 from apps.reviews.models import Queue, Review
 from apps.reviews.reviewing import criteria_of

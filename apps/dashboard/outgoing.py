@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from apps.environments.models import OVER_HTTP, Environment
-from apps.gym import lookups
-from apps.gym.addresses import OutboundPolicy, OutboundRefused
+from apps.gym.calls import lookups
+from apps.gym.calls.addresses import OutboundPolicy, OutboundRefused
 from apps.policies.models import PolicyModel
 
 _MOST_CALLED = 200

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import Prefetch, QuerySet
 
-from apps.gym.verdicts import CONFIDENCE
+from apps.gym.pairs.verdicts import CONFIDENCE
 from apps.reviews.models import ItemRollout, Queue, QueueItem, Review, Rubric
 from apps.reviews.stating import State, find_states, holds_place, with_held
 from apps.rollouts.models import Rollout

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
-from apps.gym.aligning import Row, Step, align, count_common, is_common, steps_of
-from apps.gym.events import decode_event
-from apps.gym.wording import Part, compare_words
+from apps.gym.traces.alignment import Row, Step, align, count_common, is_common, steps_of
+from apps.gym.traces.events import decode_event
+from apps.gym.traces.word_differences import Part, compare_words
 from apps.rollouts.models import Rollout, TraceEvent
 
 FEWEST, MOST = 2, 6

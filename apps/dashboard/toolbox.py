@@ -1,7 +1,7 @@
 """Which tools an environment has, as far as is known here."""
 
 from apps.environments.models import Environment
-from apps.gym.items import Tool
+from apps.gym.traces.items import Tool
 from apps.gym.written.registry import find_environment
 from apps.tasks.models import Task
 

@@ -7,13 +7,12 @@ from typing import Any
 from django.conf import settings
 
 from apps.environments.models import Adapter, Environment
+from apps.gym.calls.flow_control import Gate
+from apps.gym.calls.observers import Observer, ignore
+from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import EnvironmentFault, JudgeError, PolicyError
-from apps.gym.flow_control import Gate
 from apps.gym.judging.judge import Judge
 from apps.gym.judging.settings import read_settings
-from apps.gym.observing import Observer, ignore
-from apps.gym.outbound import Outbound
-from apps.gym.policy.protocol import Weights
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
@@ -24,7 +23,8 @@ from apps.gym.resources.protocol import ResourceServer
 from apps.gym.resources.surveying import read_survey
 from apps.gym.resources.verified import ToollessServer, VerifiedServer
 from apps.gym.resources.written import WrittenServer
-from apps.gym.verifiers.reading import VerifierMisconfigured
+from apps.gym.verifiers.parameters_reader import VerifierMisconfigured
+from apps.gym.wires.protocol import Weights
 from apps.gym.written.registry import WRITTEN
 from apps.policies.connecting import connect_policy
 from apps.policies.secrets import SecretUnreadable, decrypt_secret

@@ -16,15 +16,15 @@ from apps.accounts.auditing import record
 from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
 from apps.environments.saving import asks_for_judge
-from apps.gym.agent import Attempt, Harness
-from apps.gym.builtin.generating import Move, Seen, generate_tasks
+from apps.gym.calls.time_limits import TimeLimit
+from apps.gym.environments.generating import Move, Seen, generate_tasks
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut
-from apps.gym.events import ErrorRaised, TraceUnion, Verification
-from apps.gym.items import TaskRow, dump_json
-from apps.gym.rows import RowRefused
-from apps.gym.taskfile import check_task
-from apps.gym.time_limits import TimeLimit
-from apps.gym.trials.playing import PlayedPolicy
+from apps.gym.loop.agent_loop import Attempt, Harness
+from apps.gym.loop.trials.playing import PlayedPolicy
+from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.task_rows import check_task
+from apps.gym.traces.events import ErrorRaised, TraceUnion, Verification
+from apps.gym.traces.items import TaskRow, dump_json
 from apps.gym.written.registry import find_kit
 from apps.policies.connecting import open_outbound
 

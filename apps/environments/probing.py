@@ -18,9 +18,9 @@ from django.utils import timezone
 
 from apps.environments.connecting import connect_environment
 from apps.environments.models import IN_PROCESS, Environment
-from apps.gym import leaving
+from apps.gym import process_exit
+from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import EnvironmentFault
-from apps.gym.outbound import Outbound
 from apps.gym.resources.protocol import Probe, ResourceServer
 from apps.gym.storable import clean_line, find_unstorable
 from apps.policies.connecting import open_outbound
@@ -86,7 +86,7 @@ async def _probe_until_leaving(environments: Sequence[Environment]) -> list[Prob
     try:
         while not probing.done():
             await asyncio.wait([probing], timeout=_LISTEN_SECONDS)
-            leaving.check()
+            process_exit.check()
         return await probing
     finally:
         probing.cancel()

@@ -8,9 +8,9 @@ from asgiref.sync import async_to_sync
 from apps.accounts.auditing import record
 from apps.environments.connecting import connect_environment
 from apps.environments.models import Adapter, Environment
-from apps.gym.builtin.generating import Case
+from apps.gym.environments.generating import Case
 from apps.gym.errors import EnvironmentFault
-from apps.gym.trials.checking import CaseResult, check_each, list_cases
+from apps.gym.loop.trials.checking import CaseResult, check_each, list_cases
 from apps.gym.written.registry import WRITTEN, find_kit
 from apps.policies.connecting import open_outbound
 

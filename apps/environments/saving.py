@@ -8,8 +8,8 @@ from django.utils import timezone
 from apps.accounts.auditing import describe, record
 from apps.environments.models import OVER_HTTP, USUAL_CONCURRENCY, Adapter, Environment
 from apps.environments.trying import describe_problems
-from apps.gym import lookups
-from apps.gym.addresses import OutboundPolicy, OutboundRefused
+from apps.gym.calls import lookups
+from apps.gym.calls.addresses import OutboundPolicy, OutboundRefused
 from apps.gym.judging.settings import read_settings
 from apps.gym.slugs import find_slug_problem
 from apps.gym.verifiers.registry import asks_judge

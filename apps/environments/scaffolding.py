@@ -100,10 +100,10 @@ _TEST = dedent(
 
     import pytest
 
-    from apps.gym.builtin.generating import generate_tasks
+    from apps.gym.environments.generating import generate_tasks
     from apps.gym.resources.written import WrittenServer
-    from apps.gym.trials.checking import check_cases
-    from apps.gym.trials.playing import KNOW_NOTHING, play_attempt, reward_of
+    from apps.gym.loop.trials.checking import check_cases
+    from apps.gym.loop.trials.playing import KNOW_NOTHING, play_attempt, reward_of
 
     from NAME import CLASS
 

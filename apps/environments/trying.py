@@ -8,10 +8,10 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 
 from apps.gym.errors import VerifierError
-from apps.gym.items import message
 from apps.gym.rewards import Reward
+from apps.gym.traces.items import message
 from apps.gym.verifiers.registry import asks_judge, find_problems, read_verifier
-from apps.gym.verifying import verify_attempt
+from apps.gym.verifiers.verification import verify_attempt
 
 MOST_SECONDS = 10.0
 MAX_REPLY = 200_000

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from django.db.models import Min
 
-from apps.gym.pairs import Attempt
+from apps.gym.pairs.pair_rule import Attempt
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 

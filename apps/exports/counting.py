@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from apps.exports.bucketing import Bucket, read_buckets
 from apps.exports.judging import override_rewards, read_judged
 from apps.exports.traces import read_traces
-from apps.gym.courses import course_of
-from apps.gym.pairing import needed_courses, pair_group, settle_by_rewards
-from apps.gym.pairs import OUTCOMES, Attempt, Pair, Rule, Source, find_exclusion
+from apps.gym.pairs.pair_making import needed_courses, pair_group, settle_by_rewards
+from apps.gym.pairs.pair_rule import OUTCOMES, Attempt, Pair, Rule, Source, find_exclusion
+from apps.gym.traces.courses import course_of
 from apps.rollouts.models import Collection
 
 LIVE_SECONDS = 1.5

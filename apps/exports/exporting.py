@@ -22,7 +22,7 @@ from apps.exports.manifests import make_manifest
 from apps.exports.models import Export
 from apps.exports.ordering import ExportRefused
 from apps.exports.rows import RowReader
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.gym.exporters.registry import find_format
 from apps.gym.redaction.shortening import cut_clean
 
@@ -128,7 +128,7 @@ def _write(export_id: int, attempt: int, path: Path | None) -> None:
         finally:
             needed = folder.bytes_written * _total(export) // max(1, export.considered)
             folder.discard()
-    except leaving.Leaving:
+    except process_exit.Leaving:
         # At once, and not as an attempt that was lost: the next worker need not wait until the row has gone quiet.
         _owned(export_id, attempt).update(state=Export.State.QUEUED, attempt=F("attempt") - 1)
         logger.info("export %s is left to another worker", export_id)
@@ -197,7 +197,7 @@ class _SignOfLife:
         self._owned.update(total=_total(export), considered=0, rows=0)
 
     def __call__(self, considered: int, rows: int) -> None:
-        leaving.check()
+        process_exit.check()
         self._export.considered = considered
         if time.monotonic() - self._measured >= LOOK_SECONDS:
             self._measured = time.monotonic()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from apps.exports.bucketing import Bucket
-from apps.gym.pairs import Verdict
+from apps.gym.pairs.pair_rule import Verdict
 from apps.reviews.deciding import StandingVerdict, read_verdicts
 from apps.reviews.models import RewardOverride
 from apps.reviews.overriding import read_overrides

@@ -14,8 +14,8 @@ from apps.accounts.disk_space import Place, check_space, is_disk_full
 from apps.accounts.job_retries import claimed, is_due, put_back, wait_for_retry
 from apps.exports.counting import NewPair, PairMaker
 from apps.exports.models import PairDecision, PairSet, PreferencePair
-from apps.gym import leaving
-from apps.gym.pairs import read_rule
+from apps.gym import process_exit
+from apps.gym.pairs.pair_rule import read_rule
 from apps.gym.redaction.shortening import cut_clean
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def _make(pair_set_id: int, attempt: int) -> None:
     try:
         pair_set = PairSet.objects.select_related("collection").get(pk=pair_set_id)
         _store_pairs(pair_set, owned)
-    except leaving.Leaving:
+    except process_exit.Leaving:
         # At once, and not as an attempt that was lost: the next worker need not wait until the row has gone quiet.
         owned.update(state=State.QUEUED, attempt=F("attempt") - 1)
         logger.info("pair set %s is left to another worker", pair_set_id)
@@ -119,11 +119,11 @@ def _store_pairs(pair_set: PairSet, owned: QuerySet[PairSet]) -> None:
     # Those of an attempt that was lost: the same would come again.
     _delete_pairs(pair_set.pk, owned)
     collections = [pair_set.collection, *pair_set.further.order_by("pk")]
-    maker = PairMaker(collections, read_rule(pair_set.rule), on_step=leaving.check)
+    maker = PairMaker(collections, read_rule(pair_set.rule), on_step=process_exit.check)
     before = _versions_before(pair_set)
     count = 0
     for found in maker.chunks():
-        leaving.check()
+        process_exit.check()
         check_space(Place.DATABASE)
         # The traces are read before the transaction begins: it would hold up every other writer on SQLite.
         with transaction.atomic():

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from apps.gym.events import ModelCall
 from apps.gym.exporters.protocol import Attempt, Preference, TaskPrompt
-from apps.gym.policy.usage import tells_all
+from apps.gym.traces.events import ModelCall
+from apps.gym.wires.usage import tells_all
 
 Source = Attempt | Preference | TaskPrompt
 

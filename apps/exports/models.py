@@ -31,7 +31,7 @@ class PairSet(RetriedJob):
     further = models.ManyToManyField(
         Collection, through="PairSource", related_name="further_pair_sets", help_text="Collections beside the first"
     )
-    rule = models.JSONField(default=dict, help_text="As apps.gym.pairs.Rule")
+    rule = models.JSONField(default=dict, help_text="As apps.gym.pairs.pair_rule.Rule")
     rule_digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the rule's settings")
     margin = models.FloatField(default=0.1, help_text="chosen reward − rejected reward is at least this")
     min_chosen_reward = models.FloatField(null=True, blank=True, help_text="Pair only if the better one is this good")

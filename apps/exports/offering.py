@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from apps.exports.selecting import Candidate, Chosen
-from apps.gym.events import SessionOpened, decode_event
-from apps.gym.items import Tool
+from apps.gym.traces.events import SessionOpened, decode_event
+from apps.gym.traces.items import Tool
 from apps.rollouts.models import TraceEvent
 
 ATTEMPTS = 4

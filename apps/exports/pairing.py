@@ -10,7 +10,7 @@ from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.exports.making import make_pair_set, make_pair_set_to_its_end
 from apps.exports.models import PairSet, PairSource
-from apps.gym.pairs import Rule, RuleRefused, check_rule, rule_digest, rule_fields
+from apps.gym.pairs.pair_rule import Rule, RuleRefused, check_rule, rule_digest, rule_fields
 from apps.policies.typed_texts import clean_typed
 from apps.rollouts.models import Collection
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.agent import Harness, compose_prompt
-from apps.gym.items import TaskRow
-from apps.gym.prompting import apply_prompt_template
+from apps.gym.loop.agent_loop import Harness, compose_prompt
+from apps.gym.tasks.prompt_templates import apply_prompt_template
+from apps.gym.traces.items import TaskRow
 from apps.rollouts.models import Collection
 
 

@@ -19,13 +19,13 @@ from apps.exports.prompting import planned_harness, row_as_asked
 from apps.exports.selecting import Candidate, Chosen, choose_rollouts
 from apps.exports.splitting import split_of
 from apps.exports.traces import read_traces
-from apps.gym.events import TraceUnion
 from apps.gym.exporters.protocol import Attempt, Makes, Options, Preference, TaskPrompt
 from apps.gym.exporters.registry import find_format
-from apps.gym.fingerprints import completion_fingerprint
-from apps.gym.items import TaskRow
-from apps.gym.mappings.templates import GapEmpty
-from apps.gym.messages import Dropped
+from apps.gym.tasks.mappings.templates import GapEmpty
+from apps.gym.traces.events import TraceUnion
+from apps.gym.traces.fingerprints import completion_fingerprint
+from apps.gym.traces.items import TaskRow
+from apps.gym.traces.messages import Dropped
 from apps.reviews.overriding import StandingOverride
 from apps.rollouts.models import Rollout
 from apps.tasks.models import DatasetVersion, Task

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from apps.gym.fingerprints import question_fingerprint
+from apps.gym.traces.fingerprints import question_fingerprint
 from apps.tasks.models import Task
 
 TRAIN = "train"

@@ -5,7 +5,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from apps.gym.events import TraceUnion, decode_event
+from apps.gym.traces.events import TraceUnion, decode_event
 from apps.rollouts.models import TraceEvent
 
 ROWS = 500

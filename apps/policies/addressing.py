@@ -7,8 +7,8 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
 from apps.accounts.models import User
-from apps.gym.items import dump_json
 from apps.gym.redaction.shortening import cut
+from apps.gym.traces.items import dump_json
 from apps.policies.models import PolicyModel
 from apps.policies.saving import save_policy_model
 

@@ -4,19 +4,19 @@ from typing import cast
 
 from django.conf import settings
 
-from apps.gym.addresses import OutboundPolicy
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.flow_control import Gate
+from apps.gym.calls.memory_budget import MIB, MemoryBudget
+from apps.gym.calls.observers import Observer, ignore
+from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import PolicyError
-from apps.gym.flow_control import Gate
-from apps.gym.memory_budget import MIB, MemoryBudget
-from apps.gym.observing import Observer, ignore
-from apps.gym.outbound import Outbound
-from apps.gym.policy.chat_turns import Reasoning
-from apps.gym.policy.dialect import Dialect
-from apps.gym.policy.http import PATHS, HttpPolicy, is_strict
-from apps.gym.policy.http import Wire as Wires
-from apps.gym.policy.protocol import Policy, Weights
-from apps.gym.policy.scripted import ScriptedPolicy
-from apps.gym.policy.sending import PlainSender, Sender
+from apps.gym.traces.chat_turns import Reasoning
+from apps.gym.wires.dialect import Dialect
+from apps.gym.wires.http import PATHS, HttpPolicy, is_strict
+from apps.gym.wires.http import Wire as Wires
+from apps.gym.wires.protocol import Policy, Weights
+from apps.gym.wires.scripted import ScriptedPolicy
+from apps.gym.wires.sending import PlainSender, Sender
 from apps.policies.models import KEY_PLACE, PolicyModel, Provider, Wire
 from apps.policies.requesting import find_request_problems
 from apps.policies.secrets import decrypt_secret
@@ -121,7 +121,7 @@ def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str
     if not key:
         raise KeyMissing(f"No API key is stored: {policy_model.get_provider_display()} needs one.").lasting()
     # Imported where it is used: the package takes a third of a second that no other model needs.
-    from apps.gym.policy.package import PackageSender, open_azure, open_openai
+    from apps.gym.wires.package import PackageSender, open_azure, open_openai
 
     call, connect, headers = policy_model.call_timeout, policy_model.connect_timeout, _read_headers(policy_model, key)
     if policy_model.provider == Provider.OPENAI:

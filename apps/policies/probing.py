@@ -7,9 +7,9 @@ from asgiref.sync import async_to_sync
 from django.utils import timezone
 
 from apps.gym.errors import PolicyError
-from apps.gym.policy.checking import CALL_SECONDS, Check, Checkup, Endpoint, check_endpoint
-from apps.gym.policy.http import HttpPolicy
 from apps.gym.storable import clean_line
+from apps.gym.wires.checking import CALL_SECONDS, Check, Checkup, Endpoint, check_endpoint
+from apps.gym.wires.http import HttpPolicy
 from apps.policies.connecting import connect_policy, open_outbound, stored_key
 from apps.policies.models import Health, PolicyModel, Provider
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from apps.gym.policy.chat import chat_request
-from apps.gym.policy.http import PATHS, Wire
-from apps.gym.policy.protocol import Ask
-from apps.gym.policy.responses import responses_request
+from apps.gym.wires.chat import chat_request
+from apps.gym.wires.http import PATHS, Wire
+from apps.gym.wires.protocol import Ask
+from apps.gym.wires.responses import responses_request
 from apps.policies.connecting import read_dialect
 from apps.policies.models import PolicyModel
 from apps.policies.models import Wire as Wires

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from apps.gym.policy.dialect import FIXED
+from apps.gym.wires.dialect import FIXED
 from apps.policies.models import KEY_PLACE, PolicyModel, Wire
 
 # What frames a request or says where it goes is the HTTP client's to write: a second one of it smuggles requests.

@@ -7,10 +7,10 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.accounts.auditing import describe, record
-from apps.gym import lookups
-from apps.gym.addresses import OutboundPolicy, OutboundRefused
-from apps.gym.sampling import find_default_problems
+from apps.gym.calls import lookups
+from apps.gym.calls.addresses import OutboundPolicy, OutboundRefused
 from apps.gym.slugs import find_slug_problem
+from apps.gym.wires.sampling import find_default_problems
 from apps.policies.disclosing import show_extras
 from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACE, Health, PolicyModel, Provider, Wire
 from apps.policies.redacting import forget_redactor

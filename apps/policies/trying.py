@@ -10,15 +10,15 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 
 from apps.accounts.auditing import record
+from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import GymError, TimedOut
-from apps.gym.events import ErrorRaised, ModelCall, Prompt, TraceUnion
-from apps.gym.items import Tool, message
-from apps.gym.policy.http import hide_secrets
-from apps.gym.policy.protocol import Ask
-from apps.gym.sampling import find_sampling_problems
-from apps.gym.time_limits import TimeLimit
-from apps.gym.tokens import count_tokens, pack_tokens
-from apps.gym.tool_schemas import ToolsRefused, read_tools
+from apps.gym.tasks.tool_schemas import ToolsRefused, read_tools
+from apps.gym.traces.events import ErrorRaised, ModelCall, Prompt, TraceUnion
+from apps.gym.traces.items import Tool, message
+from apps.gym.traces.tokens import count_tokens, pack_tokens
+from apps.gym.wires.http import hide_secrets
+from apps.gym.wires.protocol import Ask
+from apps.gym.wires.sampling import find_sampling_problems
 from apps.policies.connecting import connect_policy, open_outbound, stored_key
 from apps.policies.models import PolicyModel
 from apps.policies.secrets import SecretUnreadable

@@ -2,8 +2,8 @@
 
 from weakref import WeakValueDictionary
 
-from apps.gym.items import dump_json
-from apps.gym.policy.protocol import Weights
+from apps.gym.traces.items import dump_json
+from apps.gym.wires.protocol import Weights
 from apps.policies.models import PolicyModel
 
 _Endpoint = tuple[int, str]

@@ -11,8 +11,15 @@ from typing import Any
 import msgspec
 from django.db.models import ExpressionWrapper, F, FloatField, Sum
 
-from apps.gym.agreement import Level, Unit, count_differences, kappa_of_pairs, krippendorff_alpha, percent_agreement
-from apps.gym.rubrics import score_level
+from apps.gym.metrics.agreement import (
+    Level,
+    Unit,
+    count_differences,
+    kappa_of_pairs,
+    krippendorff_alpha,
+    percent_agreement,
+)
+from apps.gym.pairs.review_rubrics import score_level
 from apps.reviews.hiding import is_whole
 from apps.reviews.models import Queue, QueueItem
 from apps.reviews.said import find_opinions, find_verdicts

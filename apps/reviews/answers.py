@@ -5,10 +5,8 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.redaction.shortening import cut
-from apps.gym.rubrics import Criterion, check_scores
-from apps.gym.storable import find_unstorable
-from apps.gym.verdicts import (
+from apps.gym.pairs.review_rubrics import Criterion, check_scores
+from apps.gym.pairs.verdicts import (
     CHOICES,
     CONFIDENCE,
     REASONS,
@@ -18,6 +16,8 @@ from apps.gym.verdicts import (
     read_choice,
     read_ranks,
 )
+from apps.gym.redaction.shortening import cut
+from apps.gym.storable import find_unstorable
 from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import PairVerdict, Queue, Review
 

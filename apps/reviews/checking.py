@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.agreement import correlate
+from apps.gym.metrics.agreement import correlate
 from apps.reviews.models import Queue
 from apps.reviews.said import find_opinions, find_verdicts
 from apps.rollouts.models import Rollout

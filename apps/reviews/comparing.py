@@ -10,7 +10,7 @@ import msgspec
 from django.db import transaction
 
 from apps.accounts.models import User
-from apps.gym.verdicts import mirror
+from apps.gym.pairs.verdicts import mirror
 from apps.reviews.answers import Answer
 from apps.reviews.filling import fill_from_sets
 from apps.reviews.leasing import CannotReview, claim_item, lock_queue

@@ -5,7 +5,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from apps.gym.verdicts import FEWEST, MOST
+from apps.gym.pairs.verdicts import FEWEST, MOST
 from apps.reviews.models import Queue
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.filters.applying import apply_filter

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from apps.gym.events import (
+from apps.gym.traces.events import (
     EnvironmentTurn,
     ErrorRaised,
     JudgeCall,
@@ -16,7 +16,7 @@ from apps.gym.events import (
     TraceUnion,
     Verification,
 )
-from apps.gym.items import Item
+from apps.gym.traces.items import Item
 
 _OF_ITEMS = frozenset(
     {

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from apps.gym.verdicts import mirror
+from apps.gym.pairs.verdicts import mirror
 from apps.reviews.models import ItemRollout, Queue, QueueItem, Review
 from apps.reviews.stating import DISPUTED, in_state
 from apps.rollouts.models import Rollout

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
-from apps.gym.verdicts import Verdict
+from apps.gym.pairs.verdicts import Verdict
 from apps.reviews.answers import Answer, store_verdicts, take_answer
 from apps.reviews.hiding import BROKEN, LATE_FOR, is_whole
 from apps.reviews.leasing import (

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import orjson
 
-from apps.gym.events import TraceUnion, encode_event
-from apps.gym.items import input_items
+from apps.gym.traces.events import TraceUnion, encode_event
+from apps.gym.traces.items import input_items
 from apps.reviews.hiding import find_hidden, is_still_judged
 from apps.reviews.keeping_back import EVERYTHING, Shows, keep_back
 from apps.reviews.models import Queue, Review

@@ -11,11 +11,11 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts.models import User
 from apps.environments.models import Environment
-from apps.gym.mappings.columns import apply_mapping
-from apps.gym.mappings.shapes import find_shape
 from apps.gym.redaction.shortening import cut
-from apps.gym.rows import RowRefused
-from apps.gym.taskfile import parse_changed, parse_line
+from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.mappings.columns import apply_mapping
+from apps.gym.tasks.mappings.shapes import find_shape
+from apps.gym.tasks.task_rows import parse_changed, parse_line
 from apps.policies.redacting import fresh_redactor
 from apps.tasks.choosing import Choices
 from apps.tasks.models import Dataset, DatasetVersion, Upload

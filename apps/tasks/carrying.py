@@ -3,7 +3,7 @@ before."""
 
 from dataclasses import dataclass
 
-from apps.gym.taskfile import MAX_TAGS, ParsedTask
+from apps.gym.tasks.task_rows import MAX_TAGS, ParsedTask
 from apps.tasks.matching import Known
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from apps.gym.mappings.columns import MappingRefused, read_mapping, write_mapping
 from apps.gym.storable import clean_line, find_unstorable
+from apps.gym.tasks.mappings.columns import MappingRefused, read_mapping, write_mapping
 from apps.policies.typed_texts import clean_typed_texts
 from apps.tasks.models import ColumnMapping, Upload
 from apps.tasks.splitting import find_ratio_problem

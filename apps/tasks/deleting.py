@@ -13,7 +13,7 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.accounts.job_retries import claimed, is_due, progressed, put_back
 from apps.accounts.models import User
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, Upload
 from apps.tasks.receiving import discard_files
@@ -104,7 +104,7 @@ def _carry_out(deletion: Deletion) -> None:
     row = Deletion.objects.filter(pk=deletion.pk)
     try:
         _delete(deletion)
-    except leaving.Leaving:
+    except process_exit.Leaving:
         row.update(state=Deletion.State.QUEUED)
         raise
     except (StillInUse, ProtectedError, IntegrityError) as problem:
@@ -148,7 +148,7 @@ def _delete_tasks(deletion: Deletion, version: DatasetVersion) -> None:
         with transaction.atomic():
             gone = Task.objects.filter(pk__in=batch)._raw_delete(using=tasks.db)
         Deletion.objects.filter(pk=deletion.pk).update(deleted=F("deleted") + gone, **progressed())
-        leaving.check()
+        process_exit.check()
 
 
 def _give_back(deletion: Deletion) -> None:

@@ -12,17 +12,17 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.accounts.disk_space import Place, check_folder, check_growth, check_space
-from apps.gym import leaving
-from apps.gym.dataset_metrics import DatasetMetrics
-from apps.gym.items import TaskRow
-from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
-from apps.gym.mappings.leftovers import Leftovers, tell_of_attempts
-from apps.gym.mappings.shapes import find_shape
+from apps.gym import process_exit
 from apps.gym.resources.verified import ROW_FIELD
-from apps.gym.rows import RowRefused
-from apps.gym.taskfile import ParsedTask, parse_changed, parse_line, read_marks
-from apps.gym.taskfiles.limits import BadRow, Limits, Readable
-from apps.gym.taskfiles.reading import OpenFile, open_rows
+from apps.gym.tasks.dataset_metrics import DatasetMetrics
+from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.files.limits import BadRow, Limits, Readable
+from apps.gym.tasks.files.reading import OpenFile, open_rows
+from apps.gym.tasks.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
+from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts
+from apps.gym.tasks.mappings.shapes import find_shape
+from apps.gym.tasks.task_rows import ParsedTask, parse_changed, parse_line, read_marks
+from apps.gym.traces.items import TaskRow
 from apps.gym.verifiers.registry import read_verifier
 from apps.policies.redacting import fresh_redactor
 from apps.tasks.carrying import Marks, carry_marks
@@ -67,7 +67,7 @@ def delete_version(version: DatasetVersion) -> None:
         # No rollout, pair or comment can point at a task that was never visible: no need to look for them.
         Task.objects.filter(pk__in=batch)._raw_delete(using=tasks.db)
         # What stays is an orphan, which the next sweep finds.
-        leaving.check()
+        process_exit.check()
     version.delete()
 
 
@@ -338,7 +338,7 @@ class Loader:
     # -- signs of life -----------------------------------------------------------------------------------------------
 
     def _breathe(self) -> None:
-        leaving.check()
+        process_exit.check()
         # Between chunks, and every few seconds while rows are unpacked: a small file may become a large version.
         check_space(Place.DATABASE)
         self.report()

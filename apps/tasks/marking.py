@@ -9,7 +9,7 @@ from django.db import transaction
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.gym.storable import clean_line
-from apps.gym.taskfile import MARK_CHARS, MAX_TAGS
+from apps.gym.tasks.task_rows import MARK_CHARS, MAX_TAGS
 from apps.tasks.models import DatasetVersion, Task, join_tags
 from apps.tasks.turns import check_nothing_follows
 

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db.models import Count, Min
 
 from apps.accounts.keyset_reading import read_by_key
-from apps.gym.items import TaskRow
+from apps.gym.traces.items import TaskRow
 from apps.tasks.models import DatasetVersion
 
 

@@ -3,8 +3,8 @@
 import orjson
 from django.db import transaction
 
-from apps.gym import leaving
-from apps.gym.dataset_metrics import DatasetMetrics
+from apps.gym import process_exit
+from apps.gym.tasks.dataset_metrics import DatasetMetrics
 from apps.tasks.matching import hash_text, key_of
 from apps.tasks.models import DatasetVersion, Task
 
@@ -24,7 +24,7 @@ def measure_version(*, version: DatasetVersion) -> DatasetVersion:
         with transaction.atomic():
             Task.objects.bulk_update(chunk, ["row_hash", "key"], batch_size=100)
         last = chunk[-1].index
-        leaving.check()
+        process_exit.check()
     version.metrics = metrics.figures()
     DatasetVersion.objects.filter(pk=version.pk).update(metrics=version.metrics)
     return version

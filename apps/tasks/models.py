@@ -6,7 +6,7 @@ from django.db import models
 
 from apps.accounts.job_retries import RetriedJob
 from apps.environments.models import Environment
-from apps.gym.items import TaskRow
+from apps.gym.traces.items import TaskRow
 from apps.policies.typed_texts import TypedCharField, TypedTextField
 
 
@@ -54,7 +54,7 @@ class DatasetVersion(models.Model):
         default=dict, blank=True, help_text="Rows against those of the base: {new, updated, unchanged, removed}"
     )
     metrics = models.JSONField(
-        null=True, blank=True, help_text="What the rows are made of (gym/dataset_metrics.py); null until measured"
+        null=True, blank=True, help_text="What the rows are made of (gym/tasks/dataset_metrics.py); null until measured"
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -150,7 +150,7 @@ class Task(models.Model):
 
 
 class ColumnMapping(models.Model):
-    """A saved way to make tasks of somebody's columns (gym/taskfiles/mapping.py)."""
+    """A saved way to make tasks of somebody's columns (gym/tasks/files/mapping.py)."""
 
     slug = models.SlugField(max_length=64, unique=True)
     name = TypedCharField(max_length=100)

@@ -3,8 +3,8 @@
 from apps.environments.models import Adapter, Environment
 from apps.gym.errors import VerifierError
 from apps.gym.resources.verified import ROW_FIELD
-from apps.gym.rows import RowRefused
-from apps.gym.taskfile import ParsedTask
+from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.task_rows import ParsedTask
 from apps.gym.verifiers.protocol import Verifier
 from apps.gym.verifiers.registry import find_problems, read_verifier
 from apps.gym.written.registry import find_environment

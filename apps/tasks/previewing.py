@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from apps.gym.items import dump_json
-from apps.gym.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
-from apps.gym.mappings.leftovers import Leftovers, tell_of_attempts
-from apps.gym.mappings.shapes import find_shape
 from apps.gym.redaction.redacting import Redactor
 from apps.gym.redaction.shortening import cut
-from apps.gym.rows import RowRefused, read_row
-from apps.gym.taskfile import ParsedTask, check_task, parse_line
-from apps.gym.taskfiles.limits import BadRow, FileRefused
-from apps.gym.taskfiles.reading import open_rows
+from apps.gym.tasks.file_rows import RowRefused, read_row
+from apps.gym.tasks.files.limits import BadRow, FileRefused
+from apps.gym.tasks.files.reading import open_rows
+from apps.gym.tasks.mappings.columns import Mapping, apply_mapping, read_mapping, write_mapping
+from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts
+from apps.gym.tasks.mappings.shapes import find_shape
+from apps.gym.tasks.task_rows import ParsedTask, check_task, parse_line
+from apps.gym.traces.items import dump_json
 from apps.policies.redacting import fresh_redactor
 from apps.tasks.loading import upload_limits
 from apps.tasks.models import Upload

@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.accounts.disk_space import check_folder
 from apps.accounts.models import User
-from apps.gym.taskfiles.limits import READ_BYTES, Readable
+from apps.gym.tasks.files.limits import READ_BYTES, Readable
 from apps.tasks.choosing import Choices, choose_filename
 from apps.tasks.models import Dataset, Deletion, Upload
 from apps.tasks.rejecting import rejects_file

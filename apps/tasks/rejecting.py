@@ -9,7 +9,7 @@ from django.conf import settings
 
 from apps.accounts.disk_space import check_folder
 from apps.gym.storable import clean_line
-from apps.gym.taskfiles.limits import FileRefused
+from apps.gym.tasks.files.limits import FileRefused
 from apps.policies.redacting import fresh_redactor
 from apps.tasks.models import Upload
 

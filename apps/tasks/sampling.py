@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from apps.gym.rows import RowRefused, read_row
-from apps.gym.taskfiles.limits import BadRow
+from apps.gym.tasks.file_rows import RowRefused, read_row
+from apps.gym.tasks.files.limits import BadRow
 
 SAMPLE_ROWS = 50
 SAMPLE_BYTES = 8 * 1024**2

@@ -4,7 +4,7 @@ from django.db import transaction
 
 from apps.accounts.auditing import describe, record
 from apps.accounts.models import User
-from apps.gym.mappings.columns import read_mapping, write_mapping
+from apps.gym.tasks.mappings.columns import read_mapping, write_mapping
 from apps.policies.typed_texts import clean_typed_texts
 from apps.tasks.models import ColumnMapping
 

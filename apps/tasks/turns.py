@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 from django.utils import timezone
 
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.tasks.loading import SIGN_OF_LIFE_SECONDS, UploadTakenAway, owned
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 
@@ -34,7 +34,7 @@ def take_turn(upload: Upload, *, patience: float) -> DatasetVersion:
             return version
         if time.monotonic() >= end:
             raise DatasetIsBusy(f"Another file is being loaded into {upload.dataset.slug}: wait for its end.")
-        leaving.check()
+        process_exit.check()
         if time.monotonic() - last_sign > SIGN_OF_LIFE_SECONDS:
             last_sign = time.monotonic()
             owned(upload).update(touched_at=timezone.now())

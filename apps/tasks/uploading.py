@@ -17,10 +17,10 @@ from apps.accounts.models import User
 from apps.accounts.outages import is_transient
 from apps.accounts.space_waits import SpaceWaits, explain_waiting
 from apps.environments.models import Environment
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.slugs import find_slug_problem
-from apps.gym.taskfiles.limits import FILE_CODES, FileRefused, Readable
+from apps.gym.tasks.files.limits import FILE_CODES, FileRefused, Readable
 from apps.tasks.choosing import Choices
 from apps.tasks.loading import Loader, UploadTakenAway, delete_version, owned
 from apps.tasks.matching import Seen
@@ -172,7 +172,7 @@ def load_queued_upload() -> bool:
             _load_received(upload, patience=0)
         except DatasetIsBusy as busy_now:
             logger.info("upload %s waits: %s", upload.pk, busy_now)
-        except leaving.Leaving:
+        except process_exit.Leaving:
             logger.info("upload %s is left to another worker", upload.pk)
         except UploadTakenAway:
             logger.warning("upload %s was taken over while attempt %s loaded it", upload.pk, upload.attempt)
@@ -262,7 +262,7 @@ def _break_off(upload: Upload, broken: BaseException, *, needed: int = 0) -> Non
     elif is_disk_full(broken):
         message = f"The disk is full. Nothing was stored. Upload the file again when there is space. {broken}"
         owned(upload).update(state=Upload.State.FAILED, message=cut_clean(message, 500))
-    elif isinstance(broken, leaving.Leaving) or (isinstance(broken, DatasetIsBusy) and keeps_file):
+    elif isinstance(broken, process_exit.Leaving) or (isinstance(broken, DatasetIsBusy) and keeps_file):
         owned(upload).update(**queued)
     elif isinstance(broken, DatasetIsBusy):
         owned(upload).update(state=Upload.State.FAILED, message=cut_clean(str(broken), 500))

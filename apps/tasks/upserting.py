@@ -8,7 +8,7 @@ from django.db import connections, transaction
 from django.db.models import Max, Sum
 from django.db.models.functions import Length
 
-from apps.gym.dataset_metrics import DatasetMetrics
+from apps.gym.tasks.dataset_metrics import DatasetMetrics
 from apps.tasks.models import DatasetVersion, Task
 
 COPIED_ROWS = 2000

@@ -33,7 +33,7 @@ django.setup()
 
 from django.conf import settings  # noqa: E402
 
-from apps.gym.comparisons import Interval  # noqa: E402
+from apps.gym.metrics.paired_comparison import Interval  # noqa: E402
 from apps.rollouts.metrics.collection_comparison import contrast_collections  # noqa: E402
 from apps.rollouts.models import Collection  # noqa: E402
 from scripts.build_environment import CannotBuild, environment_folder, is_complete  # noqa: E402

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from apps.gym.agent import Attempt, Harness
-from apps.gym.events import Verification
-from apps.gym.items import Item, message
-from apps.gym.policy.chat_turns import chat_messages
-from apps.gym.policy.protocol import Ask, Reply
+from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.traces.chat_turns import chat_messages
+from apps.gym.traces.events import Verification
+from apps.gym.traces.items import Item, message
+from apps.gym.wires.protocol import Ask, Reply
 
 from .tokenizing import render
 

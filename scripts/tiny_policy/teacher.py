@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.builtin.calculator import Calculator
-from apps.gym.builtin.protocol import ToolRefused
-from apps.gym.items import dump_json
+from apps.gym.environments.calculator import Calculator
+from apps.gym.environments.protocol import ToolRefused
+from apps.gym.traces.items import dump_json
 
 from .tasks import Sum, draw_task
 

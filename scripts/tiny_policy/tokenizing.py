@@ -6,8 +6,8 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from apps.gym.builtin.calculator import CALCULATOR_TOOL
-from apps.gym.policy.chat import chat_tool
+from apps.gym.environments.calculator import CALCULATOR_TOOL
+from apps.gym.wires.chat import chat_tool
 
 from .teacher import Turn
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from apps.gym.events import ErrorRaised, Prompt, encode_event, event_kind
-from apps.gym.items import message
+from apps.gym.traces.events import ErrorRaised, Prompt, encode_event, event_kind
+from apps.gym.traces.items import message
 from apps.rollouts.models import TraceEvent
 from tests.factories import make_collection, make_rollout
 

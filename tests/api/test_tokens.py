@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.gym.events import encode_event, event_kind, event_tokens
+from apps.gym.traces.events import encode_event, event_kind, event_tokens
 from apps.rollouts.models import TraceEvent
 from tests.factories import make_collection, make_rollout, make_trace
 from tests.gym.traces import with_tokens

@@ -8,8 +8,8 @@ django.setup()
 
 from apps.accounts.models import User  # noqa: E402
 from apps.exports.models import Export  # noqa: E402
-from apps.gym.events import ModelCall, Prompt, ToolResult, TraceUnion, Verification  # noqa: E402
-from apps.gym.items import message  # noqa: E402
+from apps.gym.traces.events import ModelCall, Prompt, ToolResult, TraceUnion, Verification  # noqa: E402
+from apps.gym.traces.items import message  # noqa: E402
 from tests.factories import (  # noqa: E402
     make_agent,
     make_collection,

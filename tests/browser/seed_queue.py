@@ -7,8 +7,8 @@ import django
 django.setup()
 
 from apps.accounts.models import Role  # noqa: E402
-from apps.gym.events import ModelCall, Prompt, SessionOpened, ToolResult, Verification  # noqa: E402
-from apps.gym.items import message  # noqa: E402
+from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, ToolResult, Verification  # noqa: E402
+from apps.gym.traces.items import message  # noqa: E402
 from apps.reviews.agreeing import read_disputed  # noqa: E402
 from apps.reviews.filling import fill_from_rollouts  # noqa: E402
 from apps.reviews.models import Queue, Rubric  # noqa: E402

@@ -9,7 +9,7 @@ import django
 django.setup()
 
 from apps.accounts.models import User  # noqa: E402
-from apps.gym.events import (  # noqa: E402
+from apps.gym.traces.events import (  # noqa: E402
     EnvironmentTurn,
     ErrorRaised,
     JudgeCall,
@@ -20,7 +20,7 @@ from apps.gym.events import (  # noqa: E402
     TraceUnion,
     Verification,
 )
-from apps.gym.items import message  # noqa: E402
+from apps.gym.traces.items import message  # noqa: E402
 from apps.reviews.models import Comment  # noqa: E402
 from apps.rollouts.models import Rollout, TraceEvent  # noqa: E402
 from tests.browser.payloads import PAYLOADS  # noqa: E402

@@ -3,9 +3,9 @@ from django.urls import reverse
 
 from apps.accounts.models import Role
 from apps.dashboard import side_by_side
-from apps.gym.aligning import Step
-from apps.gym.events import ModelCall, Prompt, ToolResult, TraceUnion, Verification
-from apps.gym.items import message
+from apps.gym.traces.alignment import Step
+from apps.gym.traces.events import ModelCall, Prompt, ToolResult, TraceUnion, Verification
+from apps.gym.traces.items import message
 from apps.reviews.deciding import read_verdicts
 from apps.reviews.models import Flag, Queue
 from apps.rollouts.models import Collection, Rollout

@@ -12,8 +12,8 @@ from django.utils import timezone
 from apps.accounts.models import Role, User
 from apps.dashboard.consumers import MIN_SECONDS_BETWEEN
 from apps.dashboard.progress import mark_changes
-from apps.gym.events import ModelCall, Prompt, encode_event
-from apps.gym.items import message
+from apps.gym.traces.events import ModelCall, Prompt, encode_event
+from apps.gym.traces.items import message
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.notifications import announce_from_loop
 from gymweb.asgi import application

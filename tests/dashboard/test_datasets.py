@@ -5,7 +5,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.environments.models import Environment
-from apps.gym.items import dump_json
+from apps.gym.traces.items import dump_json
 from apps.rollouts.search.keyset_pages import PAGE_ROWS
 from apps.tasks.deleting import delete_next
 from apps.tasks.marking import mark_tasks

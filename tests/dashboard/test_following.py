@@ -5,7 +5,7 @@ from django.urls import reverse
 
 from apps.accounts.models import Role
 from apps.dashboard.following import Mark, read_news
-from apps.gym.events import (
+from apps.gym.traces.events import (
     ErrorRaised,
     ModelCall,
     Prompt,
@@ -16,7 +16,7 @@ from apps.gym.events import (
     encode_event,
     event_kind,
 )
-from apps.gym.items import message
+from apps.gym.traces.items import message
 from apps.rollouts.models import Rollout, TraceEvent
 from tests.dashboard.markup import faults, read
 from tests.dashboard.pages import signed_in, squeezed

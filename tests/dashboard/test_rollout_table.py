@@ -10,8 +10,8 @@ from apps.accounts.models import Role, SavedView
 from apps.dashboard.neighbours import find_neighbours
 from apps.dashboard.rolloutlists import facets
 from apps.exports.models import Export
-from apps.gym.events import ModelCall, Prompt
-from apps.gym.items import message
+from apps.gym.traces.events import ModelCall, Prompt
+from apps.gym.traces.items import message
 from apps.rollouts.models import CollectionDeletion, Reverification, Rollout
 from apps.rollouts.search.rollout_order import SORTS
 from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed

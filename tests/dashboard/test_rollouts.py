@@ -5,8 +5,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import Role
-from apps.gym.events import ErrorRaised, ModelCall, Prompt, ToolResult, encode_event
-from apps.gym.items import message
+from apps.gym.traces.events import ErrorRaised, ModelCall, Prompt, ToolResult, encode_event
+from apps.gym.traces.items import message
 from apps.reviews.models import Comment
 from apps.rollouts.models import Rollout, TraceEvent
 from tests.dashboard.markup import read

@@ -5,7 +5,7 @@ import pytest
 from apps.dashboard.traces.bodies import lay_out
 from apps.dashboard.traces.building import build_trace, read_capture
 from apps.dashboard.traces.cards import Capture, Trace
-from apps.gym.events import (
+from apps.gym.traces.events import (
     EnvironmentTurn,
     ErrorRaised,
     ModelCall,
@@ -18,7 +18,7 @@ from apps.gym.events import (
     event_kind,
     event_tokens,
 )
-from apps.gym.items import function_call_output, message
+from apps.gym.traces.items import function_call_output, message
 from tests.factories import make_trace
 from tests.gym.traces import with_tokens
 

@@ -16,7 +16,7 @@ from apps.dashboard.templatetags.gymweb_format import usd
 from apps.dashboard.traces.chunks import Span, pages_of, split_events
 from apps.dashboard.traces.finding import find_words
 from apps.dashboard.traces.noise import Noise
-from apps.gym.events import (
+from apps.gym.traces.events import (
     EnvironmentTurn,
     ErrorRaised,
     JudgeCall,
@@ -29,7 +29,7 @@ from apps.gym.events import (
     encode_event,
     event_kind,
 )
-from apps.gym.items import message
+from apps.gym.traces.items import message
 from apps.rollouts.models import Rollout, TraceEvent
 from tests.dashboard.markup import faults, read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from apps.gym.builtin.kits import KITS
-from apps.gym.builtin.registry import BUILTINS
+from apps.gym.environments.kits import KITS
+from apps.gym.environments.registry import BUILTINS
 from scripts.example_rows import PAGES, with_row
 
 NAMES = sorted(path.stem for path in PAGES.glob("*.md"))

@@ -8,8 +8,8 @@ import pytest
 from django.core.management import get_commands
 from django.urls import is_valid_path
 
-from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
+from apps.gym.loop.agent_loop import StopReason
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.verifiers.reading import parameters_schema
+from apps.gym.verifiers.parameters_reader import parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS, read_verifier
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "verifiers.md").read_text()

@@ -7,9 +7,9 @@ from apps.environments.checks import check_written_environments
 from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
 from apps.environments.saving import save_environment
-from apps.gym.addresses import OutboundPolicy
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import EnvironmentFault
-from apps.gym.outbound import Outbound
 from apps.gym.written.discovering import load_environments
 from apps.tasks.needing import fields_needed
 from tests.factories import make_user

@@ -2,9 +2,9 @@ import pytest
 
 from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
-from apps.gym.addresses import OutboundPolicy
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import EnvironmentFault
-from apps.gym.outbound import Outbound
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
 

@@ -4,7 +4,7 @@ import pytest
 
 from apps.environments.playing import play_session
 from apps.environments.proving import prove_environment
-from apps.gym.events import event_kind
+from apps.gym.traces.events import event_kind
 from tests.factories import make_environment
 
 pytestmark = pytest.mark.django_db

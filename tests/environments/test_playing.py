@@ -4,10 +4,10 @@ from django.core.exceptions import ValidationError
 from apps.accounts.models import AuditEntry
 from apps.environments.playing import play_session, suggest_row
 from apps.environments.proving import CasesNotRun, find_cases, prove_environment
-from apps.gym.builtin.calculator import Calculator
-from apps.gym.builtin.generating import Case, say
-from apps.gym.events import event_kind
+from apps.gym.environments.calculator import Calculator
+from apps.gym.environments.generating import Case, say
 from apps.gym.rewards import Reward
+from apps.gym.traces.events import event_kind
 from apps.gym.written import Environment as Written
 from apps.gym.written.registry import WRITTEN
 from tests.factories import make_environment, make_policy_model, make_user

@@ -6,11 +6,11 @@ from apps.accounts.models import AuditEntry
 from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
 from apps.environments.saving import EnvironmentChanged, save_environment
-from apps.gym import lookups
-from apps.gym.addresses import OutboundPolicy
-from apps.gym.builtin.registry import BUILTINS
+from apps.gym.calls import lookups
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
+from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault
-from apps.gym.outbound import Outbound
 from apps.policies.models import Health
 from apps.policies.saving import KeyRequired
 from tests.factories import make_environment, make_policy_model, make_user

@@ -11,7 +11,7 @@ from apps.environments import probing
 from apps.environments.models import Environment
 from apps.environments.probing import is_held_back, probe_due_environments, probe_environment, worker_group
 from apps.environments.saving import save_environment
-from apps.gym import leaving
+from apps.gym import process_exit
 from tests.environments.flag import FlagServer
 from tests.factories import make_environment
 
@@ -136,9 +136,9 @@ def test_a_check_that_hangs_holds_up_no_worker_that_leaves(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         make_lab(f"http://127.0.0.1:{deaf.getsockname()[1]}")
         asked = threading.Event()
-        monkeypatch.setattr(leaving._here, "leaving", asked, raising=False)
+        monkeypatch.setattr(process_exit._here, "leaving", asked, raising=False)
         threading.Timer(0.5, asked.set).start()
-        with pytest.raises(leaving.Leaving):
+        with pytest.raises(process_exit.Leaving):
             probe_due_environments()
 
 

@@ -4,8 +4,8 @@ import json
 import aiohttp
 import pytest
 
-from apps.gym.addresses import OutboundPolicy
-from apps.gym.outbound import Outbound
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.http import HttpResourceServer
 from tests.examples.processes import EXAMPLES, weather_server

@@ -22,9 +22,9 @@ from apps.exports.folders import default_path, manifest_path, rows_path
 from apps.exports.models import Export
 from apps.exports.ordering import ExportRefused, queue_export
 from apps.exports.pairing import build_pairs
-from apps.gym import leaving
-from apps.gym.events import ModelCall
-from apps.gym.items import message
+from apps.gym import process_exit
+from apps.gym.traces.events import ModelCall
+from apps.gym.traces.items import message
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace, make_user
 from tests.gym.traces import decode_lines, nulls, with_tokens
 
@@ -271,9 +271,9 @@ def test_a_writer_given_up_for_lost_changes_neither_row_nor_file(collection, tmp
 @pytest.fixture
 def asked_to_leave():
     event = threading.Event()
-    leaving.obey(event)
+    process_exit.obey(event)
     yield event
-    leaving.obey(threading.Event())
+    process_exit.obey(threading.Event())
 
 
 def test_a_worker_that_leaves_puts_its_export_back(collection, asked_to_leave, caplog):

@@ -11,7 +11,7 @@ from apps.accounts.models import AuditEntry, Role
 from apps.exports.exporting import write_export
 from apps.exports.ordering import ExportRefused, queue_export
 from apps.exports.pairing import build_pairs
-from apps.gym.pairs import Rule
+from apps.gym.pairs.pair_rule import Rule
 from apps.rollouts.models import Rollout
 from apps.rollouts.steering.flag_resolution import resolve_flag, resolve_flags
 from tests.factories import make_collection, make_rollout, make_trace, make_user

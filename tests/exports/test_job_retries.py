@@ -17,7 +17,7 @@ from apps.exports.making import make_queued_pair_set
 from apps.exports.models import Export
 from apps.exports.ordering import queue_export
 from apps.exports.pairing import build_pairs, queue_pair_set
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.rollouts.metrics.cached_figures import measure_wanted
 from apps.rollouts.models import Collection, KeptFigures, UnindexedRollout
 from apps.rollouts.reverification.reverifying import apply_reverification, continue_reverification, queue_reverification
@@ -210,8 +210,8 @@ def test_progress_gives_a_deletion_its_hour_again(collection, monkeypatch):
 
 def test_a_worker_waits_for_a_database_that_is_away(collection, monkeypatch):
     monkeypatch.setattr(job_retries, "DATABASE_WAIT_SECONDS", 0.0)
-    monkeypatch.setattr(leaving, "_here", threading.local())
-    leaving.obey(threading.Event())
+    monkeypatch.setattr(process_exit, "_here", threading.local())
+    process_exit.obey(threading.Event())
     job = export_job(collection)
     asks = 'SELECT "exports_export"."failing_since"'
     with database_fails(job.breaks_at), database_fails(asks, times=5) as failed:
@@ -254,10 +254,10 @@ def test_words_that_a_leaving_worker_took_wait_for_the_next_one(collection, monk
     mark_unindexed(collection.rollouts.all())
 
     def leave() -> None:
-        raise leaving.Leaving
+        raise process_exit.Leaving
 
-    monkeypatch.setattr(leaving, "check", leave)
-    with pytest.raises(leaving.Leaving):
+    monkeypatch.setattr(process_exit, "check", leave)
+    with pytest.raises(process_exit.Leaving):
         index_next_rollouts()
     assert set(UnindexedRollout.objects.values_list("tries", "taken_at")) == {(0, None)}
 

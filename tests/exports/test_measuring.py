@@ -6,7 +6,7 @@ import pytest
 from apps.exports.ordering import prepare_export
 from apps.exports.pairing import build_pairs
 from apps.exports.previewing import preview_rows
-from apps.gym.events import ModelCall
+from apps.gym.traces.events import ModelCall
 from tests.factories import make_collection, make_rollout, make_trace
 from tests.gym.traces import call, said, trace, turn, with_tokens
 

@@ -7,8 +7,8 @@ import pytest
 from apps.exports.exporting import write_export
 from apps.exports.folders import rows_path
 from apps.exports.ordering import queue_export
-from apps.gym.events import SessionOpened
-from apps.gym.messages import nested_tools
+from apps.gym.traces.events import SessionOpened
+from apps.gym.traces.messages import nested_tools
 from apps.rollouts.imports.rollout_import import import_rollouts
 from tests.factories import (
     make_agent,

@@ -29,8 +29,9 @@ from apps.exports.pairing import (
     order_pairs,
     queue_pair_set,
 )
-from apps.gym import leaving, pairing
-from apps.gym.pairs import Rule
+from apps.gym import process_exit
+from apps.gym.pairs import pair_making
+from apps.gym.pairs.pair_rule import Rule
 from apps.reviews.filling import fill_from_sets
 from apps.reviews.models import Queue
 from apps.reviews.overriding import override_reward
@@ -116,10 +117,10 @@ def test_live_counts_equal_what_is_made_whatever_the_rule(mixed):
 
 
 def test_a_live_count_stops_within_a_group_and_counts_whole_groups_alone(mixed, monkeypatch):
-    monkeypatch.setattr(pairing, "TWOS", 1)
+    monkeypatch.setattr(pair_making, "TWOS", 1)
     counts = count_pairs([mixed], Rule(mode="all"), seconds=0.0, keep=20).counts
     assert (counts.whole, counts.pairs, counts.considered, sum(counts.groups.values())) == (False, 0, 0, 0)
-    monkeypatch.setattr(pairing, "TWOS", 10**9)
+    monkeypatch.setattr(pair_making, "TWOS", 10**9)
     assert count_pairs([mixed], Rule(mode="all"), seconds=0.0).counts.considered == 18
 
 
@@ -445,7 +446,7 @@ def test_a_worker_that_leaves_hands_it_on_and_a_bug_is_said_on_the_row(monkeypat
     pair_set = queue_pair_set(collection=make_groups([(1.0, "4"), (0.0, "5")]))
 
     def leave() -> None:
-        raise leaving.Leaving
+        raise process_exit.Leaving
 
     with monkeypatch.context() as patch:
         patch.setattr(making.leaving, "check", leave)

@@ -5,8 +5,8 @@ import pytest
 from apps.accounts.models import AuditEntry
 from apps.exports.models import PairSet, PreferencePair
 from apps.exports.pairing import PairingRefused, build_pairs
-from apps.gym.events import ErrorRaised, encode_event
-from apps.gym.pairs import OUTCOMES, Rule
+from apps.gym.pairs.pair_rule import OUTCOMES, Rule
+from apps.gym.traces.events import ErrorRaised, encode_event
 from apps.rollouts.models import TraceEvent
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace, make_user
 

@@ -16,7 +16,7 @@ from apps.exports.exporting import write_export
 from apps.exports.ordering import queue_export
 from apps.exports.pairing import build_pairs
 from apps.gym.exporters.registry import FORMATS
-from apps.gym.pairs import Rule
+from apps.gym.pairs.pair_rule import Rule
 from apps.gym.redaction.redacting import count_marks
 from apps.policies.models import PolicyModel
 from apps.policies.redacting import forget_redactor

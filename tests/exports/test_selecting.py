@@ -9,9 +9,9 @@ from apps.exports.exporting import write_export
 from apps.exports.folders import rows_path
 from apps.exports.ordering import ExportRefused, queue_export
 from apps.exports.pairing import build_pairs
-from apps.gym.items import message
-from apps.gym.messages import item_messages
-from apps.gym.pairs import Rule
+from apps.gym.pairs.pair_rule import Rule
+from apps.gym.traces.items import message
+from apps.gym.traces.messages import item_messages
 from apps.reviews.overriding import override_reward
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.word_index import mark_unindexed

@@ -36,7 +36,7 @@ def main() -> None:
 
     from apps.agents.models import Agent
     from apps.environments.models import Adapter, Environment
-    from apps.gym.items import dump_json
+    from apps.gym.traces.items import dump_json
     from apps.policies.models import PolicyModel, Wire
     from apps.rollouts.plans.planning import plan_collection
     from apps.tasks.models import Dataset, DatasetVersion, Task

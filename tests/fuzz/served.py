@@ -5,7 +5,7 @@ import sys
 
 from django.core.management import execute_from_command_line
 
-from apps.gym import outbound
+from apps.gym.calls import outbound
 
 if __name__ == "__main__":
     outbound._CLOSED_V4 = (ipaddress.IPv4Network("0.0.0.0/0"),)

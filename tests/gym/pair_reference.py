@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import combinations, permutations
 from typing import Any
 
-from apps.gym.courses import Course
-from apps.gym.pairs import OUTCOMES, Attempt, Rule, Verdict
+from apps.gym.pairs.pair_rule import OUTCOMES, Attempt, Rule, Verdict
+from apps.gym.traces.courses import Course
 
 NEAR = 1e-9
 Made = tuple[int, int, str, int | None]

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from apps.gym.agent import Attempt, Harness, compose_prompt
 from apps.gym.errors import EnvironmentFault, PolicyError
-from apps.gym.events import conversation
-from apps.gym.items import message
-from apps.gym.policy.protocol import Reply
+from apps.gym.loop.agent_loop import Attempt, Harness, compose_prompt
 from apps.gym.resources.protocol import ToolOutput
 from apps.gym.rewards import Reward
+from apps.gym.traces.events import conversation
+from apps.gym.traces.items import message
+from apps.gym.wires.protocol import Reply
 
 ROW = {"responses_create_params": {"input": "What is 2 + 2?"}, "expected_answer": "4"}
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gym.agreement import cohen_kappa, correlate, kappa_of_pairs, krippendorff_alpha, percent_agreement
+from apps.gym.metrics.agreement import cohen_kappa, correlate, kappa_of_pairs, krippendorff_alpha, percent_agreement
 
 # Krippendorff, K. (2011). Computing Krippendorff's Alpha-Reliability. University of Pennsylvania, Annenberg School for
 # Communication, section C/D: four observers, twelve units, values missing. It gives nominal α = 0.743, ordinal

@@ -1,8 +1,8 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apps.gym.aligning import Step, align, count_common, is_common, steps_of
-from apps.gym.events import (
+from apps.gym.traces.alignment import Step, align, count_common, is_common, steps_of
+from apps.gym.traces.events import (
     EnvironmentTurn,
     ErrorRaised,
     JudgeCall,
@@ -12,7 +12,7 @@ from apps.gym.events import (
     ToolResult,
     Verification,
 )
-from apps.gym.items import message
+from apps.gym.traces.items import message
 
 STEPS = st.builds(
     Step,

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from apps.gym.comparisons import MAX_RESAMPLED, mcnemar, paired_bootstrap
+from apps.gym.metrics.paired_comparison import MAX_RESAMPLED, mcnemar, paired_bootstrap
 
 
 def test_mcnemar_of_a_published_example():

@@ -6,14 +6,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gym.courses import Parting, course_of, find_parting
-from apps.gym.events import EnvironmentTurn, ModelCall, Prompt, ToolResult, TraceUnion
 from apps.gym.exporters.contrasts import pair_conversations
 from apps.gym.exporters.protocol import Options, Preference
-from apps.gym.items import message
-from apps.gym.messages import Dropped
-from apps.gym.pairing import pair_group
-from apps.gym.pairs import Attempt, Rule
+from apps.gym.pairs.pair_making import pair_group
+from apps.gym.pairs.pair_rule import Attempt, Rule
+from apps.gym.traces.courses import Parting, course_of, find_parting
+from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, ToolResult, TraceUnion
+from apps.gym.traces.items import message
+from apps.gym.traces.messages import Dropped
 from tests.gym.exporters.attempts import attempt
 from tests.gym.traces import call, said, thought, trace, turn
 

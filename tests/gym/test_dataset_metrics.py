@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gym.dataset_metrics import EXACT_UNIQUE, MAX_FIELDS, DatasetMetrics, Distinct, Spread, as_nemo_gym
+from apps.gym.tasks.dataset_metrics import EXACT_UNIQUE, MAX_FIELDS, DatasetMetrics, Distinct, Spread, as_nemo_gym
 
 SHARED = Path(os.environ.get("GYMWEB_SHARED", Path(__file__).resolve().parents[3] / "shared")) / "data" / "nemo_gym"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from apps.gym.events import Prompt, SessionOpened
-from apps.gym.fingerprints import completion_fingerprint, prompt_fingerprint, question_fingerprint
-from apps.gym.items import message
+from apps.gym.traces.events import Prompt, SessionOpened
+from apps.gym.traces.fingerprints import completion_fingerprint, prompt_fingerprint, question_fingerprint
+from apps.gym.traces.items import message
 from tests.gym.traces import trace, turn, weather_trace
 
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from apps.gym.flow_control import EndpointPaused, Gate
-from apps.gym.rate_control import Grant
+from apps.gym.calls.flow_control import EndpointPaused, Gate
+from apps.gym.calls.rate_control import Grant
 
 
 async def never_sent():
@@ -14,7 +14,7 @@ async def never_sent():
 
 @pytest.mark.parametrize("is_trying", [True, False])
 def test_calls_give_up_on_an_endpoint_that_takes_none_for_long(monkeypatch, is_trying):
-    monkeypatch.setattr("apps.gym.flow_control.PATIENCE", 0.05)
+    monkeypatch.setattr("apps.gym.calls.flow_control.PATIENCE", 0.05)
 
     async def work():
         gate = Gate(lambda _: None)

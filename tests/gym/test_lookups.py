@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from apps.gym import lookups
-from apps.gym.addresses import OutboundPolicy, OutboundRefused
+from apps.gym.calls import lookups
+from apps.gym.calls.addresses import OutboundPolicy, OutboundRefused
 from tests.deadlines import DEADLINE
 from tests.gym.test_outbound_table import PRIVATE
 

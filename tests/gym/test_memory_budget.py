@@ -6,10 +6,20 @@ import gc
 import pytest
 from aiohttp import web
 
-from apps.gym import memory_budget
-from apps.gym.memory_budget import KIB, MIB, PATIENCE_SECONDS, READING, RETAINED, Account, Hold, MemoryBudget, parked
-from apps.gym.outbound import Outbound, OutboundTimedOut, OutboundTooLarge
-from apps.gym.time_limits import TimeLimit
+from apps.gym.calls import memory_budget
+from apps.gym.calls.memory_budget import (
+    KIB,
+    MIB,
+    PATIENCE_SECONDS,
+    READING,
+    RETAINED,
+    Account,
+    Hold,
+    MemoryBudget,
+    parked,
+)
+from apps.gym.calls.outbound import Outbound, OutboundTimedOut, OutboundTooLarge
+from apps.gym.calls.time_limits import TimeLimit
 from tests.gym.test_outbound import LOCAL, serve
 
 LARGE = b"x" * MIB

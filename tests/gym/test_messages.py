@@ -2,9 +2,10 @@
 
 import pytest
 
-from apps.gym.events import EnvironmentTurn, SessionOpened, ToolResult
-from apps.gym.items import message, text_of
-from apps.gym.messages import (
+from apps.gym.traces.chat_turns import chat_messages
+from apps.gym.traces.events import EnvironmentTurn, SessionOpened, ToolResult
+from apps.gym.traces.items import message, text_of
+from apps.gym.traces.messages import (
     Dropped,
     completion_messages,
     flat_text,
@@ -12,7 +13,6 @@ from apps.gym.messages import (
     offered_tools,
     prompt_messages,
 )
-from apps.gym.policy.chat_turns import chat_messages
 from tests.gym.traces import WEATHER_TOOL, call, row, said, thought, trace, turn, weather_trace
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gym.metrics import (
+from apps.gym.metrics.pass_at_k import (
     Group,
     bin_counts,
     clustered_standard_error,

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gym import pairing
-from apps.gym.courses import Course, Step
-from apps.gym.pairing import needed_courses, pair_group
-from apps.gym.pairs import (
+from apps.gym.pairs import pair_making
+from apps.gym.pairs.pair_making import needed_courses, pair_group
+from apps.gym.pairs.pair_rule import (
     EXCLUSIONS,
     OUTCOMES,
     TOLERANCE,
@@ -25,6 +24,7 @@ from apps.gym.pairs import (
     read_rule,
     rule_digest,
 )
+from apps.gym.traces.courses import Course, Step
 from tests.gym.pair_reference import Reference, every_two, follows
 
 MODES = ["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"]
@@ -112,7 +112,7 @@ def test_every_mode_and_guard_agrees_with_the_reference(data, drawn, ways, rule)
     expected, outcome = Reference(drawn, ways, rule, verdicts).result()
     with pytest.MonkeyPatch.context() as patch:
         # As large groups are paired, too.
-        patch.setattr(pairing, "LARGE", data.draw(st.sampled_from([0, pairing.LARGE])))
+        patch.setattr(pair_making, "LARGE", data.draw(st.sampled_from([0, pair_making.LARGE])))
         found = pair_group(drawn, ways, rule, verdicts)
     assert [(pair.chosen, pair.rejected, pair.source, pair.turn) for pair in found.pairs] == expected
     assert found.outcome == outcome
@@ -213,7 +213,7 @@ def test_a_large_group_is_paired_without_looking_at_every_two(level, mode, acts,
         ways[number] = Course(prompt="p", completion=str(number), actions=steps[0].digest, steps=steps)
     compared: list[None] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairing, "TWOS", 1)
+        patch.setattr(pair_making, "TWOS", 1)
         made = pair_group(
             [Attempt(id=number, reward=number % 7 / 7, output_tokens=number) for number in numbers],
             ways,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gym.pricing import FREE, Prices
+from apps.gym.wires.pricing import FREE, Prices
 
 PRICES = Prices(input=2.0, output=8.0, cached_input=0.5)
 counts = st.integers(0, 10**9)

@@ -3,7 +3,12 @@
 import pytest
 
 from apps.gym.errors import EnvironmentFault
-from apps.gym.prompting import PromptTemplate, apply_prompt_template, ask_as_planned, find_template_problems
+from apps.gym.tasks.prompt_templates import (
+    PromptTemplate,
+    apply_prompt_template,
+    ask_as_planned,
+    find_template_problems,
+)
 
 ROW = {
     "responses_create_params": {

@@ -6,7 +6,7 @@ from itertools import count, pairwise
 
 import pytest
 
-from apps.gym.rate_control import LONGEST_PAUSE, RateControl, Report
+from apps.gym.calls.rate_control import LONGEST_PAUSE, RateControl, Report
 
 
 class FixedWindow:

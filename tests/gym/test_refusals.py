@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from apps.gym.outbound import OutboundReply
-from apps.gym.refusals import is_quota_exhausted, is_throttled
+from apps.gym.calls.outbound import OutboundReply
+from apps.gym.calls.refusals import is_quota_exhausted, is_throttled
 
 
 def reply(status, *, headers=None, **error):

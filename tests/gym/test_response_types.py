@@ -4,12 +4,12 @@ import orjson
 import pytest
 from openai.types.responses import Response
 
-from apps.gym.agent import StopReason
-from apps.gym.events import EnvironmentTurn, ModelCall, Prompt, ToolResult
-from apps.gym.items import message
-from apps.gym.policy.chat_turns import assistant_items
-from apps.gym.policy.responses import read_responses_reply
-from apps.gym.responses import assemble_response
+from apps.gym.loop.agent_loop import StopReason
+from apps.gym.traces.chat_turns import assistant_items
+from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, ToolResult
+from apps.gym.traces.items import message
+from apps.gym.traces.responses import assemble_response
+from apps.gym.wires.responses import read_responses_reply
 from tests.gym.traces import call, said, thought, trace, turn, weather_trace
 
 ROW = {"responses_create_params": {"input": "How warm is it in Paris?"}, "expected_answer": "22"}

@@ -6,8 +6,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from apps.gym.retrying import Pauses, TryAgain, call_with_retries, parse_retry_after
-from apps.gym.time_limits import TimeLimit
+from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries, parse_retry_after
+from apps.gym.calls.time_limits import TimeLimit
 
 
 class Clock:

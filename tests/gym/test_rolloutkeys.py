@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.gym.rolloutkeys import own_task, verifier_details, with_details
+from apps.gym.tasks.rollout_keys import own_task, verifier_details, with_details
 
 PARAMS = {"input": "2 + 2?"}
 TASK = {"responses_create_params": PARAMS, "expected_answer": "4", "value": 7}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apps.gym.segments import Break, TokenFigures, check_prefixes, join_calls
-from apps.gym.tokens import HEADER_BYTES, TokensUnreadable, capture_tokens, pack_tokens
+from apps.gym.traces.segments import Break, TokenFigures, check_prefixes, join_calls
+from apps.gym.traces.tokens import HEADER_BYTES, TokensUnreadable, capture_tokens, pack_tokens
 
 ids = st.lists(st.integers(0, 3), max_size=8)
 logprobs = st.floats(-30, 0, width=32)

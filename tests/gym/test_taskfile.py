@@ -7,10 +7,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from apps.gym.rows import RowRefused
-from apps.gym.taskfile import parse_line
-from apps.gym.taskfiles.limits import BadRow
-from apps.gym.taskfiles.lines import LineReader
+from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.files.limits import BadRow
+from apps.gym.tasks.files.lines import LineReader
+from apps.gym.tasks.task_rows import parse_line
 
 SHARED = Path(os.environ.get("GYMWEB_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 EXAMPLES = sorted((SHARED / "data" / "nemo_gym").glob("*.example.jsonl"))

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from apps.gym.time_limits import TimeLimit, stopped_clocks, time_left, working_time
+from apps.gym.calls.time_limits import TimeLimit, stopped_clocks, time_left, working_time
 
 
 async def wait_stopped(seconds):

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gym.agent import Attempt, Harness
-from apps.gym.events import ModelCall, decode_event, encode_event, event_tokens
-from apps.gym.items import message
-from apps.gym.policy.protocol import Reply
+from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.tokens import (
+from apps.gym.traces.events import ModelCall, decode_event, encode_event, event_tokens
+from apps.gym.traces.items import message
+from apps.gym.traces.tokens import (
     HEADER_BYTES,
     TokensMissing,
     TokensUnreadable,
@@ -24,6 +23,7 @@ from apps.gym.tokens import (
     restore_tokens,
     unpack_tokens,
 )
+from apps.gym.wires.protocol import Reply
 
 ids = st.lists(st.integers(0, 2**32 - 1), max_size=30)
 doubles = st.floats(allow_nan=False, allow_infinity=False)

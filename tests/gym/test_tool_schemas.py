@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.gym.tool_schemas import MOST_TOOLS, ToolsRefused, read_tools
+from apps.gym.tasks.tool_schemas import MOST_TOOLS, ToolsRefused, read_tools
 
 ADD = {
     "type": "function",

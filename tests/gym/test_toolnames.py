@@ -1,6 +1,6 @@
 import pytest
 
-from apps.gym.toolnames import bare_call_names, bare_name
+from apps.gym.wires.tool_names import bare_call_names, bare_name
 
 KNOWN = {"get_weather", "weather", "email__reply", "look.up"}
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gym.verdicts import CHOICES, dense_ranks, mirror, read_choice, read_ranks
+from apps.gym.pairs.verdicts import CHOICES, dense_ranks, mirror, read_choice, read_ranks
 
 
 @given(st.sampled_from(sorted(CHOICES)), st.tuples(st.integers(1, 99), st.integers(100, 199)))

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from apps.gym import verifying
 from apps.gym.errors import JudgeError, VerifierError
+from apps.gym.verifiers import verification
 from apps.gym.verifiers.registry import read_verifier
-from apps.gym.verifying import MAX_ON_LOOP, verify_attempt
+from apps.gym.verifiers.verification import MAX_ON_LOOP, verify_attempt
 from tests.gym.verifiers.replies import attempt, calls, response, says
 
 ROW = {"expected_answer": "42", "expected_answers": [{"name": "f", "arguments": {}}]}
@@ -29,7 +29,7 @@ class Elsewhere:
 @pytest.fixture
 def elsewhere(monkeypatch):
     pool = Elsewhere()
-    monkeypatch.setattr(verifying, "shared_pool", lambda: pool)
+    monkeypatch.setattr(verification, "shared_pool", lambda: pool)
     return pool
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gym.items import message
-from apps.gym.metrics import mean_pass_at_k
-from apps.gym.voting import MAX_ANSWER, Answers, comparable_answer, majority_at_k, mean_majority_at_k
+from apps.gym.metrics.majority_at_k import MAX_ANSWER, Answers, comparable_answer, majority_at_k, mean_majority_at_k
+from apps.gym.metrics.pass_at_k import mean_pass_at_k
+from apps.gym.traces.items import message
 
 
 def vote(draw):

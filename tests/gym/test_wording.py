@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gym.wording import MOST_EDITS, Part, compare_words
+from apps.gym.traces.word_differences import MOST_EDITS, Part, compare_words
 from tests.deadlines import cpu_deadline
 
 TEXTS = st.text(alphabet="ab .\n", max_size=40) | st.text(max_size=40)

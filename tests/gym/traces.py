@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.events import ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion, Verification
-from apps.gym.items import Item, Tool, message
-from apps.gym.tokens import capture_tokens, pack_tokens
+from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion, Verification
+from apps.gym.traces.items import Item, Tool, message
+from apps.gym.traces.tokens import capture_tokens, pack_tokens
 
 WEATHER_TOOL: Tool = {
     "type": "function",

@@ -105,8 +105,8 @@ SEED = """
 from django.test import Client
 from apps.accounts.models import User
 from tests.factories import make_collection, make_rollout
-from apps.gym.events import Prompt
-from apps.gym.items import message
+from apps.gym.traces.events import Prompt
+from apps.gym.traces.items import message
 client = Client()
 client.force_login(User.objects.create_user("admin", role="admin"))
 trace = [Prompt(items=[message("user", f"Question {n} " * 2000)]) for n in range(20)]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from apps.gym.addresses import OutboundPolicy
-from apps.gym.agent import Attempt, Harness
-from apps.gym.events import TraceUnion
-from apps.gym.outbound import Outbound
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
+from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
+from apps.gym.traces.events import TraceUnion
 from tests.nemo_gym.rows import OWN
 from tests.nemo_gym.servers import Server
 from tests.nemo_gym.solving import Solver

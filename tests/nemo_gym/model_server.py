@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from apps.gym.items import input_items, text_of
+from apps.gym.traces.items import input_items, text_of
 
 
 @asynccontextmanager

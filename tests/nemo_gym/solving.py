@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from apps.gym.policy.protocol import Reply
+from apps.gym.wires.protocol import Reply
 from tests.nemo_gym.kinds import allows, hand_value, minutes
 
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from apps.environments.models import Environment
 from apps.environments.probing import probe_due_environments
 from apps.environments.saving import save_environment
-from apps.gym.events import Verification
+from apps.gym.traces.events import Verification
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Rollout
 from apps.rollouts.plans.planning import plan_collection

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from apps.gym.events import EnvironmentTurn, Prompt, ToolResult, Verification
+from apps.gym.traces.events import EnvironmentTurn, Prompt, ToolResult, Verification
 from tests.nemo_gym import kinds, solving
 from tests.nemo_gym.attempts import attempt, connect, loopback, needs_shared, read_rows, rows_of
 from tests.nemo_gym.servers import serving

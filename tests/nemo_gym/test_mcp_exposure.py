@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from apps.gym.errors import EnvironmentFault
-from apps.gym.events import ToolResult
+from apps.gym.traces.events import ToolResult
 from tests.gym.resources.servers import Answers, serve
 from tests.nemo_gym import kinds
 from tests.nemo_gym.attempts import attempt, connect, loopback

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.builtin.calculator import CALCULATOR_TOOL
-from apps.gym.policy.scripted import ScriptedPolicy
+from apps.gym.environments.calculator import CALCULATOR_TOOL
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.serving.environment import serve_environment
 from apps.gym.serving.model import ServedModel
 from apps.gym.serving.ports import serve_port
+from apps.gym.wires.scripted import ScriptedPolicy
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.reverification.reverifying import finish_reverification, queue_reverification
 from scripts.servers import free_port

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from apps.gym.addresses import OutboundRefused
-from apps.gym.policy.http import HttpPolicy
-from apps.gym.policy.scripted import ScriptedPolicy
+from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.wires.http import HttpPolicy
+from apps.gym.wires.scripted import ScriptedPolicy
 from apps.policies.connecting import KeyMissing, RequestRefused, connect_policy, open_outbound
 from apps.policies.models import Provider
 from apps.policies.probing import probe_policy_model

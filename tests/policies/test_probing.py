@@ -291,7 +291,7 @@ def test_an_endpoint_that_is_not_there_is_unhealthy(server):
 
 
 def test_a_server_that_hangs_is_given_up_in_bounded_time(server, monkeypatch):
-    monkeypatch.setattr("apps.gym.policy.checking.LIST_SECONDS", 0.05)
+    monkeypatch.setattr("apps.gym.wires.checking.LIST_SECONDS", 0.05)
     silent = threading.Event()
     server.RequestHandlerClass = type("Silent", (Handler,), {"do_GET": lambda self: silent.wait(5)})
     stored = check(server)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from django.core.exceptions import ValidationError
 
-from apps.gym.policy.http import HttpPolicy
+from apps.gym.wires.http import HttpPolicy
 from apps.policies.connecting import connect_policy, open_outbound
 from apps.policies.models import PolicyModel
 from apps.policies.saving import KeyRequired, save_policy_model

@@ -4,7 +4,7 @@ import pytest
 from django.core.exceptions import ValidationError
 
 from apps.accounts.models import AuditEntry, Role
-from apps.gym import lookups
+from apps.gym.calls import lookups
 from apps.policies.connecting import stored_key
 from apps.policies.models import Health, PolicyModel, Provider
 from apps.policies.saving import KeyRequired, PolicyModelChanged, save_policy_model

@@ -8,7 +8,7 @@ import pytest
 from django.core.exceptions import ValidationError
 
 from apps.accounts.models import AuditEntry
-from apps.gym.events import ErrorRaised, ModelCall, Prompt
+from apps.gym.traces.events import ErrorRaised, ModelCall, Prompt
 from apps.policies import trying
 from apps.policies.secrets import encrypt_secret
 from apps.policies.trying import try_model

@@ -12,7 +12,7 @@ from django.utils import timezone
 from apps.api.queues import QueueItemFilter
 from apps.api.reviews import ReviewFilter
 from apps.dashboard.forms.review_filters import ItemFilterForm, ReviewFilterForm
-from apps.gym.verdicts import CHOICES
+from apps.gym.pairs.verdicts import CHOICES
 from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.answers import Answer
 from apps.reviews.handing_over import tag_reviews

@@ -8,13 +8,13 @@ from django.core.exceptions import ValidationError
 
 from apps.environments.models import Adapter, Environment
 from apps.environments.saving import save_environment
-from apps.gym.agent import Attempt, Harness
 from apps.gym.errors import VerifierError
-from apps.gym.events import JudgeCall
-from apps.gym.items import message
-from apps.gym.policy.protocol import Reply
+from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.verified import ToollessServer, VerifiedServer
-from apps.gym.verifiers.processes import shared_pool
+from apps.gym.traces.events import JudgeCall
+from apps.gym.traces.items import message
+from apps.gym.verifiers.processes.process_pool import shared_pool
+from apps.gym.wires.protocol import Reply
 from apps.policies.models import Provider
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Rollout

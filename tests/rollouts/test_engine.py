@@ -11,7 +11,7 @@ from channels.layers import get_channel_layer
 from django.utils import timezone
 
 from apps.environments.models import Environment
-from apps.gym.events import ErrorRaised, ModelCall, Prompt, ToolResult, Verification
+from apps.gym.traces.events import ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.policies.models import PolicyModel, Provider
 from apps.rollouts.engine.claiming import Claim, Slots, claim_rollouts
 from apps.rollouts.engine.outbox import Outbox

@@ -9,7 +9,7 @@ from math import comb
 
 import pytest
 
-from apps.gym.comparisons import mcnemar
+from apps.gym.metrics.paired_comparison import mcnemar
 from apps.rollouts.metrics.breakdowns import break_down
 from apps.rollouts.metrics.collection_comparison import contrast_collections
 from apps.rollouts.metrics.collection_figures import measure_collection

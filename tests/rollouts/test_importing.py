@@ -14,8 +14,8 @@ from django.utils import timezone
 from apps.agents.models import Agent
 from apps.exports.exporting import write_export
 from apps.exports.ordering import queue_export
-from apps.gym.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
-from apps.gym.tokens import restore_tokens
+from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
+from apps.gym.traces.tokens import restore_tokens
 from apps.policies.models import PolicyModel
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import File, ImportRefused

@@ -2,9 +2,9 @@
 
 import pytest
 
-from apps.gym.events import ErrorRaised, ModelCall, ToolResult, Verification
-from apps.gym.items import text_of
-from apps.gym.tokens import restore_tokens
+from apps.gym.traces.events import ErrorRaised, ModelCall, ToolResult, Verification
+from apps.gym.traces.items import text_of
+from apps.gym.traces.tokens import restore_tokens
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Rollout

@@ -7,8 +7,8 @@ import orjson
 import pytest
 from django.core.management import call_command
 
-from apps.gym.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
-from apps.gym.items import text_of
+from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
+from apps.gym.traces.items import text_of
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Collection, Rollout

@@ -12,7 +12,7 @@ from channels.layers import get_channel_layer
 from django.db import connection
 
 from apps.environments.models import Environment
-from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, Verification
+from apps.gym.traces.events import ErrorRaised, JudgeCall, ModelCall, Verification
 from apps.policies.connecting import open_outbound
 from apps.rollouts.engine.circuit_breakers import read_shut
 from apps.rollouts.engine.collection_limits import settle_collections, spent_limit

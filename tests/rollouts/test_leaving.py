@@ -8,7 +8,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.rollouts.engine.worker import RolloutWorker
 
 pytestmark = pytest.mark.usefixtures("migrated")
@@ -22,9 +22,9 @@ def work_for_an_hour() -> bool:
     end = time.monotonic() + 3600
     try:
         while time.monotonic() < end:
-            leaving.check()
+            process_exit.check()
             time.sleep(0.01)
-    except leaving.Leaving:
+    except process_exit.Leaving:
         ended.append("asked to")
         raise
     return True
@@ -47,4 +47,4 @@ def test_a_chore_ends_soon_after_its_worker(settings):
 
 
 def test_a_thread_that_obeys_nobody_goes_on():
-    leaving.check()
+    process_exit.check()

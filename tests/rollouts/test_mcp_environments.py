@@ -11,8 +11,8 @@ from asgiref.sync import async_to_sync, sync_to_async
 from apps.environments.models import Environment
 from apps.environments.probing import probe_environment
 from apps.environments.saving import save_environment
-from apps.gym.events import ToolResult
 from apps.gym.serving.asking import Asked, answer_always
+from apps.gym.traces.events import ToolResult
 from apps.policies.connecting import open_outbound
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Rollout

@@ -6,9 +6,9 @@ import sqlite3
 import pytest
 from django.db import OperationalError
 
-from apps.gym.events import Prompt
-from apps.gym.items import message
-from apps.gym.memory_budget import MemoryBudget
+from apps.gym.calls.memory_budget import MemoryBudget
+from apps.gym.traces.events import Prompt
+from apps.gym.traces.items import message
 from apps.rollouts.engine import outbox as outbox_module
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.outbox import Outbox

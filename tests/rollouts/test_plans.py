@@ -5,7 +5,7 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 
 from apps.accounts.models import AuditEntry
-from apps.gym.items import message
+from apps.gym.traces.items import message
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, TraceEvent
 from apps.rollouts.plans.clones import change_plan, plan_again, plan_rest
 from apps.rollouts.plans.estimates import estimate_plan

@@ -13,8 +13,8 @@ from django.db import connection
 from django.test import Client
 
 from apps.environments.models import Environment
-from apps.gym.events import ModelCall, ToolResult
 from apps.gym.redaction.redacting import Redactor
+from apps.gym.traces.events import ModelCall, ToolResult
 from apps.policies.models import PolicyModel, Provider, RedactionPattern
 from apps.policies.redacting import forget_redactor, fresh_redactor
 from apps.policies.saving import save_policy_model

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from apps.accounts.models import AuditEntry, Role
 from apps.exports.pairing import build_pairs
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.reviews.commenting import add_comment
 from apps.reviews.models import Comment
 from apps.rollouts.metrics.collection_figures import measure_collection
@@ -195,7 +195,7 @@ def test_rollouts_are_deleted_by_the_command(collection):
 
 def test_a_deletion_that_was_cut_off_goes_on_where_it_was(collection, monkeypatch):
     monkeypatch.setattr("apps.rollouts.steering.rollout_deletion.CHUNK", 1)
-    calls = iter([None, leaving.Leaving()])
+    calls = iter([None, process_exit.Leaving()])
 
     def check():
         if (raised := next(calls, None)) is not None:
@@ -203,7 +203,7 @@ def test_a_deletion_that_was_cut_off_goes_on_where_it_was(collection, monkeypatc
 
     monkeypatch.setattr("apps.rollouts.steering.rollout_deletion.leaving.check", check)
     deletion = queue_rollout_deletion(collection=collection, chosen={"status": "completed"})
-    with pytest.raises(leaving.Leaving):
+    with pytest.raises(process_exit.Leaving):
         delete_next_collection()
     assert figures(collection) == (2, 1, 1, 1, 0.25)
     assert delete_next_collection()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.gym.events import ErrorRaised, encode_event
+from apps.gym.traces.events import ErrorRaised, encode_event
 from apps.rollouts.metrics.attempt_history import read_attempts
 from apps.rollouts.models import TraceEvent
 from tests.factories import make_collection, make_rollout

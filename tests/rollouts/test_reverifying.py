@@ -11,11 +11,11 @@ from django.utils import timezone
 from apps.environments.models import Adapter
 from apps.exports.exporting import write_export
 from apps.exports.ordering import queue_export
-from apps.gym import leaving
-from apps.gym.builtin.exact_match import ExactMatch
+from apps.gym import process_exit
+from apps.gym.environments.exact_match import ExactMatch
 from apps.gym.errors import EnvironmentFault
-from apps.gym.events import ErrorRaised, JudgeCall, Verification
 from apps.gym.resources.inprocess import InProcessServer, InProcessSession
+from apps.gym.traces.events import ErrorRaised, JudgeCall, Verification
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.metrics.attempt_history import read_attempts
 from apps.rollouts.models import Collection, Reverification, Rollout
@@ -261,10 +261,10 @@ def test_what_a_lost_worker_left_is_taken_up_where_it_stopped(monkeypatch):
     monkeypatch.setattr("apps.rollouts.reverification.rescoring.CHUNK", 1)
 
     def leave():
-        raise leaving.Leaving
+        raise process_exit.Leaving
 
     with monkeypatch.context() as patched:
-        patched.setattr(leaving, "check", leave)
+        patched.setattr(process_exit, "check", leave)
         left = finish_reverification(reverification=queued)
     assert (left.state, left.verified, left.attempt) == (State.QUEUED, 1, 0)
     # One that is gone without a word goes quiet.

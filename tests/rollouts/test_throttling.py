@@ -13,7 +13,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from channels.layers import get_channel_layer
 from django.utils import timezone
 
-from apps.gym.rate_control import Report
+from apps.gym.calls.rate_control import Report
 from apps.rollouts.engine.circuit_breakers import Endpoint
 from apps.rollouts.engine.throttling import exchange, read_limited
 from apps.rollouts.engine.worker import RolloutWorker

@@ -10,7 +10,7 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.gym.metrics import Z_95, Group, clustered_standard_error, confidence_interval
+from apps.gym.metrics.pass_at_k import Z_95, Group, clustered_standard_error, confidence_interval
 from apps.rollouts.metrics.model_versions import track_versions
 from apps.rollouts.models import Rollout
 from tests.factories import make_collection, make_dataset, make_policy_model, make_rollout, make_row

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 from asgiref.sync import async_to_sync, sync_to_async
 
-from apps.gym.events import ModelCall
+from apps.gym.traces.events import ModelCall
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Rollout
 from apps.rollouts.steering.local_worker import finish_collection

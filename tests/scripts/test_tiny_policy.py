@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.builtin.calculator import Calculator
-from apps.gym.items import message
+from apps.gym.environments.calculator import Calculator
+from apps.gym.traces.items import message
 from scripts.tiny_policy.tasks import SYSTEM_PROMPT, Sum, draw_rows, draw_sum, draw_task, value_of
 from scripts.tiny_policy.teacher import write_attempt
 

@@ -12,9 +12,9 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.disk_space import DiskFull
-from apps.gym.taskfiles import parquet
-from apps.gym.taskfiles.limits import Limits
-from apps.gym.taskfiles.reading import open_rows
+from apps.gym.tasks.files import parquet
+from apps.gym.tasks.files.limits import Limits
+from apps.gym.tasks.files.reading import open_rows
 from apps.tasks import loading, rejecting, uploading
 from apps.tasks.models import DatasetVersion, Task, Upload
 from apps.tasks.receiving import store_file

@@ -12,7 +12,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from apps.accounts.disk_space import DiskFull
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.tasks import loading, receiving, rejecting, sweeping, uploading
 from apps.tasks.choosing import Choices
 from apps.tasks.models import Task, Upload
@@ -195,7 +195,7 @@ def test_a_worker_that_leaves_hands_the_upload_on_with_nothing_left_behind(datas
     upload = store(dataset)
 
     def leave() -> None:
-        raise leaving.Leaving
+        raise process_exit.Leaving
 
     monkeypatch.setattr(loading.leaving, "check", leave)
     monkeypatch.setattr(loading, "delete_version", lambda version: version.delete())

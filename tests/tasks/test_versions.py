@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.rollouts.models import Rollout
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.plans.task_selection import NothingToCollect
@@ -407,10 +407,10 @@ def test_a_worker_that_leaves_hands_its_deletion_on(dataset, monkeypatch):
     deletion = queue_deletion(dataset=dataset)
 
     def leave() -> None:
-        raise leaving.Leaving
+        raise process_exit.Leaving
 
-    monkeypatch.setattr(leaving, "check", leave)
-    with pytest.raises(leaving.Leaving):
+    monkeypatch.setattr(process_exit, "check", leave)
+    with pytest.raises(process_exit.Leaving):
         delete_next()
     deletion.refresh_from_db()
     assert deletion.state == "queued"

@@ -5,8 +5,16 @@ import json
 import random
 from typing import Any
 
-from apps.gym.events import EnvironmentTurn, ModelCall, Prompt, SessionOpened, ToolResult, TraceUnion, Verification
-from apps.gym.items import message
+from apps.gym.traces.events import (
+    EnvironmentTurn,
+    ModelCall,
+    Prompt,
+    SessionOpened,
+    ToolResult,
+    TraceUnion,
+    Verification,
+)
+from apps.gym.traces.items import message
 from tests.gym.exporters.attempts import TOOLS
 from tests.gym.traces import call, said, thought, with_tokens
 

@@ -13,7 +13,7 @@ from django.db import connection
 
 from apps.exports.exporting import write_export
 from apps.exports.ordering import queue_export
-from apps.gym.events import encode_event, event_kind
+from apps.gym.traces.events import encode_event, event_kind
 from apps.rollouts.models import Rollout
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
 from tests.gym.exporters.attempts import TOOLS

@@ -14,11 +14,11 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from apps.gym.addresses import OutboundPolicy
-from apps.gym.outbound import Outbound
-from apps.gym.policy.dialect import PLAIN, Dialect
-from apps.gym.policy.http import HttpPolicy, Wire
-from apps.gym.policy.protocol import Ask, Reply
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
+from apps.gym.wires.dialect import PLAIN, Dialect
+from apps.gym.wires.http import HttpPolicy, Wire
+from apps.gym.wires.protocol import Ask, Reply
 from scripts.servers import free_port
 from tests.deadlines import DEADLINE
 from tests.faults.installation import ROOT, Installation, Program, wait_until

@@ -6,15 +6,15 @@ import re
 
 import pytest
 
-from apps.gym.addresses import OutboundPolicy
-from apps.gym.builtin.calculator import CALCULATOR_TOOL, Calculator
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
+from apps.gym.environments.calculator import CALCULATOR_TOOL, Calculator
 from apps.gym.errors import PolicyError
-from apps.gym.items import function_calls, input_items, text_of
-from apps.gym.outbound import Outbound
-from apps.gym.policy.chat import chat_request, chat_tool
-from apps.gym.policy.dialect import Dialect
-from apps.gym.policy.http import HttpPolicy
-from apps.gym.policy.protocol import Ask
+from apps.gym.traces.items import function_calls, input_items, text_of
+from apps.gym.wires.chat import chat_request, chat_tool
+from apps.gym.wires.dialect import Dialect
+from apps.gym.wires.http import HttpPolicy
+from apps.gym.wires.protocol import Ask
 from scripts.tiny_policy.tasks import draw_rows
 from tests.vllm.serving import Vllm
 

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from apps.gym.errors import PolicyError
-from apps.gym.items import function_calls, message
-from apps.gym.policy.protocol import Ask
+from apps.gym.traces.items import function_calls, message
+from apps.gym.wires.protocol import Ask
 from tests.vllm.serving import Vllm
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from apps.gym.segments import check_prefixes, join_calls
+from apps.gym.traces.segments import check_prefixes, join_calls
 from tests.vllm.serving import Bench, Vllm
 from tests.vllm.traces import model_calls
 

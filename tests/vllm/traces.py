@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from apps.gym.events import ModelCall, decode_event
+from apps.gym.traces.events import ModelCall, decode_event
 from tests.faults.installation import Installation
 
 

@@ -10,7 +10,7 @@ from django.test import Client
 from apps.environments.models import Environment
 from apps.exports.exporting import write_export
 from apps.exports.ordering import queue_export
-from apps.gym.events import ModelCall
+from apps.gym.traces.events import ModelCall
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import TraceEvent
 from apps.rollouts.plans.planning import plan_collection

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from asgiref.sync import async_to_sync
 
-from apps.gym.events import ModelCall
-from apps.gym.items import assistant_text
+from apps.gym.traces.events import ModelCall
+from apps.gym.traces.items import assistant_text
 from apps.rollouts.models import Rollout
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection

@@ -10,7 +10,7 @@ from django.test import Client
 
 from apps.accounts.keys import create_api_key
 from apps.environments.models import Adapter, Environment
-from apps.gym.events import ModelCall, Prompt, SessionOpened, ToolResult, Verification
+from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, ToolResult, Verification
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection
 from apps.rollouts.steering.local_worker import finish_collection

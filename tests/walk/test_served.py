@@ -14,13 +14,13 @@ from pathlib import Path
 import openai
 import pytest
 
-from apps.gym.addresses import OutboundPolicy
-from apps.gym.agent import Attempt, Harness
-from apps.gym.outbound import Outbound
-from apps.gym.policy.scripted import ScriptedPolicy
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
+from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.wires.scripted import ScriptedPolicy
 from tests.deadlines import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from django.http import QueryDict
 
 from apps.agents.models import Agent
 from apps.dashboard.forms.fields import JSONTextField, MarksField, NumberedField, SecondsField
-from apps.gym.prompting import MAX_TEMPLATE, PromptTemplate, find_template_problems
+from apps.gym.tasks.prompt_templates import MAX_TEMPLATE, PromptTemplate, find_template_problems
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection
 from apps.rollouts.plans.clones import plan_again, plan_rest

@@ -8,7 +8,7 @@ from apps.dashboard.forms.exports import CollectionChoice
 from apps.exports.asking import MOST, USUAL
 from apps.exports.models import PreferencePair
 from apps.exports.pairing import MAX_NAME
-from apps.gym.pairs import CAP_OF_ALL, MAX_PER_TASK, MAX_RATIO, Rule
+from apps.gym.pairs.pair_rule import CAP_OF_ALL, MAX_PER_TASK, MAX_RATIO, Rule
 from apps.reviews.models.queues import MAX_OVERLAP
 from apps.rollouts.models import Collection
 
@@ -31,7 +31,7 @@ class FurtherCollections(forms.ModelMultipleChoiceField):  # type: ignore[type-a
 
 
 class PairSetForm(forms.Form):
-    """The fields of a rule (apps.gym.pairs.Rule) under their names, and what it is applied to."""
+    """The fields of a rule (apps.gym.pairs.pair_rule.Rule) under their names, and what it is applied to."""
 
     collection = CollectionChoice(Collection.objects.none(), empty_label="Choose a collection")
     further = FurtherCollections(

@@ -6,7 +6,7 @@ from django import forms
 
 from apps.dashboard.forms.fields import JSONTextField
 from apps.environments.playing import PLAY_SECONDS
-from apps.gym.items import Tool
+from apps.gym.traces.items import Tool
 
 CALL, VERIFY, BEGIN = "call", "verify", "begin"
 

@@ -7,7 +7,7 @@ from django import forms
 
 from apps.accounts.models import User
 from apps.dashboard.forms.reviews import REVIEWER_ROLES
-from apps.gym.verdicts import CHOICES, CONFIDENCE
+from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE
 from apps.reviews.models import Queue, Review
 from apps.reviews.narrowing import KINDS
 from apps.reviews.stating import State

@@ -10,9 +10,9 @@ from django.http import QueryDict
 
 from apps.accounts.models import Role, User
 from apps.dashboard.forms.fields import JSONTextField, slug_field
+from apps.gym.pairs.review_rubrics import Criterion
+from apps.gym.pairs.verdicts import CONFIDENCE, REASONS
 from apps.gym.redaction.shortening import cut
-from apps.gym.rubrics import Criterion
-from apps.gym.verdicts import CONFIDENCE, REASONS
 from apps.reviews.answers import MAX_NOTE, Answer
 from apps.reviews.models import Flag, Queue, Rubric
 from apps.rollouts.models import Collection

@@ -5,7 +5,7 @@ from typing import get_args
 from django import forms
 from django.http import QueryDict
 
-from apps.gym.agent import StopReason
+from apps.gym.loop.agent_loop import StopReason
 
 STOP_REASONS: tuple[str, ...] = get_args(StopReason)
 

@@ -5,8 +5,8 @@ from typing import Any, BinaryIO, cast
 
 from django import forms
 
-from apps.gym.mappings.columns import MappingRefused, read_mapping, write_mapping
 from apps.gym.redaction.shortening import cut
+from apps.gym.tasks.mappings.columns import MappingRefused, read_mapping, write_mapping
 from apps.tasks.choosing import MAX_SEED, ChoiceRefused, Choices
 from apps.tasks.models import Upload
 

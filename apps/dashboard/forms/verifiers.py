@@ -9,8 +9,8 @@ from django.core.exceptions import ValidationError
 from apps.dashboard.forms.fields import JSONTextField, LinesField
 from apps.gym.verifiers.hybrid import Hybrid
 from apps.gym.verifiers.llm_judge import LLMJudge
+from apps.gym.verifiers.parameters_reader import parameters_schema
 from apps.gym.verifiers.protocol import read_type
-from apps.gym.verifiers.reading import parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS
 
 PREFIX = "verifier_"

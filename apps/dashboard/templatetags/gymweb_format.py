@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 
 from apps.dashboard.icons import ICONS
 from apps.dashboard.items import ItemView, view_item
-from apps.gym.stopping import ENDED_BY_ITSELF
+from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 from apps.rollouts.models import Collection, Rollout
 
 register = template.Library()

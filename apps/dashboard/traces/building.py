@@ -10,7 +10,7 @@ from apps.dashboard.traces.content import read_content
 from apps.dashboard.traces.flags import calls_of, find_flags
 from apps.dashboard.traces.items import NOT_ASKED
 from apps.dashboard.traces.pairing import Pairing, Read, tool_output
-from apps.gym.events import (
+from apps.gym.traces.events import (
     JudgeCall,
     ModelCall,
     ToolResult,
@@ -21,9 +21,9 @@ from apps.gym.events import (
     event_kind,
     event_tokens,
 )
-from apps.gym.items import Item
-from apps.gym.segments import check_prefixes
-from apps.gym.tokens import TokensUnreadable
+from apps.gym.traces.items import Item
+from apps.gym.traces.segments import check_prefixes
+from apps.gym.traces.tokens import TokensUnreadable
 
 Row = tuple[int, str, str, bytes | None]
 """`seq`, `kind`, `payload` and the head of the packed tokens."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from apps.dashboard.traces.bodies import Body
-from apps.gym.segments import Break, TokenFigures
+from apps.gym.traces.segments import Break, TokenFigures
 
 Fact = tuple[str, str]
 MOST_TOOLS = 8

@@ -8,7 +8,7 @@ from apps.dashboard.traces.cards import Block, Fact
 from apps.dashboard.traces.facts import call_facts, judge_facts
 from apps.dashboard.traces.items import item_blocks
 from apps.dashboard.traces.pairing import Pairing
-from apps.gym.events import (
+from apps.gym.traces.events import (
     EnvironmentTurn,
     ErrorRaised,
     JudgeCall,
@@ -17,7 +17,7 @@ from apps.gym.events import (
     SessionOpened,
     Verification,
 )
-from apps.gym.items import Item, text_of
+from apps.gym.traces.items import Item, text_of
 
 Shown = SessionOpened | Prompt | ModelCall | EnvironmentTurn | JudgeCall | Verification | ErrorRaised
 Content = tuple[str, tuple[Fact, ...], tuple[Block, ...]]

@@ -10,9 +10,9 @@ from apps.dashboard.traces.cards import Card
 from apps.dashboard.traces.parts import find_body
 from apps.dashboard.traces.reading import events_of, read_turn
 from apps.gym.errors import GymError
-from apps.gym.events import JudgeCall, ModelCall, SessionOpened, TraceUnion
-from apps.gym.items import Item, Tool
-from apps.gym.policy.protocol import Ask
+from apps.gym.traces.events import JudgeCall, ModelCall, SessionOpened, TraceUnion
+from apps.gym.traces.items import Item, Tool
+from apps.gym.wires.protocol import Ask
 from apps.policies.models import PolicyModel
 from apps.policies.rebuilding import rebuild_request
 from apps.rollouts.models import Rollout

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from apps.dashboard.traces.cards import Fact
-from apps.gym.events import JudgeCall, ModelCall
-from apps.gym.policy.usage import lacks_usage
-from apps.gym.tokens import TokensUnreadable, count_tokens
+from apps.gym.traces.events import JudgeCall, ModelCall
+from apps.gym.traces.tokens import TokensUnreadable, count_tokens
+from apps.gym.wires.usage import lacks_usage
 
 
 def call_facts(event: ModelCall, tokens: bytes | None) -> Iterator[Fact]:

@@ -11,7 +11,7 @@ from apps.dashboard.traces.building import decode
 from apps.dashboard.traces.outline import KINDS
 from apps.dashboard.traces.parts import bodies_of, names_in
 from apps.dashboard.traces.reading import events_of
-from apps.gym.events import TraceUnion
+from apps.gym.traces.events import TraceUnion
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.filters.words import fold
 

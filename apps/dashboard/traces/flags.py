@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from apps.dashboard.traces.bodies import Body
 from apps.dashboard.traces.cards import Block, Flag
 from apps.dashboard.traces.items import NOT_AN_OBJECT
-from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion
-from apps.gym.items import Item, function_calls
+from apps.gym.traces.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion
+from apps.gym.traces.items import Item, function_calls
 
 _CUT = {"max_output_tokens": "cut at the token limit", "context_length": "context full", "content_filter": "filtered"}
 

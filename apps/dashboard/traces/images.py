@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from apps.dashboard.traces.cards import Image
-from apps.gym.events import ToolResult, TraceUnion
-from apps.gym.items import Item
+from apps.gym.traces.events import ToolResult, TraceUnion
+from apps.gym.traces.items import Item
 
 MAGIC = {
     "image/png": b"\x89PNG\r\n\x1a\n",

@@ -6,7 +6,7 @@ from apps.dashboard.traces.bodies import Body, json_body, parse_json
 from apps.dashboard.traces.cards import Block
 from apps.dashboard.traces.images import find_image
 from apps.dashboard.traces.pairing import Pairing, Position, output_body
-from apps.gym.items import Item, item_type, text_of
+from apps.gym.traces.items import Item, item_type, text_of
 
 _TEXT_PARTS = {"input_text", "output_text", "text", "refusal"}
 NOT_AN_OBJECT = "malformed arguments: not a JSON object"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from apps.dashboard.traces.bodies import Body, json_body, read_output
 from apps.dashboard.traces.cards import Output
-from apps.gym.events import ToolResult, TraceUnion
-from apps.gym.items import Item, item_type
+from apps.gym.traces.events import ToolResult, TraceUnion
+from apps.gym.traces.items import Item, item_type
 
 Position = tuple[int, int]
 """The event's place among those read, and the item's place in it."""

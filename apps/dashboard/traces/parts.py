@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from apps.dashboard.traces.bodies import Body
 from apps.dashboard.traces.building import show_one
-from apps.gym.events import ToolResult, TraceUnion
-from apps.gym.items import Item, item_type
+from apps.gym.traces.events import ToolResult, TraceUnion
+from apps.gym.traces.items import Item, item_type
 
 
 def bodies_of(event: TraceUnion, seq: int) -> Iterator[Body]:

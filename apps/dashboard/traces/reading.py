@@ -10,8 +10,8 @@ from apps.dashboard.traces.building import Row, build_trace, decode, read_captur
 from apps.dashboard.traces.cards import Capture, Card, Trace
 from apps.dashboard.traces.chunks import Span, pages_of, shorten, span_of, split_events
 from apps.dashboard.traces.outline import Line, outline
-from apps.gym.events import ErrorRaised
-from apps.gym.tokens import HEADER_BYTES
+from apps.gym.traces.events import ErrorRaised
+from apps.gym.traces.tokens import HEADER_BYTES
 from apps.rollouts.models import Rollout, TraceEvent
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apps.dashboard.traces.reading import events_of
-from apps.gym.segments import Break, TokenFigures, check_prefixes
-from apps.gym.tokens import TokenCapture, TokenShape, TokensUnreadable, read_shape, unpack_tokens
+from apps.gym.traces.segments import Break, TokenFigures, check_prefixes
+from apps.gym.traces.tokens import TokenCapture, TokenShape, TokensUnreadable, read_shape, unpack_tokens
 from apps.rollouts.models import Rollout
 
 PAGE = 1_000

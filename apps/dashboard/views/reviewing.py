@@ -18,7 +18,7 @@ from apps.dashboard.forms.reviews import read_posted_answer
 from apps.dashboard.judged import count_mine, read_fields, read_judged, read_text
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.views.traces import INERT
-from apps.gym.items import input_items
+from apps.gym.traces.items import input_items
 from apps.reviews.answers import Answer, AnswerRefused
 from apps.reviews.drafting import tell_draft
 from apps.reviews.hiding import find_kept

@@ -15,7 +15,7 @@ from apps.dashboard.forms.reviews import read_posted_answer
 from apps.dashboard.judged import read_fields, read_judged
 from apps.dashboard.requests import PageRequest
 from apps.dashboard.said import say_verdict
-from apps.gym.items import input_items
+from apps.gym.traces.items import input_items
 from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.agreeing import read_disputed
 from apps.reviews.answers import AnswerRefused

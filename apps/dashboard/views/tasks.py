@@ -6,7 +6,7 @@ from django.shortcuts import get_object_or_404
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer
 from apps.dashboard.groups import OUTCOMES, read_groups
-from apps.gym.items import input_items
+from apps.gym.traces.items import input_items
 from apps.tasks.models import Task
 
 

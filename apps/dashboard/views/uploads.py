@@ -17,10 +17,10 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.answering import answer, answer_form, go, posted
 from apps.dashboard.downloads import send_file
 from apps.dashboard.forms.uploads import CommitForm, MappingForm, UploadForm, mapping_initial
-from apps.gym.mappings.columns import MappingRefused
-from apps.gym.mappings.shapes import SHAPES
 from apps.gym.storable import clean_line
-from apps.gym.taskfiles.reading import FORMATS
+from apps.gym.tasks.files.reading import FORMATS
+from apps.gym.tasks.mappings.columns import MappingRefused
+from apps.gym.tasks.mappings.shapes import SHAPES
 from apps.rollouts.engine.worker_leases import live_workers
 from apps.tasks.choosing import Choices
 from apps.tasks.models import ColumnMapping, Dataset, Upload

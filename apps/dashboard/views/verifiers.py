@@ -12,7 +12,7 @@ from apps.dashboard.forms.verifiers import TryVerifierForm, VerifierForm, descri
 from apps.dashboard.traces.bodies import pretty
 from apps.environments.trying import try_verifier
 from apps.gym.verifiers.examples import EXAMPLES
-from apps.gym.verifiers.reading import parameters_schema
+from apps.gym.verifiers.parameters_reader import parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS
 
 

@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(blank=True, help_text='Made again under the same name, it is a new version', max_length=120)),
                 ('version', models.PositiveIntegerField(default=1)),
                 ('collection', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='pair_sets', to='rollouts.collection')),
-                ('rule', models.JSONField(default=dict, help_text='As apps.gym.pairs.Rule')),
+                ('rule', models.JSONField(default=dict, help_text='As apps.gym.pairs.pair_rule.Rule')),
                 ('rule_digest', models.CharField(blank=True, help_text="SHA-256 of the rule's settings", max_length=64)),
                 ('margin', models.FloatField(default=0.1, help_text='chosen reward − rejected reward is at least this')),
                 ('min_chosen_reward', models.FloatField(blank=True, help_text='Pair only if the better one is this good', null=True)),

@@ -8,10 +8,10 @@ another state: what follows cannot be compared, and there is no pair.
 import json
 from typing import Any
 
-from apps.gym.courses import meaning_of
 from apps.gym.exporters.conversations import Conversation, read_conversation, worded
 from apps.gym.exporters.protocol import Options, Preference
-from apps.gym.messages import Dropped, Message
+from apps.gym.traces.courses import meaning_of
+from apps.gym.traces.messages import Dropped, Message
 
 
 def pair_conversations(pair: Preference, options: Options) -> tuple[Conversation, Conversation]:

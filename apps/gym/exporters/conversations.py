@@ -8,7 +8,7 @@ import msgspec
 from apps.gym.exporters.hermes import tools_block
 from apps.gym.exporters.protocol import Attempt, Options
 from apps.gym.loadable import holds_only_exact
-from apps.gym.messages import (
+from apps.gym.traces.messages import (
     ArgumentsAs,
     Dropped,
     Message,

@@ -7,7 +7,7 @@ chat templates of these models, as TRL ships them.
 import json
 from typing import Any
 
-from apps.gym.messages import Message
+from apps.gym.traces.messages import Message
 
 _HEAD = (
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"

@@ -12,7 +12,7 @@ from apps.gym.exporters.columns import as_text
 from apps.gym.exporters.contrasts import pair_conversations
 from apps.gym.exporters.conversations import Conversation, attempt_conversation, thought_text
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row
-from apps.gym.messages import Dropped, Message
+from apps.gym.traces.messages import Dropped, Message
 
 _BETWEEN_ANSWERS = "\n</tool_response>\n<tool_response>\n"
 _ASKING = {"human", "observation"}

@@ -11,16 +11,16 @@ output as input.
 from collections.abc import Iterator
 from typing import Any
 
-from apps.gym.events import ModelCall, TraceUnion, Verification
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row
-from apps.gym.items import TaskRow
-from apps.gym.messages import Dropped, offered_tools
-from apps.gym.originals import NUMBERS, find_original, restore_params, restore_response
-from apps.gym.params import PARAMS
-from apps.gym.responses import assemble_response, prompt_items
-from apps.gym.rolloutkeys import ECHOED, OURS, is_of_attempt, verifier_fields, with_details
-from apps.gym.segments import TokenFigures, check_prefixes, stored_tokens
-from apps.gym.tokens import TokensUnreadable, restore_tokens
+from apps.gym.rollout_files.originals import NUMBERS, find_original, restore_params, restore_response
+from apps.gym.tasks.parameters import PARAMS
+from apps.gym.tasks.rollout_keys import ECHOED, OURS, is_of_attempt, verifier_fields, with_details
+from apps.gym.traces.events import ModelCall, TraceUnion, Verification
+from apps.gym.traces.items import TaskRow
+from apps.gym.traces.messages import Dropped, offered_tools
+from apps.gym.traces.responses import assemble_response, prompt_items
+from apps.gym.traces.segments import TokenFigures, check_prefixes, stored_tokens
+from apps.gym.traces.tokens import TokensUnreadable, restore_tokens
 
 _SAMPLING = {"temperature", "top_p", "max_output_tokens", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
 """The sampling keys that `responses_create_params` allows; it refuses every unknown one."""

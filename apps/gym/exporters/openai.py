@@ -9,8 +9,8 @@ from typing import Any
 from apps.gym.exporters.contrasts import pair_conversations
 from apps.gym.exporters.conversations import Conversation, attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row
-from apps.gym.items import TaskRow
-from apps.gym.messages import Message
+from apps.gym.traces.items import TaskRow
+from apps.gym.traces.messages import Message
 
 _CHOICES = {"reasoning": ("dropped",), "arguments": ("text",), "malformed": ("dropped", "text"), "tools": ("column",)}
 _REFUSED = {

@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
-from apps.gym.events import TraceUnion
-from apps.gym.items import TaskRow, Tool
+from apps.gym.traces.events import TraceUnion
+from apps.gym.traces.items import TaskRow, Tool
 
 Row = dict[str, Any]
 

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from apps.gym.exporters.protocol import Feature, Options, Row, TaskPrompt
-from apps.gym.items import TaskRow, input_items, message
-from apps.gym.messages import Dropped, Message, item_messages
+from apps.gym.traces.items import TaskRow, input_items, message
+from apps.gym.traces.messages import Dropped, Message, item_messages
 
 ANSWER_FIELDS = ("expected_answer", "ground_truth", "answer", "reference_answer", "label")
 _NOT_FOR_THE_VERIFIER = {"responses_create_params", "agent_ref", "external_id", "split", "tags"}

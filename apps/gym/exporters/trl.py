@@ -18,9 +18,9 @@ from apps.gym.exporters.contrasts import pair_conversations
 from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row, TaskPrompt
 from apps.gym.exporters.questions import OPENINGS, TASK_FEATURES, ground_truth, question_messages, task_columns
-from apps.gym.messages import Dropped
-from apps.gym.segments import count_spoken, join_calls, stored_tokens
-from apps.gym.tokens import TokensUnreadable
+from apps.gym.traces.messages import Dropped
+from apps.gym.traces.segments import count_spoken, join_calls, stored_tokens
+from apps.gym.traces.tokens import TokensUnreadable
 
 CHAT = {
     "reasoning": ("field", "inline", "dropped"),

@@ -10,7 +10,7 @@ from apps.gym.exporters.columns import ATTEMPT_FEATURES, as_text, attempt_column
 from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row, TaskPrompt
 from apps.gym.exporters.questions import OPENINGS, ground_truth, question_messages, task_columns
-from apps.gym.messages import nested_tools
+from apps.gym.traces.messages import nested_tools
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from apps.gym.items import Item, dump_json, item_type, message, text_of
 from apps.gym.judging.rubrics import fill_rubric
 from apps.gym.redaction.shortening import cut_middle
+from apps.gym.traces.items import Item, dump_json, item_type, message, text_of
 
 NO_ANSWER = "(The attempt ended without an answer.)"
 

@@ -3,11 +3,11 @@
 from typing import Any
 
 from apps.gym.errors import VerifierError
-from apps.gym.items import TaskRow, dump_json, input_items
 from apps.gym.judging.judge import Hearing
 from apps.gym.judging.prompts import final_answer, readable_prompt, readable_trace
 from apps.gym.judging.rubrics import find_placeholders
 from apps.gym.rewards import Reward
+from apps.gym.traces.items import TaskRow, dump_json, input_items
 
 
 async def judge_attempt(row: TaskRow, response: dict[str, Any], hearing: Hearing, *, rubric: str = "") -> Reward:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from apps.gym.judging.scale import Scale
-from apps.gym.policy.dialect import FIXED
+from apps.gym.wires.dialect import FIXED
 
 _OURS = FIXED | {"stream", "text", "tool_choice"}
 

@@ -5,11 +5,10 @@ from functools import partial
 
 import orjson
 
-from apps.gym.addresses import OutboundRefused
-from apps.gym.errors import EnvironmentFault, TimedOut
-from apps.gym.flow_control import EndpointPaused, Gate
-from apps.gym.observing import Observer, Outcome, ignore
-from apps.gym.outbound import (
+from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.calls.flow_control import EndpointPaused, Gate
+from apps.gym.calls.observers import Observer, Outcome, ignore
+from apps.gym.calls.outbound import (
     Outbound,
     OutboundFailed,
     OutboundRedirectRefused,
@@ -17,9 +16,10 @@ from apps.gym.outbound import (
     OutboundTimedOut,
     OutboundTooLarge,
 )
+from apps.gym.calls.refusals import read_retry_after
+from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
+from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.redaction.shortening import cut_body
-from apps.gym.refusals import read_retry_after
-from apps.gym.retrying import Pauses, TryAgain, call_with_retries
 
 _JSON = {"Content-Type": "application/json"}
 _PROBE_TIMEOUT = 10.0

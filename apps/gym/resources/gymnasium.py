@@ -9,15 +9,15 @@ from typing import Any
 
 import orjson
 
+from apps.gym.calls.outbound import OutboundReply
 from apps.gym.errors import EnvironmentFault, GymError, VerifierError
-from apps.gym.items import Item, TaskRow, Tool, dump_json, function_calls, message
-from apps.gym.outbound import OutboundReply
 from apps.gym.resources.calling import Caller, describe, is_success, may_pass
 from apps.gym.resources.http import CLOSE_SECONDS
 from apps.gym.resources.protocol import Probe, ReverifyMode, Step, ToolOutput
 from apps.gym.resources.scoring import encode_body, is_number, keep_small
 from apps.gym.resources.surveying import probe_server
 from apps.gym.rewards import Reward
+from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, function_calls, message
 
 _MAX_STEP_REWARDS = 1_000
 

@@ -5,9 +5,8 @@ import re
 from typing import Any
 from urllib.parse import quote
 
+from apps.gym.calls.outbound import OutboundReply
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut, VerifierError
-from apps.gym.items import Item, TaskRow, Tool, dump_json
-from apps.gym.outbound import OutboundReply
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.calling import MAX_REPLY, Caller, ReplyTooLarge, describe, is_success, may_pass, read_object
 from apps.gym.resources.mcp_client import McpConnection, open_over_http
@@ -16,6 +15,7 @@ from apps.gym.resources.protocol import Probe, ReverifyMode, ToolOutput
 from apps.gym.resources.scoring import encode_body, read_reward
 from apps.gym.resources.surveying import Survey, ask_reverify_mode, probe_server, survey_server
 from apps.gym.rewards import Reward
+from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
 
 _MAX_TOOL_NAME = 256
 MAX_TOOL_OUTPUT = 4 * 1024 * 1024

@@ -7,16 +7,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from apps.gym.builtin.protocol import BuiltinEnvironment, Configured, Game, JudgedEnvironment, ToolRefused, is_judged
-from apps.gym.builtin.registry import BUILTINS
+from apps.gym.environments.protocol import (
+    BuiltinEnvironment,
+    Configured,
+    Game,
+    JudgedEnvironment,
+    ToolRefused,
+    is_judged,
+)
+from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault, GymError, JudgeError, TimedOut, VerifierError
-from apps.gym.events import JudgeCall
-from apps.gym.items import Item, TaskRow, Tool, assistant_text, dump_json, function_calls, message
 from apps.gym.judging.judge import Hearing, Judge
 from apps.gym.resources.protocol import Probe, ReverifyMode, Step, ToolOutput
 from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
-from apps.gym.verifying import MAX_ON_LOOP, verify_attempt, weigh
+from apps.gym.traces.events import JudgeCall
+from apps.gym.traces.items import Item, TaskRow, Tool, assistant_text, dump_json, function_calls, message
+from apps.gym.verifiers.verification import MAX_ON_LOOP, verify_attempt, weigh
 
 logger = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apps.gym.addresses import OutboundRefused
+from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundReply, OutboundTimedOut, OutboundTooLarge
+from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import EnvironmentFault, TimedOut
-from apps.gym.items import Tool, dump_json
-from apps.gym.outbound import Outbound, OutboundFailed, OutboundReply, OutboundTimedOut, OutboundTooLarge
 from apps.gym.redaction.shortening import cut, cut_body
 from apps.gym.resources.mcp_process import ProcessStreams
 from apps.gym.resources.protocol import ToolOutput
-from apps.gym.time_limits import TimeLimit
+from apps.gym.traces.items import Tool, dump_json
 
 if TYPE_CHECKING:
     from mcp.client.client import Client

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from apps.gym.items import Tool
+from apps.gym.traces.items import Tool
 
 PROTOCOL_ROUTES = frozenset(
     {"seed_session", "verify", "aggregate_metrics", "reverify_mode", "mcp", "openapi.json", "docs", "redoc"}

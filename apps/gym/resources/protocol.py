@@ -4,9 +4,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from apps.gym.events import JudgeCall
-from apps.gym.items import Item, TaskRow, Tool
 from apps.gym.rewards import Reward
+from apps.gym.traces.events import JudgeCall
+from apps.gym.traces.items import Item, TaskRow, Tool
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):

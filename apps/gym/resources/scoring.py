@@ -7,10 +7,10 @@ from typing import Any, TypeGuard
 import orjson
 
 from apps.gym.errors import JudgeError, VerifierError
-from apps.gym.items import TaskRow
 from apps.gym.redaction.shortening import cut, shorten
 from apps.gym.rewards import Reward
-from apps.gym.rolloutkeys import DETAILS
+from apps.gym.tasks.rollout_keys import DETAILS
+from apps.gym.traces.items import TaskRow
 
 _ECHOED = frozenset({"reward", "reward_components", "explanation", "responses_create_params", "response"})
 _MAX_DETAIL = 20_000

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import orjson
 
-from apps.gym.addresses import OutboundRefused
+from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.calls.outbound import OutboundFailed, OutboundReply
 from apps.gym.errors import EnvironmentFault
-from apps.gym.items import Tool
-from apps.gym.outbound import OutboundFailed, OutboundReply
 from apps.gym.resources.calling import Caller, describe, is_success
 from apps.gym.resources.openapi import read_routes, read_tools
 from apps.gym.resources.protocol import Probe, ReverifyMode
+from apps.gym.traces.items import Tool
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):

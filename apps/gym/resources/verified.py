@@ -3,16 +3,16 @@
 from typing import Any
 
 from apps.gym.errors import VerifierError
-from apps.gym.events import JudgeCall
-from apps.gym.items import Item, TaskRow, Tool, dump_json
 from apps.gym.judging.judge import Hearing, Judge
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Session, Step, Stepped, ToolOutput
 from apps.gym.rewards import Reward
+from apps.gym.traces.events import JudgeCall
+from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
+from apps.gym.verifiers.parameters_reader import VerifierMisconfigured
 from apps.gym.verifiers.protocol import Verifier
-from apps.gym.verifiers.reading import VerifierMisconfigured
 from apps.gym.verifiers.registry import read_verifier
-from apps.gym.verifying import verify_attempt
+from apps.gym.verifiers.verification import verify_attempt
 
 ROW_FIELD = "verifier"
 """Where a task's row may bring a verifier of its own, which goes before the environment's."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from apps.gym.builtin.protocol import ToolRefused, unknown_tool
+from apps.gym.environments.protocol import ToolRefused, unknown_tool
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut, VerifierError
-from apps.gym.itemchecks import find_item_problem
-from apps.gym.items import Item, TaskRow, Tool, dump_json
 from apps.gym.resources.performing import OutOfTime, perform
 from apps.gym.resources.protocol import Probe, ReverifyMode, ToolOutput
 from apps.gym.rewards import Reward
+from apps.gym.tasks.item_checks import find_item_problem
+from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
 from apps.gym.written.attempts import Attempted
 from apps.gym.written.environment import Environment
 from apps.gym.written.guarding import tell

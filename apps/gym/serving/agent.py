@@ -6,16 +6,12 @@ import time
 import zlib
 from typing import Any
 
-from apps.gym.agent import Attempt, Harness
+from apps.gym.calls.time_limits import TimeLimit, working_time
 from apps.gym.errors import JudgeError, TimedOut
-from apps.gym.events import TraceUnion, Verification
 from apps.gym.exporters.nemo_gym_rollouts import materialised_params
-from apps.gym.items import Item, TaskRow, Tool
-from apps.gym.policy.protocol import Policy
+from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.protocol import Probe, ResourceServer, Session, Stepped, ToolOutput
-from apps.gym.responses import assemble_response
 from apps.gym.rewards import Reward
-from apps.gym.rolloutkeys import OURS, with_details
 from apps.gym.serving.aggregating import aggregate
 from apps.gym.serving.asking import (
     Answer,
@@ -30,8 +26,12 @@ from apps.gym.serving.asking import (
     read_params,
     read_row,
 )
-from apps.gym.time_limits import TimeLimit, working_time
-from apps.gym.tokens import restore_tokens
+from apps.gym.tasks.rollout_keys import OURS, with_details
+from apps.gym.traces.events import TraceUnion, Verification
+from apps.gym.traces.items import Item, TaskRow, Tool
+from apps.gym.traces.responses import assemble_response
+from apps.gym.traces.tokens import restore_tokens
+from apps.gym.wires.protocol import Policy
 
 _OURS = frozenset({"reward", "response", "reward_components", "explanation"})
 

@@ -6,9 +6,9 @@ import msgspec
 import orjson
 
 from apps.gym.errors import PolicyError
-from apps.gym.items import Item, Tool
-from apps.gym.policy.chat_turns import chat_items, chat_messages
-from apps.gym.policy.protocol import Reply
+from apps.gym.traces.chat_turns import chat_items, chat_messages
+from apps.gym.traces.items import Item, Tool
+from apps.gym.wires.protocol import Reply
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 _NOT_SAMPLING = frozenset(

@@ -5,12 +5,10 @@ import zlib
 from typing import Any
 
 from apps.gym.errors import JudgeError
-from apps.gym.items import TaskRow, Tool
+from apps.gym.loop.reverification import ask_reverify_mode
 from apps.gym.resources.http import TOOL_ERROR
 from apps.gym.resources.protocol import ResourceServer, ReverifyMode, Session
-from apps.gym.reverifying import ask_reverify_mode
 from apps.gym.rewards import Reward
-from apps.gym.rolloutkeys import DETAILS
 from apps.gym.serving.aggregating import aggregate
 from apps.gym.serving.asking import (
     Answer,
@@ -27,6 +25,8 @@ from apps.gym.serving.asking import (
 )
 from apps.gym.serving.sessions import Sessions
 from apps.gym.serving.turns import Turns
+from apps.gym.tasks.rollout_keys import DETAILS
+from apps.gym.traces.items import TaskRow, Tool
 
 _STATUS = {"unknown_tool": 404, "bad_arguments": 422, "timeout": 504, "too_large": 502}
 _KEPT = frozenset({"responses_create_params", "response", "reward", "reward_components", "explanation"})

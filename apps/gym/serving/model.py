@@ -8,11 +8,6 @@ from typing import Any
 import msgspec
 
 from apps.gym.errors import PolicyError, TimedOut
-from apps.gym.events import ModelCall, Prompt, TraceUnion
-from apps.gym.items import Item, TaskRow, input_items, message
-from apps.gym.policy.dialect import SamplingRefused
-from apps.gym.policy.protocol import Ask, Policy, Reply
-from apps.gym.responses import assemble_response
 from apps.gym.serving.asking import (
     Answer,
     Asked,
@@ -26,6 +21,11 @@ from apps.gym.serving.asking import (
 )
 from apps.gym.serving.completions import BadCompletion, read_completion, write_chunks, write_completion
 from apps.gym.serving.streaming import write_events
+from apps.gym.traces.events import ModelCall, Prompt, TraceUnion
+from apps.gym.traces.items import Item, TaskRow, input_items, message
+from apps.gym.traces.responses import assemble_response
+from apps.gym.wires.dialect import SamplingRefused
+from apps.gym.wires.protocol import Ask, Policy, Reply
 
 _NOT_SAMPLING = frozenset(
     {"input", "model", "stream", "tools", "instructions", "background", "store", "user", "include"}

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from apps.gym.agent import parse_arguments
-from apps.gym.items import Item, Tool, dump_json, function_calls, text_of
+from apps.gym.loop.agent_loop import parse_arguments
 from apps.gym.resources.protocol import Session, Step, Stepped, ToolOutput
 from apps.gym.rewards import Reward
 from apps.gym.serving.asking import dump
+from apps.gym.traces.items import Item, Tool, dump_json, function_calls, text_of
 
 MOST_STEPS = 1_000
 MOST_CHARACTERS = 4_000_000

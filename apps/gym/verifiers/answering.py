@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from apps.gym.errors import VerifierError
-from apps.gym.items import TaskRow, assistant_text
-from apps.gym.verifiers.answers import answer_text, expected_answer, extract_answer, extraction_mode
+from apps.gym.traces.items import TaskRow, assistant_text
+from apps.gym.verifiers.answer_extraction import answer_text, expected_answer, extract_answer, extraction_mode
 from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier
 
 Extraction = Literal["boxed", "last_line", "final_answer", "full_response", "pattern"]

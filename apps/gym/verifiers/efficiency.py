@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from apps.gym.items import TaskRow, function_calls, item_type
 from apps.gym.rewards import Reward
+from apps.gym.traces.items import TaskRow, function_calls, item_type
 from apps.gym.verifiers.answering import refuse
 from apps.gym.verifiers.protocol import Problem, Verifier
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.items import Item
+from apps.gym.traces.items import Item
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,13 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import orjson
 from msgspec import Meta
 
-from apps.gym.items import Item, TaskRow, assistant_text
 from apps.gym.rewards import Reward
+from apps.gym.traces.items import Item, TaskRow, assistant_text
+from apps.gym.verifiers.answer_extraction import excerpt
 from apps.gym.verifiers.answering import refuse
-from apps.gym.verifiers.answers import excerpt
-from apps.gym.verifiers.calls import json_key, same
-from apps.gym.verifiers.finding_json import find_json
 from apps.gym.verifiers.protocol import Problem, Verifier
+from apps.gym.verifiers.structured.json_finder import find_json
+from apps.gym.verifiers.tools.expected_calls import json_key, same
 
 _ABSENT = object()
 

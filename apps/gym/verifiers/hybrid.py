@@ -6,11 +6,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from apps.gym.items import TaskRow
 from apps.gym.rewards import Reward
+from apps.gym.traces.items import TaskRow
+from apps.gym.verifiers.parameters_reader import find_problems_as, read_as
 from apps.gym.verifiers.protocol import Problem, Verifier, read_type
-from apps.gym.verifiers.reading import find_problems_as, read_as
-from apps.gym.verifiers.singles import SINGLES
+from apps.gym.verifiers.single_verifiers import SINGLES
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

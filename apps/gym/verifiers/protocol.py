@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from apps.gym.items import TaskRow
 from apps.gym.rewards import Reward
+from apps.gym.traces.items import TaskRow
 
 Problem = tuple[str, str]
 """Where in a verifier's parameters something is wrong, as a JSON pointer, and what would be right."""

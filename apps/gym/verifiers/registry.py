@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from apps.gym.verifiers.hybrid import Hybrid
 from apps.gym.verifiers.llm_judge import LLMJudge
+from apps.gym.verifiers.parameters_reader import find_problems_as, read_as
 from apps.gym.verifiers.protocol import Problem, Verifier, read_type
-from apps.gym.verifiers.reading import find_problems_as, read_as
-from apps.gym.verifiers.singles import SINGLES
+from apps.gym.verifiers.single_verifiers import SINGLES
 
 VERIFIERS: dict[str, type[Verifier]] = {**SINGLES, read_type(Hybrid): Hybrid}
 

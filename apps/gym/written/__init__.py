@@ -3,10 +3,10 @@
 What such a file imports is all here.
 """
 
-from apps.gym.builtin.generating import Call, Case, Difficulty, Move, Seen, ask, say
-from apps.gym.builtin.protocol import ToolRefused
-from apps.gym.items import Item, TaskRow
+from apps.gym.environments.generating import Call, Case, Difficulty, Move, Seen, ask, say
+from apps.gym.environments.protocol import ToolRefused
 from apps.gym.rewards import Reward
+from apps.gym.traces.items import Item, TaskRow
 from apps.gym.written.attempts import Attempted
 from apps.gym.written.environment import Environment, tool
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.builtin.generating import Call
-from apps.gym.items import Item, assistant_text, function_calls, item_type, text_of
-from apps.gym.verifiers.answers import extract_answer
+from apps.gym.environments.generating import Call
+from apps.gym.traces.items import Item, assistant_text, function_calls, item_type, text_of
+from apps.gym.verifiers.answer_extraction import extract_answer
 
 
 class Attempted(msgspec.Struct, frozen=True):

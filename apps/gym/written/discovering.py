@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from apps.gym.builtin.registry import BUILTINS
+from apps.gym.environments.registry import BUILTINS
 from apps.gym.written.environment import Environment
 from apps.gym.written.guarding import tell
 from apps.gym.written.registry import PROBLEMS, WRITTEN

@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from apps.gym.builtin.generating import Case, Difficulty, Kit, Move, Seen
-from apps.gym.items import Item, TaskRow, Tool, dump_json
+from apps.gym.environments.generating import Case, Difficulty, Kit, Move, Seen
 from apps.gym.rewards import Reward
+from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
 from apps.gym.written.attempts import Attempted
 from apps.gym.written.guarding import guard
 from apps.gym.written.tools import WrittenTool, describe_tool

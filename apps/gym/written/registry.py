@@ -2,10 +2,10 @@
 
 from typing import TypeGuard
 
-from apps.gym.builtin.generating import Kit
-from apps.gym.builtin.kits import KITS
-from apps.gym.builtin.protocol import BuiltinEnvironment
-from apps.gym.builtin.registry import BUILTINS
+from apps.gym.environments.generating import Kit
+from apps.gym.environments.kits import KITS
+from apps.gym.environments.protocol import BuiltinEnvironment
+from apps.gym.environments.registry import BUILTINS
 from apps.gym.written.environment import Environment
 
 WRITTEN: dict[str, type[Environment]] = {}

@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from apps.gym.builtin.protocol import ToolRefused
-from apps.gym.items import Tool, dump_json
+from apps.gym.environments.protocol import ToolRefused
+from apps.gym.traces.items import Tool, dump_json
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARAMETER = re.compile(r"^[ \t]*(\w+)(?:[ \t]*\([^)]*\))?:[ \t]+(\S.*)$")

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from apps.gym.verdicts import CHOICES, CONFIDENCE, REASONS
+from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE, REASONS
 from apps.reviews.answers import Answer
 
 

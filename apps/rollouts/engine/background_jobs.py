@@ -11,7 +11,7 @@ from django.utils.module_loading import import_string
 from apps.accounts.disk_space import Place, find_shortage
 from apps.accounts.outage_log import RetryLog
 from apps.environments.probing import worker_group
-from apps.gym import leaving
+from apps.gym import process_exit
 
 IDLE_SECONDS = 1.0
 CHECKS = frozenset({"apps.environments.probing.probe_due_environments"})
@@ -77,7 +77,7 @@ class Chores:
 
     def _begin(self) -> None:
         """In each thread, before its first piece."""
-        leaving.obey(self._leaving)
+        process_exit.obey(self._leaving)
         worker_group.set(self._group)
 
     async def _do(self, paths: list[str], thread: ThreadPoolExecutor) -> None:

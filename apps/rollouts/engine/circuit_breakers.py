@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from django.conf import settings
 from django.utils import timezone
 
-from apps.gym.observing import Outcome
+from apps.gym.calls.observers import Outcome
 from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.models import Breaker
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from django.db import transaction
 
 from apps.accounts.disk_space import Place, check_space
-from apps.gym.items import TaskRow
+from apps.gym.traces.items import TaskRow
 from apps.rollouts.engine.circuit_breakers import Endpoint, Turn, read_shut, store_turns
 from apps.rollouts.engine.claiming import Claim, claim_rollouts, count_elsewhere, mark_started, queue_up
 from apps.rollouts.engine.connections import Settings

@@ -8,10 +8,10 @@ import msgspec
 from django.db import DatabaseError
 
 from apps.environments.connecting import connect_environment, connect_judge
-from apps.gym.agent import Harness
-from apps.gym.observing import Outcome
-from apps.gym.outbound import Outbound
-from apps.gym.pricing import FREE
+from apps.gym.calls.observers import Outcome
+from apps.gym.calls.outbound import Outbound
+from apps.gym.loop.agent_loop import Harness
+from apps.gym.wires.pricing import FREE
 from apps.policies.connecting import connect_policy
 from apps.policies.redacting import fresh_redactor
 from apps.policies.versioning import WeightsInUse

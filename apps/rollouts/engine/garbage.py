@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from apps.gym.memory_budget import MIB, MemoryBudget
+from apps.gym.calls.memory_budget import MIB, MemoryBudget
 
 THRESHOLDS = (50_000, 20, 50)
 """New objects before a look at the young ones; such looks before one at older ones, and those before a full one."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
-from apps.gym.memory_budget import parked
-from apps.gym.time_limits import stopped_clocks
+from apps.gym.calls.memory_budget import parked
+from apps.gym.calls.time_limits import stopped_clocks
 from apps.policies.models import PolicyModel
 
 

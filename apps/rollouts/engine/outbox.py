@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from apps.accounts.disk_space import note_error
 from apps.accounts.outage_log import RetryLog
-from apps.gym.events import TraceUnion, event_kind
-from apps.gym.memory_budget import MemoryBudget
+from apps.gym.calls.memory_budget import MemoryBudget
+from apps.gym.traces.events import TraceUnion, event_kind
 from apps.policies.redacting import current_redactor
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.recording import End, EventRow, record_batch, unstorable_end

@@ -6,17 +6,17 @@ from typing import Any, Protocol
 
 import msgspec
 
-from apps.gym.agent import Attempt, Harness
+from apps.gym.calls.time_limits import TimeLimit, stopped_clocks
 from apps.gym.errors import EnvironmentFault, GymError, TimedOut
-from apps.gym.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
-from apps.gym.items import Item, TaskRow, TokenUsage
-from apps.gym.policy.protocol import Policy
-from apps.gym.policy.usage import lacks_usage
-from apps.gym.pricing import FREE, Prices
+from apps.gym.loop.agent_loop import Attempt, Harness
+from apps.gym.metrics.majority_at_k import comparable_answer
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import ResourceServer
-from apps.gym.time_limits import TimeLimit, stopped_clocks
-from apps.gym.voting import comparable_answer
+from apps.gym.traces.events import ErrorRaised, JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
+from apps.gym.traces.items import Item, TaskRow, TokenUsage
+from apps.gym.wires.pricing import FREE, Prices
+from apps.gym.wires.protocol import Policy
+from apps.gym.wires.usage import lacks_usage
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.recording import End
 from apps.rollouts.models import Rollout

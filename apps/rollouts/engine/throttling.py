@@ -17,8 +17,8 @@ from django.db import connection, transaction
 from django.db.models import Q
 
 from apps.accounts.outage_log import RetryLog
-from apps.gym.flow_control import Gate
-from apps.gym.rate_control import Grant, RateControl, Report
+from apps.gym.calls.flow_control import Gate
+from apps.gym.calls.rate_control import Grant, RateControl, Report
 from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.circuit_breakers import Endpoint

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from apps.gym.events import ModelCall, TraceUnion, encode_event, event_tokens
 from apps.gym.redaction.redacting import Counts, Redactor, count_marks
+from apps.gym.traces.events import ModelCall, TraceUnion, encode_event, event_tokens
 from apps.rollouts.engine.recording import End
 
 TOKENS_NOTE = "redacted"

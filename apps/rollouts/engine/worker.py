@@ -14,11 +14,11 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from apps.accounts.outage_log import LAYER, RetryLog
+from apps.gym.calls.memory_budget import current_account
+from apps.gym.calls.observers import Outcome
 from apps.gym.errors import GymError
-from apps.gym.events import TraceUnion
-from apps.gym.items import TaskRow
-from apps.gym.memory_budget import current_account
-from apps.gym.observing import Outcome
+from apps.gym.traces.events import TraceUnion
+from apps.gym.traces.items import TaskRow
 from apps.policies.connecting import open_outbound
 from apps.rollouts.engine.background_jobs import Chores
 from apps.rollouts.engine.circuit_breakers import Breakers, Endpoint

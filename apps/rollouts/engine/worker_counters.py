@@ -4,8 +4,8 @@ import time
 from bisect import bisect_left
 from typing import Any
 
-from apps.gym.events import JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
-from apps.gym.observing import Outcome
+from apps.gym.calls.observers import Outcome
+from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, TraceUnion, Verification
 
 BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 """Upper ends of the histograms' buckets, in seconds; one more bucket holds what is longer."""

@@ -18,12 +18,12 @@ from apps.agents.models import Agent
 from apps.agents.saving import save_agent
 from apps.environments.models import Adapter, Environment
 from apps.environments.saving import save_environment
-from apps.gym.addresses import OutboundRefused
+from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.calls.outbound import OutboundFailed
 from apps.gym.gymconfig import describing
 from apps.gym.gymconfig.looking_up import Values
 from apps.gym.gymconfig.pasting import MOST_DESCRIBED, MOST_PASTED, split_texts
 from apps.gym.gymconfig.problems import ConfigRefused, Problem
-from apps.gym.outbound import OutboundFailed
 from apps.gym.redaction.shortening import cut_clean
 from apps.policies.connecting import open_outbound, stored_key
 from apps.policies.models import PolicyModel, Provider, Wire

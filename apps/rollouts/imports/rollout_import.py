@@ -23,17 +23,17 @@ from django.utils.text import slugify
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.agents.models import Agent
-from apps.gym import leaving
-from apps.gym.events import SessionOpened, event_kind
-from apps.gym.originals import without_tokens
+from apps.gym import process_exit
+from apps.gym.metrics.majority_at_k import MAX_ANSWER, comparable_answer
 from apps.gym.redaction.redacting import Redactor
 from apps.gym.redaction.shortening import cut_clean
-from apps.gym.rolloutfile import StoredAttempt
-from apps.gym.rolloutshapes.reading import RolloutFormat
+from apps.gym.rollout_files.originals import without_tokens
+from apps.gym.rollout_files.rollout_rows import StoredAttempt
+from apps.gym.rollout_files.shapes.reading import RolloutFormat
 from apps.gym.slugs import RESERVED_SLUGS
 from apps.gym.storable import clean_line, clean_names
-from apps.gym.taskfiles.limits import READ_BYTES
-from apps.gym.voting import MAX_ANSWER, comparable_answer
+from apps.gym.tasks.files.limits import READ_BYTES
+from apps.gym.traces.events import SessionOpened, event_kind
 from apps.policies.models import PolicyModel, Provider
 from apps.policies.redacting import fresh_redactor
 from apps.rollouts.engine.running import MAX_MESSAGE, MAX_TOOL_NAME, Tally
@@ -201,7 +201,7 @@ def _store_rollouts(
 ) -> None:
     attempts = reading.attempts(files)
     while chunk := list(islice(attempts, CHUNK)):
-        leaving.check()
+        process_exit.check()
         indexes = {task for task, _, _ in chunk}
         task_ids = dict(version.tasks.filter(index__in=indexes).values_list("index", "pk"))
         _store_chunk(collection, task_ids, chunk)

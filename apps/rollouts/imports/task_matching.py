@@ -10,9 +10,8 @@ from typing import IO, Any
 from django.conf import settings
 
 from apps.accounts.models import User
-from apps.gym import leaving
-from apps.gym.items import TaskRow, dump_json
-from apps.gym.rolloutfile import (
+from apps.gym import process_exit
+from apps.gym.rollout_files.rollout_rows import (
     ROLLOUT_INDEX,
     TASK_INDEX,
     StoredAttempt,
@@ -22,12 +21,13 @@ from apps.gym.rolloutfile import (
     read_attempt,
     read_object,
 )
-from apps.gym.rolloutshapes.reading import RolloutFormat, StoredLine, read_line
-from apps.gym.rows import RowRefused
-from apps.gym.taskfile import parse_line
-from apps.gym.taskfiles.limits import FileRefused
-from apps.gym.taskfiles.lines import LineReader
-from apps.gym.taskfiles.streams import Counted, unpack
+from apps.gym.rollout_files.shapes.reading import RolloutFormat, StoredLine, read_line
+from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.files.limits import FileRefused
+from apps.gym.tasks.files.lines import LineReader
+from apps.gym.tasks.files.streams import Counted, unpack
+from apps.gym.tasks.task_rows import parse_line
+from apps.gym.traces.items import TaskRow, dump_json
 from apps.policies.redacting import fresh_redactor
 from apps.rollouts.imports.line_index import MAX_REPEAT, LineIndex
 from apps.tasks.loading import upload_limits
@@ -263,7 +263,7 @@ class StoredFiles:
             try:
                 content, _ = unpack(Counted(file.stream), upload_limits())
                 for number, line in LineReader(content, max_line_bytes=settings.MAX_LINE_BYTES):
-                    leaving.check()
+                    process_exit.check()
                     if isinstance(line, bytes):
                         yield place, number, file.name, line
                     elif not self._told:

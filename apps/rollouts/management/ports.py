@@ -10,8 +10,8 @@ import uvloop
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
+from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import GymError
-from apps.gym.outbound import Outbound
 from apps.gym.serving.asking import Served
 from apps.gym.serving.environment import CannotServe
 from apps.gym.serving.ports import serve_port

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from django.db import connection
 
-from apps.gym.metrics import SOLVED
-from apps.gym.voting import Answers
+from apps.gym.metrics.majority_at_k import Answers
+from apps.gym.metrics.pass_at_k import SOLVED
 from apps.rollouts.metrics.labels import Labels, read_by_label
 
 # A group's votes as text, such as 0:3:2/1:5:5: five gave one answer, all solved; three gave none, two of them solved.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count
 
-from apps.gym.events import ErrorRaised, decode_event
+from apps.gym.traces.events import ErrorRaised, decode_event
 from apps.rollouts.models import Rollout
 
 OUTCOMES = ("running", "completed", "failed", "cancelled", "cut_off")

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from apps.gym.comparisons import MAX_RESAMPLED, Interval, interval_from, mcnemar, paired_bootstrap
-from apps.gym.metrics import SOLVED
+from apps.gym.metrics.paired_comparison import MAX_RESAMPLED, Interval, interval_from, mcnemar, paired_bootstrap
+from apps.gym.metrics.pass_at_k import SOLVED
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection
 from apps.tasks.models import Task

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import Avg, Count, F, Max, Min
 from django.db.models.functions import Floor
 
-from apps.gym.metrics import bin_counts, histogram_edges
+from apps.gym.metrics.pass_at_k import bin_counts, histogram_edges
 from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.metrics.label_figures import Figures, figure
 from apps.rollouts.metrics.labels import all_under_one

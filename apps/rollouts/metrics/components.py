@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from django.db import connection
 
-from apps.gym.metrics import confidence_interval, sample_std, standard_error_from
+from apps.gym.metrics.pass_at_k import confidence_interval, sample_std, standard_error_from
 from apps.rollouts.metrics.labels import Labels, read_by_label
 from apps.rollouts.models import Collection
 

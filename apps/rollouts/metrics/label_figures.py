@@ -4,14 +4,14 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from apps.gym.metrics import (
+from apps.gym.metrics.majority_at_k import mean_majority_at_k
+from apps.gym.metrics.pass_at_k import (
     confidence_interval,
     mean_average_of_k,
     mean_pass_at_k,
     solve_buckets,
     standard_error_from,
 )
-from apps.gym.voting import mean_majority_at_k
 from apps.rollouts.metrics.attempt_groups import Groups, read_groups
 from apps.rollouts.metrics.components import ComponentFigures, read_components
 from apps.rollouts.metrics.labels import Labels
@@ -27,8 +27,8 @@ class Figures:
     `pass_at_k` is keyed by k = 1, 2, 4, …; `groups` by never, sometimes, always solved; `tokens` by input and output.
     Every figure that cannot be known yet is None.
 
-    `average_of_k` and `majority_at_k` are keyed like `pass_at_k` (apps.gym.metrics, apps.gym.voting). `components` has
-    the mean of each reward component, `component_figures` the rest of what is known of it. `latency` is the mean of a
+    `average_of_k` and `majority_at_k` are keyed like `pass_at_k` (apps.gym.metrics). `components` has the
+    mean of each reward component, `component_figures` the rest of what is known of it. `latency` is the mean of a
     completed rollout's seconds by phase: model, tools, verify.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from django.db import connection
 
-from apps.gym.metrics import Z_95, standard_error_from
+from apps.gym.metrics.pass_at_k import Z_95, standard_error_from
 from apps.rollouts.models import Collection
 
 MEASURED = 20_000

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import connection
 
-from apps.gym.metrics import SOLVED, confidence_interval, standard_error_from
+from apps.gym.metrics.pass_at_k import SOLVED, confidence_interval, standard_error_from
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, Rollout
 

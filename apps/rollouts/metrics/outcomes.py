@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from apps.gym.judging.judge import CONTRADICTION
-from apps.gym.metrics import sample_std
+from apps.gym.metrics.pass_at_k import sample_std
 from apps.rollouts.metrics.labels import Labels, read_by_label
 from apps.rollouts.models import Collection
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from django.db import connection
 
-from apps.gym.metrics import SOLVED, sample_std
+from apps.gym.metrics.pass_at_k import SOLVED, sample_std
 from apps.rollouts.models import Collection
 
 Bucket = Literal["never", "sometimes", "always"]

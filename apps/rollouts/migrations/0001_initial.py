@@ -285,7 +285,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('policy_model', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, to='policies.policymodel')),
                 ('environment', models.OneToOneField(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, to='environments.environment')),
-                ('control', models.JSONField(default=dict, help_text='The state of apps.gym.rate_control.RateControl')),
+                ('control', models.JSONField(default=dict, help_text='The state of apps.gym.calls.rate_control.RateControl')),
                 ('limited_until', models.DateTimeField(help_text='Calls wait for starts until this time', null=True)),
                 ('paused_until', models.DateTimeField(help_text='No calls start before this time', null=True)),
                 ('rate', models.FloatField(help_text='Current rate limit, in requests per second', null=True)),

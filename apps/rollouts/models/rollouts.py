@@ -8,10 +8,10 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Cast
 
 from apps.accounts.stored_json import StoredJSONField
-from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
-from apps.gym.events import TraceUnion, decode_event
+from apps.gym.loop.agent_loop import StopReason
 from apps.gym.rewards import MAX_REWARD
+from apps.gym.traces.events import TraceUnion, decode_event
 from apps.rollouts.models.collections import Collection
 from apps.tasks.models import Task
 from apps.tasks.spanning import span
@@ -194,7 +194,7 @@ class Rollout(models.Model):
 
 
 class TraceEvent(models.Model):
-    """One event of an attempt, appended while it runs. `payload` is the JSON of an apps.gym.events struct."""
+    """One event of an attempt, appended while it runs. `payload` is the JSON of an apps.gym.traces.events struct."""
 
     pk = models.CompositePrimaryKey("rollout_id", "attempt", "seq")
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="events", db_index=False)

@@ -14,7 +14,7 @@ class Throttle(models.Model):
 
     policy_model = models.OneToOneField(PolicyModel, null=True, blank=True, on_delete=models.CASCADE)
     environment = models.OneToOneField(Environment, null=True, blank=True, on_delete=models.CASCADE)
-    control = models.JSONField(default=dict, help_text="The state of apps.gym.rate_control.RateControl")
+    control = models.JSONField(default=dict, help_text="The state of apps.gym.calls.rate_control.RateControl")
     limited_until = models.DateTimeField(null=True, help_text="Calls wait for starts until this time")
     paused_until = models.DateTimeField(null=True, help_text="No calls start before this time")
     rate = models.FloatField(null=True, help_text="Current rate limit, in requests per second")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from django.db.models import Avg
 
 from apps.accounts.keyset_reading import read_by_key
-from apps.gym.pricing import Prices
+from apps.gym.wires.pricing import Prices
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.plans.task_selection import Choice, Size, choose_rollouts
 from apps.rollouts.plans.validation import check_plan

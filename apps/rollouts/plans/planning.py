@@ -16,7 +16,7 @@ from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.environments.models import Environment
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.policies.models import PolicyModel
 from apps.policies.typed_texts import clean_typed_value
 from apps.rollouts.models import Collection, Rollout
@@ -181,7 +181,7 @@ def delete_plan(collection: Collection) -> None:
     """Delete a collection none of whose rollouts was ever claimed, in chunks as it was made."""
     while ids := list(collection.rollouts.values_list("pk", flat=True)[:CHUNK]):
         Rollout.objects.filter(pk__in=ids).delete()
-        leaving.check()
+        process_exit.check()
     collection.delete()
 
 

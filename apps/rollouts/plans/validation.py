@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from django.core.exceptions import ValidationError
 
-from apps.gym.prompting import PromptTemplate, find_template_problems
-from apps.gym.sampling import find_default_problems
 from apps.gym.storable import find_unstorable
+from apps.gym.tasks.prompt_templates import PromptTemplate, find_template_problems
+from apps.gym.wires.sampling import find_default_problems
 from apps.rollouts.models import LARGEST, Collection
 from apps.rollouts.plans.task_selection import CHOSEN
 from apps.tasks.models import DatasetVersion

@@ -5,8 +5,8 @@ from django.db.models import F, Max
 from django.utils import timezone
 
 from apps.accounts.job_retries import progressed
-from apps.gym.events import decode_event, event_kind
 from apps.gym.redaction.redacting import count_marks
+from apps.gym.traces.events import decode_event, event_kind
 from apps.rollouts.engine.trace_redaction import add_counts
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward, Rollout, TraceEvent
 from apps.rollouts.notifications import announce_collection

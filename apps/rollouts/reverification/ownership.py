@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.job_retries import claimed, put_back
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.gym.errors import GymError
 from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.models import Reverification
@@ -47,7 +47,7 @@ class Owner(NamedTuple):
 
     def pause_here(self) -> None:
         """Between two pieces: whether to go on. Raises Leaving, or what puts it back."""
-        leaving.check()
+        process_exit.check()
         if time.monotonic() >= self.until:
             raise _TimeIsUp
 
@@ -70,7 +70,7 @@ def as_owner(
     mine = Reverification.objects.filter(pk=reverification.pk, attempt=attempt, state=doing)
     try:
         work(owner)
-    except leaving.Leaving:
+    except process_exit.Leaving:
         mine.update(state=state, attempt=attempt - 1)
         logger.info("reverification %s is left to another worker", reverification.pk)
     except _TimeIsUp:

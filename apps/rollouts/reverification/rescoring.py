@@ -12,18 +12,18 @@ from django.utils import timezone
 from apps.accounts.job_retries import progressed
 from apps.environments.connecting import connect_environment, connect_judge, connect_verifier
 from apps.environments.models import Environment
-from apps.gym import leaving
+from apps.gym import process_exit
+from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import EnvironmentFault, GymError, VerifierError
-from apps.gym.events import ModelCall, TraceUnion, encode_event
-from apps.gym.items import TaskRow
-from apps.gym.outbound import Outbound
-from apps.gym.pricing import FREE
-from apps.gym.prompting import PromptTemplate, ask_as_planned
+from apps.gym.loop.reverification import Verdict, verify_again
+from apps.gym.metrics.majority_at_k import MAX_ANSWER, comparable_answer
 from apps.gym.resources.protocol import ResourceServer
-from apps.gym.reverifying import Verdict, verify_again
-from apps.gym.rolloutfile import judged_stop_reason
+from apps.gym.rollout_files.rollout_rows import judged_stop_reason
 from apps.gym.storable import clean_line, clean_names
-from apps.gym.voting import MAX_ANSWER, comparable_answer
+from apps.gym.tasks.prompt_templates import PromptTemplate, ask_as_planned
+from apps.gym.traces.events import ModelCall, TraceUnion, encode_event
+from apps.gym.traces.items import TaskRow
+from apps.gym.wires.pricing import FREE
 from apps.policies.connecting import open_outbound
 from apps.policies.redacting import fresh_redactor
 from apps.rollouts.engine.circuit_breakers import Endpoint
@@ -147,7 +147,7 @@ def _verify_chunk(
     tasks = runner.run(_start(pieces, server, reverification))
     try:
         while runner.run(_wait(tasks)):
-            leaving.check()
+            process_exit.check()
             owner.write()
     except BaseException:
         runner.run(_cancel(tasks))

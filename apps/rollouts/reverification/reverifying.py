@@ -14,8 +14,8 @@ from apps.accounts.models import User
 from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
 from apps.gym.errors import EnvironmentFault
+from apps.gym.loop.reverification import ask_reverify_mode
 from apps.gym.resources.protocol import ReverifyMode
-from apps.gym.reverifying import ask_reverify_mode
 from apps.policies.connecting import open_outbound
 from apps.rollouts.models import Collection, Reverification
 from apps.rollouts.reverification.applying import write_rewards

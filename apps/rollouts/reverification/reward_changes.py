@@ -6,7 +6,7 @@ import msgspec
 from django.db.models import Avg, Count, F, Max, Min, Q, QuerySet
 from django.db.models.functions import Floor
 
-from apps.gym.metrics import bin_counts
+from apps.gym.metrics.pass_at_k import bin_counts
 from apps.rollouts.models import Reverification, ReverifiedReward
 
 BINS = 10

@@ -19,9 +19,9 @@ from django.utils import timezone
 from apps.accounts.job_retries import when_database_answers
 from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.outages import is_transient
-from apps.gym import leaving
-from apps.gym.events import decode_event
-from apps.gym.wordings import texts_of
+from apps.gym import process_exit
+from apps.gym.traces.event_texts import texts_of
+from apps.gym.traces.events import decode_event
 from apps.rollouts.models import Rollout, RolloutWords, TraceEvent, UnindexedRollout
 from apps.rollouts.search.filters.searching import MAX_WORDS
 from apps.rollouts.search.filters.words import BREAK, split_words
@@ -77,7 +77,7 @@ def index_next_rollouts() -> bool:
     try:
         _store(taken, _read(taken), taken_at)
     except Exception as problem:
-        if isinstance(problem, leaving.Leaving) or is_transient(problem):
+        if isinstance(problem, process_exit.Leaving) or is_transient(problem):
             when_database_answers(lambda: _give_back(taken_at))
         raise
     return True
@@ -86,7 +86,7 @@ def index_next_rollouts() -> bool:
 def _read(taken: dict[int, int]) -> dict[int, Words]:
     found = {}
     for rollout_id, attempt in taken.items():
-        leaving.check()
+        process_exit.check()
         try:
             found[rollout_id] = read_words(rollout_id, attempt)
         except Exception as problem:

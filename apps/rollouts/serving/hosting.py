@@ -8,8 +8,8 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import GymError
-from apps.gym.outbound import Outbound
 from apps.gym.serving.asking import Answer, Asked, Served, answer_always, json_answer
 from apps.gym.serving.environment import CannotServe
 from apps.policies.connecting import open_outbound

@@ -7,9 +7,9 @@ from django.conf import settings
 from apps.agents.models import Agent
 from apps.environments.connecting import connect_environment, connect_judge, connect_verifier
 from apps.environments.models import Adapter, Environment
-from apps.gym.agent import Harness
+from apps.gym.calls.outbound import Outbound
 from apps.gym.judging.judge import Judge
-from apps.gym.outbound import Outbound
+from apps.gym.loop.agent_loop import Harness
 from apps.gym.serving.agent import ServedAgent
 from apps.gym.serving.environment import CannotServe, ServedEnvironment, serve_environment
 from apps.gym.serving.model import ServedModel

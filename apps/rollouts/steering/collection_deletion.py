@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.accounts.job_retries import claimed, is_due, progressed, put_back
 from apps.accounts.models import User
-from apps.gym import leaving
+from apps.gym import process_exit
 from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
 from apps.rollouts.steering.controls import CannotSteer
@@ -80,7 +80,7 @@ def _carry_out(deletion: CollectionDeletion) -> None:
                 remove_rollouts(deletion, deletion.collection)
             else:
                 _delete(deletion, deletion.collection)
-    except leaving.Leaving:
+    except process_exit.Leaving:
         row.update(state=State.QUEUED)
         raise
     except (StillInUse, ProtectedError) as problem:
@@ -106,5 +106,5 @@ def _delete(deletion: CollectionDeletion, collection: Collection) -> None:
         with transaction.atomic():
             Rollout.objects.filter(pk__in=ids).delete()
         mine.update(deleted=F("deleted") + len(ids), **progressed())
-        leaving.check()
+        process_exit.check()
     collection.delete()

@@ -10,9 +10,9 @@ from django.db.models import F, Q
 from apps.accounts.auditing import record
 from apps.accounts.job_retries import progressed
 from apps.accounts.models import User
-from apps.gym import leaving
-from apps.gym.agent import StopReason
+from apps.gym import process_exit
 from apps.gym.errors import ErrorKind
+from apps.gym.loop.agent_loop import StopReason
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, RolloutQuerySet, UnindexedRollout
 from apps.rollouts.notifications import announce_collection
 from apps.rollouts.search.filters.applying import apply_filter
@@ -146,7 +146,7 @@ def remove_rollouts(deletion: CollectionDeletion, collection: Collection) -> Non
     while ids := list(chosen_rollouts(collection, deletion.chosen).order_by().values_list("pk", flat=True)[:CHUNK]):
         removed = _remove(collection, ids)
         mine.update(deleted=F("deleted") + removed, **progressed())
-        leaving.check()
+        process_exit.check()
     announce_collection(collection.pk)
 
 

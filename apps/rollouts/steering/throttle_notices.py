@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.environments.models import Environment
-from apps.gym.rate_control import LONGEST_PAUSE
+from apps.gym.calls.rate_control import LONGEST_PAUSE
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, Throttle
 

@@ -13,12 +13,12 @@ from asgiref.sync import sync_to_async
 from django.db import InterfaceError, OperationalError, connection
 
 from apps.accounts.models import User
-from apps.gym.events import TraceUnion
-from apps.gym.items import dump_json
-from apps.gym.messages import offered_tools
-from apps.gym.responses import assemble_response, prompt_items
-from apps.gym.segments import check_prefixes, find_sampled, join_calls, stored_tokens
-from apps.gym.tokens import TokensUnreadable
+from apps.gym.traces.events import TraceUnion
+from apps.gym.traces.items import dump_json
+from apps.gym.traces.messages import offered_tools
+from apps.gym.traces.responses import assemble_response, prompt_items
+from apps.gym.traces.segments import check_prefixes, find_sampled, join_calls, stored_tokens
+from apps.gym.traces.tokens import TokensUnreadable
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.steering.controls import CannotSteer, cancel_collection
 from apps.rollouts.streams.readers import begin_reading, expect_reader, is_last_reader, leave_unread

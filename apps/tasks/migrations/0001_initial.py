@@ -55,7 +55,7 @@ class Migration(migrations.Migration):
                 ('note', models.CharField(blank=True, max_length=200)),
                 ('base', models.ForeignKey(blank=True, help_text='The version before it', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='tasks.datasetversion')),
                 ('changes', models.JSONField(blank=True, default=dict, help_text='Rows against those of the base: {new, updated, unchanged, removed}')),
-                ('metrics', models.JSONField(blank=True, help_text='What the rows are made of (gym/dataset_metrics.py); null until measured', null=True)),
+                ('metrics', models.JSONField(blank=True, help_text='What the rows are made of (gym/tasks/dataset_metrics.py); null until measured', null=True)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
             ],
             options={

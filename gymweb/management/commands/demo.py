@@ -23,7 +23,7 @@ from apps.exports.models import Export, PairSet
 from apps.exports.ordering import queue_export
 from apps.exports.pairing import build_pairs
 from apps.gym.exporters.registry import FORMATS
-from apps.gym.items import dump_json
+from apps.gym.traces.items import dump_json
 from apps.policies.registering import register_scripted_model
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection

@@ -6,19 +6,19 @@ import statistics
 
 import pytest
 
-from apps.gym.builtin.generating import CASE_KINDS, DIFFICULTIES, TooFewTasks, generate_tasks
-from apps.gym.builtin.kits import KITS
-from apps.gym.builtin.registry import BUILTINS
-from apps.gym.items import dump_json
+from apps.gym.environments.generating import CASE_KINDS, DIFFICULTIES, TooFewTasks, generate_tasks
+from apps.gym.environments.kits import KITS
+from apps.gym.environments.registry import BUILTINS
+from apps.gym.loop.trials.checking import check_cases, list_cases
+from apps.gym.loop.trials.playing import KNOW_NOTHING, play_attempt, reward_of
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.responses import assemble_response
 from apps.gym.serving.environment import serve_environment
-from apps.gym.taskfile import check_task
-from apps.gym.trials.checking import check_cases, list_cases
-from apps.gym.trials.playing import KNOW_NOTHING, play_attempt, reward_of
+from apps.gym.tasks.task_rows import check_task
+from apps.gym.traces.items import dump_json
+from apps.gym.traces.responses import assemble_response
 from tests.gym.sandbox.needing import environments
 from tests.gym.serving.ports import on_a_port
 

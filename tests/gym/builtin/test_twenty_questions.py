@@ -1,12 +1,12 @@
 import pytest
 
-from apps.gym.builtin.turns import all_replies, answered_replies
-from apps.gym.builtin.twenty_questions.asking import questions_needed
-from apps.gym.builtin.twenty_questions.environment import TwentyQuestions
-from apps.gym.builtin.twenty_questions.game import Questions, read_guess, read_properties
-from apps.gym.builtin.twenty_questions.things import PROPERTIES, THINGS
+from apps.gym.environments.turns import all_replies, answered_replies
+from apps.gym.environments.twenty_questions.asking import questions_needed
+from apps.gym.environments.twenty_questions.environment import TwentyQuestions
+from apps.gym.environments.twenty_questions.game import Questions, read_guess, read_properties
+from apps.gym.environments.twenty_questions.things import PROPERTIES, THINGS
 from apps.gym.errors import EnvironmentFault
-from apps.gym.items import message
+from apps.gym.traces.items import message
 from tests.gym.verifiers.replies import attempt, says
 
 ROW = {"responses_create_params": {"input": "?"}, "secret": "oak", "most_questions": 2}

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from apps.gym.events import SessionOpened, ToolResult, TraceUnion
 from apps.gym.exporters.protocol import Attempt, Group, Preference, TaskPrompt
-from apps.gym.items import message
+from apps.gym.traces.events import SessionOpened, ToolResult, TraceUnion
+from apps.gym.traces.items import message
 from tests.gym.traces import call, row, said, thought, trace, turn
 
 SYSTEM = "You are a helpful assistant."

@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
-from apps.gym.events import EnvironmentTurn, SessionOpened, ToolResult, TraceUnion
-from apps.gym.items import message
+from apps.gym.traces.events import EnvironmentTurn, SessionOpened, ToolResult, TraceUnion
+from apps.gym.traces.items import message
 from tests.gym.exporters.attempts import PROMPT, TOOLS
 from tests.gym.traces import call, said, thought, trace, turn, with_tokens
 

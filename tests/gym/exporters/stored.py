@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from apps.gym.events import EnvironmentTurn, ModelCall, Prompt, SessionOpened, TraceUnion
-from apps.gym.items import Item, input_items, item_type
+from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, SessionOpened, TraceUnion
+from apps.gym.traces.items import Item, input_items, item_type
 
 SHARED = Path(os.environ.get("GYMWEB_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 SAMPLES = SHARED / "design" / "export_samples"

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gym.events import EnvironmentTurn, ToolResult, TraceUnion
 from apps.gym.exporters.contrasts import pair_conversations
 from apps.gym.exporters.conversations import Conversation
 from apps.gym.exporters.protocol import Options
-from apps.gym.items import message
-from apps.gym.messages import Dropped, completion_messages
+from apps.gym.traces.events import EnvironmentTurn, ToolResult, TraceUnion
+from apps.gym.traces.items import message
+from apps.gym.traces.messages import Dropped, completion_messages
 from tests.gym.exporters.attempts import PROMPT, paris, preference
 from tests.gym.traces import call, said, thought, trace, turn
 

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from openai.types.responses import Response
 
-from apps.gym.events import ModelCall, SessionOpened
 from apps.gym.exporters.nemo_gym_rollouts import rollout_row
-from apps.gym.items import message
-from apps.gym.messages import Dropped
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.traces.events import ModelCall, SessionOpened
+from apps.gym.traces.items import message
+from apps.gym.traces.messages import Dropped
 from tests.gym.traces import WEATHER_TOOL, nulls, row, said, trace, turn, weather_trace, with_tokens
 
 NOT_FOR_VERIFY = {"_gymweb_details", "reward", "reward_components", "agent_ref", "gymweb"}

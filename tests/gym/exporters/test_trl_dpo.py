@@ -7,8 +7,8 @@ import pytest
 from apps.gym.exporters.protocol import Attempt, Options, Preference, resolve_options
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.exporters.trl import dpo_rows
-from apps.gym.items import dump_json, message
-from apps.gym.messages import Dropped, completion_messages, prompt_messages
+from apps.gym.traces.items import dump_json, message
+from apps.gym.traces.messages import Dropped, completion_messages, prompt_messages
 from tests.gym.exporters.stored import SAMPLES, read_lines
 from tests.gym.traces import call, key_structure, nulls, row, said, trace, turn, weather_trace
 

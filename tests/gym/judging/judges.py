@@ -3,10 +3,10 @@
 import json
 import re
 
-from apps.gym.items import text_of
 from apps.gym.judging.judge import Judge
 from apps.gym.judging.settings import read_settings
-from apps.gym.policy.protocol import Reply
+from apps.gym.traces.items import text_of
+from apps.gym.wires.protocol import Reply
 
 MARK = "MARK"
 """Stands in an answer for the mark that the judge was given."""

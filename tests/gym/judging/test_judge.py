@@ -6,8 +6,8 @@ import random
 import pytest
 
 from apps.gym.errors import JudgeError, PolicyError, TimedOut
-from apps.gym.items import text_of
-from apps.gym.policy.protocol import Reply
+from apps.gym.traces.items import text_of
+from apps.gym.wires.protocol import Reply
 from tests.gym.judging.judges import MARK, Answers, make_judge, mark_of, said, verdict
 
 ASKED = {"task": "What is 2 + 2?", "answer": "It is 4."}

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from apps.gym.errors import PolicyError, VerifierError
-from apps.gym.items import message, text_of
 from apps.gym.judging.scoring import judge_attempt
-from apps.gym.policy.protocol import Ask, Reply
-from apps.gym.policy.scripted import ScriptedPolicy
+from apps.gym.traces.items import message, text_of
+from apps.gym.wires.protocol import Ask, Reply
+from apps.gym.wires.scripted import ScriptedPolicy
 from tests.factories import make_row
 from tests.gym.judging.judges import Answers, make_judge, mark_of, said, verdict
 

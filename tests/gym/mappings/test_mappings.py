@@ -2,13 +2,13 @@
 
 import pytest
 
-from apps.gym.mappings.columns import Mapping, MappingRefused, apply_mapping, read_mapping, write_mapping
-from apps.gym.mappings.leftovers import Leftovers
-from apps.gym.mappings.paths import MISSING, look_up
-from apps.gym.mappings.shapes import find_shape
-from apps.gym.mappings.templates import GapEmpty, TemplateRefused, fill_template
-from apps.gym.rows import RowRefused
-from apps.gym.taskfile import check_task, parse_changed
+from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.mappings.columns import Mapping, MappingRefused, apply_mapping, read_mapping, write_mapping
+from apps.gym.tasks.mappings.leftovers import Leftovers
+from apps.gym.tasks.mappings.paths import MISSING, look_up
+from apps.gym.tasks.mappings.shapes import find_shape
+from apps.gym.tasks.mappings.templates import GapEmpty, TemplateRefused, fill_template
+from apps.gym.tasks.task_rows import check_task, parse_changed
 
 
 def user_texts(rows: list[dict[str, object]]) -> list[str]:

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apps.gym.calls.observers import Outcome, ignore
+from apps.gym.calls.outbound import OutboundReply
 from apps.gym.errors import PolicyError
-from apps.gym.items import message, text_of
-from apps.gym.observing import Outcome, ignore
-from apps.gym.outbound import OutboundReply
-from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
-from apps.gym.policy.chat_stream import join_chat_stream
-from apps.gym.policy.dialect import Dialect
-from apps.gym.policy.http import HttpPolicy
-from apps.gym.policy.protocol import Ask, Reply
+from apps.gym.traces.items import message, text_of
+from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
+from apps.gym.wires.chat_stream import join_chat_stream
+from apps.gym.wires.dialect import Dialect
+from apps.gym.wires.http import HttpPolicy
+from apps.gym.wires.protocol import Ask, Reply
 from tests.deadlines import cpu_deadline
 
 KEY = "sk-test-0123456789abcdef"

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gym.errors import PolicyError
-from apps.gym.items import message, text_of
-from apps.gym.policy.chat import chat_request, chat_sampling, chat_tool
-from apps.gym.policy.chat_reply import CallsMissing, ReplyMalformed, read_chat_reply
-from apps.gym.policy.chat_turns import chat_messages
-from apps.gym.policy.dialect import Dialect, SamplingRefused
-from apps.gym.policy.protocol import Ask
-from apps.gym.policy.responses import responses_request
+from apps.gym.traces.chat_turns import chat_messages
+from apps.gym.traces.items import message, text_of
+from apps.gym.wires.chat import chat_request, chat_sampling, chat_tool
+from apps.gym.wires.chat_reply import CallsMissing, ReplyMalformed, read_chat_reply
+from apps.gym.wires.dialect import Dialect, SamplingRefused
+from apps.gym.wires.protocol import Ask
+from apps.gym.wires.responses import responses_request
 
 
 def said(text):

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.gym.errors import PolicyError
-from apps.gym.items import Item
-from apps.gym.policy.chat_turns import Message, assistant_items, chat_items, chat_messages
+from apps.gym.traces.chat_turns import Message, assistant_items, chat_items, chat_messages
+from apps.gym.traces.items import Item
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 name = st.text("abcdefgh_", min_size=1, max_size=8)

@@ -7,16 +7,16 @@ import orjson
 import pytest
 from aiohttp import web
 
-from apps.gym.addresses import OutboundPolicy
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.memory_budget import MemoryBudget
+from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError, TimedOut
-from apps.gym.memory_budget import MemoryBudget
-from apps.gym.outbound import Outbound
-from apps.gym.policy import sending
-from apps.gym.policy.dialect import Dialect
-from apps.gym.policy.http import HttpPolicy, PolicyReplyTooLarge, is_strict
-from apps.gym.policy.protocol import Ask
-from apps.gym.policy.responses import responses_request
-from apps.gym.retrying import Pauses
+from apps.gym.wires import sending
+from apps.gym.wires.dialect import Dialect
+from apps.gym.wires.http import HttpPolicy, PolicyReplyTooLarge, is_strict
+from apps.gym.wires.protocol import Ask
+from apps.gym.wires.responses import responses_request
 
 KEY = "sk-test-0123456789abcdef"
 ASK = Ask(items=[{"role": "user", "content": "Hi"}], sampling={"seed": 3})

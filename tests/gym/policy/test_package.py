@@ -6,14 +6,14 @@ import orjson
 import pytest
 from aiohttp import web
 
-from apps.gym.addresses import OutboundPolicy
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError, TimedOut
-from apps.gym.items import message, text_of
-from apps.gym.outbound import Outbound
-from apps.gym.policy.http import PATHS, HttpPolicy
-from apps.gym.policy.package import PackageSender, open_azure, open_openai
-from apps.gym.policy.protocol import Ask
-from apps.gym.retrying import Pauses
+from apps.gym.traces.items import message, text_of
+from apps.gym.wires.http import PATHS, HttpPolicy
+from apps.gym.wires.package import PackageSender, open_azure, open_openai
+from apps.gym.wires.protocol import Ask
 
 KEY = "sk-0123456789abcdef"
 ASK = Ask(items=[message("user", "What is 6 * 7?")], sampling={"temperature": 0.5}, session="rollout-7")

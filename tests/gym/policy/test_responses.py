@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from apps.gym.policy.chat_reply import ReplyMalformed
-from apps.gym.policy.dialect import Dialect
-from apps.gym.policy.protocol import Ask
-from apps.gym.policy.responses import ReplyFailed, read_responses_reply, responses_request
+from apps.gym.wires.chat_reply import ReplyMalformed
+from apps.gym.wires.dialect import Dialect
+from apps.gym.wires.protocol import Ask
+from apps.gym.wires.responses import ReplyFailed, read_responses_reply, responses_request
 
 CALL = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}", "async": None, "new": [1]}
 TEXT = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "4", "annotations": []}]}

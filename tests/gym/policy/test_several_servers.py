@@ -7,13 +7,13 @@ import orjson
 import pytest
 from aiohttp import web
 
-from apps.gym.addresses import OutboundPolicy
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError
-from apps.gym.items import message
-from apps.gym.outbound import Outbound
-from apps.gym.policy.http import HttpPolicy
-from apps.gym.policy.protocol import Ask
-from apps.gym.retrying import Pauses
+from apps.gym.traces.items import message
+from apps.gym.wires.http import HttpPolicy
+from apps.gym.wires.protocol import Ask
 
 REPLY = {"id": "r", "choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}
 SESSIONS = [f"rollout-{number}" for number in range(60)]

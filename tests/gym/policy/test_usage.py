@@ -2,9 +2,9 @@
 
 import pytest
 
-from apps.gym.events import JudgeCall, ModelCall
-from apps.gym.items import message
-from apps.gym.policy.usage import lacks_usage
+from apps.gym.traces.events import JudgeCall, ModelCall
+from apps.gym.traces.items import message
+from apps.gym.wires.usage import lacks_usage
 
 SAID = [message("assistant", "4")]
 TOLD = {"input_tokens": 0, "output_tokens": 0}

@@ -4,15 +4,15 @@ import orjson
 import pytest
 from openai.types.responses import Response
 
-from apps.gym.events import ModelCall, Prompt
-from apps.gym.items import text_of
-from apps.gym.policy.chat import chat_tool
-from apps.gym.policy.chat_reply import ReplyMalformed, read_chat_reply
-from apps.gym.policy.chat_stream import join_chat_stream
-from apps.gym.policy.chat_turns import chat_messages
-from apps.gym.policy.http import _says_context_length, explain_refusal
-from apps.gym.policy.responses import read_responses_reply
-from apps.gym.responses import assemble_response
+from apps.gym.traces.chat_turns import chat_messages
+from apps.gym.traces.events import ModelCall, Prompt
+from apps.gym.traces.items import text_of
+from apps.gym.traces.responses import assemble_response
+from apps.gym.wires.chat import chat_tool
+from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
+from apps.gym.wires.chat_stream import join_chat_stream
+from apps.gym.wires.http import _says_context_length, explain_refusal
+from apps.gym.wires.responses import read_responses_reply
 from tests.gym.policy.shared_material import SHARED
 
 SAMPLES = SHARED / "vllm_samples"

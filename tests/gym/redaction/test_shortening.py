@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.params import check_params, find_params
 from apps.gym.redaction.redacting import Redactor
 from apps.gym.redaction.shortening import cut, cut_body, cut_clean, cut_middle, cut_to_end, shorten, shorten_with
-from apps.gym.rows import RowRefused, read_row
 from apps.gym.storable import clean_line
+from apps.gym.tasks.file_rows import RowRefused, read_row
+from apps.gym.tasks.parameters import check_params, find_params
 
 APPS = Path(__file__).resolve().parents[3] / "apps"
 PASSWORD = "correct-horse-battery"

@@ -7,11 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from apps.gym.addresses import OutboundPolicy
-from apps.gym.outbound import Outbound
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.retries import Pauses
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.http import HttpResourceServer
-from apps.gym.retrying import Pauses
 
 BROKEN = object()
 """An answer that is none: the connection is dropped."""

@@ -3,11 +3,11 @@ import asyncio
 import pytest
 
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
-from apps.gym.events import EnvironmentTurn, ToolResult
-from apps.gym.items import message
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.rewards import Reward
+from apps.gym.traces.events import EnvironmentTurn, ToolResult
+from apps.gym.traces.items import message
 from tests.gym.resources.servers import BROKEN, SLOW, Answers, serve
 from tests.nemo_gym import kinds
 from tests.nemo_gym.attempts import attempt, connect, loopback

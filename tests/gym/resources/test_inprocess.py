@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from apps.gym.builtin.calculator import Calculator
-from apps.gym.builtin.registry import BUILTINS
+from apps.gym.environments.calculator import Calculator
+from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.protocol import ResourceServer, ToolOutput

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from apps.gym.addresses import OutboundPolicy
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.memory_budget import MemoryBudget
+from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.retries import Pauses
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
-from apps.gym.events import ToolResult
-from apps.gym.memory_budget import MemoryBudget
-from apps.gym.outbound import Outbound
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command, usual_name
 from apps.gym.resources.protocol import ToolOutput
-from apps.gym.retrying import Pauses
+from apps.gym.traces.events import ToolResult
 from tests.deadlines import wait_until
 from tests.nemo_gym.attempts import attempt
 from tests.nemo_gym.solving import call, says
@@ -378,8 +378,8 @@ def test_a_process_ends_with_the_attempt_and_with_whoever_started_it(tmp_path):
 ORPHANING = """
 import asyncio, sys
 from pathlib import Path
-from apps.gym.addresses import OutboundPolicy
-from apps.gym.outbound import Outbound
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command
 

@@ -5,9 +5,9 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gym.rolloutfile import check_task, read_attempt
-from apps.gym.rolloutshapes.reading import read_line
-from apps.gym.rows import RowRefused
+from apps.gym.rollout_files.rollout_rows import check_task, read_attempt
+from apps.gym.rollout_files.shapes.reading import read_line
+from apps.gym.tasks.file_rows import RowRefused
 
 TEXTS = ["", "x", "text", "user", "assistant", "tool", "image_url", "[1]", "{}", '{"name": "f"}', "\x00", "length"]
 LEAVES = st.none() | st.booleans() | st.integers(-3, 10**20) | st.floats(-2, 2) | st.sampled_from(TEXTS)

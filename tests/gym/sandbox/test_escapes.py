@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.builtin.code_exec.testing import HiddenTest, HiddenTests, run_tests
+from apps.gym.environments.code_exec.testing import HiddenTest, HiddenTests, run_tests
 from apps.gym.sandbox.bubblewrap import Bubblewrap
 from apps.gym.sandbox.choosing import Choice, ChosenSandbox
 from apps.gym.sandbox.protocol import Limits

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.builtin.code_exec.environment import CodeExec
+from apps.gym.environments.code_exec.environment import CodeExec
 from apps.gym.sandbox import together
 from apps.gym.sandbox.choosing import Choice, ChosenSandbox, choose_sandbox, the_sandbox
 from apps.gym.sandbox.delegated import NotDelegated, Place, find_place

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from apps.gym.addresses import OutboundPolicy
-from apps.gym.outbound import Outbound
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
 from apps.gym.serving.ports import serve_port
 
 

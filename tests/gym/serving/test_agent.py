@@ -4,15 +4,15 @@ import json
 import pytest
 from openai.types.responses import Response
 
-from apps.gym.agent import Harness
 from apps.gym.errors import EnvironmentFault
-from apps.gym.policy.protocol import Reply
-from apps.gym.policy.scripted import ScriptedPolicy
+from apps.gym.loop.agent_loop import Harness
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.rolloutkeys import own_task
 from apps.gym.serving.agent import ServedAgent
 from apps.gym.serving.asking import Asked, answer_always
-from apps.gym.tokens import capture_tokens
+from apps.gym.tasks.rollout_keys import own_task
+from apps.gym.traces.tokens import capture_tokens
+from apps.gym.wires.protocol import Reply
+from apps.gym.wires.scripted import ScriptedPolicy
 
 ROW = {
     "responses_create_params": {"input": [{"role": "user", "content": "What is (3 + 4) * 12? Box it."}]},

@@ -5,21 +5,21 @@ import json
 import msgspec
 import pytest
 
-from apps.gym.agent import Attempt, Harness
-from apps.gym.builtin.calculator import Calculator
-from apps.gym.builtin.generating import generate_tasks
-from apps.gym.builtin.kits import KITS
-from apps.gym.builtin.protocol import ToolRefused
-from apps.gym.builtin.registry import BUILTINS
-from apps.gym.events import JudgeCall, SessionOpened, ToolResult, Verification
+from apps.gym.environments.calculator import Calculator
+from apps.gym.environments.generating import generate_tasks
+from apps.gym.environments.kits import KITS
+from apps.gym.environments.protocol import ToolRefused
+from apps.gym.environments.registry import BUILTINS
 from apps.gym.judging.judge import Judge
-from apps.gym.policy.scripted import ScriptedPolicy
+from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.verified import VerifiedServer
 from apps.gym.serving.asking import Asked, Refused, answer_always, plain_path
 from apps.gym.serving.environment import CannotServe, serve_environment
+from apps.gym.traces.events import JudgeCall, SessionOpened, ToolResult, Verification
+from apps.gym.wires.scripted import ScriptedPolicy
 from tests.deadlines import DEADLINE, wait_until_async
 from tests.gym.sandbox.needing import environments
 from tests.gym.serving.ports import on_a_port

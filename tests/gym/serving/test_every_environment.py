@@ -5,20 +5,20 @@ import sys
 
 import pytest
 
-from apps.gym.addresses import OutboundPolicy
-from apps.gym.events import JudgeCall, ToolResult, Verification
-from apps.gym.items import item_type
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound import Outbound
 from apps.gym.judging.judge import Judge
-from apps.gym.outbound import Outbound
-from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.resources.calling import Caller
 from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command
 from apps.gym.resources.verified import ToollessServer, VerifiedServer
 from apps.gym.serving.environment import serve_environment
+from apps.gym.traces.events import JudgeCall, ToolResult, Verification
+from apps.gym.traces.items import item_type
 from apps.gym.verifiers.examples import EXAMPLES
 from apps.gym.verifiers.registry import VERIFIERS
+from apps.gym.wires.scripted import ScriptedPolicy
 from tests.gym.resources.test_mcp import LAB
 from tests.gym.serving.ports import on_a_port
 from tests.gym.serving.test_environment import timeless

@@ -6,12 +6,12 @@ import pytest
 from openai.types.responses import Response
 
 from apps.gym.errors import PolicyError, TimedOut
-from apps.gym.policy.protocol import Reply
-from apps.gym.policy.responses import responses_request
-from apps.gym.policy.scripted import ScriptedPolicy
 from apps.gym.serving.asking import Asked, answer_always
 from apps.gym.serving.model import ServedModel
-from apps.gym.tokens import capture_tokens
+from apps.gym.traces.tokens import capture_tokens
+from apps.gym.wires.protocol import Reply
+from apps.gym.wires.responses import responses_request
+from apps.gym.wires.scripted import ScriptedPolicy
 from tests.gym.serving.ports import on_a_port
 
 QUESTION = "What is (3 + 4) * 12? Box it."

@@ -15,8 +15,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gym.taskfiles.limits import BadRow, FileRefused, Limits
-from apps.gym.taskfiles.reading import open_rows
+from apps.gym.tasks.files.limits import BadRow, FileRefused, Limits
+from apps.gym.tasks.files.reading import open_rows
 
 ROWS = [
     {"id": n, "question": f'What is {n} + 1?\nAnswer: "[{{,}}]\\', "nested": {"list": [1, [2, {}]]}} for n in range(5)
@@ -169,7 +169,7 @@ def test_an_array_is_taken_apart_as_json_says_however_it_is_cut_into_blocks(valu
         def read(self, count: int | None = -1, /) -> bytes:
             return super().read(min(count or size, size) if count and count > 0 else size)
 
-    from apps.gym.taskfiles.arrays import ArrayReader
+    from apps.gym.tasks.files.arrays import ArrayReader
 
     text = json.dumps(values, indent=1 if spaced else None, ensure_ascii=spaced).encode()
     assert [json.loads(row) for _, row in ArrayReader(Dribble(text), max_line_bytes=10**6)] == values

@@ -3,7 +3,7 @@
 from typing import Any
 
 from apps.gym.errors import VerifierError
-from apps.gym.verifiers.reading import VerifierMisconfigured
+from apps.gym.verifiers.parameters_reader import VerifierMisconfigured
 from apps.gym.verifiers.registry import read_verifier
 from tests.gym.verifiers.replies import response
 

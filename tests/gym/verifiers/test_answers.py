@@ -1,7 +1,7 @@
 import pytest
 
 from apps.gym.errors import VerifierError
-from apps.gym.verifiers.answers import (
+from apps.gym.verifiers.answer_extraction import (
     expected_answer,
     extract_answer,
     extraction_mode,

@@ -2,7 +2,7 @@ import pytest
 
 from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
-from apps.gym.verifiers.exact_match import normalise, verify_exact_match
+from apps.gym.verifiers.text.exact_match import normalise, verify_exact_match
 from tests.gym.verifiers.replies import response
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from apps.gym.verifiers.finding_json import find_json
+from apps.gym.verifiers.structured.json_finder import find_json
 
 
 @pytest.mark.parametrize(

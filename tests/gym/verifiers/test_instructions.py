@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from apps.gym.verifiers.constraints import CONSTRAINTS, count_sentences
+from apps.gym.verifiers.instructions.ifeval_checks import CONSTRAINTS, count_sentences
 from apps.gym.verifiers.registry import find_problems, read_verifier
-from apps.gym.verifying import verify_attempt
+from apps.gym.verifiers.verification import verify_attempt
 from tests.deadlines import cpu_deadline
 from tests.gym.verifiers.cases import REFUSED, reward_of
 from tests.gym.verifiers.replies import attempt, calls, response, says

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from apps.gym.errors import JudgeError, VerifierError
-from apps.gym.items import text_of
+from apps.gym.traces.items import text_of
 from apps.gym.verifiers.registry import read_verifier
-from apps.gym.verifying import verify_attempt
+from apps.gym.verifiers.verification import verify_attempt
 from tests.gym.judging.judges import Answers, make_judge, verdict
 from tests.gym.verifiers.cases import REFUSED
 from tests.gym.verifiers.replies import attempt, calls, says

@@ -4,7 +4,7 @@ import pytest
 
 from apps.gym.errors import VerifierError
 from apps.gym.verifiers.registry import read_verifier
-from apps.gym.verifying import verify_attempt
+from apps.gym.verifiers.verification import verify_attempt
 from tests.gym.verifiers.cases import REFUSED, reward_of
 from tests.gym.verifiers.replies import response
 

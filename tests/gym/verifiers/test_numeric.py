@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
-from apps.gym.verifiers.numeric import last_number, parse_number, verify_numeric
+from apps.gym.verifiers.math.numeric import last_number, parse_number, verify_numeric
 from tests.deadlines import cpu_deadline
 from tests.gym.verifiers.replies import response
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apps.gym.errors import VerifierError
-from apps.gym.verifiers.processes import ProcessPool
+from apps.gym.verifiers.processes.process_pool import ProcessPool
 from apps.gym.verifiers.registry import read_verifier
 from tests.deadlines import DEADLINE, wait_until
 from tests.gym.verifiers.replies import response
@@ -214,7 +214,7 @@ def test_a_closed_pool_leaves_no_process_behind(pool):
 
 OWNER = """
 import asyncio, sys, time
-from apps.gym.verifiers.processes import shared_pool
+from apps.gym.verifiers.processes.process_pool import shared_pool
 from apps.gym.verifiers.registry import read_verifier
 async def main():
     verifier = read_verifier({"type": "regex", "wanted": [sys.argv[1]]})

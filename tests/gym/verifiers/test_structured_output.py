@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from apps.gym.verifiers.endless import find_endless
 from apps.gym.verifiers.registry import find_problems, read_verifier
+from apps.gym.verifiers.structured.endless_schemas import find_endless
 from tests.deadlines import cpu_deadline
 from tests.gym.verifiers.cases import REFUSED, reward_of
 from tests.gym.verifiers.replies import attempt, calls, response, says

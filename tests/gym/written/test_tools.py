@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from apps.gym.builtin.protocol import ToolRefused
+from apps.gym.environments.protocol import ToolRefused
 from apps.gym.written import Environment, tool
 from apps.gym.written.tools import describe_tool, read_docstring, write_output
 

@@ -3,8 +3,8 @@
 import pytest
 from django.core.management import call_command
 
-from apps.gym.events import ModelCall, Prompt, ToolResult, Verification
-from apps.gym.items import message
+from apps.gym.traces.events import ModelCall, Prompt, ToolResult, Verification
+from apps.gym.traces.items import message
 from apps.rollouts.models import Rollout, RolloutWords, TraceEvent, UnindexedRollout
 from apps.rollouts.search.filters.applying import filter_rollouts
 from apps.rollouts.search.filters.searching import count_unindexed

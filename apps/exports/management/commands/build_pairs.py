@@ -11,7 +11,7 @@ from apps.accounts.permissions import Permission
 from apps.exports.counting import NewPair, count_pairs
 from apps.exports.models import PairSet
 from apps.exports.pairing import PairingRefused, build_pairs, queue_pair_set
-from apps.gym.pairs import CAP_OF_ALL, Level, Mode, Rule, RuleRefused, check_rule
+from apps.gym.pairs.pair_rule import CAP_OF_ALL, Level, Mode, Rule, RuleRefused, check_rule
 from apps.rollouts.models import Collection
 
 

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.accounts.management.people import find_people, find_person
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission
-from apps.gym.verdicts import CHOICES
+from apps.gym.pairs.verdicts import CHOICES
 from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.agreeing import read_disputed
 from apps.reviews.answers import AnswerRefused

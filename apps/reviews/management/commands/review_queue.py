@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.accounts.management.people import find_person
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission
-from apps.gym.aligning import steps_of
+from apps.gym.traces.alignment import steps_of
 from apps.reviews.answers import AnswerRefused
 from apps.reviews.drafting import find_draft_problem, tell_draft
 from apps.reviews.leasing import MAX_DRAFT, CannotReview, claim_item, find_held, renew_lease, skip_item

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.gym.agent import StopReason
+from apps.gym.loop.agent_loop import StopReason
 from apps.rollouts.models import Collection, Reverification
 from apps.rollouts.reverification.ownership import requeue_quiet
 from apps.rollouts.reverification.rescoring import FAILED_BY_VERIFIER

@@ -5,7 +5,7 @@ from typing import Any
 
 from apps.agents.models import Agent
 from apps.environments.models import Environment
-from apps.gym.outbound import Outbound
+from apps.gym.calls.outbound import Outbound
 from apps.gym.serving.asking import Served
 from apps.policies.models import PolicyModel
 from apps.rollouts.management.ports import PortCommand, find_row, yaml_block

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from apps.gym.outbound import Outbound
+from apps.gym.calls.outbound import Outbound
 from apps.gym.serving.asking import Served
 from apps.policies.models import PolicyModel
 from apps.rollouts.management.ports import PortCommand, find_row, yaml_block

@@ -8,8 +8,8 @@ from typing import Any, get_args
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
+from apps.gym.loop.agent_loop import StopReason
 from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.models import Collection
 from apps.rollouts.steering.archiving import archive_collection, restore_collection

@@ -8,7 +8,7 @@ from django.db.models import BooleanField, F, Func, Q
 from django.db.models import Value as Literal
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
-from apps.gym.stopping import ENDED_BY_ITSELF
+from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 from apps.rollouts.models import ALL_TOKENS, HAS_ENDED, Collection, Rollout
 from apps.rollouts.search.filters.grammar import Anything, Between, Number, Pattern, Sign, Term, Text, Value
 from apps.rollouts.search.filters.searching import find_text

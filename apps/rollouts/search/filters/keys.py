@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import get_args
 
-from apps.gym.agent import StopReason
 from apps.gym.errors import ErrorKind
+from apps.gym.loop.agent_loop import StopReason
 
 STATUSES = ("queued", "running", "completed", "failed", "cancelled")
 STOP_REASONS: tuple[str, ...] = get_args(StopReason)

@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.environments.models import Adapter, Environment
 from apps.environments.saving import save_environment
-from apps.gym.builtin.generating import DIFFICULTIES, Kit, TooFewTasks, generate_tasks
+from apps.gym.environments.generating import DIFFICULTIES, Kit, TooFewTasks, generate_tasks
 from apps.gym.errors import EnvironmentFault
-from apps.gym.items import TaskRow, Tool
+from apps.gym.traces.items import TaskRow, Tool
 from apps.gym.written.registry import find_environment, find_kit, list_kits
 from apps.tasks.choosing import Choices
 from apps.tasks.management.datasets import named_dataset

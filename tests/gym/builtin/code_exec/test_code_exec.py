@@ -3,11 +3,11 @@ import json
 
 import pytest
 
-from apps.gym.builtin.code_exec import kit, steps
-from apps.gym.builtin.code_exec.environment import CodeExec
-from apps.gym.builtin.code_exec.testing import HiddenTest, HiddenTests, find_code, read_tests, run_tests
-from apps.gym.builtin.generating import DIFFICULTIES, generate_tasks
-from apps.gym.builtin.protocol import ToolRefused
+from apps.gym.environments.code_exec import kit, steps
+from apps.gym.environments.code_exec.environment import CodeExec
+from apps.gym.environments.code_exec.testing import HiddenTest, HiddenTests, find_code, read_tests, run_tests
+from apps.gym.environments.generating import DIFFICULTIES, generate_tasks
+from apps.gym.environments.protocol import ToolRefused
 from apps.gym.errors import EnvironmentFault, VerifierError
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.sandbox.choosing import Choice, choose_sandbox, the_sandbox

@@ -5,13 +5,13 @@ from math import prod, sqrt
 
 import pytest
 
-from apps.gym.builtin.generating import DIFFICULTIES, generate_tasks
-from apps.gym.builtin.instruction_following import searching, tasks
-from apps.gym.builtin.instruction_following.constraints import ENDS, MAKERS, STARTS, TOPICS
-from apps.gym.builtin.instruction_following.environment import InstructionFollowing
-from apps.gym.builtin.instruction_following.kit import KIT
-from apps.gym.builtin.instruction_following.writing import write_answer
-from apps.gym.verifiers.constraints import CONSTRAINTS
+from apps.gym.environments.generating import DIFFICULTIES, generate_tasks
+from apps.gym.environments.instruction_following import searching, tasks
+from apps.gym.environments.instruction_following.constraints import ENDS, MAKERS, STARTS, TOPICS
+from apps.gym.environments.instruction_following.environment import InstructionFollowing
+from apps.gym.environments.instruction_following.kit import KIT
+from apps.gym.environments.instruction_following.writing import write_answer
+from apps.gym.verifiers.instructions.ifeval_checks import CONSTRAINTS
 from tests.gym.verifiers.replies import attempt, says
 
 

@@ -2,10 +2,10 @@ import random
 
 import pytest
 
-from apps.gym.builtin.sokoban.board import BadBoard, read_board
-from apps.gym.builtin.sokoban.environment import Sokoban
-from apps.gym.builtin.sokoban.game import read_moves
-from apps.gym.builtin.sokoban.solving import draw_board, solve
+from apps.gym.environments.sokoban.board import BadBoard, read_board
+from apps.gym.environments.sokoban.environment import Sokoban
+from apps.gym.environments.sokoban.game import read_moves
+from apps.gym.environments.sokoban.solving import draw_board, solve
 from apps.gym.errors import EnvironmentFault
 
 PARAMS = {"responses_create_params": {"input": "Play."}}

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from apps.gym.builtin.generating import DIFFICULTIES, generate_tasks
-from apps.gym.builtin.kits import KITS
-from apps.gym.builtin.text_to_sql.databases.registry import DATABASES
-from apps.gym.builtin.text_to_sql.environment import TextToSql
-from apps.gym.builtin.text_to_sql.mutating import list_mutants
-from apps.gym.builtin.text_to_sql.tasks import SEEDS, find_doubts
+from apps.gym.environments.generating import DIFFICULTIES, generate_tasks
+from apps.gym.environments.kits import KITS
+from apps.gym.environments.text_to_sql.databases.registry import DATABASES
+from apps.gym.environments.text_to_sql.environment import TextToSql
+from apps.gym.environments.text_to_sql.mutating import list_mutants
+from apps.gym.environments.text_to_sql.tasks import SEEDS, find_doubts
 from tests.gym.verifiers.replies import attempt, says
 
 ASKS = {

@@ -1,0 +1,224 @@
+"""Which addresses may be called: public ones, and those that the operator's allow list names.
+
+The rule, in the order it is applied:
+
+1. The scheme is http or https; the URL carries no user and no password.
+2. A metadata address (169.254.169.254 and its kin) is refused unless the allow list names that very address: neither a
+   host name nor a network that contains it is enough.
+3. An address that the allow list names is allowed: `host` or `host:port` (whatever the name resolves to), `IP` or
+   `IP:port`, or a network in CIDR form. `localhost` also names 127.0.0.0/8 and ::1.
+4. Every other address must be public unicast. Loopback, private, link-local, CGNAT, unique-local, v4-mapped, NAT64,
+   6to4, Teredo, multicast, unspecified, reserved and documentation addresses are refused.
+
+A literal address is checked before anything is sent. A name is checked when its URL is saved (calls/lookups.py), for
+whoever enters it, and as it is resolved for the connection itself, so a name that resolves differently then gains
+nothing. Each hop of a redirect is a new URL under the same rule.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+
+from yarl import URL
+
+from apps.gym.redaction.shortening import cut
+
+_SETTING = "GYMWEB_OUTBOUND_ALLOW"
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_METADATA = frozenset(
+    ipaddress.ip_address(address)
+    for address in (
+        "169.254.169.254",  # AWS, Google Cloud, Azure and most others
+        "169.254.170.2",  # AWS ECS credentials
+        "169.254.170.23",  # AWS EKS credentials
+        "100.100.100.200",  # Alibaba Cloud
+        "168.63.129.16",  # Azure's wire server: inside public space
+        "192.0.0.192",  # Oracle Cloud
+        "fd00:ec2::254",
+        "fd00:ec2::23",
+        "fd20:ce::254",
+    )
+)
+_CLOSED_V4 = tuple(
+    ipaddress.IPv4Network(network)
+    for network in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+    )
+)
+# Only 2000::/3 is global unicast, which leaves out loopback, mapped, NAT64, ULA, link-local and multicast at once.
+_OPEN_V6 = ipaddress.IPv6Network("2000::/3")
+_CLOSED_V6 = tuple(
+    ipaddress.IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+)
+_EMBEDDING_V6 = tuple(ipaddress.IPv6Network(network) for network in ("::/96", "::ffff:0:0/96", "64:ff9b::/96"))
+_LOOPBACK_ADDRESSES = (ipaddress.IPv4Address("127.0.0.1"), ipaddress.IPv6Address("::1"))
+_LOOPBACK = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
+
+
+class OutboundRefused(Exception):
+    """The URL is one that this installation does not call. Trying again does not help."""
+
+
+class OutboundPolicy:
+    """Which URLs may be called; the rule stands at the head of this module. Raises ValueError for a bad entry."""
+
+    def __init__(self, allow: Sequence[str] = ()) -> None:
+        self._names: set[tuple[str, int | None]] = set()
+        self._addresses: set[tuple[Address, int | None]] = set()
+        self._networks: list[tuple[Network, int | None]] = []
+        for entry in allow:
+            self._add(entry.strip())
+
+    def _add(self, entry: str) -> None:
+        if not entry:
+            return
+        if "/" in entry:
+            try:
+                self._networks.append((ipaddress.ip_network(entry, strict=False), None))
+            except ValueError:
+                raise ValueError(f"{_SETTING}: {entry!r} is neither a host, an address nor a network.") from None
+            return
+        host, port = _split_port(entry)
+        address = as_address(host)
+        if address is not None:
+            self._addresses.add((address, port))
+            return
+        if not host or any(character in host for character in ":@? #*[]"):
+            raise ValueError(f"{_SETTING}: {entry!r} is neither a host, an address nor a network.")
+        name = _plain_name(host)
+        self._names.add((name, port))
+        if name == "localhost":
+            self._networks += [(network, port) for network in _LOOPBACK]
+
+    def check_url(self, url: str) -> None:
+        """Raises OutboundRefused for a URL that can never be called; a name is checked again when it is resolved."""
+        self.parse(url)
+
+    def host_of(self, url: str) -> tuple[str, int]:
+        """Host and port of a URL that may be called, as far as the URL tells. Raises OutboundRefused."""
+        if any(letter.isspace() or not letter.isprintable() for letter in url):
+            # Parsers drop line ends and let spaces be: what is shown would not be what is called.
+            raise OutboundRefused(f"{_cut(url)} has white space or a control character in it.")
+        parsed = self.parse(url)
+        assert parsed.raw_host is not None and parsed.port is not None
+        return parsed.raw_host, parsed.port
+
+    def check_found(self, url: str, found: Sequence[str]) -> None:
+        """Raises OutboundRefused where the host of the URL has addresses, `found`, and none of them may be called."""
+        host, port = self.host_of(url)
+        addresses = [address for one in found if (address := as_address(one)) is not None]
+        if addresses and not any(self.allows(host, address, port) for address in addresses):
+            raise self.refusal(host, port, addresses)
+
+    def parse(self, url: str) -> URL:
+        try:
+            parsed = URL(url)
+            host, port = parsed.raw_host, parsed.port
+        except ValueError as error:
+            raise OutboundRefused(f"{_cut(url)} is not a URL: {error}") from None
+        if parsed.scheme not in ("http", "https"):
+            raise OutboundRefused(f"{_cut(url)} is not an http or https URL.")
+        if parsed.raw_user is not None or parsed.raw_password is not None:
+            raise OutboundRefused("A URL must not carry a user or a password.")
+        if not host or port is None:
+            raise OutboundRefused(f"{_cut(url)} names no host.")
+        if port == 0:
+            raise OutboundRefused(f"{_cut(url)} names port 0, where nothing can listen.")
+        address = as_address(host)
+        if address is not None:
+            if not self.allows(host, address, port):
+                raise self.refusal(host, port, [address])
+        elif ":" in host or host.replace(".", "").isdigit():
+            # Short forms of addresses (127.1, 2130706433) would reach the socket without ever being resolved.
+            raise OutboundRefused(f"{host!r} is not a well-formed address.")
+        elif _is_loopback_name(host) and not any(self.allows(host, one, port) for one in _LOOPBACK_ADDRESSES):
+            # The resolver would find out as well, but whoever saves this URL should hear of it at once.
+            raise self.refusal(host, port)
+        return parsed.with_fragment(None)
+
+    def allows(self, host: str, address: Address, port: int) -> bool:
+        """Whether a connection to `address`, which is what `host` resolved to, may be made."""
+        if _is_metadata(address):
+            return (address, None) in self._addresses or (address, port) in self._addresses
+        if _is_public(address):
+            return True
+        name = _plain_name(host)
+        if (name, None) in self._names or (name, port) in self._names:
+            return True
+        if (address, None) in self._addresses or (address, port) in self._addresses:
+            return True
+        return any(
+            given in (None, port) and address.version == network.version and address in network
+            for network, given in self._networks
+        )
+
+    def refusal(self, host: str, port: int, found: Sequence[Address] = ()) -> OutboundRefused:
+        """`found` are the addresses behind the host, where they are known."""
+        # Without brackets the port of an IPv6 address would be read as a part of it: another entry, of every port.
+        host = f"[{host}]" if ":" in host else host
+        if any(_is_metadata(address) for address in found):
+            return OutboundRefused(
+                f"{host}:{port} is a cloud metadata address, which hands out the credentials of this machine: refused."
+            )
+        return OutboundRefused(
+            f"{host}:{port} is not a public address. If this installation may call it, add {host}:{port} to {_SETTING}."
+        )
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv4Address):
+        return not any(address in network for network in _CLOSED_V4)
+    return address in _OPEN_V6 and not any(address in network for network in _CLOSED_V6)
+
+
+def _is_metadata(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and any(address in network for network in _EMBEDDING_V6):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) in _METADATA
+    return address in _METADATA
+
+
+def as_address(host: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _split_port(entry: str) -> tuple[str, int | None]:
+    """`host`, `host:port`, `[v6]:port` or a bare v6 address, which has colons of its own."""
+    host, colon, port = entry.rpartition(":")
+    if not colon or (":" in host and not host.endswith("]")):
+        return entry, None
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{_SETTING}: {entry!r} has no valid port.")
+    return host, int(port)
+
+
+def _plain_name(host: str) -> str:
+    return host.rstrip(".").lower()
+
+
+def _is_loopback_name(host: str) -> bool:
+    name = _plain_name(host)
+    return name == "localhost" or name.endswith(".localhost")
+
+
+def _cut(url: str) -> str:
+    """A URL that could not be parsed, short and without what may be a password."""
+    return repr(cut(url, 80) if "@" not in url else "the given text")

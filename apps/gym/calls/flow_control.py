@@ -1,0 +1,218 @@
+"""Send calls to one endpoint no faster than it allows, in the order in which they came.
+
+A gate costs next to nothing until the endpoint throttles a call for the first time. From then on each call waits for a
+start that `rate_control` hands out for all processes together. The clocks of time limits stop while a call waits.
+"""
+
+import asyncio
+import math
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import count
+
+from apps.gym.calls.memory_budget import parked
+from apps.gym.calls.outbound import OutboundReply
+from apps.gym.calls.rate_control import IDLE_SECONDS, Grant, Report
+from apps.gym.calls.refusals import is_throttled, read_retry_after
+from apps.gym.calls.time_limits import stopped_clocks
+
+PATIENCE = 120.0
+"""Seconds for which calls wait while the endpoint takes none. After that they give up, so that they hold no seats."""
+BATCH_SECONDS = 0.02
+"""Throttle replies come in bursts: one report tells of all that arrive within this time."""
+SPACING = 0.8
+"""Part of the time between two starts at the current rate that always lies between two calls of one worker."""
+TOLERANCE = 0.005
+_REMEMBERED = 2_000
+_CLAIM_AHEAD_SECONDS = 5.0
+_LEAST_CLAIM = 2
+
+
+class EndpointPaused(Exception):
+    """The endpoint takes no calls for longer than PATIENCE seconds."""
+
+
+class Gate:
+    """The calls of this process to one endpoint. Used by one event loop; `limited` may be set from it alone."""
+
+    def __init__(self, on_limited: Callable[["Gate"], None]) -> None:
+        self.limited = False
+        self.message = ""
+        self._on_limited = on_limited
+        self._in_flight = 0
+        self._sent: deque[float] = deque(maxlen=_REMEMBERED)
+        self._accepted = 0
+        self._throttled: list[float] = []
+        self._retry_after: float | None = None
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._starts: dict[int, asyncio.TimerHandle] = {}
+        self._numbers = count()
+        self._started_at = 0.0
+        self._unused = 0  # starts that came while as many calls as allowed were under way
+        self._cap: int | None = None
+        self._rate = math.inf
+        self._paused_until = 0.0
+        self._trying_since = 0.0
+        self._news = asyncio.Event()
+
+    async def send(
+        self, send: Callable[[], Awaitable[OutboundReply]], tell: Callable[[OutboundReply], str]
+    ) -> OutboundReply:
+        """Return the reply to the first call that is not throttled. `tell` gets each throttle reply and returns its
+        message. Raises EndpointPaused and what `send` raises.
+        """
+        while True:
+            if self.limited:
+                with stopped_clocks(), parked():
+                    await self._wait()
+            else:
+                self._in_flight += 1
+            sent = time.monotonic()
+            self._sent.append(sent)
+            try:
+                reply = await send()
+            finally:
+                self._in_flight -= 1
+                if self._unused:
+                    self._use_starts()
+            if reply.status not in (429, 503) or not is_throttled(reply):
+                self._accepted += 1
+                return reply
+            self._take_throttle(sent, read_retry_after(reply), tell(reply))
+            del reply  # It may be large, and the next wait long.
+
+    @property
+    def claimable(self) -> int:
+        """How many rollouts may be claimed for this endpoint: no more than it takes within the next seconds."""
+        if self._paused_until > time.monotonic():
+            return 0
+        return max(0, math.ceil(self._rate * _CLAIM_AHEAD_SECONDS) + _LEAST_CLAIM - len(self._waiting))
+
+    def limit(self) -> None:
+        """Make calls wait for starts: another process was throttled, or this one."""
+        if not self.limited:
+            self.limited = True
+            self._rate = 0.0
+            self._on_limited(self)
+
+    # -- reports and grants (see apps/rollouts/engine/throttling.py) ---------------------------------------------------
+
+    def report(self) -> Report:
+        """Return what happened since the last report."""
+        now = time.monotonic()
+        report = Report(
+            sent=[now - at for at in self._sent if now - at < IDLE_SECONDS],
+            throttled=[now - at for at in self._throttled],
+            retry_after=self._retry_after,
+            accepted=self._accepted,
+            in_flight=self._in_flight,
+            wanted=max(0, len(self._waiting) - len(self._starts)),
+            at_cap=self._unused > 0,
+        )
+        self._sent.clear()
+        self._throttled, self._retry_after, self._accepted = [], None, 0
+        return report
+
+    def apply(self, grant: Grant) -> None:
+        """Let waiting calls start as granted."""
+        now, loop = time.monotonic(), asyncio.get_running_loop()
+        self._cap, self._rate, self._paused_until = grant.cap, grant.rate, now + grant.paused_for
+        if not grant.limited:
+            self._lift()
+            return
+        self._trying_since = (self._trying_since or now) if grant.is_trying else 0.0
+        if grant.paused_for > PATIENCE or (grant.is_trying and now - self._trying_since > PATIENCE):
+            self._trying_since = 0.0
+            self._give_up()
+        self._use_starts()
+        for start in grant.starts:
+            number = next(self._numbers)
+            self._starts[number] = loop.call_later(start, self._start, number)
+
+    async def wait_for_news(self, seconds: float) -> None:
+        """Return when there is something to report, after `seconds` at the latest."""
+        if not (self._waiting or self._in_flight):
+            seconds = max(seconds, IDLE_SECONDS / 2)
+        seconds *= random.uniform(0.6, 1.0)  # else the worker that asks first gets all starts of a slow endpoint
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+                await asyncio.sleep(BATCH_SECONDS)
+        self._news.clear()
+
+    # -- waiting ----------------------------------------------------------------------------------------------------
+
+    async def _wait(self) -> None:
+        """Return with this call counted as in flight."""
+        if self._paused_until - time.monotonic() > PATIENCE:
+            raise EndpointPaused(self.message)
+        start = asyncio.get_running_loop().create_future()
+        self._waiting.append(start)
+        if len(self._waiting) == 1:
+            self._news.set()
+        try:
+            await start
+        except asyncio.CancelledError:
+            if start.done() and not start.cancelled() and start.exception() is None:
+                self._in_flight -= 1
+                self._use_starts()
+            elif start in self._waiting:
+                self._waiting.remove(start)
+            raise
+
+    def _start(self, number: int) -> None:
+        # A busy loop comes late to several starts: calls in a bunch would be throttled.
+        early = self._started_at + SPACING / max(self._rate, 1e-3) - time.monotonic()
+        if early > TOLERANCE:
+            self._starts[number] = asyncio.get_running_loop().call_later(early, self._start, number)
+            return
+        del self._starts[number]
+        self._started_at = time.monotonic()
+        if self._cap is not None and self._in_flight >= self._cap:
+            self._unused += 1
+        else:
+            self._start_next()
+
+    def _use_starts(self) -> None:
+        while self._unused and (self._cap is None or self._in_flight < self._cap):
+            self._unused -= 1
+            self._start_next()
+
+    def _start_next(self) -> None:
+        while self._waiting:
+            start = self._waiting.popleft()
+            if not start.done():
+                self._in_flight += 1
+                start.set_result(None)
+                return
+
+    def _take_throttle(self, sent: float, retry_after: float | None, message: str) -> None:
+        self.message = message
+        self._throttled.append(sent)
+        if retry_after is not None:
+            self._retry_after = max(retry_after, self._retry_after or 0.0)
+            self._paused_until = max(self._paused_until, time.monotonic() + retry_after)
+        self._drop_starts()
+        self.limit()
+        self._news.set()
+
+    def _lift(self) -> None:
+        self.limited = False
+        self._drop_starts()
+        while self._waiting:
+            self._start_next()
+
+    def _drop_starts(self) -> None:
+        for handle in self._starts.values():
+            handle.cancel()
+        self._starts.clear()
+        self._unused = 0
+
+    def _give_up(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for start in waiting:
+            if not start.done():
+                start.set_exception(EndpointPaused(self.message))

@@ -1,0 +1,265 @@
+"""A memory budget for replies: a call reserves memory before it reads a reply, and waits while too little is left.
+
+A reply counts READING times its size while it is read and decoded. What a rollout keeps of it counts RETAINED times its
+size until the rollout ends. Events that wait to be stored count once more. Sizes are bytes.
+"""
+
+import asyncio
+import heapq
+import itertools
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+
+from apps.gym.calls.time_limits import stopped_clocks
+
+KIB = 1024
+MIB = 1024 * KIB
+DEFAULT_LIMIT = 512 * MIB
+READING = 6
+"""Of an ASCII reply at most: its body, its text, and the four copies while its event is encoded and searched."""
+RETAINED = 3
+"""The conversation, the request in which it is sent to the model or the verifier, and a copy of either meanwhile."""
+SMALL = 64 * KIB
+"""Replies up to this size are never waited for: 256 of them at once are 16 MB."""
+PATIENCE_SECONDS = 60.0
+"""After so long without a single grant the oldest rollout goes on, over the budget: nothing may wait for ever."""
+
+
+_WIDEST = re.compile(rb"[\xf0-\xf4]|\\u[dD][89abAB]")
+"""Characters beyond U+FFFF such as emoji, in UTF-8 or escaped."""
+
+
+class MemoryExceeded(Exception):
+    """One rollout would hold more than the whole budget."""
+
+
+class MemoryBudget:
+    """The memory that one event loop may use for replies. `used` may exceed `limit` by what never waits."""
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self.limit = limit
+        self.used = 0
+        self.freed = 0
+        """Bytes of large replies given back since the last reset by the caller."""
+        self._numbers = itertools.count()
+        self._waiting: list[tuple[int, int, _Wait]] = []  # a heap: the oldest account first
+        self._granted_at = 0.0
+        self._parked: Counter[Account] = Counter()
+
+    @property
+    def largest_reply(self) -> int:
+        """Bytes of the largest reply that fits."""
+        return self.limit // READING
+
+    @property
+    def is_full(self) -> bool:
+        return self.used >= self.limit
+
+    @property
+    def waiting(self) -> int:
+        """How many replies wait to be read."""
+        return len(self._waiting)
+
+    def open_account(self) -> "Account":
+        """An account of one call, which keeps nothing of its reply."""
+        return Account(self, next(self._numbers))
+
+    @contextmanager
+    def account(self) -> Iterator["Account"]:
+        """The account of one rollout, for all calls in this context. It is closed at the end."""
+        account = self.open_account()
+        account.is_kept = True
+        token = _current.set(account)
+        try:
+            yield account
+        finally:
+            _current.reset(token)
+            account.close()
+
+    def add(self, size: int) -> None:
+        """Count memory that is in use already. Never waits."""
+        self.used += size
+
+    def give_back(self, size: int) -> None:
+        self.used -= size
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._grant)
+
+    async def reserve(self, account: "Account", size: int) -> None:
+        """Wait until `size` more bytes are free. The clocks of time limits stop meanwhile.
+
+        Raises MemoryExceeded where the account would hold more than the whole budget.
+        """
+        if account.held + size > self.limit:
+            raise MemoryExceeded
+        if self._waiting or self.used + size > self.limit:
+            with stopped_clocks():
+                await self._wait(account, size)
+        else:
+            self._take(account, size)
+
+    def _take(self, account: "Account", size: int) -> None:
+        account.held += size
+        self.used += size
+
+    async def _wait(self, account: "Account", size: int) -> None:
+        loop = asyncio.get_running_loop()
+        wait = _Wait(account, size, loop.create_future())
+        heapq.heappush(self._waiting, (account.number, next(self._numbers), wait))
+        self._granted_at = self._granted_at or loop.time()
+        self._grant()
+        try:
+            while not wait.granted.done():
+                await asyncio.wait([wait.granted], timeout=PATIENCE_SECONDS)
+                if self._waiting and loop.time() - self._granted_at >= PATIENCE_SECONDS:
+                    self._grant_first()
+        except asyncio.CancelledError:
+            if wait.granted.done():
+                account.drop(size)
+            else:
+                self._waiting = [entry for entry in self._waiting if entry[2] is not wait]
+                heapq.heapify(self._waiting)
+                self._grant()
+            raise
+
+    def _grant(self) -> None:
+        """Let the oldest accounts go on, as many as fit. If only waiting rollouts hold memory, let one go on anyway."""
+        while self._waiting:
+            size = self._waiting[0][2].size
+            if self.used + size > self.limit and self.used > self._held_idle():
+                return
+            self._grant_first()
+
+    def _held_idle(self) -> int:
+        """Bytes held by rollouts that wait for memory or for their turn at an endpoint."""
+        return sum(account.held for account in {wait.account for _, _, wait in self._waiting} | self._parked.keys())
+
+    def park(self, account: "Account") -> None:
+        self._parked[account] += 1
+        if self._waiting:
+            self._grant()
+
+    def unpark(self, account: "Account") -> None:
+        self._parked[account] -= 1
+        if not self._parked[account]:
+            del self._parked[account]
+
+    def _grant_first(self) -> None:
+        _, _, wait = heapq.heappop(self._waiting)
+        self._granted_at = asyncio.get_running_loop().time() if self._waiting else 0.0
+        self._take(wait.account, wait.size)
+        wait.granted.set_result(None)
+
+
+class Account:
+    """What one rollout holds. Its replies are `pending` from their decoding until their events are counted."""
+
+    def __init__(self, budget: MemoryBudget, number: int) -> None:
+        self.budget = budget
+        self.number = number
+        self.held = 0
+        self.events = 0
+        self._kept = 0
+        self._pending = 0
+        self.is_kept = False
+
+    def retain(self, size: int) -> None:
+        """Count an event of `size` bytes, which holds everything that was read before it."""
+        self.events += 1
+        change = RETAINED * size - self._pending
+        self._kept += RETAINED * size
+        self._pending = 0
+        self.held += change
+        self.budget.give_back(-change)
+
+    def drop(self, reserved: int, size: int = 0) -> None:
+        """Give back what was reserved for a reply, of which `size` bytes stay until an event holds them."""
+        pending = RETAINED * size if self.is_kept else 0
+        self._pending += pending
+        self.held += pending - reserved
+        self.budget.freed += reserved
+        self.budget.give_back(reserved - pending)
+
+    def close(self) -> None:
+        """Give back all but what is reserved for replies that are still referenced."""
+        kept, self._kept, self._pending, self.is_kept = self._kept + self._pending, 0, 0, False
+        self.held -= kept
+        self.budget.give_back(kept)
+
+
+class Hold:
+    """Memory reserved for one reply, given back with the last reference to it."""
+
+    __slots__ = ("_account", "_events", "_loop", "_reserved", "_thread", "size")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._events = account.events
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._reserved = 0
+        self.size = 0
+
+    async def cover(self, size: int, *, ahead: int = 0) -> None:
+        """Reserve for a reply of `size` bytes, or up to `ahead` where the budget allows. Raises MemoryExceeded."""
+        account = self._account
+        most = (account.budget.limit - account.held + self._reserved) // READING
+        size = max(size, min(ahead, most))
+        more = READING * size - self._reserved
+        if more > 0:
+            await account.budget.reserve(account, more)
+        else:
+            account.held += more
+            account.budget.give_back(-more)
+        self._reserved += more
+        self.size = size
+
+    def __del__(self) -> None:
+        # An event that was counted since holds the reply: what stays of it is in there.
+        size = self.size if self._account.events == self._events else 0
+        with suppress(RuntimeError):  # the loop is closed, and its budget with it
+            if threading.get_ident() == self._thread:
+                self._account.drop(self._reserved, size)
+                return
+            self._loop.call_soon_threadsafe(self._account.drop, self._reserved, size)
+
+
+class _Wait:
+    __slots__ = ("account", "granted", "size")
+
+    def __init__(self, account: Account, size: int, granted: "asyncio.Future[None]") -> None:
+        self.account = account
+        self.size = size
+        self.granted = granted
+
+
+_current: ContextVar[Account | None] = ContextVar("memory_account", default=None)
+
+
+def text_width(body: bytes) -> int:
+    """Bytes that each character of the body's texts may take in memory: one wide character widens its whole text."""
+    if body.isascii() and b"\\u" not in body:
+        return 1
+    return 4 if _WIDEST.search(body) else 2
+
+
+@contextmanager
+def parked() -> Iterator[None]:
+    """Mark the current rollout as waiting for its turn at an endpoint, so that others do not wait for its memory."""
+    account = _current.get()
+    if account is None:
+        yield
+        return
+    account.budget.park(account)
+    try:
+        yield
+    finally:
+        account.budget.unpark(account)
+
+
+def current_account() -> Account | None:
+    return _current.get()

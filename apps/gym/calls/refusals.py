@@ -1,0 +1,90 @@
+"""Read what endpoints say when they do not serve a request: a message, a throttle reply, an exhausted quota."""
+
+from typing import Any
+
+import orjson
+
+from apps.gym.calls.outbound import OutboundReply
+from apps.gym.calls.retries import parse_retry_after
+from apps.gym.redaction.shortening import cut_body
+
+MAX_MESSAGE = 2_000
+"""Characters of a body that is not JSON."""
+
+# OpenAI, Azure OpenAI, Moonshot, DeepSeek, Hugging Face and OpenRouter: no waiting refills these.
+_QUOTA_CODES = frozenset(
+    {
+        "insufficient_quota",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "credit_balance_exhausted",
+        "organization_spend_limit_exceeded",
+        "organization_usage_limit_exceeded",
+        "project_spend_limit_exceeded",
+        "quota_exceeded",
+        "exceeded_current_quota_error",
+        "insufficient_balance",
+        "insufficient_credits",
+    }
+)
+_QUOTA_STATUSES = frozenset({400, 402, 403, 429})
+
+
+def is_throttled(reply: OutboundReply) -> bool:
+    """Return True for 429, unless a quota is exhausted, and for 503 that says when to come back."""
+    if reply.status == 429:
+        return not is_quota_exhausted(reply)
+    return reply.status == 503 and read_retry_after(reply) is not None
+
+
+def read_retry_after(reply: OutboundReply) -> float | None:
+    """Seconds to wait, from `Retry-After` or OpenAI's `retry-after-ms`; None where the reply names none."""
+    milliseconds = parse_retry_after(reply.headers.get("retry-after-ms"))
+    return parse_retry_after(reply.headers.get("Retry-After")) if milliseconds is None else milliseconds / 1000
+
+
+def is_quota_exhausted(reply: OutboundReply) -> bool:
+    """Return True where only a person can help: credit is used up, or a spending limit is reached."""
+    if reply.status == 402:
+        return True
+    return reply.status in _QUOTA_STATUSES and not _QUOTA_CODES.isdisjoint(_read_codes(reply.body))
+
+
+def explain_refusal(body: bytes) -> tuple[str, str]:
+    """The message and the code of an error body, whichever of the usual shapes it has."""
+    try:
+        given: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return cut_body(body, MAX_MESSAGE), ""
+    if isinstance(given, dict):
+        error = given.get("error", given)
+        if isinstance(error, dict):
+            message = error.get("message") or error.get("detail") or given.get("detail") or given.get("message")
+            code = error.get("code")
+            code = code if isinstance(code, str) else error.get("type")
+            return _text(message), code if isinstance(code, str) else ""
+        return _text(error), ""
+    return _text(given), ""
+
+
+def _read_codes(body: bytes) -> set[str]:
+    """All codes and types of an error body, in lower case."""
+    try:
+        given: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return set()
+    error = given.get("error", given) if isinstance(given, dict) else None
+    parts = [part for part in (error, given) if isinstance(part, dict)]
+    codes = [part.get(key) for part in parts for key in ("code", "type")]
+    return {code.lower() for code in codes if isinstance(code, str)}
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:  # nested deeper than can be written
+        return ""

@@ -1,0 +1,88 @@
+"""Bounded retries with full jitter: a number of tries, time limits, and what the server asks for in Retry-After."""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+import msgspec
+
+from apps.gym.calls.time_limits import time_left
+
+Result = TypeVar("Result")
+
+
+class TryAgain(Exception):
+    """Raised by a try that may go better the next time. `error` is what the caller gets when no time is left for one.
+
+    `after` is how many seconds the other side asked to be left alone.
+    """
+
+    def __init__(self, error: Exception, *, after: float | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.after = after
+
+
+class Pauses(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait between tries: up to `first` seconds, doubling to `longest`, drawn at random between 0 and that.
+
+    Drawing at random keeps a thousand rollouts that failed together from asking again together. A server that asks
+    for more than `patience` seconds is not waited for.
+    """
+
+    first: float = 0.5
+    longest: float = 20.0
+    patience: float = 120.0
+    draw: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[object]] | None = None
+
+    def length(self, tries: int, after: float | None) -> float:
+        jitter: float = self.draw() * min(self.longest, self.first * 2.0 ** (tries - 1))
+        return jitter if after is None else after + min(jitter, self.first)
+
+
+_DEFAULT = Pauses()
+
+
+async def call_with_retries(
+    call: Callable[[], Awaitable[Result]],
+    *,
+    max_tries: int,
+    pauses: Pauses = _DEFAULT,
+) -> tuple[Result, int]:
+    """Return the result of `call` and how many retries it took. No retry starts after a time limit of the caller."""
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            return await call(), tries - 1
+        except TryAgain as again:
+            pause = pauses.length(tries, again.after)
+            if tries >= max_tries or not _may_wait(pause, again, pauses):
+                raise again.error from again.error.__cause__
+        await (pauses.sleep or asyncio.sleep)(pause)
+
+
+def _may_wait(pause: float, again: TryAgain, pauses: Pauses) -> bool:
+    if again.after is not None and again.after > pauses.patience:
+        return False
+    left = time_left()
+    return left is None or pause < left
+
+
+def parse_retry_after(value: str | None, *, now: Callable[[], float] = time.time) -> float | None:
+    """Seconds to wait, from a number of seconds or an HTTP date (RFC 9110 §10.2.3); None for anything else."""
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - now()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None

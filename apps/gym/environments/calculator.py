@@ -1,0 +1,59 @@
+"""Calculator: one tool that evaluates arithmetic; the final answer must be the expected number."""
+
+from typing import Any, ClassVar
+
+from apps.gym.arithmetic import CalculationError, evaluate
+from apps.gym.environments.protocol import ToolRefused, unknown_tool
+from apps.gym.rewards import Reward
+from apps.gym.traces.items import Item, TaskRow, Tool
+from apps.gym.verifiers.math.numeric import verify_numeric
+
+CALCULATOR_TOOL: Tool = {
+    "type": "function",
+    "name": "calculator",
+    "description": "Evaluate an arithmetic expression with + - * / // % ** and parentheses.",
+    "parameters": {
+        "type": "object",
+        "properties": {"expression": {"type": "string", "description": "For example (3 + 4) * 12"}},
+        "required": ["expression"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
+
+class Calculator:
+    """Output of the tool: `{"result": number}`."""
+
+    name: ClassVar[str] = "calculator"
+    description: ClassVar[str] = (
+        "One tool, calculator{expression}. The boxed answer, else the last number of the last line, must be the "
+        "row's expected_answer."
+    )
+    tools: ClassVar[list[Tool]] = [CALCULATOR_TOOL]
+    needs: ClassVar[frozenset[str]] = frozenset({"expected_answer"})
+    quick: ClassVar[bool] = True
+    asks_judge: ClassVar[bool] = False
+
+    def __init__(self, row: TaskRow, *, seed: int) -> None:
+        self.row = row
+        self.seed = seed
+
+    def call_tool(self, name: str, arguments: dict[str, Any]) -> str:
+        if name != "calculator":
+            raise unknown_tool(name, self.tools)
+        expression = arguments.get("expression")
+        if not isinstance(expression, str) or len(arguments) != 1:
+            raise ToolRefused("bad_arguments", 'the calculator takes one argument, {"expression": "text"}')
+        try:
+            result = evaluate(expression)
+        except CalculationError as error:
+            raise ToolRefused("calculation_error", str(error)) from None
+        # Python writes numbers as JSON does, and also whole ones of more than 64 bits.
+        return f'{{"result": {result!r}}}'
+
+    def respond(self, items: list[Item]) -> list[Item] | None:
+        return None
+
+    def verify(self, response: dict[str, Any]) -> Reward:
+        return verify_numeric(self.row, response)

@@ -1,0 +1,29 @@
+"""The kits of the built-in environments by name; where there is none, tasks come from files alone."""
+
+from apps.gym.environments import calculator_kit, exact_match_kit
+from apps.gym.environments.blackjack import kit as blackjack_kit
+from apps.gym.environments.code_exec import kit as code_exec_kit
+from apps.gym.environments.generating import Kit
+from apps.gym.environments.instruction_following import kit as instruction_following_kit
+from apps.gym.environments.mcqa import kit as mcqa_kit
+from apps.gym.environments.search import kit as search_kit
+from apps.gym.environments.sokoban import kit as sokoban_kit
+from apps.gym.environments.structured_output import kit as structured_output_kit
+from apps.gym.environments.text_to_sql import kit as text_to_sql_kit
+from apps.gym.environments.twenty_questions import kit as twenty_questions_kit
+from apps.gym.environments.workplace import kit as workplace_kit
+
+KITS: dict[str, Kit] = {
+    "calculator": calculator_kit.KIT,
+    "code_exec": code_exec_kit.KIT,
+    "exact_match": exact_match_kit.KIT,
+    "instruction_following": instruction_following_kit.KIT,
+    "mcqa": mcqa_kit.KIT,
+    "structured_output": structured_output_kit.KIT,
+    "text_to_sql": text_to_sql_kit.KIT,
+    "sokoban": sokoban_kit.KIT,
+    "blackjack": blackjack_kit.KIT,
+    "search": search_kit.KIT,
+    "workplace": workplace_kit.KIT,
+    "twenty_questions": twenty_questions_kit.KIT,
+}

@@ -1,0 +1,32 @@
+"""The databases by name, and one as bytes by its seed."""
+
+import random
+import sqlite3
+from functools import lru_cache
+
+from apps.gym.environments.text_to_sql.databases import clinic, library, shop
+from apps.gym.environments.text_to_sql.databases.protocol import Database
+
+DATABASES: dict[str, Database] = {
+    "clinic": clinic.DATABASE,
+    "library": library.DATABASE,
+    "shop": shop.DATABASE,
+}
+_KEPT = 96
+"""Databases of about 50 kB each."""
+
+
+@lru_cache(maxsize=_KEPT)
+def build_database(name: str, seed: int) -> bytes:
+    """Serialised; the same for the same seed."""
+    database = DATABASES[name]
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(database.schema)
+        for table, rows in database.fill(random.Random(f"{name}/{seed}")).items():
+            places = ", ".join("?" * len(rows[0]))
+            connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
+        connection.commit()
+        return connection.serialize()
+    finally:
+        connection.close()

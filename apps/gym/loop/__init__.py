@@ -1,0 +1,1 @@
+"""Try one task: the agent loop, with its limits."""

@@ -1,0 +1,317 @@
+"""The agent loop: seed, ask, act, until a named stop reason; then verify. It yields events and stores nothing.
+
+It knows no database, no clock and no socket: `elapsed` tells the time, `policy` and `server` reach the world.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal
+
+import msgspec
+import orjson
+
+from apps.gym.resources.protocol import AsksJudge, ResourceServer, Session, Stepped
+from apps.gym.tasks.prompt_templates import PromptTemplate, ask_as_planned
+from apps.gym.traces.events import (
+    EnvironmentTurn,
+    JudgeCall,
+    ModelCall,
+    Prompt,
+    SessionOpened,
+    ToolResult,
+    TraceUnion,
+    Verification,
+)
+from apps.gym.traces.items import (
+    Item,
+    TaskRow,
+    Tool,
+    dump_json,
+    function_calls,
+    input_items,
+    item_type,
+    message,
+    text_of,
+)
+from apps.gym.traces.responses import assemble_response
+from apps.gym.traces.tokens import pack_tokens
+from apps.gym.wires.protocol import Ask, Policy, Reply, reseed
+from apps.gym.wires.tool_names import bare_call_names, bare_name
+
+StopReason = Literal[
+    "answered",
+    "environment_done",
+    "max_steps",
+    "max_output_tokens",
+    "context_length",
+    "content_filter",
+    "time_limit",
+    "token_limit",
+    "empty_reply",
+]
+
+ENDING_REPLIES: dict[str, StopReason] = {
+    "max_output_tokens": "max_output_tokens",
+    "context_length": "context_length",
+    "content_filter": "content_filter",
+}
+"""Finish reasons after which the model cannot go on; its calls, possibly cut, are not run."""
+
+SAMPLING_KEYS = (
+    "temperature",
+    "top_p",
+    "max_output_tokens",
+    "tool_choice",
+    "parallel_tool_calls",
+    "reasoning",
+    "text",
+    "top_logprobs",
+    "metadata",
+)
+"""Keys of a task's `responses_create_params` that steer the policy model; they win over every default."""
+
+
+class Harness(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands around the policy model: prompt, few-shot examples, limits.
+
+    `time_limit` is in seconds, `token_limit` in tokens read and written by all calls; both are looked at between steps.
+    """
+
+    system_prompt: str = ""
+    prompt: PromptTemplate = PromptTemplate()
+    examples: list[Item] = []
+    max_steps: int = 10
+    time_limit: float = 600.0
+    token_limit: int = 1_000_000
+    parallel_tool_calls: bool = True
+    sampling: dict[str, Any] = {}
+
+
+def compose_prompt(row: TaskRow, harness: Harness) -> list[Item]:
+    """System prompt, the row's own instructions, few-shot examples, then the row's input."""
+    opening = [message("system", harness.system_prompt)] if harness.system_prompt else []
+    instructions = row["responses_create_params"].get("instructions")
+    if instructions:
+        opening.append(message("system", instructions))
+    return [*opening, *harness.examples, *input_items(row)]
+
+
+def resolve_sampling(row: TaskRow, harness: Harness, seed: int) -> dict[str, Any]:
+    """The harness's sampling (model, agent and collection already merged) under what the task itself asks for.
+
+    The seed is the attempt's own: one that all attempts share would make repeats the same.
+    """
+    params = row["responses_create_params"]
+    own = {key: params[key] for key in SAMPLING_KEYS if params.get(key) is not None}
+    return {**harness.sampling, **own, "seed": seed}
+
+
+class Attempt:
+    """One attempt at one task. Iterate `events()` once."""
+
+    def __init__(
+        self,
+        *,
+        row: TaskRow,
+        server: ResourceServer,
+        policy: Policy,
+        harness: Harness,
+        seed: int,
+        elapsed: Callable[[], float],
+        name: str = "",
+    ) -> None:
+        """`elapsed` gives seconds since the attempt began, waits for flow control aside."""
+        self.row = row
+        self.server = server
+        self.policy = policy
+        self.harness = harness
+        self.seed = seed
+        self.elapsed = elapsed
+        self.name = name
+        self.conversation: list[Item] = []
+        self.trace: list[TraceUnion] = []
+        self.tools: list[Tool] = []
+        self._tool_names: frozenset[str] = frozenset()
+        self.sampling = resolve_sampling(row, harness, seed)
+        self._ids = b""  # of the last call that has tokens, packed
+        self._done = False  # the environment said so
+        self._judged: AsksJudge | None = None
+        self._verify_began = 0.0
+
+    async def events(self) -> AsyncIterator[TraceUnion]:
+        """Every event in order. Raises a GymError where something outside the attempt failed."""
+        self.row = ask_as_planned(self.harness.prompt, self.row)
+        session = await self.server.seed_session(self.row, seed=self.seed)
+        self._judged = session if isinstance(session, AsksJudge) else None
+        try:
+            async for event in self._attempt(session):
+                self.trace.append(event)
+                self.conversation.extend(event.new_items())
+                yield event
+        finally:
+            await session.close()
+
+    def take_judge_calls(self) -> list[JudgeCall]:
+        """What a judge was asked and is not told yet. Whoever reads `events()` asks for it when they break off: then a
+        judge may have been paid for no verdict."""
+        calls = self._judged.judge_calls if self._judged else []
+        self._judged = None
+        for call in calls:
+            call.at += self._verify_began
+        return calls
+
+    async def _attempt(self, session: Session) -> AsyncIterator[TraceUnion]:
+        offered = await session.list_tools()
+        self.tools = self.row["responses_create_params"].get("tools") or offered
+        self._tool_names = frozenset(str(tool.get("name", "")) for tool in self.tools)
+        stepped = session if isinstance(session, Stepped) else None
+        opened = self.elapsed()
+        yield SessionOpened(environment=self.server.name, tools=self.tools, seed=self.seed, duration=opened)
+        opening = stepped.opening if stepped else []
+        yield Prompt(items=[*compose_prompt(self.row, self.harness), *opening], at=self.elapsed())
+        stop_reason: StopReason | None = None
+        steps = empty = environment_turns = tokens = 0
+        while (stop_reason := stop_reason or self._reached_limit(tokens)) is None:
+            call = await self._ask(empty)
+            yield call
+            steps += 1
+            tokens += call.usage.get("input_tokens", 0) + call.usage.get("output_tokens", 0)
+            calls = function_calls(call.items)
+            if call.finish_reason in ENDING_REPLIES:
+                stop_reason = ENDING_REPLIES[call.finish_reason]
+            elif stepped:
+                async for event in self._step(stepped, call):
+                    yield event
+                stop_reason = "environment_done" if self._done else None
+            elif calls:
+                empty = 0
+                for result in await self._call_tools(session, calls):
+                    yield result
+            elif not _says_something(call.items):
+                empty += 1
+                stop_reason = "empty_reply" if empty > 1 else None
+            else:
+                began = self.elapsed()
+                observations = await session.respond(call.items)
+                if observations is None:
+                    stop_reason = "environment_done" if environment_turns else "answered"
+                else:
+                    environment_turns += 1
+                    yield EnvironmentTurn(items=observations, at=began, duration=self.elapsed() - began)
+            if stop_reason is None and steps >= self.harness.max_steps:
+                stop_reason = "max_steps"
+        async for verdict in self._verify(session, stop_reason):
+            yield verdict
+
+    def _reached_limit(self, tokens: int) -> StopReason | None:
+        if self.elapsed() > self.harness.time_limit:
+            return "time_limit"
+        return "token_limit" if tokens >= self.harness.token_limit else None
+
+    async def _ask(self, empty: int) -> ModelCall:
+        """`empty` replies were given to the same conversation already: the same seed would give another."""
+        began = self.elapsed()
+        sampling = reseed(self.sampling, empty + 1)
+        seen = len(self.conversation)
+        reply: Reply = await self.policy.ask(
+            Ask(items=self.conversation, tools=self.tools, sampling=sampling, session=self.name)
+        )
+        return ModelCall(
+            seen=seen,
+            items=reply.items,
+            model=reply.model,
+            version=reply.version,
+            response_id=reply.response_id,
+            finish_reason=reply.finish_reason,
+            server_finish_reason=reply.server_finish_reason,
+            usage=reply.usage,
+            sampling=sampling if reply.sampling is None else reply.sampling,
+            retries=reply.retries,
+            tokens=self._pack_tokens(reply),
+            tokens_note=reply.tokens_note,
+            at=began,
+            duration=self.elapsed() - began,
+        )
+
+    def _pack_tokens(self, reply: Reply) -> bytes | None:
+        if reply.tokens is None:
+            return None
+        before, self._ids = self._ids, reply.tokens.ids
+        return pack_tokens(reply.tokens, before=before)
+
+    async def _step(self, session: Stepped, reply: ModelCall) -> AsyncIterator[TraceUnion]:
+        """The environment's answer to one reply: outputs of its calls in their order, then observations."""
+        began = self.elapsed()
+        response = assemble_response([self.trace[0], reply], self.row)
+        response["output"] = bare_call_names(response["output"], self._tool_names)
+        step = await session.step(response)
+        duration = self.elapsed() - began
+        for call in function_calls(reply.items):
+            name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
+            if call_id in step.outputs:
+                given = step.outputs[call_id]
+                yield ToolResult(
+                    call_id=call_id, name=name, output=given.text, error=given.error, at=began, duration=duration
+                )
+        if step.items:
+            yield EnvironmentTurn(items=step.items, at=began, duration=duration)
+        self._done = step.done
+
+    async def _call_tools(self, session: Session, calls: list[Item]) -> list[ToolResult]:
+        """The results in the order of the calls, whichever ends first."""
+        if len(calls) == 1 or not self.harness.parallel_tool_calls:
+            return [await self._call_tool(session, call) for call in calls]
+        running = [asyncio.ensure_future(self._call_tool(session, call)) for call in calls]
+        try:
+            return await asyncio.gather(*running)
+        finally:
+            for task in running:
+                task.cancel()
+
+    async def _call_tool(self, session: Session, call: Item) -> ToolResult:
+        began = self.elapsed()
+        name, call_id = str(call.get("name", "")), str(call.get("call_id", ""))
+        try:
+            arguments = parse_arguments(call.get("arguments"))
+        except ValueError as problem:
+            output, error = dump_json({"error": f"Invalid tool call arguments: {problem}"}), "invalid_arguments"
+        else:
+            answer = await session.call_tool(bare_name(name, self._tool_names), arguments)
+            output, error = answer.text, answer.error
+        return ToolResult(
+            call_id=call_id, name=name, output=output, error=error, at=began, duration=self.elapsed() - began
+        )
+
+    async def _verify(self, session: Session, stop_reason: StopReason) -> AsyncIterator[TraceUnion]:
+        """What a judge was asked on the way, then the verification."""
+        began = self._verify_began = self.elapsed()
+        response = assemble_response(self.trace, self.row, stop_reason=stop_reason)
+        # Verifiers compare names with those of the task.
+        response["output"] = bare_call_names(response["output"], self._tool_names)
+        reward = await session.verify(response)
+        duration = self.elapsed() - began
+        for call in self.take_judge_calls():
+            yield call
+        yield Verification(
+            reward=reward.value,
+            components=reward.components,
+            explanation=reward.explanation,
+            details=reward.details,
+            stop_reason=stop_reason,
+            at=began,
+            duration=duration,
+        )
+
+
+def parse_arguments(arguments: object) -> dict[str, Any]:
+    """The call's arguments; an empty string means none, as some servers write it."""
+    if isinstance(arguments, dict):
+        return arguments
+    parsed = orjson.loads(arguments) if isinstance(arguments, str) and arguments.strip() else {}
+    if not isinstance(parsed, dict):
+        raise ValueError(f"a JSON object is needed, not {type(parsed).__name__}")
+    return parsed
+
+
+def _says_something(items: list[Item]) -> bool:
+    return any(item_type(item) == "message" and text_of(item).strip() for item in items)

@@ -1,0 +1,1 @@
+"""Figures of rewards and reviews: plain numbers in, plain numbers out."""

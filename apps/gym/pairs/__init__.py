@@ -1,0 +1,1 @@
+"""Preference pairs: rules, and the pairs that they make of the attempts at one task."""

@@ -1,0 +1,86 @@
+"""The orders in which a rule tries two attempts, the better with the worse, by their rewards alone."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+
+from apps.gym.pairs.pair_rule import TOLERANCE, Attempt, Mode, Outcome, Rule
+
+Two = tuple[Attempt, Attempt]
+"""Chosen and rejected."""
+
+
+def weigh(chosen: float, rejected: float, rule: Rule) -> Outcome | None:
+    """Why two rewards make no pair."""
+    gap = chosen - rejected
+    if gap <= TOLERANCE:
+        return "tie"
+    if gap < rule.margin - TOLERANCE:
+        return "below_margin"
+    if rule.min_chosen_reward is not None and chosen < rule.min_chosen_reward - TOLERANCE:
+        return "chosen_too_weak"
+    return None
+
+
+def reward_of(attempt: Attempt) -> float:
+    assert attempt.reward is not None
+    return attempt.reward
+
+
+def best_first(group: Iterable[Attempt], rule: Rule) -> list[Attempt]:
+    """Those good enough to be chosen; of equals the one of fewest tokens, then of lowest id."""
+    ordered = sorted(group, key=lambda one: (-reward_of(one), one.output_tokens, one.id))
+    least = rule.min_chosen_reward
+    return ordered if least is None else [one for one in ordered if reward_of(one) >= least - TOLERANCE]
+
+
+def worst_first(group: Iterable[Attempt]) -> list[Attempt]:
+    return sorted(group, key=lambda one: (reward_of(one), one.output_tokens, one.id))
+
+
+def by_chosen(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
+    """The best with the worst, the next worst, and so on; then the next best."""
+    worst = worst_first(group)
+    for chosen in best_first(group, rule):
+        yield from _below(chosen, worst, rule)
+
+
+def _below(chosen: Attempt, worst: Iterable[Attempt], rule: Rule) -> Iterator[Two]:
+    for rejected in worst:
+        if weigh(reward_of(chosen), reward_of(rejected), rule) is not None:
+            return
+        yield chosen, rejected
+
+
+def _widest_first(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
+    """All of them, the largest margin first; of equals, the better chosen. Lazily: large groups have very many."""
+    best, worst = best_first(group, rule), worst_first(group)
+
+    def row(rank: int) -> Iterator[tuple[float, int, int]]:
+        chosen = reward_of(best[rank])
+        return ((reward_of(rejected) - chosen, rank, place) for place, rejected in enumerate(worst))
+
+    for _, rank, place in merge(*map(row, range(len(best)))):
+        if weigh(reward_of(best[rank]), reward_of(worst[place]), rule) is not None:
+            return
+        yield best[rank], worst[place]
+
+
+def _near_two_sigma(group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
+    """The best with those whose rewards are nearest to two standard deviations below the mean of the group."""
+    rewards = [reward_of(one) for one in group]
+    mean = sum(rewards) / len(rewards)
+    target = mean - 2 * (sum((reward - mean) ** 2 for reward in rewards) / len(rewards)) ** 0.5
+    # A stable sort: of those as near, the worst comes first.
+    nearest = sorted(worst_first(group), key=lambda one: abs(reward_of(one) - target))
+    for chosen in best_first(group, rule):
+        for rejected in nearest:
+            if weigh(reward_of(chosen), reward_of(rejected), rule) is None:
+                yield chosen, rejected
+
+
+IN_ORDER: Mapping[Mode, Callable[[Sequence[Attempt], Rule], Iterator[Two]]] = {
+    "best_worst": by_chosen,
+    "best_vs_all": by_chosen,
+    "all": _widest_first,
+    "best_mu_2sigma": _near_two_sigma,
+}

@@ -1,0 +1,153 @@
+"""Find the pair of a group whose sides are most alike in length, without looking at every two.
+
+Attempts are taken from the lowest reward up, so that those they may beat are all there, sorted by length: from its own
+length outwards, an attempt meets the nearest of them first.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from apps.gym.pairs.pair_rule import Attempt
+from apps.gym.traces.courses import Course
+
+Order = tuple[float, float, int, int]
+"""Of two: how unlike in length, the margin turned round, and their ranks among the best and the worst."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where attempts part: what each did there (those that did the same are no pair), and how much it wrote.
+
+    `closed` twos of deeds have their pair or must have none; of `turned` ones, the first must not be chosen."""
+
+    deeds: Mapping[int, tuple[Hashable, int]]
+    closed: frozenset[frozenset[Hashable]] = frozenset()
+    turned: frozenset[tuple[Hashable, Hashable]] = frozenset()
+
+
+def stand_for(group: Sequence[Attempt], courses: Mapping[int, Course]) -> set[int]:
+    """Of those that did the same and got the same answers the best and the worst, and the best and the worst of those
+    that thought otherwise than these: where any two of all are kept apart by what was done or said, two of them are.
+    `group` is ordered by reward."""
+    same: dict[Hashable, list[int]] = {}
+    for one in group:
+        course = courses[one.id]
+        same.setdefault((course.actions, tuple((step.acts, step.digest) for step in course.steps)), []).append(one.id)
+    found: set[int] = set()
+    for ids in same.values():
+        ends = ids[0], ids[-1]
+        said = {courses[one].completion for one in ends}
+        others = [one for one in ids if courses[one].completion not in said] if len(said) == 1 else []
+        found.update(ends, others[:1], others[-1:])
+    return found
+
+
+def unlike(one: int, other: int) -> float:
+    """How many times longer the longer side is."""
+    return max(1, one, other) / max(1, min(one, other))
+
+
+def find_partings(courses: Mapping[int, Course]) -> Iterator[tuple[tuple[bytes, ...], dict[int, tuple[Hashable, int]]]]:
+    """Every state after which some acted differently: the way there, and what each that acted did then and wrote."""
+    open_ways = [(0, list(courses))]
+    while open_ways:
+        place, ids = open_ways.pop()
+        same: dict[tuple[bool, bytes], list[int]] = {}
+        for one in ids:
+            if place < len(steps := courses[one].steps):
+                same.setdefault((steps[place].acts, steps[place].digest), []).append(one)
+        acted = {one: digest for (acts, digest), those in same.items() if acts for one in those}
+        if len(set(acted.values())) > 1:
+            way = tuple(step.digest for step in courses[ids[0]].steps[:place])
+            yield way, {one: (digest, courses[one].steps[place].written) for one, digest in acted.items()}
+        open_ways += [(place + 1, those) for those in same.values() if len(those) > 1]
+
+
+class NearestSearch:
+    """`best` and `worst` are the attempts in the order in which they are chosen and rejected; `passes` says of two
+    whether their rewards make a pair: who beats one beats all that are worse, and so does who is better."""
+
+    def __init__(
+        self,
+        best: Sequence[Attempt],
+        worst: Sequence[Attempt],
+        *,
+        passes: Callable[[Attempt, Attempt], bool],
+        most: float | None,
+        on_step: Callable[[], None],
+    ) -> None:
+        self._best, self._worst = best, worst
+        self._passes = passes
+        self._rank = {one.id: rank for rank, one in enumerate(best)}
+        self._place = {one.id: place for place, one in enumerate(worst)}
+        self._on_step = on_step
+        self._bound = float("inf") if most is None else most
+        self._found: tuple[Order, tuple[Attempt, Attempt]] | None = None
+
+    def find(self, places: Iterable[Place]) -> tuple[Attempt, Attempt] | None:
+        """The nearest in length of all places; of those as near, the one of the largest margin, then the best."""
+        for place in places:
+            if len({deed for deed, _ in place.deeds.values()}) > 1:
+                self._search(place)
+        return self._found[1] if self._found else None
+
+    def _search(self, place: Place) -> None:
+        worst = [self._worst[at] for at in sorted(self._place[one] for one in place.deeds)]
+        beaten = 0
+        lengths: list[int] = []
+        buckets: dict[int, dict[Hashable, Attempt]] = {}
+        met: set[Hashable] = set()
+        for chosen in self._leads(place):
+            self._on_step()
+            while beaten < len(worst) and self._passes(chosen, worst[beaten]):
+                deed, length = place.deeds[worst[beaten].id]
+                if length not in buckets:
+                    buckets[length] = {}
+                    insort(lengths, length)
+                # The worst of those that did and wrote as much: no other makes a larger margin.
+                buckets[length].setdefault(deed, worst[beaten])
+                met.add(deed)
+                beaten += 1
+            if met - {place.deeds[chosen.id][0]}:
+                self._look_around(place, chosen, lengths, buckets)
+
+    def _leads(self, place: Place) -> list[Attempt]:
+        """Of those that did the same and wrote as much the best one, who beats whom any of them beats; from the lowest
+        reward up."""
+        leads: dict[tuple[Hashable, int], Attempt] = {}
+        for rank in sorted(self._rank[one] for one in place.deeds if one in self._rank):
+            leads.setdefault(place.deeds[self._best[rank].id], self._best[rank])
+        return list(leads.values())[::-1]
+
+    def _look_around(
+        self, place: Place, chosen: Attempt, lengths: list[int], buckets: dict[int, dict[Hashable, Attempt]]
+    ) -> None:
+        deed, length = place.deeds[chosen.id]
+        after = bisect_left(lengths, length)
+        before = after - 1
+        none = float("inf")
+        shorter = unlike(length, lengths[before]) if before >= 0 else none
+        longer = unlike(length, lengths[after]) if after < len(lengths) else none
+        while (ratio := min(shorter, longer)) <= self._bound and ratio < none:
+            if shorter <= longer:
+                bucket = buckets[lengths[before]]
+                before -= 1
+                shorter = unlike(length, lengths[before]) if before >= 0 else none
+            else:
+                bucket = buckets[lengths[after]]
+                after += 1
+                longer = unlike(length, lengths[after]) if after < len(lengths) else none
+            for other, rejected in bucket.items():
+                if other != deed and frozenset((deed, other)) not in place.closed and (deed, other) not in place.turned:
+                    self._offer(ratio, chosen, rejected)
+                    break
+
+    def _offer(self, ratio: float, chosen: Attempt, rejected: Attempt) -> None:
+        assert chosen.reward is not None
+        assert rejected.reward is not None
+        margin = rejected.reward - chosen.reward
+        order = (ratio, margin, self._rank[chosen.id], self._place[rejected.id])
+        if self._found is None or order < self._found[0]:
+            self._found = order, (chosen, rejected)
+            self._bound = ratio

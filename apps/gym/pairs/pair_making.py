@@ -1,0 +1,336 @@
+"""Apply a rule of preference pairs to the attempts at one task: the pairs, or the reason why there is none.
+
+What people judged comes first, then what the mode makes of the rewards. Every order ends in ids, so that the same
+attempts give the same pairs, whatever order they come in.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from apps.gym.pairs.candidate_order import IN_ORDER, Two, best_first, by_chosen, reward_of, weigh, worst_first
+from apps.gym.pairs.nearest_length import NearestSearch, Place, find_partings, stand_for, unlike
+from apps.gym.pairs.pair_rule import OUTCOMES, Attempt, Level, Mode, Outcome, Pair, Rule, Verdict, find_exclusion
+from apps.gym.pairs.transitive_preferences import find_worse
+from apps.gym.traces.courses import Course, Parting, find_parting
+
+Key = tuple[object, ...]
+"""Two attempts, or what two did: the same whichever of them is chosen."""
+TWOS = 1_000
+"""Twos that are compared from one call of `on_step` to the next."""
+LARGE = 64
+"""Of groups of more it is seen first whether any two could be a pair: to compare all that did the same takes long."""
+
+
+class GroupPairs(msgspec.Struct, frozen=True, kw_only=True):
+    pairs: list[Pair]
+    outcome: Outcome
+
+
+def pair_group(
+    attempts: Iterable[Attempt],
+    courses: Mapping[int, Course],
+    rule: Rule,
+    verdicts: Iterable[Verdict] = (),
+    *,
+    on_step: Callable[[], None] = lambda: None,
+) -> GroupPairs:
+    """All attempts at one task. Needs the courses of the usable ones, unless `settle_by_rewards` has an outcome.
+
+    `on_step` is called every so often of many twos, and may raise: a large group takes seconds.
+    """
+    attempts, verdicts = list(attempts), list(verdicts)
+    settled = settle_by_rewards(attempts, rule, verdicts)
+    if settled is not None:
+        return GroupPairs(pairs=[], outcome=settled)
+    return _Maker(usable_attempts(attempts, rule), courses, rule, on_step).make(verdicts)
+
+
+def usable_attempts(attempts: Iterable[Attempt], rule: Rule) -> list[Attempt]:
+    """Those that may stand in a pair, by id; those without a reward only where people judged them."""
+    usable = (one for one in attempts if find_exclusion(one, rule) in (None, "no_reward"))
+    return sorted(usable, key=lambda one: one.id)
+
+
+def needed_courses(attempts: Iterable[Attempt], rule: Rule, verdicts: Iterable[Verdict] = ()) -> list[int]:
+    """The ids of the attempts whose courses `pair_group` reads."""
+    judged = {one for verdict in verdicts for one in (verdict.one, verdict.other)}
+    return [one.id for one in usable_attempts(attempts, rule) if one.reward is not None or one.id in judged]
+
+
+def settle_by_rewards(attempts: Iterable[Attempt], rule: Rule, verdicts: Iterable[Verdict] = ()) -> Outcome | None:
+    """What becomes of the group where its rewards alone decide it, else None: then its courses have to be read."""
+    usable = usable_attempts(attempts, rule)
+    ids = {one.id for one in usable}
+    if any(verdict.winner is not None and {verdict.one, verdict.other} <= ids for verdict in verdicts):
+        return None
+    rewards = [one.reward for one in usable if one.reward is not None]
+    if len(rewards) < 2:
+        return "too_few_attempts"
+    return weigh(max(rewards), min(rewards), rule)
+
+
+class _Maker:
+    def __init__(
+        self, usable: Sequence[Attempt], courses: Mapping[int, Course], rule: Rule, on_step: Callable[[], None]
+    ) -> None:
+        self._usable = usable
+        self._courses = courses
+        self._rule = rule
+        self._pairs: list[Pair] = []
+        self._taken: dict[Key, Outcome] = {}
+        """What has its pair, or must have none, with the reason."""
+        self._settled: set[Key] = set()
+        """Which of two is better by what people said of others, the better one first: no reward turns it round."""
+        self._reasons: set[Outcome] = set()
+        self._on_step = on_step
+        self._compared = 0
+
+    def make(self, verdicts: Sequence[Verdict]) -> GroupPairs:
+        known = {one.id: one for one in self._usable}
+        self._make_judged(known, [one for one in verdicts if {one.one, one.other} <= known.keys()])
+        self._settle(known, verdicts)
+        judged = [self._courses[pair.chosen].prompt for pair in self._pairs]
+        groups: dict[str, list[Attempt]] = defaultdict(list)
+        for one in self._usable:
+            if one.reward is not None:
+                groups[self._courses[one.id].prompt].append(one)
+        for prompt, group in groups.items():
+            self._make_by_rewards(group, judged.count(prompt))
+        if self._pairs:
+            return GroupPairs(pairs=self._pairs, outcome="paired")
+        # Rewards would have made a pair, else they had settled it; no two of one prompt came so far.
+        outcome: Outcome = max(self._reasons, key=OUTCOMES.index, default="different_prompts")
+        return GroupPairs(pairs=[], outcome=outcome)
+
+    def _make_judged(self, known: Mapping[int, Attempt], verdicts: list[Verdict]) -> None:
+        verdicts.sort(key=lambda one: (-one.strength, min(one.one, one.other), max(one.one, one.other)))
+        for verdict in verdicts:
+            if verdict.winner is None:
+                continue
+            loser = verdict.other if verdict.winner == verdict.one else verdict.one
+            found = self._compare(known[verdict.winner], known[loser])
+            if found is not None:
+                people = {name: getattr(verdict, name) for name in _SAID}
+                self._add(msgspec.structs.replace(found, source="verdict", margin=None, **people))
+            # Whatever came of it, rewards do not turn it round.
+            self._taken.setdefault(_ids(verdict.one, verdict.other), "paired")
+        # Nor between two others that did the same; only now, since people may have preferred another of such twins.
+        for verdict in verdicts:
+            if verdict.winner is not None:
+                self._block(verdict, "paired")
+        for verdict in verdicts:
+            if verdict.winner is None:
+                self._block(verdict, verdict.refusal)
+
+    def _block(self, verdict: Verdict, reason: Outcome) -> None:
+        """The two, and any other two that did what these did."""
+        self._taken.setdefault(_ids(verdict.one, verdict.other), reason)
+        if (key := self._deeds(verdict.one, verdict.other)) is not None:
+            self._taken.setdefault(key, reason)
+
+    def _settle(self, known: Mapping[int, Attempt], verdicts: Iterable[Verdict]) -> None:
+        """What follows from all verdicts, also through attempts that are not used; between two others that did the
+        same as well."""
+        for better, worse in find_worse(verdicts).items():
+            for other in worse & known.keys() if better in known else ():
+                self._settled.add((better, other))
+                if (sides := self._sides(better, other)) is not None:
+                    self._settled.add(sides)
+
+    def _make_by_rewards(self, group: list[Attempt], judged: int) -> None:
+        best: int | None = None
+        left = 1 - judged if self._rule.mode in _ONE else None
+        if left is not None and left <= 0:
+            return
+        candidates = IN_ORDER.get(self._rule.mode, by_chosen)
+        if self._rule.mode == "nearest_length" or len(group) > LARGE:
+            nearest = self._find_nearest(group, self._rule.max_length_ratio)
+            if nearest is None:
+                self._explain(group)
+                return
+            if self._rule.mode == "nearest_length":
+                candidates = partial(self._nearest_first, nearest)
+        for chosen, rejected in candidates(group, self._rule):
+            if self._rule.mode == "best_vs_all" and best not in (None, chosen.id):
+                return
+            found = self._compare(chosen, rejected)
+            if found is None:
+                continue
+            if not self._add(found):
+                return
+            best = chosen.id
+            if left is not None:
+                return
+
+    def _find_nearest(self, group: list[Attempt], most: float | None) -> Two | None:
+        """Of all two that rewards and deeds make a pair of: those most alike in length, of these the larger margin."""
+        search = NearestSearch(
+            best_first(group, self._rule),
+            worst_first(group),
+            passes=lambda chosen, rejected: weigh(reward_of(chosen), reward_of(rejected), self._rule) is None,
+            most=most,
+            on_step=self._on_step,
+        )
+        return search.find(self._places(group))
+
+    def _nearest_first(self, nearest: Two, group: Sequence[Attempt], rule: Rule) -> Iterator[Two]:
+        yield nearest
+        # It was refused: the two said the same in other turns, which deeds do not tell. Then every two is looked at.
+        found: tuple[tuple[float, float], Two] | None = None
+        for two in by_chosen(group, rule):
+            pair = self._compare(*two)
+            if pair is not None and (found is None or _nearness(pair) < found[0]):
+                found = _nearness(pair), two
+        if found is not None:
+            yield found[1]
+
+    def _explain(self, group: list[Attempt]) -> None:
+        """Why there is no pair, of the two that come farthest. Not by every two, which of a large group takes long."""
+        if self._pairs:
+            return
+        if self._rule.max_length_ratio is not None and (two := self._find_nearest(group, None)):
+            self._compare(*two)
+            return
+        judged = {one for key in self._taken if len(key) == 1 and isinstance(key[0], frozenset) for one in key[0]}
+        known = stand_for(worst_first(group), self._courses) | judged
+        few = [one for one in group if one.id in known]
+        for two in by_chosen(few, self._rule):
+            self._compare(*two)
+            if _FARTHEST[self._rule.level] in self._reasons:
+                return
+
+    def _places(self, group: list[Attempt]) -> Iterator[Place]:
+        """Where attempts of one prompt part, at the level of the rule."""
+        courses = {one.id: self._courses[one.id] for one in group}
+        prompt = self._courses[group[0].id].prompt
+        if self._rule.level == "step":
+            for way, deeds in find_partings(courses):
+                yield self._place((prompt, way), deeds)
+            return
+        by_actions = self._rule.same == "actions"
+        deeds = {pk: (one.actions if by_actions else one.completion, one.written) for pk, one in courses.items()}
+        yield self._place((prompt,), deeds)
+
+    def _place(self, state: Key, deeds: Mapping[int, tuple[Hashable, int]]) -> Place:
+        """With what is said of deeds there already, see `_deeds` and `_sides`."""
+        closed = (key[-1] for key in self._taken if key[:-1] == state)
+        turned = (key[-2:] for key in self._settled if key[:-2] == state)
+        return Place(
+            deeds=deeds,
+            closed=frozenset(two for two in closed if isinstance(two, frozenset)),
+            turned=frozenset((worse, better) for better, worse in turned),
+        )
+
+    def _add(self, pair: Pair) -> bool:
+        """Whether there was room for it."""
+        if self._rule.cap is not None and len(self._pairs) >= self._rule.cap:
+            return False
+        self._pairs.append(pair)
+        self._taken.setdefault(_ids(pair.chosen, pair.rejected), "paired")
+        key = self._deeds(pair.chosen, pair.rejected)
+        assert key is not None
+        self._taken.setdefault(key, "paired")
+        return True
+
+    def _compare(self, chosen: Attempt, rejected: Attempt) -> Pair | None:
+        """The pair as rewards make it, or None with the reason among the reasons."""
+        self._compared += 1
+        if self._compared % TWOS == 0:
+            self._on_step()
+        found = self._contrast(chosen, rejected)
+        if isinstance(found, Pair):
+            return found
+        if found != "paired":
+            self._reasons.add(found)
+        return None
+
+    def _contrast(self, chosen: Attempt, rejected: Attempt) -> Pair | Outcome:
+        if reason := self._refuse_two(chosen.id, rejected.id):
+            return reason
+        good, bad = self._courses[chosen.id], self._courses[rejected.id]
+        turn = None
+        if self._rule.level == "step":
+            parting = find_parting(good, bad)
+            if not isinstance(parting, Parting):
+                return parting
+            turn, lengths = parting.turn, (good.steps[parting.place].written, bad.steps[parting.place].written)
+        elif self._rule.same == "actions" and good.actions == bad.actions:
+            return "same_actions"
+        else:
+            lengths = good.written, bad.written
+        pair = Pair(
+            chosen=chosen.id,
+            rejected=rejected.id,
+            margin=_margin(chosen, rejected),
+            source="override" if chosen.overridden or rejected.overridden else "reward",
+            turn=turn,
+            chosen_length=lengths[0],
+            rejected_length=lengths[1],
+        )
+        most = self._rule.max_length_ratio
+        too_long: Outcome | None = "lengths_differ" if most is not None and _ratio(pair) > most else None
+        return self._find_taken(chosen.id, rejected.id) or too_long or pair
+
+    def _refuse_two(self, one: int, other: int) -> Outcome | None:
+        """Why these two make no pair, whichever of them is chosen, and at whatever level."""
+        mine, theirs = self._courses[one], self._courses[other]
+        if mine.prompt != theirs.prompt:
+            return "different_prompts"
+        if reason := self._taken.get(_ids(one, other)):
+            return reason
+        return "identical_completions" if mine.completion == theirs.completion else None
+
+    def _find_taken(self, chosen: int, rejected: int) -> Outcome | None:
+        key = self._deeds(chosen, rejected)
+        if key is not None and (reason := self._taken.get(key)):
+            return reason
+        turned = {(rejected, chosen), self._sides(rejected, chosen)}
+        return None if self._settled.isdisjoint(turned) else "preference_cycle"
+
+    def _deeds(self, one: int, other: int) -> Key | None:
+        """What the two did, at the level of the rule: another two that did so would be the same pair once more.
+        None where they cannot be compared."""
+        sides = self._sides(one, other)
+        return (*sides[:-2], frozenset(sides[-2:])) if sides is not None else None
+
+    def _sides(self, one: int, other: int) -> Key | None:
+        """The same, ending in what each of them did, in this order."""
+        mine, theirs = self._courses[one], self._courses[other]
+        if mine.prompt != theirs.prompt:
+            return None
+        if self._rule.level == "step":
+            parting = find_parting(mine, theirs)
+            if not isinstance(parting, Parting):
+                return None
+            shared = tuple(step.digest for step in mine.steps[: parting.place])
+            return (mine.prompt, shared, *(course.steps[parting.place].digest for course in (mine, theirs)))
+        if self._rule.same == "actions":
+            return (mine.prompt, mine.actions, theirs.actions)
+        return (mine.prompt, mine.completion, theirs.completion)
+
+
+def _ids(one: int, other: int) -> Key:
+    return (frozenset({one, other}),)
+
+
+def _margin(chosen: Attempt, rejected: Attempt) -> float | None:
+    return None if chosen.reward is None or rejected.reward is None else chosen.reward - rejected.reward
+
+
+def _ratio(pair: Pair) -> float:
+    return unlike(pair.chosen_length, pair.rejected_length)
+
+
+def _nearness(pair: Pair) -> tuple[float, float]:
+    assert pair.margin is not None
+    return _ratio(pair), -pair.margin
+
+
+_FARTHEST: Mapping[Level, Outcome] = {"step": "states_differ", "trajectory": "same_actions"}
+"""What no two come farther than where not even their lengths keep them apart."""
+_SAID = ("strength", "reviewers", "agreement", "adjudicated", "reviews")
+_ONE: frozenset[Mode] = frozenset({"best_worst", "best_mu_2sigma", "nearest_length"})
+"""Modes of at most one pair of a prompt."""

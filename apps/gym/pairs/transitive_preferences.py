@@ -1,0 +1,33 @@
+"""What follows from what people said of every two: who is better than whom through others."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from apps.gym.pairs.pair_rule import Verdict
+
+
+def find_worse(verdicts: Iterable[Verdict]) -> dict[int, set[int]]:
+    """Of each attempt that won: all that are worse, directly or through others that lost to it.
+
+    Nothing follows from verdicts that stand in a cycle, where people contradict themselves: these are left out.
+    """
+    lost: dict[int, set[int]] = defaultdict(set)
+    for one in verdicts:
+        if one.winner is not None:
+            lost[one.winner].add(one.other if one.winner == one.one else one.one)
+    reached = {winner: _reach(winner, lost) for winner in lost}
+    straight = {
+        winner: {loser for loser in losers if winner not in reached.get(loser, ())} for winner, losers in lost.items()
+    }
+    return {winner: worse for winner in straight if (worse := _reach(winner, straight))}
+
+
+def _reach(start: int, lost: Mapping[int, set[int]]) -> set[int]:
+    found: set[int] = set()
+    ahead = list(lost.get(start, ()))
+    while ahead:
+        one = ahead.pop()
+        if one not in found:
+            found.add(one)
+            ahead += lost.get(one, ())
+    return found

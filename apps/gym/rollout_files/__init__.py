@@ -1,0 +1,1 @@
+"""Stored rollouts, read from files of NeMo Gym, `verifiers` and chat logs."""

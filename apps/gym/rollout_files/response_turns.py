@@ -1,0 +1,139 @@
+"""The output of a Responses object as turns: the way back from what `assemble_response` makes of a trace."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from apps.gym.loop.agent_loop import SAMPLING_KEYS
+from apps.gym.traces.events import (
+    EnvironmentTurn,
+    ModelCall,
+    ToolResult,
+    TraceUnion,
+)
+from apps.gym.traces.items import Item, TokenUsage, dump_json, function_calls, item_type
+from apps.gym.traces.tokens import TokensMissing, capture_tokens, pack_tokens
+
+TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+TURN_ENDS = "_gymweb_turn_ends"
+"""Key of an item that ends a turn, where a file tells turns apart that the model spoke one right after the other."""
+CUTS = {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
+"""Why a response is incomplete → the stop reason of the attempt."""
+
+_NOT_SHOWN = frozenset({*TOKEN_FIELDS, TURN_ENDS})
+
+
+def read_turns(response: dict[str, Any], params: dict[str, Any], *, seen: int) -> list[TraceUnion]:
+    """A turn is what the model said without interruption; captured tokens stand on the last item of each."""
+    sampling = {key: params[key] for key in SAMPLING_KEYS if key in params}
+    names: dict[str, str] = {}
+    events: list[TraceUnion] = []
+    before = b""
+    for group in _groups(response["output"]):
+        kind = _speaker(group[0])
+        items = [_bare(item) for item in group]
+        if kind == "tool":
+            for item in items:
+                call_id = str(item.get("call_id") or "")
+                events.append(ToolResult(call_id=call_id, name=names.get(call_id, ""), output=_output_text(item)))
+        elif kind == "environment":
+            events.append(EnvironmentTurn(items=items))
+        else:
+            names.update({str(call.get("call_id")): str(call.get("name", "")) for call in function_calls(items)})
+            packed, note, before = _tokens(group[-1], before)
+            events.append(
+                ModelCall(
+                    seen=seen,
+                    items=items,
+                    model=str(response.get("model") or ""),
+                    response_id=str(response.get("id") or ""),
+                    finish_reason="tool_calls" if function_calls(items) else "stop",
+                    sampling=sampling,
+                    tokens=packed,
+                    tokens_note=note,
+                )
+            )
+        seen += len(items)
+    _close(events, response)
+    return events
+
+
+def _close(events: list[TraceUnion], response: dict[str, Any]) -> None:
+    """The file tells the usage of the whole attempt, and how the whole ended: both stand with its last turn."""
+    last = next((event for event in reversed(events) if isinstance(event, ModelCall)), None)
+    if last is None:
+        return
+    last.usage = _usage(response)
+    last.finish_reason = CUTS.get(why_cut(response), last.finish_reason)
+
+
+def _groups(output: list[Item]) -> Iterator[list[Item]]:
+    group: list[Item] = []
+    for item in output:
+        ended = group and (
+            _speaker(group[0]) != _speaker(item) or TOKEN_FIELDS[1] in group[-1] or TURN_ENDS in group[-1]
+        )
+        if ended:
+            yield group
+            group = []
+        group.append(item)
+    if group:
+        yield group
+
+
+def _speaker(item: Item) -> Literal["model", "tool", "environment"]:
+    kind = item_type(item)
+    if kind.endswith("_call_output"):
+        return "tool"
+    return "environment" if kind == "message" and item.get("role") != "assistant" else "model"
+
+
+def _bare(item: Item) -> Item:
+    return {key: value for key, value in item.items() if value is not None and key not in _NOT_SHOWN}
+
+
+def _output_text(item: Item) -> str:
+    output = item.get("output", "")
+    return output if isinstance(output, str) else dump_json(output)
+
+
+def _tokens(item: Item, before: bytes) -> tuple[bytes | None, str, bytes]:
+    """Packed tokens of the turn that this item ends, or why there are none, and the ids that the next one goes on
+    from."""
+    given = [item.get(name) for name in TOKEN_FIELDS]
+    if all(value is None for value in given):
+        return None, "", before
+    if not all(isinstance(value, list) for value in given):
+        return None, "incomplete", before
+    try:
+        capture = capture_tokens(*(value for value in given if isinstance(value, list)))
+    except TokensMissing as missing:
+        return None, missing.note, before
+    except (TypeError, ValueError, OverflowError):
+        return None, "not_token_ids", before
+    return pack_tokens(capture, before=before), "", capture.ids
+
+
+def _usage(response: dict[str, Any]) -> TokenUsage:
+    usage = response.get("usage")
+    if not isinstance(usage, dict):
+        return {}
+    return {
+        "input_tokens": _count(usage.get("input_tokens")),
+        "output_tokens": _count(usage.get("output_tokens")),
+        "reasoning_tokens": _count(_inside(usage, "output_tokens_details", "reasoning_tokens")),
+        "cached_tokens": _count(_inside(usage, "input_tokens_details", "cached_tokens")),
+    }
+
+
+def _inside(usage: dict[str, Any], outer: str, inner: str) -> object:
+    details = usage.get(outer)
+    return details.get(inner) if isinstance(details, dict) else 0
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0
+
+
+def why_cut(response: dict[str, Any]) -> str:
+    details = response.get("incomplete_details")
+    return str(details.get("reason") or "") if isinstance(details, dict) else ""

@@ -1,0 +1,196 @@
+"""Stored rollouts: one line of a NeMo Gym rollout file becomes an attempt with its events, or an error that names the
+place. Rows of failures and task rows (also materialised inputs) are told apart by their keys.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import orjson
+
+from apps.gym.errors import ErrorKind
+from apps.gym.loop.agent_loop import StopReason
+from apps.gym.redaction.shortening import cut
+from apps.gym.resources.scoring import keep_small
+from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
+from apps.gym.rollout_files.originals import read_original
+from apps.gym.rollout_files.response_turns import CUTS, read_turns, why_cut
+from apps.gym.tasks.file_rows import RowRefused, read_row
+from apps.gym.tasks.parameters import PARAMS
+from apps.gym.tasks.rollout_keys import OURS, PREFIXES, verifier_details
+from apps.gym.tasks.task_rows import parse_line
+from apps.gym.traces.events import (
+    EnvironmentTurn,
+    ErrorRaised,
+    ModelCall,
+    Prompt,
+    SessionOpened,
+    TraceUnion,
+    Verification,
+)
+from apps.gym.traces.items import Item, TaskRow, dump_json, function_calls, input_items, item_type, text_of
+
+LineKind = Literal["task", "rollout", "failure"]
+
+FAILURE_CLASS = "_ng_failure_class"
+TASK_INDEX = "_ng_task_index"
+ROLLOUT_INDEX = "_ng_rollout_index"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAttempt:
+    """What a line says of one attempt. `reward` is None for a failure, and where verification was skipped."""
+
+    events: list[TraceUnion]
+    reward: float | None
+    components: dict[str, float] = field(default_factory=dict)
+    stop_reason: str = ""
+    error_kind: ErrorKind | Literal[""] = ""
+    error_message: str = ""
+    model: str = ""
+
+
+def line_kind(row: dict[str, Any]) -> LineKind:
+    """Which of the three kinds of rows this is."""
+    if row.get(FAILURE_CLASS):
+        return "failure"
+    return "rollout" if "response" in row or "reward" in row else "task"
+
+
+def read_object(line: bytes) -> dict[str, Any]:
+    """The line as an object, read as strictly as a line of an upload. Raises RowRefused."""
+    return read_row(line)[1]
+
+
+def plain_task(row: dict[str, Any]) -> TaskRow:
+    """A row of materialised inputs without what its rollout adds to the task."""
+    return {key: value for key, value in row.items() if not key.startswith(PREFIXES)}
+
+
+def check_task(task: TaskRow) -> None:
+    """Raises RowRefused where the row is no task."""
+    parse_line(dump_json(task).encode())
+
+
+def prompt_texts(task: TaskRow) -> tuple[str, ...]:
+    """Who says what in the prompt, comparable between a task row and a rollout row of it."""
+    return tuple(_said(item) for item in input_items(task))
+
+
+def read_attempt(
+    row: dict[str, Any], task: TaskRow, *, environment: str, is_original: bool = False, numbered: bool = False
+) -> StoredAttempt:
+    """The events of the row's attempt at `task`. Of an `original` row, one that nobody here put into this shape, the
+    first event keeps what the others cannot tell; with its place in its run, if it is `numbered`. Raises RowRefused.
+    """
+    failure = row.get(FAILURE_CLASS)
+    reward = None if failure else _reward(row)
+    response = _response(row, needed=not failure)
+    params = {key: value for key, value in row[PARAMS].items() if value is not None}
+    tools = params.get("tools") or []
+    opened, prompt = SessionOpened(environment=environment, tools=tools), Prompt(items=input_items({PARAMS: params}))
+    events: list[TraceUnion] = [opened, prompt]
+    events += read_turns(response, params, seen=len(prompt.items))
+    model = str(response.get("model") or "")
+    if failure:
+        return _failed(row, events, str(failure), model)
+    components, said = _components(row), verifier_details(row, task)
+    details = keep_small(said)
+    if is_original:
+        cut = {key: value for key, value in said.items() if details[key] is not value}
+        opened.original = read_original(row, events, cut=cut, numbered=numbered)
+    stop_reason = _stop_reason(row, response, events)
+    explanation = row.get("explanation")
+    events.append(
+        Verification(
+            reward=reward,
+            components=components,
+            details=details,
+            explanation=explanation if isinstance(explanation, str) else "",
+            stop_reason=stop_reason,
+        )
+    )
+    return StoredAttempt(events, reward, components, stop_reason=stop_reason, model=model)
+
+
+def judged_stop_reason(events: list[TraceUnion]) -> str:
+    """How an attempt ended, from its trace alone."""
+    calls = [event for event in events if isinstance(event, ModelCall)]
+    if calls and calls[-1].finish_reason in {*CUTS, "context_length"}:
+        return calls[-1].finish_reason
+    if not calls or function_calls(calls[-1].items):
+        return "max_steps"
+    if any(isinstance(event, EnvironmentTurn) for event in events):
+        return "environment_done"
+    return "answered" if any(text_of(item).strip() for item in calls[-1].items) else "empty_reply"
+
+
+def _said(item: Item) -> str:
+    if item_type(item) == "message":
+        role = "system" if item.get("role") == "developer" else item.get("role")
+        return f"{role}: {text_of(item)}"
+    bare = {key: value for key, value in item.items() if value is not None and key not in ("id", "status")}
+    return orjson.dumps(bare, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _reward(row: dict[str, Any]) -> float | None:
+    if row.get("verification_skipped") is True:
+        return None
+    value = row.get("reward")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_REWARD:
+        shown = "is missing" if "reward" not in row else f"must be {REWARD_BOUNDS}, not {cut(str(value), 60)}"
+        raise RowRefused("reward", f"/reward {shown}")
+    return float(value)
+
+
+def _response(row: dict[str, Any], *, needed: bool) -> dict[str, Any]:
+    response = row.get("response")
+    if response is None and not needed:
+        return {"output": []}
+    if not isinstance(response, dict):
+        raise RowRefused("missing", "/response is missing: the Responses object of the attempt")
+    output = response.get("output")
+    if not isinstance(output, list):
+        raise RowRefused("wrong_type", "/response/output must be a list of items")
+    for number, item in enumerate(output):
+        if not isinstance(item, dict) or item_type(item) == "unknown":
+            raise RowRefused("wrong_type", f"/response/output/{number} must be an item with a type")
+    return response
+
+
+def _components(row: dict[str, Any]) -> dict[str, float]:
+    given = row.get("reward_components")
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise RowRefused("wrong_type", "/reward_components must be an object of numbers")
+    for name, value in given.items():
+        if not isinstance(value, int | float) or not abs(value) <= MAX_REWARD:
+            raise RowRefused("reward", f"/reward_components/{cut(name, 60)} must be {REWARD_BOUNDS}")
+    return {name: float(value) for name, value in given.items()}
+
+
+def _stop_reason(row: dict[str, Any], response: dict[str, Any], events: list[TraceUnion]) -> str:
+    ours = row.get(OURS)
+    told = ours.get("stop_reason") if isinstance(ours, dict) else None
+    if told in get_args(StopReason):
+        return str(told)
+    return CUTS.get(why_cut(response), "") or judged_stop_reason(events)
+
+
+_KINDS: tuple[tuple[str, ErrorKind], ...] = (
+    ("judge", "judge_error"),
+    ("verif", "verifier_error"),
+    ("timeout", "timed_out"),
+    ("timed_out", "timed_out"),
+    ("cancel", "cancelled"),
+    ("model", "policy_error"),
+    ("policy", "policy_error"),
+)
+
+
+def _failed(row: dict[str, Any], events: list[TraceUnion], failure: str, model: str) -> StoredAttempt:
+    kind: ErrorKind = next((kind for part, kind in _KINDS if part in failure.lower()), "environment_error")
+    told = row.get("_ng_failure_judge_error") or row.get("failure_reason") or row.get("_ng_failure_message") or failure
+    text = f"{failure}: {told}" if told != failure else failure
+    events.append(ErrorRaised(kind=kind, message=text))
+    return StoredAttempt(events, None, error_kind=kind, error_message=text, model=model)

@@ -1,0 +1,112 @@
+"""One line of a file as a row: strictly read, or refused with the place and what would be right."""
+
+import json
+import re
+from json import JSONDecodeError
+from typing import Any
+
+import orjson
+
+from apps.gym.redaction.shortening import cut
+from apps.gym.tasks.files.limits import MAX_DEPTH
+from apps.gym.traces.items import TaskRow
+
+
+class RowRefused(Exception):
+    """A line that is no task: `code` is stable and short, `pointer` (RFC 6901) is the place in the row where there is
+    one, and `message`, for people, begins with it."""
+
+    def __init__(self, code: str, message: str, *, pointer: str = "") -> None:
+        self.code = code
+        self.message = f"{pointer} {message}" if pointer else message
+        self.pointer = pointer
+        super().__init__(self.message)
+
+
+def read_row(line: bytes) -> tuple[str, TaskRow]:
+    """The text of one line and the object in it, or RowRefused."""
+    text = _decode(line).strip()
+    row = _load(text)
+    _check_keys(text, row)
+    return text, row
+
+
+_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+
+
+def kind_of(value: object) -> str:
+    return _KINDS.get(type(value), "null")
+
+
+def wrong_type(pointer: str, wanted: str, value: object) -> RowRefused:
+    return RowRefused("wrong_type", f"must be {wanted}, not {kind_of(value)}", pointer=pointer)
+
+
+def _decode(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        bad = line[error.start]
+        raise RowRefused("not_utf8", f"byte {error.start + 1} (0x{bad:02x}) is not UTF-8") from None
+
+
+def _load(text: str) -> TaskRow:
+    try:
+        row = orjson.loads(text)
+    except JSONDecodeError as error:
+        if "recursion" in error.msg.lower() or "depth" in error.msg.lower():
+            raise RowRefused("too_deep", f"nested deeper than {MAX_DEPTH} levels") from None
+        if "infinity" in error.msg or _NOT_FINITE.match(text, error.pos):
+            message = f"a number that is not finite, or beyond 1.8e308 (column {error.colno})"
+            raise RowRefused("not_finite", message) from None
+        raise RowRefused("not_json", f"not JSON: {error.msg} (column {error.colno})") from None
+    if not isinstance(row, dict):
+        raise RowRefused("wrong_type", f"the line holds {kind_of(row)}, not a JSON object")
+    # The count of brackets bounds the depth: only lines with many are walked.
+    if text.count("{") + text.count("[") > MAX_DEPTH:
+        check_depth(row)
+    return row
+
+
+_NOT_FINITE = re.compile(r"-?(NaN|Infinity)")
+_KEY = re.compile(r'"\s*:')
+
+
+def _check_keys(text: str, row: TaskRow) -> None:
+    """A name twice in one object: one of the two values would be lost without a word."""
+    # Every name is followed by a colon, and so are some quotes inside texts: only where there are more of these than
+    # names is it worth parsing again.
+    if len(_KEY.findall(text)) > _count_keys(row):
+        json.loads(text, object_pairs_hook=_refuse_repeated)
+
+
+def _count_keys(row: TaskRow) -> int:
+    count = 0
+    waiting: list[Any] = [row]
+    while waiting:
+        holder = waiting.pop()
+        if isinstance(holder, dict):
+            count += len(holder)
+            holder = holder.values()
+        waiting += [value for value in holder if isinstance(value, dict | list)]
+    return count
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = dict(pairs)
+    if len(names) < len(pairs):
+        seen: set[str] = set()
+        name = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise RowRefused("duplicate_key", f"the name {cut(name, 80)!r} stands twice in one object")
+    return names
+
+
+def check_depth(row: TaskRow) -> None:
+    """Raises RowRefused for what is nested deeper than anything here follows."""
+    level: list[Any] = [row]
+    for _ in range(MAX_DEPTH):
+        values = [value for holder in level for value in (holder.values() if isinstance(holder, dict) else holder)]
+        level = [value for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise RowRefused("too_deep", f"nested deeper than {MAX_DEPTH} levels")

@@ -1,0 +1,235 @@
+"""A column mapping says which columns of a stranger's row become what of a task; applied, it gives a NeMo Gym row."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.mappings.paths import MISSING, look_up, pointer_of
+from apps.gym.tasks.mappings.templates import (
+    GapEmpty,
+    TemplateRefused,
+    fill_template,
+    parse_template,
+    template_paths,
+)
+from apps.gym.tasks.parameters import PARAMS
+from apps.gym.traces.chat_turns import chat_items
+from apps.gym.traces.items import dump_json
+
+MAX_MAPPED_FIELDS = 100
+_TEXT_LIMIT = 20_000
+
+
+class MappingRefused(Exception):
+    """A mapping that cannot be; `pointer` is the place in it."""
+
+    def __init__(self, pointer: str, message: str) -> None:
+        super().__init__(message)
+        self.pointer, self.message = pointer, message
+
+
+class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Paths are dotted, templates have gaps in braces; what is empty is not mapped."""
+
+    input: str = ""
+    """Path of the prompt: text, or a list of chat messages or Responses items."""
+    context: str = ""
+    """Path of a text that follows the prompt after an empty line, in rows that have one: an Alpaca row's `input`."""
+    user: str = ""
+    """Template of the user's message, instead of `input`."""
+    system: str = ""
+    """Template of a system message before the prompt. Of gaps alone, it is left out where all of them are empty."""
+    expected_answer: str = ""
+    external_id: str = ""
+    """Path, or a template of several columns: a row that lacks one of them has no id."""
+    split: str = ""
+    tags: str = ""
+    tools: str = ""
+    fields: dict[str, str] = {}
+    """Further fields of the task → paths, for its verifier."""
+    rest: Literal["keep", "drop"] = "keep"
+    """What becomes of columns that nothing above names."""
+    cut_answer: bool = False
+    """A conversation that ends with the assistant's message loses it; its text is the expected answer, if no other."""
+
+    @property
+    def paths(self) -> list[str]:
+        """Of what becomes a part of the task. The columns that an id is put together of stay what they are, too."""
+        own = [self.input, self.context, self.expected_answer, self.split, self.tags, self.tools]
+        own += [] if is_template(self.external_id) else [self.external_id]
+        own += [*self.fields.values(), *template_paths(self.user), *template_paths(self.system)]
+        return [path for path in own if path]
+
+
+def is_template(path: str) -> bool:
+    return "{" in path or "}" in path
+
+
+def read_mapping(given: object) -> Mapping:
+    """A checked mapping out of JSON's own types. Raises MappingRefused."""
+    try:
+        mapping = msgspec.convert(given, Mapping)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise MappingRefused("/" + where.rstrip("`").lstrip(".").replace(".", "/"), what) from None
+    if bool(mapping.input) == bool(mapping.user):
+        raise MappingRefused("/input", "Give either the column of the prompt or a template of the user's message.")
+    if mapping.context and mapping.user:
+        raise MappingRefused("/context", "A template has no column after it: put a gap into the template.")
+    if len(mapping.fields) > MAX_MAPPED_FIELDS:
+        raise MappingRefused("/fields", f"At most {MAX_MAPPED_FIELDS} fields.")
+    if PARAMS in mapping.fields:
+        raise MappingRefused("/fields", f"{PARAMS} is made of the prompt: it cannot be a field.")
+    for name in ("system", "user", "external_id"):
+        template = getattr(mapping, name)
+        if len(template) > _TEXT_LIMIT:
+            raise MappingRefused(f"/{name}", f"At most {_TEXT_LIMIT:,} characters.")
+        try:
+            template_paths(template)
+        except TemplateRefused as error:
+            raise MappingRefused(f"/{name}", str(error)) from None
+    return mapping
+
+
+def write_mapping(mapping: Mapping) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(mapping)
+    return plain
+
+
+def apply_mapping(mapping: Mapping, row: dict[str, Any]) -> dict[str, Any]:
+    """The row as NeMo Gym has it. Raises RowRefused; whether the result is a task is for the parser of rows to say."""
+    items, answer = _items(mapping, row)
+    task: dict[str, Any] = {PARAMS: {"input": items}}
+    tools = _tools(_optional(row, mapping.tools))
+    if tools is not None:
+        task[PARAMS]["tools"] = tools
+    if mapping.rest == "keep":
+        used = set(mapping.paths)
+        task.update((name, value) for name, value in row.items() if name not in used and name != PARAMS)
+    for name, path in mapping.fields.items():
+        _put(task, name, _optional(row, path))
+    _put(task, "expected_answer", _optional(row, mapping.expected_answer, answer))
+    _put(task, "id", _id(row, mapping.external_id))
+    _put(task, "split", _plain(row, mapping.split))
+    _put(task, "tags", _tags(_optional(row, mapping.tags)))
+    return task
+
+
+def _put(task: dict[str, Any], name: str, value: Any) -> None:
+    if value is not None:
+        task[name] = value
+
+
+def _optional(row: dict[str, Any], path: str, default: Any = None) -> Any:
+    value = look_up(row, path) if path else MISSING
+    return default if value is MISSING else value
+
+
+def _plain(row: dict[str, Any], path: str) -> Any:
+    value = _optional(row, path)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+        raise RowRefused("wrong_type", "must be text or a whole number", pointer=pointer_of(path))
+    return value
+
+
+def _id(row: dict[str, Any], path: str) -> Any:
+    if not is_template(path):
+        return _plain(row, path)
+    if any(look_up(row, gap) in (MISSING, "") for gap in template_paths(path)):
+        return None
+    return fill_template(path, row)
+
+
+def _items(mapping: Mapping, row: dict[str, Any]) -> tuple[list[Any], Any]:
+    """The prompt's items and, where it was cut off them, the answer."""
+    try:
+        opening = _opening(mapping.system, row)
+        if mapping.user:
+            return [*opening, {"role": "user", "content": fill_template(mapping.user, row)}], None
+    except GapEmpty as gap:
+        raise RowRefused("missing", "is missing: the prompt template needs it", pointer=str(gap)) from None
+    value = look_up(row, mapping.input)
+    pointer = pointer_of(mapping.input)
+    if value is MISSING or value == "":
+        raise RowRefused("missing", "is missing: the column of the prompt", pointer=pointer)
+    value = parse_cell(value)
+    context = _context(row, mapping.context)
+    if isinstance(value, str):
+        return [*opening, {"role": "user", "content": f"{value}\n\n{context}" if context else value}], None
+    if context:
+        message = "follows a prompt that is text, and this one is none"
+        raise RowRefused("wrong_type", message, pointer=pointer_of(mapping.context))
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise RowRefused("wrong_type", "must be text or a list of messages", pointer=pointer)
+    answer = None
+    if mapping.cut_answer and len(value) > 1 and value[-1].get("role") == "assistant":
+        *value, last = value
+        answer = last["content"] if isinstance(last.get("content"), str) else None
+    return [*opening, *(_as_items(value, pointer))], answer
+
+
+def _opening(template: str, row: dict[str, Any]) -> list[dict[str, Any]]:
+    if not template:
+        return []
+    parts = parse_template(template)
+    gaps = [path for _, path in parts if path is not None]
+    if gaps and not any(text.strip() for text, _ in parts) and all(look_up(row, gap) in (MISSING, "") for gap in gaps):
+        return []
+    return [{"role": "system", "content": fill_template(template, row)}]
+
+
+def _context(row: dict[str, Any], path: str) -> str:
+    value = _optional(row, path, "")
+    text = value if isinstance(value, str) else dump_json(value)
+    return text if text.strip() else ""
+
+
+def _as_items(messages: list[dict[str, Any]], pointer: str) -> list[Any]:
+    """Chat messages with calls and results in them become items; plain ones are items already."""
+    is_chat = any(one.get("role") == "tool" or one.get("tool_calls") for one in messages)
+    has_parts = any(
+        isinstance(part, dict) and part.get("type") in {"text", "image_url"}
+        for one in messages
+        if isinstance(one.get("content"), list)
+        for part in one["content"]
+    )
+    if not is_chat and not has_parts:
+        # Columnar formats give every message every key that any message has.
+        return [{name: value for name, value in one.items() if value is not None} for one in messages]
+    try:
+        return chat_items(messages)
+    except (AttributeError, TypeError, ValueError):
+        raise RowRefused("wrong_shape", "holds messages that are no chat messages", pointer=pointer) from None
+
+
+def parse_cell(value: Any) -> Any:
+    """A cell of a table may hold a list as JSON text."""
+    if isinstance(value, str) and value.lstrip().startswith(("[{", "[ {")):
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError):
+            return value
+    return value
+
+
+def _tools(value: Any) -> Any:
+    value = parse_cell(value)
+    if not isinstance(value, list):
+        return value
+    return [_flat(tool) for tool in value]
+
+
+def _flat(tool: Any) -> Any:
+    """Tools of chat completions have their content under `function`; here they are flat."""
+    if isinstance(tool, dict) and isinstance(tool.get("function"), dict):
+        return {"type": "function", **tool["function"]}
+    return tool
+
+
+def _tags(value: Any) -> Any:
+    value = parse_cell(value)
+    if isinstance(value, str):
+        separator = "," if "," in value else ";"
+        return [tag.strip() for tag in value.split(separator) if tag.strip()]
+    return value

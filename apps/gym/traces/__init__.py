@@ -1,0 +1,1 @@
+"""What an attempt leaves behind: events, conversation items, and the shapes made of them."""

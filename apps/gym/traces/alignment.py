@@ -1,0 +1,213 @@
+"""Align the steps of several attempts at one task: what they have in common, where they part, what stands where.
+
+The first attempt is the one that the others are aligned with, each by itself; what only others did stands between.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, TraceUnion, Verification
+from apps.gym.traces.items import Item, item_type, text_of
+
+SAME, ALIKE = 3_000_001, 1_000_000
+"""What it is worth to align two steps that say the same, and two of one kind that differ: as three to one, and of
+alignments that are worth as much, the one with more that is the same. Others stand apart."""
+
+
+class Step(NamedTuple):
+    """One thing that was said, called, returned or judged. `seq` is its event, `error` what went wrong with it."""
+
+    kind: str
+    name: str
+    text: str
+    seq: int = 0
+    error: str = ""
+
+    def is_like(self, other: "Step") -> bool:
+        return (self.kind, self.name) == (other.kind, other.name)
+
+    def is_same(self, other: "Step") -> bool:
+        return self.is_like(other) and self.text == other.text and self.error == other.error
+
+
+Row = tuple[Step | None, ...]
+"""One step of each attempt that has it there, in the order of the attempts."""
+
+
+def steps_of(events: Sequence[tuple[int, TraceUnion]]) -> list[Step]:
+    """From (seq, event). Sessions and what a judge was asked are no steps of the attempt."""
+    steps: list[Step] = []
+    for seq, event in events:
+        match event:
+            case Prompt():
+                steps += [_item_step(item, seq, "prompt") for item in event.items]
+            case ModelCall():
+                steps += [_item_step(item, seq, "reply") for item in event.items]
+            case EnvironmentTurn():
+                steps += [_item_step(item, seq, "environment") for item in event.items]
+            case ToolResult():
+                steps.append(Step("result", event.name, _normal_json(event.output), seq, event.error))
+            case Verification():
+                steps.append(Step("verdict", "", _verdict(event), seq))
+            case ErrorRaised():
+                steps.append(Step("error", event.kind, event.message, seq, event.kind))
+    return steps
+
+
+def align(attempts: Sequence[Sequence[Step]]) -> list[Row]:
+    """The rows in order: read down, each column is its attempt. Quadratic in their lengths where they differ."""
+    if not attempts:
+        return []
+    first, others = attempts[0], attempts[1:]
+    # For each place before, between and after the steps of the first: what others have there; and who has its step.
+    between: list[list[list[Step]]] = [[[] for _ in others] for _ in range(len(first) + 1)]
+    beside: list[list[Step | None]] = [[None] * len(others) for _ in first]
+    for column, other in enumerate(others):
+        place = 0
+        for mine, theirs in _align_two(first, other):
+            if mine is None and theirs is not None:
+                between[place][column].append(theirs)
+            elif mine is not None:
+                beside[place][column] = theirs
+                place += 1
+    rows: list[Row] = []
+    for place in range(len(first) + 1):
+        rows += _level(between[place])
+        if place < len(first):
+            rows.append((first[place], *beside[place]))
+    return rows
+
+
+def is_common(row: Row) -> bool:
+    """Whether all attempts have it, and it says the same in all."""
+    first = row[0]
+    return first is not None and all(step is not None and step.is_same(first) for step in row)
+
+
+def count_common(rows: Sequence[Row]) -> int:
+    """How many rows are common before the attempts part."""
+    return next((index for index, row in enumerate(rows) if not is_common(row)), len(rows))
+
+
+def _level(columns: list[list[Step]]) -> list[Row]:
+    """What only others have at one place. Those of one kind stand in a row."""
+    rows: list[Row] = []
+    left = [list(column) for column in columns]
+    while any(left):
+        lead = next(column[0] for column in left if column)
+        taken = [column.pop(0) if column and column[0].is_like(lead) else None for column in left]
+        rows.append((None, *taken))
+    return rows
+
+
+def _align_two(mine: Sequence[Step], theirs: Sequence[Step]) -> list[tuple[Step | None, Step | None]]:
+    start, shortest = 0, min(len(mine), len(theirs))
+    while start < shortest and mine[start].is_same(theirs[start]):
+        start += 1
+    end = 0
+    while end < shortest - start and mine[-1 - end].is_same(theirs[-1 - end]):
+        end += 1
+    middle = _align_middle(mine[start : len(mine) - end], theirs[start : len(theirs) - end])
+    tail = zip(mine[len(mine) - end :], theirs[len(theirs) - end :], strict=True)
+    return [*zip(mine[:start], theirs[:start], strict=True), *middle, *tail]
+
+
+def _align_middle(mine: Sequence[Step], theirs: Sequence[Step]) -> list[tuple[Step | None, Step | None]]:
+    """The alignment of the most worth (Needleman and Wunsch 1970, gaps for nothing)."""
+    # What is like, and what is the same, as numbers: they are compared far more often than there are steps.
+    kinds: dict[object, int] = {}
+    whole: dict[object, int] = {}
+    mine_keys, their_keys = ([_key(step, kinds, whole) for step in each] for each in (mine, theirs))
+    worth = [[0] * (len(theirs) + 1) for _ in range(len(mine) + 1)]
+    for i in range(len(mine) - 1, -1, -1):
+        row, below = worth[i], worth[i + 1]
+        kind, same = mine_keys[i]
+        right = 0
+        for j in range(len(theirs) - 1, -1, -1):
+            under = below[j]
+            best = under if under > right else right
+            other_kind, other_same = their_keys[j]
+            if kind == other_kind:
+                paired = below[j + 1] + (SAME if same == other_same else ALIKE)
+                best = paired if paired > best else best
+            row[j] = right = best
+    aligned: list[tuple[Step | None, Step | None]] = []
+    i = j = 0
+    while i < len(mine) or j < len(theirs):
+        pair = _worth(mine[i], theirs[j]) if i < len(mine) and j < len(theirs) else 0
+        if pair and worth[i][j] == pair + worth[i + 1][j + 1]:
+            aligned.append((mine[i], theirs[j]))
+            i, j = i + 1, j + 1
+        elif j == len(theirs) or (i < len(mine) and worth[i][j] == worth[i + 1][j]):
+            aligned.append((mine[i], None))
+            i += 1
+        else:
+            aligned.append((None, theirs[j]))
+            j += 1
+    return aligned
+
+
+def _key(step: Step, kinds: dict[object, int], whole: dict[object, int]) -> tuple[int, int]:
+    """The same first number for steps that are like each other, the same second one for those that are the same."""
+    kind = kinds.setdefault((step.kind, step.name), len(kinds))
+    return kind, whole.setdefault((kind, step.text, step.error), len(whole))
+
+
+def _worth(one: Step, other: Step) -> int:
+    if not one.is_like(other):
+        return 0
+    return SAME if one.is_same(other) else ALIKE
+
+
+def _item_step(item: Item, seq: int, where: str) -> Step:
+    kind = item_type(item)
+    if kind == "message":
+        role = str(item.get("role", ""))
+        return Step(where, role, text_of(item) or _json(item.get("content")), seq)
+    if kind == "reasoning":
+        return Step("reasoning", "", text_of(item) or "not told", seq)
+    if kind == "function_call":
+        arguments = item.get("arguments", "")
+        return Step("call", str(item.get("name", "")), _normal_json(arguments), seq)
+    if kind == "function_call_output":
+        return Step("result", "", _normal_json(item.get("output", "")), seq)
+    return Step(where, kind, _json(item), seq)
+
+
+def _verdict(event: Verification) -> str:
+    lines = [f"reward {event.reward}", *(f"{name} {value}" for name, value in sorted(event.components.items()))]
+    return "\n".join([*lines, event.explanation] if event.explanation else lines)
+
+
+def _normal_json(given: Any) -> str:
+    """JSON objects and arrays with their keys in order, so that what means the same is the same; others as they are."""
+    if isinstance(given, str):
+        text = str(given)
+        try:
+            given = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return text
+        if not isinstance(given, dict | list):
+            return str(given) if isinstance(given, str) else _json(given)
+        try:
+            return _written(given)
+        except TypeError:
+            return text  # deeper than orjson writes what it reads
+    return _json(given)
+
+
+def _json(value: Any) -> str:
+    try:
+        return _written(value)
+    except TypeError:
+        try:
+            return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+        except RecursionError:
+            return "(nested too deeply to be compared)"
+
+
+def _written(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS, default=str).decode()

@@ -1,0 +1,277 @@
+"""Turns of a conversation: Responses items to chat messages and back, by pure functions.
+
+Items say more than chat messages do: ids, statuses, annotations, encrypted reasoning and training fields stay behind.
+Back and forth a conversation is the same but for fresh ids, the texts of one turn joined into one message, and empty
+texts dropped.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from apps.gym.errors import PolicyError
+from apps.gym.traces.items import BETWEEN_TEXTS, Item, dump_json, is_by_model, item_type, join_parts, text_of
+
+Message = dict[str, Any]
+
+Reasoning = Literal["field", "text", "dropped"]
+"""Where reasoning stands in a chat message: in `reasoning_content`, in the text between `<think>` tags, or nowhere."""
+
+_THOUGHT_KEYS = ("text", "thinking", "summary", "content")
+_THOUGHT = re.compile(r"\s*<think>(?P<thought>.*?)</think>\n{0,2}", re.DOTALL)
+
+
+# ── items → messages ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def chat_messages(
+    items: Iterable[Item], *, instructions: object = None, reasoning: Reasoning = "field"
+) -> list[Message]:
+    """Items as chat messages. Reasoning, text and calls that stand together are one assistant message: one turn.
+
+    Raises PolicyError for an item that chat has no message for.
+    """
+    messages: list[Message] = []
+    if isinstance(instructions, str) and instructions:
+        messages.append({"role": "system", "content": instructions})
+    turn: list[Item] = []
+    for item in items:
+        kind = item_type(item)
+        if is_by_model(item):
+            turn.append(item)
+            continue
+        if turn:
+            messages.append(_assistant_message(turn, reasoning))
+            turn = []
+        if kind == "message":
+            messages.append(_plain_message(item))
+        elif kind == "function_call_output":
+            content = _chat_content(item.get("output", ""))
+            messages.append({"role": "tool", "tool_call_id": item.get("call_id", ""), "content": content})
+        else:
+            raise PolicyError(f"An item of type {kind!r} cannot be sent over the Chat Completions wire.").lasting()
+    if turn:
+        messages.append(_assistant_message(turn, reasoning))
+    return messages
+
+
+def _plain_message(item: Item) -> Message:
+    # Chat templates of open models know no developer: both words mean who speaks before the user.
+    role = "system" if item["role"] == "developer" else item["role"]
+    named = {"name": item["name"]} if item.get("name") else {}
+    return {"role": role, "content": _chat_content(item.get("content")), **named}
+
+
+def _assistant_message(turn: list[Item], reasoning: Reasoning) -> Message:
+    contents, thoughts, calls = [], [], []
+    for item in turn:
+        kind = item_type(item)
+        if kind == "reasoning":
+            thoughts.append(text_of(item))
+        elif kind == "function_call":
+            calls.append(_chat_call(item))
+        else:
+            contents.append(item.get("content"))
+    content = _assistant_content(contents)
+    message: Message = {"role": "assistant", "content": content if content or not calls else None}
+    thought = BETWEEN_TEXTS.join(filter(None, thoughts))
+    if thought and reasoning == "field":
+        message["reasoning_content"] = thought
+    elif thought and reasoning == "text":
+        message["content"] = _think(thought, message["content"])
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def _chat_call(item: Item) -> dict[str, Any]:
+    return {
+        "id": item.get("call_id") or item.get("id") or "",
+        "type": "function",
+        "function": {"name": item.get("name", ""), "arguments": item.get("arguments") or "{}"},
+    }
+
+
+def _assistant_content(contents: list[Any]) -> Any:
+    """One string where the turn's texts are only text, parts where it holds something else, such as a refusal."""
+    if len(contents) == 1 and isinstance(contents[0], str):
+        return contents[0]
+    parts: list[Any] = []
+    texts: list[str] = []
+    for content in contents:
+        own = _chat_content(content)
+        own = [{"type": "text", "text": own}] if isinstance(own, str) else own
+        parts += own
+        texts.append(join_parts((part.get("text", "") for part in own if isinstance(part, dict)), by_model=True))
+    if all(isinstance(part, dict) and part.get("type") == "text" for part in parts):
+        return BETWEEN_TEXTS.join(text for text in texts if text)
+    return parts
+
+
+def _chat_content(content: Any) -> Any:
+    if isinstance(content, list):
+        return [_chat_part(part) for part in content]
+    return "" if content is None else content
+
+
+def _chat_part(part: Any) -> Any:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind in ("input_text", "output_text"):
+        return {"type": "text", "text": part.get("text", "")}
+    if kind == "input_image":
+        if not part.get("image_url"):
+            raise PolicyError(
+                "An image without an `image_url` cannot be sent over the Chat Completions wire."
+            ).lasting()
+        image = {"url": part["image_url"]}
+        return {"type": "image_url", "image_url": image | ({"detail": part["detail"]} if part.get("detail") else {})}
+    if kind == "input_file":
+        return {"type": "file", "file": {k: v for k, v in part.items() if k != "type" and v is not None}}
+    return part
+
+
+def _think(thought: str, content: Any) -> Any:
+    """The thought before the text, as models write it that have no field for it."""
+    opening = f"<think>\n{thought}\n</think>\n\n"
+    if isinstance(content, list):
+        return [{"type": "text", "text": opening}, *content]
+    return opening + (content or "")
+
+
+# ── messages → items ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def chat_items(messages: Iterable[Message], *, reasoning: Reasoning = "field") -> list[Item]:
+    """Chat messages as items, with ids made of their places; a tool's result is a function_call_output."""
+    items: list[Item] = []
+    for number, message in enumerate(messages):
+        role = message.get("role")
+        if role == "assistant":
+            items += assistant_items(message, number, reasoning=reasoning)
+        elif role == "tool":
+            output = _item_content(message.get("content"))
+            items.append({"type": "function_call_output", "call_id": message.get("tool_call_id", ""), "output": output})
+        else:
+            named = {"name": message["name"]} if message.get("name") else {}
+            items.append({"type": "message", "role": role, "content": _item_content(message.get("content")), **named})
+    return items
+
+
+def assistant_items(message: Message, name: object, *, reasoning: Reasoning = "field") -> list[Item]:
+    """The items of one turn: its reasoning, its text, its calls. `name` makes their ids."""
+    thought, content = _thought_of(message, reasoning)
+    items: list[Item] = []
+    if thought:
+        summary = [{"type": "summary_text", "text": thought}]
+        items.append({"type": "reasoning", "id": f"rs_{name}", "summary": summary})
+    parts = _output_parts(content, message)
+    if parts:
+        items.append(
+            {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed", "content": parts}
+        )
+    for number, call in enumerate(message.get("tool_calls") or ()):
+        function = call.get("function") or {}
+        arguments = function.get("arguments")
+        items.append(
+            {
+                "type": "function_call",
+                "id": f"fc_{name}_{number}",
+                "call_id": call.get("id") or f"call_{name}_{number}",
+                "name": function.get("name", ""),
+                # Some servers answer with the object itself.
+                "arguments": arguments if isinstance(arguments, str) else dump_json(arguments or {}),
+                "status": "completed",
+            }
+        )
+    return items
+
+
+def _thought_of(message: Message, reasoning: Reasoning) -> tuple[str, Any]:
+    """The thought and what remains of the content."""
+    content = message.get("content")
+    for given in (message.get("reasoning_content"), message.get("reasoning"), message.get("reasoning_details")):
+        if said := _told_thought(given):
+            return said, content
+    if isinstance(content, list):
+        thinking = [part for part in content if isinstance(part, dict) and part.get("type") == "thinking"]
+        if said := _told_thought(thinking):
+            return said, content
+    if reasoning != "text":
+        return "", content
+    if isinstance(content, str):
+        return _split_thought(content)
+    if isinstance(content, list) and content:
+        first, *others = content
+        if isinstance(first, dict) and first.get("type") == "text" and isinstance(first.get("text"), str):
+            thought, rest = _split_thought(first["text"])
+            return thought, [{**first, "text": rest}, *others]
+    return "", content
+
+
+def _told_thought(given: Any) -> str:
+    """The words of a thought, whether it is a text, an object, or a list of these."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, list):
+        return join_parts(map(_told_thought, given), by_model=True)
+    if isinstance(given, dict):
+        return next(filter(None, (_told_thought(given.get(key)) for key in _THOUGHT_KEYS)), "")
+    return ""
+
+
+def _split_thought(content: str) -> tuple[str, str]:
+    found = _THOUGHT.match(content)
+    if found:
+        return found["thought"].strip("\n"), content[found.end() :]
+    opening, opened, unfinished = content.partition("<think>")
+    if opened and not opening.strip() and "</think>" not in unfinished:
+        # Cut amid its thought: what stands there was not said.
+        return unfinished.strip("\n"), ""
+    # Templates that open the tag in the prompt leave only its end to the model.
+    before, end, after = content.partition("</think>")
+    if not end or "<think>" in before:
+        return "", content
+    return before.strip("\n"), re.sub(r"\A\n{1,2}", "", after)
+
+
+def _output_parts(content: Any, message: Message) -> list[Message]:
+    given = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    annotations = [_flat_annotation(one) for one in message.get("annotations") or []]
+    parts: list[Message] = []
+    for part in given:
+        kind = part.get("type") if isinstance(part, dict) else None
+        text = part.get("text") if isinstance(part, dict) else None
+        if kind == "refusal" and part.get("refusal"):
+            parts.append({"type": "refusal", "refusal": part["refusal"]})
+        elif isinstance(text, str) and text:
+            parts.append({"type": "output_text", "text": text, "annotations": annotations})
+    if message.get("refusal"):
+        parts.append({"type": "refusal", "refusal": message["refusal"]})
+    return parts
+
+
+def _flat_annotation(given: Any) -> Any:
+    """Chat has the fields of a citation under the name of its kind, Responses beside it."""
+    kind = given.get("type") if isinstance(given, dict) else None
+    nested = given.get(kind) if isinstance(kind, str) else None
+    return {"type": kind, **nested} if isinstance(nested, dict) else given
+
+
+def _item_content(content: Any) -> Any:
+    if isinstance(content, list):
+        return [_item_part(part) for part in content]
+    return "" if content is None else content
+
+
+def _item_part(part: Any) -> Any:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "text":
+        return {"type": "input_text", "text": part.get("text", "")}
+    if kind == "image_url":
+        image = part.get("image_url") or {}
+        image = {"url": image} if isinstance(image, str) else image
+        detail = {"detail": image["detail"]} if image.get("detail") else {}
+        return {"type": "input_image", "image_url": image.get("url", ""), **detail}
+    if kind == "file":
+        return {"type": "input_file", **(part.get("file") or {})}
+    return part

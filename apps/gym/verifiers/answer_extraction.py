@@ -1,0 +1,133 @@
+"""Find the answer in what a policy model wrote."""
+
+import re
+from typing import Literal
+
+from apps.gym.errors import VerifierError
+from apps.gym.redaction.shortening import shorten
+from apps.gym.traces.items import TaskRow
+
+ExtractionMode = Literal["boxed", "last_line", "final_answer", "full_response"]
+EXTRACTION_MODES: tuple[ExtractionMode, ...] = ("boxed", "last_line", "final_answer", "full_response")
+
+_BRACES = re.compile(r"(?P<box>\\boxed\s*\{)|\\.|[{}]", re.DOTALL)
+# Possessive, so that a long run of white space costs no more than its length.
+_FINAL_ANSWER = re.compile(r"final answer\**(?:\s++is)?(?:\s*+[:：]|(?<=is))\s*+(\S.*)", re.IGNORECASE)
+_LABEL = re.compile(
+    r"[*_#]{0,3}\s?(?:so |thus |therefore,? )?(?:the )?(?:final |correct )?answer"
+    r"(?:\*{0,2} ?[:：]\*{0,2}|\s++is\b ?[:：]?)\s*+(?=\S)",
+    re.IGNORECASE,
+)
+_WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+
+
+def last_boxed(text: str) -> str | None:
+    """What stands in the last `\\boxed{…}` whose braces balance; None without one.
+
+    A box inside a box is part of the outer one. Escaped braces do not count. One pass, whatever the text holds.
+    """
+    found = None
+    opened: list[int | None] = []
+    for token in _BRACES.finditer(text):
+        if token["box"]:
+            opened.append(token.end())
+        elif token[0] == "{":
+            opened.append(None)
+        elif token[0] == "}" and opened and (start := opened.pop()) is not None:
+            found = text[start : token.start()]
+    return None if found is None else found.strip()
+
+
+def last_line(text: str) -> str | None:
+    """The last line that is not blank; None in an empty text."""
+    stripped = text.rstrip()
+    return stripped.rpartition("\n")[2].strip() or None
+
+
+def final_answer(text: str) -> str | None:
+    """What follows the last "final answer:" on its line, else the last box."""
+    matches = _FINAL_ANSWER.findall(text)
+    return matches[-1].strip().strip("*").strip() if matches else last_boxed(text)
+
+
+def extract_answer(text: str, mode: ExtractionMode | None = None) -> str | None:
+    """The answer by `mode`; without a mode the last box, else the last line less a label ("Answer:") before it.
+
+    None when there is none.
+    """
+    match mode:
+        case "boxed":
+            found = last_boxed(text)
+        case "last_line":
+            found = last_line(text)
+        case "final_answer":
+            found = final_answer(text)
+        case "full_response":
+            found = text.strip()
+        case None:
+            found = last_boxed(text)
+            found = _without_label(last_line(text)) if found is None else found
+    return None if found is None else (_without_markup(found) or None)
+
+
+def stands_in_box(text: str, mode: str | None) -> bool:
+    """Whether the answer that `extract_answer` finds stands in a box."""
+    match mode:
+        case "boxed":
+            return True
+        case None:
+            return last_boxed(text) is not None
+        case "final_answer":
+            return _FINAL_ANSWER.search(text) is None and last_boxed(text) is not None
+        case _:
+            return False
+
+
+def excerpt(text: str) -> str:
+    """The text, short enough for a sentence."""
+    return shorten(text, 200)
+
+
+def _without_label(line: str | None) -> str | None:
+    match = _LABEL.match(line) if line else None
+    return line[match.end() :].strip("* ") if line and match else line
+
+
+def _without_markup(answer: str) -> str:
+    r"""The answer without `$…$` or `\(…\)` around it and without `\text{…}` wrappers, which boxes often hold."""
+    answer = _WRAPPER.sub(r"\1", answer).strip()
+    if (answer[:2], answer[-2:]) in ((r"\(", r"\)"), (r"\[", r"\]")) and len(answer) >= 4:
+        answer = answer[2:-2].strip()
+    while len(answer) > 1 and answer[0] == answer[-1] == "$":
+        answer = answer[1:-1].strip()
+    return answer
+
+
+def expected_answer(row: TaskRow, field: str = "expected_answer") -> str:
+    """The row's field as text. Raises VerifierError when it is missing or no text or number."""
+    expected = row.get(field)
+    if expected is None:
+        raise VerifierError(f"the task row has no `{field}`, which this verifier needs").lasting()
+    return answer_text(expected, f"the task row's `{field}`")
+
+
+def answer_text(expected: object, where: str) -> str:
+    """A number or a text as text. Raises VerifierError for what is neither, and for nothing."""
+    if isinstance(expected, bool) or not isinstance(expected, str | int | float):
+        raise VerifierError(f"{where} is neither text nor a number").lasting()
+    text = str(expected).strip()
+    if not text:
+        raise VerifierError(f"{where} is empty").lasting()
+    return text
+
+
+def extraction_mode(row: TaskRow) -> ExtractionMode | None:
+    """The row's `extraction_mode`; None when it names none. Raises VerifierError on an unknown one."""
+    wanted = row.get("extraction_mode")
+    if wanted is None:
+        return None
+    for mode in EXTRACTION_MODES:
+        if wanted == mode:
+            return mode
+    names = ", ".join(EXTRACTION_MODES)
+    raise VerifierError(f"the task row's `extraction_mode` is {wanted!r}, not one of {names}").lasting()

@@ -1,0 +1,264 @@
+"""The checks behind instruction constraints, by the ids of IFEval (Zhou et al. 2023, arXiv:2311.07911), and two more.
+
+Each takes the reply and its arguments, and tells whether the reply follows. Every pattern here is linear in the reply.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from apps.gym.verifiers.instructions.languages import detect_language
+
+Arguments = dict[str, Any]
+
+
+class Constraint(NamedTuple):
+    """`needs` are the arguments without which it means nothing; `slow` that it reads the text's language."""
+
+    follows: Callable[[str, Arguments], bool]
+    needs: frozenset[str] = frozenset()
+    slow: bool = False
+
+
+CONSTRAINTS: dict[str, Constraint] = {}
+_AROUND = '"“”*_'
+"""What may stand around the first or the last words: quotation marks, and Markdown's marks of emphasis."""
+
+_Check = Callable[[str, Arguments], bool]
+
+
+def _constraint(name: str, *needs: str, slow: bool = False) -> Callable[[_Check], _Check]:
+    def register(check: _Check) -> _Check:
+        CONSTRAINTS[name] = Constraint(check, frozenset(needs), slow)
+        return check
+
+    return register
+
+
+def whole_number(given: object) -> int:
+    """Of 100, 100.0 and "100". Raises ValueError for what is none."""
+    if isinstance(given, float) and given.is_integer():
+        return int(given)
+    return int(str(given))
+
+
+def relate(count: int, wanted: object, relation: object) -> bool:
+    """`less than`, `at most`, `exactly`, and at least by default."""
+    number = whole_number(wanted)
+    match relation:
+        case "less than":
+            return count < number
+        case "at most":
+            return count <= number
+        case "exactly":
+            return count == number
+        case None | "at least":
+            return count >= number
+        case _:
+            raise ValueError(f"the relation {relation!r} is not one of at least, less than, at most, exactly")
+
+
+def texts(given: object) -> list[str]:
+    """Null is no text."""
+    if given is None:
+        return []
+    return [str(one) for one in given] if isinstance(given, list) else [str(given)]
+
+
+def _count_word(reply: str, word: str) -> int:
+    return len(re.findall(re.escape(word), reply, re.IGNORECASE))
+
+
+def _words(reply: str) -> list[str]:
+    return re.findall(r"\w+", reply)
+
+
+def count_sentences(reply: str) -> int:
+    """Ends of sentences that something follows, or the end; a full stop within a number or after one letter is none."""
+    ends = re.findall(r"(?<![\d\W]\.)(?<!\b\w)[.!?…。！？]+[\"'”’)\]]*(?=\s|$)|[。！？]", reply.strip())
+    return max(len(ends) + (not re.search(r"[.!?…。！？][\"'”’)\]]*$", reply.strip())), 1) if reply.strip() else 0
+
+
+@_constraint("keywords:existence", "keywords")
+def _existence(reply: str, given: Arguments) -> bool:
+    return all(_count_word(reply, word) for word in texts(given["keywords"]))
+
+
+@_constraint("keywords:frequency", "keyword", "frequency")
+def _frequency(reply: str, given: Arguments) -> bool:
+    return relate(_count_word(reply, str(given["keyword"])), given["frequency"], given.get("relation"))
+
+
+@_constraint("keywords:forbidden_words", "forbidden_words")
+def _forbidden_words(reply: str, given: Arguments) -> bool:
+    words = (re.escape(word) for word in texts(given["forbidden_words"]))
+    return not any(re.search(rf"\b{word}\b", reply, re.IGNORECASE) for word in words)
+
+
+@_constraint("keywords:letter_frequency", "letter", "let_frequency")
+def _letter_frequency(reply: str, given: Arguments) -> bool:
+    count = reply.lower().count(str(given["letter"]).lower())
+    return relate(count, given["let_frequency"], given.get("let_relation"))
+
+
+@_constraint("language:response_language", "language", slow=True)
+def _response_language(reply: str, given: Arguments) -> bool:
+    # A text without language is none that breaks the rule: so IFEval has it.
+    return detect_language(reply) in ("", str(given["language"]))
+
+
+@_constraint("length_constraints:number_sentences", "num_sentences")
+def _number_sentences(reply: str, given: Arguments) -> bool:
+    return relate(count_sentences(reply), given["num_sentences"], given.get("relation"))
+
+
+@_constraint("length_constraints:number_words", "num_words")
+def _number_words(reply: str, given: Arguments) -> bool:
+    return relate(len(_words(reply)), given["num_words"], given.get("relation"))
+
+
+@_constraint("length_constraints:number_characters", "num_characters")
+def _number_characters(reply: str, given: Arguments) -> bool:
+    return relate(len(reply.strip()), given["num_characters"], given.get("relation"))
+
+
+@_constraint("length_constraints:number_paragraphs", "num_paragraphs")
+def _number_paragraphs(reply: str, given: Arguments) -> bool:
+    """Between lines of `***`; only the first and the last may be empty."""
+    parts = [part.strip() for part in re.split(r"\s?\*\*\*\s?", reply)]
+    return all(parts[1:-1]) and sum(bool(part) for part in parts) == whole_number(given["num_paragraphs"])
+
+
+@_constraint("length_constraints:nth_paragraph_first_word", "num_paragraphs", "nth_paragraph", "first_word")
+def _nth_paragraph_first_word(reply: str, given: Arguments) -> bool:
+    """Paragraphs between empty lines."""
+    parts = [
+        " ".join(lines) for blank, lines in groupby(reply.splitlines(), lambda line: not line.strip()) if not blank
+    ]
+    nth = whole_number(given["nth_paragraph"])
+    if len(parts) != whole_number(given["num_paragraphs"]) or not 1 <= nth <= len(parts):
+        return False
+    first = re.match(r"[\"'“‘(*_]*([^\s.,?!'\"”’)*_]+)", parts[nth - 1].strip())
+    return first is not None and first[1].lower() == str(given["first_word"]).lower()
+
+
+def _count_brackets(line: str) -> int:
+    """How many `[…]` follow each other; what opens within one is part of it."""
+    count, at = 0, line.find("[")
+    while at >= 0 and (end := line.find("]", at)) >= 0:
+        count, at = count + 1, line.find("[", end)
+    return count
+
+
+@_constraint("detectable_content:number_placeholders", "num_placeholders")
+def _number_placeholders(reply: str, given: Arguments) -> bool:
+    return sum(map(_count_brackets, reply.splitlines())) >= whole_number(given["num_placeholders"])
+
+
+@_constraint("detectable_content:postscript", "postscript_marker")
+def _postscript(reply: str, given: Arguments) -> bool:
+    marker = str(given["postscript_marker"]).strip()
+    forms = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
+    return re.search(forms.get(marker, re.escape(marker)), reply, re.IGNORECASE) is not None
+
+
+@_constraint("detectable_format:number_bullet_lists", "num_bullets")
+def _number_bullets(reply: str, given: Arguments) -> bool:
+    lines = [line.lstrip() for line in reply.splitlines()]
+    stars = sum(line.startswith("*") and line[1:2] not in ("", "*") for line in lines)
+    return stars + sum(line.startswith("-") for line in lines) == whole_number(given["num_bullets"])
+
+
+@_constraint("detectable_format:constrained_response")
+def _constrained_response(reply: str, given: Arguments) -> bool:
+    return any(f"My answer is {word}." in reply for word in ("yes", "no", "maybe"))
+
+
+@_constraint("detectable_format:number_highlighted_sections", "num_highlights")
+def _number_highlights(reply: str, given: Arguments) -> bool:
+    """`*one*` and `**two**`, each counted by itself: `***three***` is both."""
+    found = re.findall(r"\*([^\n*]*)\*", reply) + re.findall(r"\*\*([^\n*]*)\*\*", reply)
+    return sum(bool(text.strip()) for text in found) >= whole_number(given["num_highlights"])
+
+
+@_constraint("detectable_format:multiple_sections", "section_spliter", "num_sections")
+def _multiple_sections(reply: str, given: Arguments) -> bool:
+    marker = re.escape(str(given["section_spliter"]).strip())
+    return len(re.findall(rf"{marker}\s?\d+", reply)) >= whole_number(given["num_sections"])
+
+
+@_constraint("detectable_format:json_format")
+def _json_format(reply: str, given: Arguments) -> bool:
+    text = reply.strip()
+    for fence in ("```json", "```JSON", "```Json", "```"):
+        text = text.removeprefix(fence)
+    try:
+        json.loads(text.removesuffix("```"))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _has_title(line: str) -> bool:
+    start, end = line.find("<<"), line.rfind(">>")
+    return 0 <= start < end and bool(line[start:end].lstrip("<").rstrip(">").strip())
+
+
+@_constraint("detectable_format:title")
+def _title(reply: str, given: Arguments) -> bool:
+    return any(map(_has_title, reply.splitlines()))
+
+
+@_constraint("combination:two_responses")
+def _two_responses(reply: str, given: Arguments) -> bool:
+    parts = [part.strip() for part in reply.split("******")]
+    told = [part for part in parts if part]
+    return all(parts[1:-1]) and len(told) == 2 and told[0] != told[1]
+
+
+@_constraint("combination:repeat_prompt", "prompt_to_repeat")
+def _repeat_prompt(reply: str, given: Arguments) -> bool:
+    return reply.strip().lower().startswith(str(given["prompt_to_repeat"]).strip().lower())
+
+
+@_constraint("startend:start_checker", "start_phrase")
+def _start(reply: str, given: Arguments) -> bool:
+    phrase = str(given["start_phrase"]).strip().lower()
+    text = reply.strip().lower()
+    return text.startswith(phrase) or text.lstrip(_AROUND).startswith(phrase)
+
+
+@_constraint("startend:end_checker", "end_phrase")
+def _end(reply: str, given: Arguments) -> bool:
+    phrase = str(given["end_phrase"]).strip().lower()
+    text = reply.strip().lower()
+    return text.endswith(phrase) or text.rstrip(_AROUND).endswith(phrase)
+
+
+@_constraint("startend:quotation")
+def _quotation(reply: str, given: Arguments) -> bool:
+    text = reply.strip()
+    return len(text) > 1 and text[0] + text[-1] in ('""', "“”")
+
+
+@_constraint("change_case:capital_word_frequency", "capital_frequency")
+def _capital_words(reply: str, given: Arguments) -> bool:
+    capitals = sum(word.isupper() for word in re.findall(r"\w[\w'’-]*", reply))
+    return relate(capitals, given["capital_frequency"], given.get("capital_relation"))
+
+
+@_constraint("change_case:english_capital", slow=True)
+def _english_capital(reply: str, given: Arguments) -> bool:
+    return reply.isupper() and detect_language(reply) in ("", "en")
+
+
+@_constraint("change_case:english_lowercase", slow=True)
+def _english_lowercase(reply: str, given: Arguments) -> bool:
+    return reply.islower() and detect_language(reply) in ("", "en")
+
+
+@_constraint("punctuation:no_comma")
+def _no_comma(reply: str, given: Arguments) -> bool:
+    return "," not in reply

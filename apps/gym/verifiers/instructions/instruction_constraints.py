@@ -1,0 +1,145 @@
+"""Instruction constraints: length, format, keywords, language and the like, each of which a reply follows or not."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from apps.gym.redaction.shortening import cut
+from apps.gym.rewards import Reward
+from apps.gym.traces.items import TaskRow, item_type, text_of
+from apps.gym.verifiers.answering import refuse
+from apps.gym.verifiers.instructions.ifeval_checks import CONSTRAINTS, relate, texts, whole_number
+from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier
+
+_RELATIONS = ("relation", "let_relation", "capital_relation")
+
+
+class Instruction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One constraint with its arguments."""
+
+    id: Annotated[str, Meta(description="Such as length_constraints:number_words")]
+    arguments: Annotated[dict[str, Any], Meta(description='Such as {"num_words": 100, "relation": "at least"}')] = {}
+
+
+class Instructions(Verifier, frozen=True, kw_only=True, tag="instructions"):
+    """Of the instructions, those that the last message follows.
+
+    `score` all: 1.0 when it follows all of them, else 0.0. fraction: followed ÷ all. An empty reply follows none. The
+    ids and their arguments are those of IFEval; a row brings them as `instruction_id_list` and `kwargs`, of its own or
+    in `verifier_metadata`, as NeMo Gym's instruction_following has them.
+
+    Range: 0.0 to 1.0. Components: `instructions`, and 1.0 or 0.0 for each id.
+    """
+
+    title: ClassVar[str] = "Instruction constraints"
+    instructions: Annotated[
+        list[Instruction],
+        Meta(title="Instructions", max_length=100, description="Left out: the row's `instruction_id_list`, `kwargs`"),
+    ] = []
+    score: (
+        Annotated[
+            Literal["all", "fraction"],
+            Meta(title="Score", description="Left out: fraction where the row's `grading_mode` says so, else all"),
+        ]
+        | None
+    ) = None
+    time_limit: TimeLimit = 10.0
+
+    def stays_on_loop(self, row: TaskRow) -> bool:
+        return not any(CONSTRAINTS[one.id].slow for one in self._wanted(row))
+
+    @property
+    def seconds(self) -> float:
+        return self.time_limit
+
+    def find_problems(self) -> Iterator[Problem]:
+        for index, instruction in enumerate(self.instructions):
+            yield from (
+                (f"/instructions/{index}{pointer}", problem) for pointer, problem in instruction_problems(instruction)
+            )
+
+    def check_row(self, row: TaskRow) -> None:
+        if self.instructions or "instruction_id_list" in _metadata(row):
+            self._wanted(row)
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        wanted = self._wanted(row)
+        reply = _last_message(response)
+        followed = [bool(reply.strip()) and _follows(one, reply) for one in wanted]
+        part = sum(followed) / len(followed)
+        value = part if self._by_fraction(row) else float(all(followed))
+        broken = [one.id for one, kept in zip(wanted, followed, strict=True) if not kept]
+        parts: dict[str, float] = {}
+        for one, kept in zip(wanted, followed, strict=True):
+            parts[one.id] = min(parts.get(one.id, 1.0), float(kept))
+        told = f"follows {sum(followed)} of {len(followed)}"
+        return Reward(
+            value=value,
+            components={"instructions": value, **parts},
+            explanation=f"{told}; not {', '.join(broken)}" if broken else told,
+            details={"follow_instruction_list": followed},
+        )
+
+    def _by_fraction(self, row: TaskRow) -> bool:
+        return (self.score or _metadata(row).get("grading_mode")) == "fraction"
+
+    def _wanted(self, row: TaskRow) -> list[Instruction]:
+        if self.instructions:
+            return self.instructions
+        given = _metadata(row)
+        ids, arguments = given.get("instruction_id_list"), given.get("kwargs")
+        if not isinstance(ids, list) or not ids:
+            raise refuse("the task row has no `instruction_id_list`, which this verifier needs")
+        arguments = [{}] * len(ids) if arguments is None else arguments
+        if not isinstance(arguments, list) or len(arguments) != len(ids):
+            raise refuse("the task row's `kwargs` must be a list as long as its `instruction_id_list`")
+        wanted = []
+        for index, (name, one) in enumerate(zip(ids, arguments, strict=True)):
+            # Rows of some data sets write every argument of every instruction, with null where it has none.
+            if not isinstance(one, dict | None):
+                raise refuse(f"the task row's instruction {index + 1}: its `kwargs` must be an object")
+            kept = {key: value for key, value in (one or {}).items() if value is not None}
+            instruction = Instruction(id=str(name), arguments=kept)
+            for pointer, problem in instruction_problems(instruction):
+                raise refuse(f"the task row's instruction {index + 1}: {pointer} {problem}")
+            wanted.append(instruction)
+        return wanted
+
+
+def instruction_problems(instruction: Instruction) -> Iterator[Problem]:
+    known = CONSTRAINTS.get(instruction.id)
+    if known is None:
+        yield "/id", f"is {cut(instruction.id, 80)!r}: give one of {', '.join(CONSTRAINTS)}"
+        return
+    for name in sorted(known.needs - instruction.arguments.keys()):
+        yield f"/arguments/{name}", f"is missing: {instruction.id} needs it"
+    for name, value in instruction.arguments.items():
+        try:
+            if name in _RELATIONS:
+                relate(0, 0, value)
+            elif name.startswith("num_") or name.endswith("frequency") or name == "nth_paragraph":
+                whole_number(value)
+            elif name in known.needs and not all(text.strip() for text in texts(value) or [""]):
+                yield f"/arguments/{name}", "is empty, or holds an empty text: every reply would follow it, or none"
+        except ValueError:
+            right = "at least, less than, at most or exactly" if name in _RELATIONS else "a whole number"
+            yield f"/arguments/{name}", f"is {value!r:.80}: give {right}"
+
+
+def _follows(instruction: Instruction, reply: str) -> bool:
+    return CONSTRAINTS[instruction.id].follows(reply, instruction.arguments)
+
+
+def _metadata(row: TaskRow) -> dict[str, Any]:
+    metadata = row.get("verifier_metadata")
+    return metadata if isinstance(metadata, dict) and "instruction_id_list" in metadata else row
+
+
+def _last_message(response: dict[str, Any]) -> str:
+    """Not what stands before a tool call: the instructions are for the answer."""
+    for item in reversed(response.get("output") or []):
+        if item_type(item) == "message" and item.get("role") == "assistant":
+            return text_of(item)
+    return ""

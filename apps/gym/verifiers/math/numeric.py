@@ -1,0 +1,222 @@
+"""Numeric correctness: the answer is the expected number, within a tolerance."""
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from apps.gym.redaction.shortening import cut
+from apps.gym.rewards import Reward
+from apps.gym.traces.items import TaskRow, assistant_text
+from apps.gym.verifiers.answer_extraction import excerpt, extraction_mode, stands_in_box
+from apps.gym.verifiers.answering import AnswerVerifier, Extraction, refuse
+from apps.gym.verifiers.protocol import Problem
+
+RELATIVE_TOLERANCE = Fraction(1, 1_000_000)
+
+# Lengths are bounded: a number of a million digits is no answer, and comparing it would stall the loop.
+_DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,60}|\d{1,200})"
+_DECIMAL = rf"(?:{_DIGITS}(?:\.\d{{0,200}})?|\.\d{{1,200}})(?:[eE][+-]?\d{{1,3}})?"
+_NUMBER = rf"(?P<sign>[+-]?)\s*[$€£]?\s*(?P<top>{_DECIMAL})(?:\s*/\s*(?P<bottom>{_DECIMAL}))?(?:\s*(?P<percent>\\?%))?"
+_WHOLE = re.compile(rf"\s*{_NUMBER}\s*[.!]?\s*")
+_BOXED = re.compile(rf"{_NUMBER}(?:\.$)?")
+# Not inside a word or another number: the 2 of "x2" and the tail of an over-long number are no answers.
+_ANYWHERE = re.compile(rf"(?<![\w.,/]){_NUMBER}(?![\w/]|[.,]\d)")
+_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
+_SPACED_THOUSANDS = re.compile(r"[+-]? ?[$€£]? ?\d{1,3}(?: \d{3}){1,60}(?=[^\d ,]|[ ,]?(?!\d)|$)")
+_MAX_ANSWER = 1_000
+# What may stand in a box beside the number: a variable or a currency before it, a unit after it. A unit of one letter
+# is one of those that are no usual names of variables; words that calculate are no units.
+_LED = re.compile(r"(?:[A-Za-z]\w{0,20}(?:\([\w, ]{0,20}\))? ?=|[A-Z]{3}(?= )|\\approx|≈|~)? ?")
+_CALCULATES = (
+    "and|cubed|divided|dozen|e|hundred|i|minus|mod|or|over|pi|plus|sqrt|squared|thousand|times|to|[mbtr]illion"
+)
+_UNIT = r"(?:[A-Za-zµμΩ°]{2,20}|[mgshlLJNWVAKCFdT])(?:\^?\{?-?\d\}?)?"
+_MEASURED = re.compile(
+    rf" ?(?:°|\^? ?\{{? ?\\circ ?\}}?) ?[CF]?| (?!(?:{_CALCULATES})\b){_UNIT}"
+    rf"(?:[ /·](?!(?:{_CALCULATES})\b){_UNIT}){{0,3}}"
+)
+_DASHES = str.maketrans({"−": "-", "–": "-", "\u2011": "-", "⁄": "/", "÷": "/"})
+
+
+class Number(msgspec.Struct, frozen=True):
+    """An exact value as it was written; `percent` tells that a percent sign followed it."""
+
+    value: Fraction
+    percent: bool = False
+
+    @property
+    def readings(self) -> tuple[Fraction, ...]:
+        """50 % may be meant as 0.5 and, where the question asks for a percentage, as 50. Nobody means 50 by 5000 %."""
+        if not self.percent:
+            return (self.value,)
+        return (self.value / 100, self.value) if abs(self.value) <= 1_000 else (self.value,)
+
+    def equals(self, other: "Number", tolerance: Fraction | None = None) -> bool:
+        if self.percent and other.percent:
+            return _close(self.value, other.value, tolerance)
+        return any(_close(mine, theirs, tolerance) for mine in self.readings for theirs in other.readings)
+
+
+def _close(answer: Fraction, expected: Fraction, tolerance: Fraction | None) -> bool:
+    """Whole numbers are equal or not; where a fraction is involved, rounding may differ."""
+    if tolerance is not None:
+        return abs(answer - expected) <= tolerance
+    if answer.denominator == expected.denominator == 1:
+        return answer == expected
+    return abs(answer - expected) <= RELATIVE_TOLERANCE * abs(expected)
+
+
+def parse_number(text: str) -> Number | None:
+    """The number that the whole text is: 1,234 · 1/2 · 3.0 · −5 · 12% · $4 · \\frac{1}{2} · 1e-3; else None."""
+    match = _WHOLE.fullmatch(_plain(text))
+    return None if match is None else _from_match(match)
+
+
+def last_number(text: str) -> Number | None:
+    """The number that the text is, else the last one in it; None without one."""
+    plain = _plain(text)
+    whole = _WHOLE.fullmatch(plain)
+    matches = [whole] if whole else list(_ANYWHERE.finditer(plain))
+    return _from_match(matches[-1]) if matches else None
+
+
+def _plain(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES)
+    text = _LATEX_FRACTION.sub(r" \1\2/\3\4 ", text).replace("{,}", ",")
+    for markup in ("\\left", "\\right", "\\,", "\\!", "\\$", "*", "$", "\\(", "\\)", "\\[", "\\]"):
+        text = text.replace(markup, "")
+    # Single spaces keep the patterns linear.
+    text = " ".join(text.split())
+    spaced = _SPACED_THOUSANDS.match(text)
+    return text[: spaced.end()].replace(" ", "") + text[spaced.end() :] if spaced else text
+
+
+def boxed_number(text: str) -> Number | None:
+    """The number that all of a box says, with a unit, a currency or a variable beside it; None for more than that, such
+    as 3 - 5, 5! or 41, 42: an answer that must be calculated, or chosen from, is none."""
+    if len(text) > _MAX_ANSWER:
+        return None
+    plain = _plain(text)
+    led = _LED.match(plain)
+    rest = plain[led.end() :] if led else plain
+    match = _BOXED.match(rest)
+    if match is None or not (match.end() == len(rest) or _MEASURED.fullmatch(rest, match.end())):
+        return None
+    return _from_match(match)
+
+
+def _from_match(match: re.Match[str]) -> Number | None:
+    bottom = _fraction(match["bottom"] or "1")
+    if not bottom:
+        return None
+    value = _fraction(match["top"]) / bottom
+    return Number(-value if match["sign"] == "-" else value, percent=match["percent"] is not None)
+
+
+def _fraction(digits: str) -> Fraction:
+    return Fraction(digits.replace(",", "").removesuffix("."))
+
+
+class Numeric(AnswerVerifier, frozen=True, kw_only=True, tag="numeric"):
+    """1.0 when the answer is the expected number, else 0.0.
+
+    What stands in a box must be one number, with a unit, a currency or "x =" beside it: 1,234 · 1/2 · −5 · 12 % · $4 ·
+    5 km. Of any other text it is the number that the text is, else the last number in it. 50 % is 0.5 or 50.
+    Whole numbers must be equal; where a fraction is involved |answer − expected| may be up to the absolute tolerance,
+    or up to the relative tolerance × |expected|. Without either, one part in a million.
+
+    Range: 0.0 or 1.0. Component: `numeric_correctness`.
+    """
+
+    title: ClassVar[str] = "Number with tolerance"
+    absolute_tolerance: (
+        Annotated[
+            float,
+            Meta(
+                ge=0,
+                title="Absolute tolerance",
+                description="How far the answer may be off; left out: as the row's `tolerance` says",
+            ),
+        ]
+        | None
+    ) = None
+    relative_tolerance: (
+        Annotated[
+            float,
+            Meta(
+                ge=0, title="Relative tolerance", description="The same, as a part of the expected number: 0.01 is 1 %"
+            ),
+        ]
+        | None
+    ) = None
+
+    def find_problems(self) -> Iterator[Problem]:
+        yield from super().find_problems()
+        for name in ("absolute_tolerance", "relative_tolerance"):
+            if not math.isfinite(getattr(self, name) or 0):
+                yield f"/{name}", "is infinite, so every number would do: give a finite one"
+        if self.expected is not None and parse_number(str(self.expected)) is None:
+            yield "/expected", "is no number: give one such as 42, 1/2 or 0.5"
+
+    def check_row(self, row: TaskRow) -> None:
+        _, expected = self._read_expected(row)
+        self._tolerance(row, expected)
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        wanted, expected = self._read_expected(row)
+        tolerance = self._tolerance(row, expected)
+        answer = self.find_answer(row, response)
+        details = {"extracted_answer": answer, "expected_answer": wanted}
+        if answer is None:
+            return _reward(0.0, f"no answer was given; expected {wanted}", details)
+        boxed = stands_in_box(assistant_text(response.get("output") or []), self._mode(row))
+        number = boxed_number(answer) if boxed else last_number(answer)
+        if number is None:
+            return _reward(0.0, f"answer {excerpt(answer)} is no number; expected {wanted}", details)
+        equal = number.equals(expected, tolerance)
+        verb = "equals" if equal else "is not"
+        return _reward(float(equal), f"answer {excerpt(answer)} {verb} expected {wanted}", details)
+
+    def _read_expected(self, row: TaskRow) -> tuple[str, Number]:
+        wanted = self.find_expected(row)
+        expected = parse_number(wanted)
+        if expected is None:
+            raise refuse(f"the task row's `{self.expected_field}` is no number: {cut(wanted, 100)!r}")
+        return wanted, expected
+
+    def _mode(self, row: TaskRow) -> Extraction | None:
+        return self.extract or extraction_mode(row)
+
+    def _tolerance(self, row: TaskRow, expected: Number) -> Fraction | None:
+        """The wider of the two that are given; None where neither is."""
+        given = [] if self.absolute_tolerance is None else [Fraction(self.absolute_tolerance)]
+        if self.relative_tolerance is not None:
+            given.append(Fraction(self.relative_tolerance) * abs(expected.value))
+        return max(given) if given else _row_tolerance(row)
+
+
+def verify_numeric(row: TaskRow, response: dict[str, Any]) -> Reward:
+    """As the row's own `extraction_mode` and `tolerance` (absolute) say."""
+    return _BY_ROW.verify(row, response)
+
+
+def _row_tolerance(row: TaskRow) -> Fraction | None:
+    given = row.get("tolerance")
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
+        raise refuse("the task row's `tolerance` is not a number of 0 or more")
+    return Fraction(given)
+
+
+def _reward(value: float, explanation: str, details: dict[str, Any]) -> Reward:
+    return Reward(value=value, components={"numeric_correctness": value}, explanation=explanation, details=details)
+
+
+_BY_ROW = Numeric()

@@ -1,0 +1,1 @@
+"""Processes in which verifiers run that may hang."""

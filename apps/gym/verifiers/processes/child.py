@@ -1,0 +1,72 @@
+"""The process in which verifiers run that may hang: one job at a time, until the other end of its socket is closed.
+
+Started by apps.gym.verifiers.processes.process_pool as `python -m apps.gym.verifiers.processes.child DESCRIPTOR`.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import Any
+
+import msgspec
+
+from apps.gym.errors import VerifierError
+from apps.gym.redaction.shortening import cut
+from apps.gym.verifiers.processes.framing import receive, send
+from apps.gym.verifiers.registry import read_verifier
+
+MAX_MEMORY = 2 * 1024**3
+"""Bytes of address space: what asks for more fails with MemoryError, here and not on the machine."""
+_SLACK = 2.0
+
+
+def serve(channel: socket.socket) -> None:
+    send(channel, b"ready")
+    while job := receive(channel):
+        send(channel, _encode(_answer(json.loads(job))))
+
+
+def _answer(job: dict[str, Any]) -> dict[str, Any]:
+    # Whoever gave the job stops this process when the time is over; this is for when nobody is left to do it.
+    signal.setitimer(signal.ITIMER_REAL, job["seconds"] + _SLACK)
+    try:
+        return {"reward": read_verifier(job["verifier"]).verify(job["row"], job["response"])}
+    except VerifierError as refused:
+        return {"error": str(refused), "passing": refused.passing}
+    except RecursionError:
+        return {"error": "it was nested too deeply"}
+    except MemoryError:
+        return {"error": f"it needed more than {MAX_MEMORY // 1024**3} GiB of memory"}
+    except Exception as bug:
+        return {"error": cut(f"{type(bug).__name__}: {bug}", 2_000)}
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _encode(answer: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(answer)
+    except UnicodeEncodeError:
+        # Half a surrogate pair, which a policy model may write and nothing stores.
+        return json.dumps(msgspec.to_builtins(answer), ensure_ascii=False).encode(errors="replace")
+
+
+def main() -> None:
+    # Agent loops go first where both want the processor.
+    os.nice(5)
+    with contextlib.suppress(ValueError, OSError):  # not every system has this bound
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Nothing that runs here has a reason to write a file.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    with contextlib.suppress(ConnectionError), socket.socket(fileno=int(sys.argv[1])) as channel:
+        serve(channel)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""Run a verifier where it can be stopped: in one of a few processes, which is killed when the time is over.
+
+A thread cannot be stopped, and a regular expression keeps the interpreter to itself while it works. So these processes
+are started as programs of their own (nothing is forked from a process with threads) and used again for as long as they
+answer. Waiting for a free one does not count as a verifier's time.
+
+Who waits takes turns: each environment in its order, none with more than its share of the processes, and one whose
+verifier was stopped with a single one until it has ended in time again.
+"""
+
+import asyncio
+import atexit
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from apps.gym.errors import VerifierError
+from apps.gym.rewards import Reward
+from apps.gym.traces.items import TaskRow
+from apps.gym.verifiers.processes.framing import receive, send
+from apps.gym.verifiers.protocol import Verifier, read_type
+
+_ROOT = Path(__file__).resolve().parents[3]
+_STARTING = 60.0
+"""Seconds for a new process to be ready on a machine that has much to do."""
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "SYSTEMROOT", "TMPDIR")
+"""Variables that the processes get: what runs in them sees texts that others wrote, and needs no secret."""
+
+
+class _Answer(msgspec.Struct):
+    reward: Reward | None = None
+    error: str = ""
+    passing: bool = False
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+
+
+class Child:
+    """One such process, and the socket to it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        environment = {name: value for name, value in os.environ.items() if name in _PASSED_ON}
+        with theirs:
+            self.process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", "apps.gym.verifiers.processes.child", str(theirs.fileno())],
+                cwd=_ROOT,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                # A terminal's Ctrl-C is for the process that owns this one.
+                start_new_session=True,
+            )
+        self.channel = ours
+        try:
+            ready = receive(ours, seconds=_STARTING) == b"ready"
+        except BaseException:
+            self.kill()
+            raise
+        if not ready:
+            self.kill()
+            raise VerifierError("the process that runs verifiers could not be started")
+
+    def ask(self, job: bytes, *, seconds: float) -> bytes:
+        """Raises TimeoutError, and ConnectionError where the process has ended."""
+        self.channel.settimeout(seconds)
+        send(self.channel, job)
+        answer = receive(self.channel, seconds=seconds)
+        if not answer:
+            raise ConnectionError("the process has ended")
+        return answer
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def kill(self) -> None:
+        self.channel.close()
+        self.process.kill()
+        self.process.wait()
+
+
+class _Job(msgspec.Struct):
+    body: bytes
+    seconds: float
+    title: str
+    whose: str
+    answer: Future[Reward]
+
+
+class ProcessPool:
+    """At most `size` processes for one environment, and `spare` ones for when another comes. Each has a thread that
+    waits for it. They start when they are first needed."""
+
+    def __init__(self, size: int, *, spare: int = 0) -> None:
+        self.size = size
+        self._total = size + spare
+        # All below is under this lock. Whose turn is next stands first.
+        self._changed = threading.Condition()
+        self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
+        self._running: Counter[str] = Counter()
+        self._stopped: set[str] = set()
+        self._threads: list[threading.Thread] = []
+        self._children: set[Child] = set()
+        self._idle = 0
+        self._closed = False
+
+    async def verify(
+        self, verifier: Verifier, row: TaskRow, response: Mapping[str, Any], *, seconds: float, whose: str = ""
+    ) -> Reward:
+        """`whose` names the environment. Raises VerifierError: for what the verifier raised, whatever that was, and
+        when the time is over."""
+        given = {"type": read_type(verifier), **msgspec.to_builtins(verifier)}
+        # Not orjson: a policy model may write whole numbers of more than 64 bits, or half a surrogate pair.
+        body = json.dumps({"verifier": given, "row": row, "response": response, "seconds": seconds}).encode()
+        answer: Future[Reward] = Future()
+        self._put(_Job(body, seconds, verifier.title, whose, answer))
+        return await asyncio.wrap_future(answer)
+
+    def close(self) -> None:
+        """End the processes; what they were doing fails, and so does what was waiting for them."""
+        with self._changed:
+            self._closed = True
+            children, threads = list(self._children), list(self._threads)
+            left = [job for jobs in self._waiting.values() for job in jobs]
+            self._waiting.clear()
+            self._changed.notify_all()
+        for job in left:
+            _answer(job, _closed(job))
+        for child in children:
+            child.process.kill()
+        for thread in threads:
+            thread.join(timeout=5)
+
+    def _put(self, job: _Job) -> None:
+        with self._changed:
+            if self._closed:
+                raise _closed(job)
+            self._waiting.setdefault(job.whose, deque()).append(job)
+            ready = sum(min(len(jobs), self._room(whose)) for whose, jobs in self._waiting.items())
+            if len(self._threads) < self._total and self._idle < ready:
+                thread = threading.Thread(target=self._work, name="verifier", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._changed.notify()
+
+    def _room(self, whose: str) -> int:
+        """How many more of its jobs may begin."""
+        share = 1 if whose in self._stopped else self.size
+        return max(0, share - self._running[whose])
+
+    def _take(self) -> _Job | None:
+        """The next job whose turn it is; None when there will be no more."""
+        with self._changed:
+            self._idle += 1
+            try:
+                while not self._closed:
+                    whose = next((whose for whose in self._waiting if self._room(whose)), None)
+                    if whose is None:
+                        self._changed.wait()
+                        continue
+                    job = self._waiting[whose].popleft()
+                    if self._waiting[whose]:
+                        self._waiting.move_to_end(whose)
+                    else:
+                        del self._waiting[whose]
+                    # Who gave up waiting wants no answer.
+                    if job.answer.set_running_or_notify_cancel():
+                        self._running[whose] += 1
+                        return job
+                return None
+            finally:
+                self._idle -= 1
+
+    def _work(self) -> None:
+        child: Child | None = None
+        while job := self._take():
+            child, found, in_time = self._do(job, child)
+            with self._changed:
+                self._running[job.whose] -= 1
+                if not self._running[job.whose]:
+                    del self._running[job.whose]
+                (self._stopped.discard if in_time else self._stopped.add)(job.whose)
+                self._changed.notify_all()
+            _answer(job, found)
+        self._forget(child)
+
+    def _do(self, job: _Job, child: Child | None) -> tuple[Child | None, Reward | VerifierError, bool]:
+        """The process for the next job (None where it had to be killed), what was found, and whether it was in time."""
+        if child is not None and child.has_ended:
+            # Killed while it was idle, perhaps for memory: no verification was lost with it.
+            self._forget(child)
+            child = None
+        try:
+            child = child or self._start()
+            answer = _decode_answer(child.ask(job.body, seconds=job.seconds))
+        except TimeoutError:
+            problem = f"{job.title}: stopped after {job.seconds:g} s without a result"
+            self._forget(child)
+            return None, VerifierError(problem).lasting(), False
+        except Exception as broken:
+            self._forget(child)
+            return None, VerifierError(f"{job.title}: its process failed: {broken}"), True
+        if answer.reward is None:
+            error = VerifierError(f"{job.title}: {answer.error}")
+            return child, error if answer.passing else error.lasting(), True
+        return child, answer.reward, True
+
+    def _start(self) -> Child:
+        child = Child()
+        with self._changed:
+            if not self._closed:
+                self._children.add(child)
+                return child
+        # It was being started when the pool closed, which did not know of it.
+        child.kill()
+        raise VerifierError("this process ends")
+
+    def _forget(self, child: Child | None) -> None:
+        if child is not None:
+            with self._changed:
+                self._children.discard(child)
+            child.kill()
+
+
+def _closed(job: _Job) -> VerifierError:
+    return VerifierError(f"{job.title}: this process ends, and verifies no more")
+
+
+def _answer(job: _Job, found: Reward | VerifierError) -> None:
+    if isinstance(found, Reward):
+        job.answer.set_result(found)
+    # Who still waits for its turn may give up at any time.
+    elif job.answer.running() or job.answer.set_running_or_notify_cancel():
+        job.answer.set_exception(found)
+
+
+_SPARE = 2
+_pools: list[ProcessPool] = []
+
+
+def shared_pool() -> ProcessPool:
+    """This process's pool: for one environment as many processes as there are processors, at most four."""
+    if not _pools:
+        _pools.append(ProcessPool(max(1, min(4, os.cpu_count() or 1)), spare=_SPARE))
+        atexit.register(_pools[0].close)
+    return _pools[0]

@@ -1,0 +1,1 @@
+"""Verifiers of JSON that a reply gives."""

@@ -1,0 +1,213 @@
+"""Multiple choice: the letter that was chosen is the expected one. The ways to read it are those of NeMo Gym's mcqa."""
+
+import re
+from collections.abc import Iterator
+from string import ascii_uppercase
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
+
+from apps.gym.rewards import Reward
+from apps.gym.traces.items import TaskRow, assistant_text
+from apps.gym.verifiers.answer_extraction import answer_text, excerpt, last_boxed
+from apps.gym.verifiers.answering import pattern_problem, refuse
+from apps.gym.verifiers.protocol import Problem, TimeLimit, Verifier
+
+Mode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md"]
+MODES: tuple[Mode, ...] = (
+    "strict_single_letter_boxed",
+    "lenient_boxed",
+    "lenient_answer_colon",
+    "lenient_answer_colon_md",
+)
+Options = dict[str, str]
+
+_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
+_LETTER = re.compile(r"([A-Za-z])\s*(?:[:).\-].*)?", re.DOTALL)
+_ANSWER = re.compile(r"answer\s{0,4}:\s{0,4}(\S.*)", re.IGNORECASE)
+_ANSWER_MARKED = re.compile(
+    r"^[ \t>#*_-]{0,20}(?:the )?(?:final )?answer[*_]{0,3}\s{0,4}:[ \t*_]{0,8}(\S.*)$", re.I | re.M
+)
+_AMBIGUOUS = re.compile(r"\b[A-Za-z]\b\s{0,4}(?:,|/|&|\bor\b|\band\b)\s{0,4}\(?\b[A-Za-z]\b", re.IGNORECASE)
+_LEADING = re.compile(r"\(?([A-Za-z])(?:\)|[.:\-]|\s|$)")
+
+
+class MultipleChoice(Verifier, frozen=True, kw_only=True, tag="multiple_choice"):
+    """1.0 when the chosen letter is the expected one, else 0.0.
+
+    The row has `options` ([{"A": "text"}, …], or a list of texts) and `expected_answer`, a letter. The choice is read
+    by the pattern where there is one (last match; a letter, or the text of an option), else by the mode:
+    strict_single_letter_boxed, a letter alone or before one of `: ) . -` in the last box; lenient_boxed, that, else the
+    only option whose text stands in the box; lenient_answer_colon, after the first "Answer:", a letter or the text of
+    an option; lenient_answer_colon_md, after the last line that begins with "Answer:", in Markdown or not, where "A or
+    B" is no answer. A letter that only letters of other options follow, as in A-B-C, is none in any mode.
+
+    Range: 0.0 or 1.0. Component: `multiple_choice`.
+    """
+
+    title: ClassVar[str] = "Multiple choice"
+    mode: (
+        Annotated[
+            Mode,
+            Meta(title="How the choice is read", description="Left out: the row's `grading_mode`, else the strict one"),
+        ]
+        | None
+    ) = None
+    pattern: Annotated[
+        str,
+        Meta(
+            title="Pattern",
+            description="Goes before the mode; left out: the row's `template_metadata.output_regex`, one or a list",
+            max_length=2_000,
+        ),
+    ] = ""
+    options_field: Annotated[str, Meta(title="Field of the options", min_length=1)] = "options"
+    expected_field: Annotated[str, Meta(title="Field of the expected letter", min_length=1)] = "expected_answer"
+    time_limit: TimeLimit = 5.0
+
+    def stays_on_loop(self, row: TaskRow) -> bool:
+        return not self._patterns(row)
+
+    @property
+    def seconds(self) -> float:
+        return self.time_limit
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({self.options_field, self.expected_field})
+
+    def find_problems(self) -> Iterator[Problem]:
+        if self.pattern and (problem := pattern_problem(self.pattern)):
+            yield "/pattern", problem
+
+    def check_row(self, row: TaskRow) -> None:
+        self._read(row)
+        self._mode(row)
+        self._patterns(row)
+
+    def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
+        options, expected = self._read(row)
+        text = assistant_text(response.get("output") or [])
+        chosen = self._choose(row, text, options)
+        value = float(chosen == expected)
+        told = f"chose {chosen or 'nothing'}; {excerpt(expected)} is right"
+        return Reward(
+            value=value,
+            components={"multiple_choice": value},
+            explanation=told,
+            details={"extracted_answer": chosen, "expected_answer": expected},
+        )
+
+    def _read(self, row: TaskRow) -> tuple[Options, str]:
+        options = read_options(row.get(self.options_field), self.options_field)
+        expected = answer_text(row.get(self.expected_field), f"the task row's `{self.expected_field}`").upper()
+        if expected not in options:
+            told = f"{excerpt(expected)!r}, not the letter of an option: {', '.join(options)}"
+            raise refuse(f"the task row's `{self.expected_field}` is {told}")
+        return options, expected
+
+    def _choose(self, row: TaskRow, text: str, options: Options) -> str | None:
+        for pattern in self._patterns(row):
+            for match in reversed(list(re.finditer(pattern, text, re.IGNORECASE))):
+                chosen = match_exactly(match[1] if match.re.groups else match[0], options)
+                if chosen:
+                    return chosen
+                break
+        match self._mode(row):
+            case "strict_single_letter_boxed":
+                return boxed_letter(text, options)
+            case "lenient_boxed":
+                return boxed_letter(text, options) or _only_contained(last_boxed(text), options)
+            case "lenient_answer_colon":
+                first = _ANSWER.search(text)
+                return match_exactly(first[1], options) if first else None
+            case "lenient_answer_colon_md":
+                return _last_marked(text, options)
+
+    def _mode(self, row: TaskRow) -> Mode:
+        wanted = self.mode or row.get("grading_mode") or MODES[0]
+        for mode in MODES:
+            if wanted == mode:
+                return mode
+        raise refuse(f"the task row's `grading_mode` is {wanted!r}, not one of {', '.join(MODES)}")
+
+    def _patterns(self, row: TaskRow) -> list[str]:
+        if self.pattern:
+            return [self.pattern]
+        metadata = row.get("template_metadata")
+        given = metadata.get("output_regex") if isinstance(metadata, dict) else None
+        patterns = [given] if isinstance(given, str) else given or []
+        if not isinstance(patterns, list) or not all(isinstance(one, str) for one in patterns):
+            raise refuse("the task row's `template_metadata.output_regex` must be a text or a list of texts")
+        if problem := next((found for one in patterns if (found := pattern_problem(one))), ""):
+            raise refuse(f"the task row's `template_metadata.output_regex` {problem}")
+        return patterns
+
+
+def read_options(given: object, field: str) -> Options:
+    """Options by letter, from `[{"A": …}, …]`, `{"A": …}` or a list of texts. Raises VerifierError."""
+    parts = given if isinstance(given, list) else [given]
+    if parts and all(isinstance(part, str) for part in parts) and len(parts) <= len(ascii_uppercase):
+        return {letter: str(part) for letter, part in zip(ascii_uppercase, parts, strict=False)}
+    options: Options = {}
+    for part in parts:
+        if not isinstance(part, dict):
+            break
+        options |= {str(letter).strip().upper(): str(text) for letter, text in part.items()}
+    if len(options) < 2:
+        raise refuse(f'the task row\'s `{field}` must be a list such as [{{"A": "text"}}, {{"B": "text"}}]')
+    return options
+
+
+def boxed_letter(text: str, options: Options) -> str | None:
+    """The option whose letter stands in the last box, alone or before one of `: ) . -`."""
+    box = _TEXT.sub(r"\1", last_boxed(text) or "").strip()
+    match = _LETTER.fullmatch(box)
+    return _unless_hedged(match[1].upper(), box[1:], options) if match and match[1].upper() in options else None
+
+
+def _unless_hedged(letter: str, rest: str, options: Options) -> str | None:
+    """The letter, unless nothing but letters of options follows it: A-B-C chooses nothing."""
+    words = re.findall(r"\w+", rest)
+    alone = all(word.upper() in options or word.lower() in ("or", "and") for word in words)
+    if any(word.upper() in options for word in words) and alone:
+        return letter if _fold(" ".join(words)) in (_fold(options[letter]), _fold(letter)) else None
+    return letter
+
+
+def match_exactly(answer: str | None, options: Options) -> str | None:
+    """The option that an answer is: its letter alone, or its whole text."""
+    plain = _TEXT.sub(r"\1", answer or "").strip()
+    if plain.upper() in options:
+        return plain.upper()
+    return next((letter for letter, text in options.items() if _fold(plain) == _fold(text)), None)
+
+
+def match_option(answer: str, options: Options) -> str | None:
+    """The option that an answer means: by its letter at the beginning too, whatever follows, and Markdown around."""
+    plain = answer.strip().strip("*_`").strip()
+    if exact := match_exactly(plain, options):
+        return exact
+    match = _LEADING.match(plain)
+    if not match or match[1].upper() not in options:
+        return None
+    return _unless_hedged(match[1].upper(), plain[match.end() :], options)
+
+
+def _fold(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def _only_contained(box: str | None, options: Options) -> str | None:
+    held = _fold(_TEXT.sub(r"\1", box or ""))
+    found = [letter for letter, text in options.items() if _fold(text) and _fold(text) in held]
+    return found[0] if len(found) == 1 else None
+
+
+def _last_marked(text: str, options: Options) -> str | None:
+    payload = None
+    for match in _ANSWER_MARKED.finditer(text):
+        payload = match[1]
+    if payload is None or _AMBIGUOUS.search(payload):
+        return None
+    return match_option(payload, options)

@@ -1,0 +1,82 @@
+"""Verify an attempt with a configured verifier: on the event loop where it is quick, else where it can be stopped."""
+
+import asyncio
+from typing import Any
+
+from apps.gym.errors import GymError, JudgeError, VerifierError
+from apps.gym.judging.judge import Hearing
+from apps.gym.rewards import Reward
+from apps.gym.traces.items import TaskRow, text_of
+from apps.gym.verifiers.hybrid import Hybrid
+from apps.gym.verifiers.llm_judge import LLMJudge
+from apps.gym.verifiers.processes.process_pool import shared_pool
+from apps.gym.verifiers.protocol import Verifier
+
+MAX_ON_LOOP = 100_000
+"""Characters of an attempt that a quick verifier reads on the event loop, in milliseconds; longer ones leave it."""
+_PER_ITEM = 200
+"""What each item counts besides its text: some verifiers compare every call with every expected one."""
+
+
+async def verify_attempt(
+    verifier: Verifier,
+    row: TaskRow,
+    response: dict[str, Any],
+    *,
+    hearing: Hearing | None = None,
+    most_seconds: float = 600.0,
+    whose: str = "",
+) -> Reward:
+    """Raises VerifierError and nothing else: a bug in a verifier, or one that hangs, is never a reward of 0.
+
+    `hearing` is where judges are asked, `most_seconds` bounds what runs in a process of its own, and `whose` names the
+    environment that it waits its turn for.
+    """
+    try:
+        if isinstance(verifier, Hybrid):
+            return await _verify_parts(verifier, row, response, hearing, most_seconds, whose=whose)
+        if isinstance(verifier, LLMJudge):
+            if hearing is None:
+                raise JudgeError(f"{verifier.title}: no judge model is set for this environment").lasting()
+            return await verifier.ask(row, response, hearing)
+        if verifier.stays_on_loop(row) and weigh(response) <= MAX_ON_LOOP:
+            return verifier.verify(row, response)
+        seconds = min(verifier.seconds, most_seconds)
+        return await shared_pool().verify(verifier, row, response, seconds=seconds, whose=whose)
+    except GymError:
+        raise
+    except Exception as bug:
+        raise VerifierError(f"{verifier.title}: {type(bug).__name__}: {bug}").lasting() from bug
+
+
+def weigh(response: dict[str, Any]) -> int:
+    """About how many characters a verifier has to read."""
+    items = [item for item in response.get("output") or [] if isinstance(item, dict)]
+    texts = (text for item in items for text in (text_of(item), item.get("arguments"), item.get("output")))
+    return _PER_ITEM * len(items) + sum(len(text) for text in texts if isinstance(text, str))
+
+
+async def _verify_parts(
+    hybrid: Hybrid,
+    row: TaskRow,
+    response: dict[str, Any],
+    hearing: Hearing | None,
+    most_seconds: float,
+    *,
+    whose: str,
+) -> Reward:
+    """All at once. The first that fails fails the whole, after all have ended."""
+    parts = hybrid.parts
+    found = await asyncio.gather(
+        *(
+            verify_attempt(part, row, response, hearing=hearing, most_seconds=most_seconds, whose=whose)
+            for part in parts.values()
+        ),
+        return_exceptions=True,
+    )
+    rewards: dict[str, Reward] = {}
+    for name, reward in zip(parts, found, strict=True):
+        if isinstance(reward, BaseException):
+            raise reward
+        rewards[name] = reward
+    return hybrid.combine_rewards(rewards)

@@ -1,0 +1,247 @@
+"""The Chat Completions wire, inwards: a reply's body to the items of a turn."""
+
+import secrets
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from apps.gym.errors import PolicyError
+from apps.gym.storable import clean_line
+from apps.gym.traces.chat_turns import Reasoning, assistant_items
+from apps.gym.traces.items import TokenUsage
+from apps.gym.traces.tokens import TokenCapture, TokensMissing, capture_tokens
+from apps.gym.wires.protocol import Reply
+from apps.gym.wires.usage import read_detail, read_usage
+
+
+class ReplyMalformed(PolicyError):
+    """The endpoint answered 200 with something that is no reply."""
+
+
+class CallsMissing(ReplyMalformed):
+    """The finish reason says that tools were called, and the reply holds no call.
+
+    Seen from vLLM when a required call's arguments could not be parsed: the call is dropped, the reason stays.
+    """
+
+
+_FINISH = {
+    "length": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "max_output_tokens": "max_output_tokens",
+    "model_length": "context_length",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+}
+
+
+_OF_THE_WIRE = frozenset({"stop", "length", "tool_calls", "function_call", "content_filter"})
+_MAX_REASON = 100  # characters of a reason that nobody here knows
+
+
+# Only what a reply cannot be read without is typed: everything else is taken where it is what it should be.
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: msgspec.Raw = msgspec.Raw(b'"{}"')
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+    id: Any = None
+
+
+class _Message(msgspec.Struct):
+    content: str | list[Any] | None = None
+    refusal: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_details: Any = None
+    tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
+    annotations: Any = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: Any = None
+
+
+class _Logprob(msgspec.Struct, gc=False):
+    logprob: float
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[_Logprob] | None = None
+
+
+class _TokenChoice(_Choice):
+    token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
+
+
+Choice = TypeVar("Choice", bound=_Choice)
+
+
+class _ChatReply(msgspec.Struct, Generic[Choice]):
+    choices: list[Choice]
+    id: Any = ""
+    model: Any = None
+    usage: Any = None
+
+
+class _TokenReply(_ChatReply[_TokenChoice]):
+    prompt_token_ids: list[int] | None = None
+
+
+class _Refusal(msgspec.Struct):
+    error: dict[str, Any] | str
+
+
+_refusal_decoder = msgspec.json.Decoder(_Refusal)
+_decoder = msgspec.json.Decoder(_ChatReply[_Choice])
+_token_decoder = msgspec.json.Decoder(_TokenReply)
+
+
+def read_chat_reply(body: bytes, *, asked_tokens: bool = False, reasoning: Reasoning = "field") -> Reply:
+    """The first choice as items, and with `asked_tokens` its tokens, or a note that says why it has none.
+
+    Raises ReplyMalformed, or CallsMissing where calls were announced and none came.
+    """
+    try:
+        reply = _decode_with_tokens(body) if asked_tokens else _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ReplyMalformed(_told_problem(body) or f"The endpoint's reply is no chat completion: {error}") from None
+    if not reply.choices:
+        raise ReplyMalformed("The endpoint's reply holds no choices.")
+    choice, response_id = reply.choices[0], as_name(reply.id)
+    calls = _calls(choice.message)
+    try:
+        # Ids are made of the reply's; without one, those of two turns would be the same.
+        name = response_id or secrets.token_hex(8)
+        items = assistant_items(_plain_message(choice.message, calls), name, reasoning=reasoning)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ReplyMalformed(f"The endpoint's message cannot be read: {error}") from None
+    finish = _finish_reason(choice.finish_reason, has_calls=bool(calls))
+    tokens, note = _tokens(reply) if asked_tokens else (None, "")
+    return Reply(
+        items=items,
+        finish_reason=finish,
+        server_finish_reason=foreign_reason(choice.finish_reason, _OF_THE_WIRE),
+        usage=_usage(reply.usage),
+        model=as_name(reply.model),
+        response_id=response_id,
+        tokens=tokens,
+        tokens_note=note,
+    )
+
+
+def _told_problem(body: bytes) -> str:
+    """Some servers answer 200 with nothing but an error object."""
+    try:
+        error = _refusal_decoder.decode(body).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    message = error.get("message") if isinstance(error, dict) else error
+    return f"The endpoint failed to answer: {message}" if isinstance(message, str) and message else ""
+
+
+def _plain_message(message: _Message, calls: list[_Call]) -> dict[str, Any]:
+    """The message with its fields as they should be; what is something else is left out."""
+    content = message.content
+    if isinstance(content, list):
+        content = [part for part in content if _is_part(part)]
+    annotations = message.annotations if isinstance(message.annotations, list) else []
+    return {
+        "content": content,
+        "refusal": message.refusal if isinstance(message.refusal, str) else None,
+        "reasoning_content": message.reasoning_content,
+        "reasoning": message.reasoning,
+        "reasoning_details": message.reasoning_details,
+        "annotations": [one for one in annotations if isinstance(one, dict)],
+        "tool_calls": [_plain_call(call) for call in calls],
+    }
+
+
+def _is_part(part: Any) -> bool:
+    return isinstance(part, dict) and (part.get("type") != "refusal" or isinstance(part.get("refusal"), str))
+
+
+def _calls(message: _Message) -> list[_Call]:
+    """`function_call` is how calls were written before there were several."""
+    if message.tool_calls or message.function_call is None:
+        return message.tool_calls or []
+    return [_Call(function=message.function_call)]
+
+
+def _plain_call(call: _Call) -> dict[str, Any]:
+    """Arguments are kept in the characters that they came in, also where they are the object itself."""
+    written = bytes(call.function.arguments)
+    if written.startswith(b'"'):
+        arguments = msgspec.json.decode(written, type=str)
+    else:
+        arguments = "{}" if written == b"null" else written.decode()
+    return {"id": as_name(call.id), "function": {"name": call.function.name, "arguments": arguments}}
+
+
+def as_name(given: Any) -> str:
+    """An id or a model's name, which some servers give as a number or as null."""
+    if isinstance(given, str):
+        return given
+    return str(given) if isinstance(given, int) and not isinstance(given, bool) and abs(given) < 2**64 else ""
+
+
+def foreign_reason(given: Any, known: frozenset[str]) -> str:
+    """The endpoint's own word for why its reply ended, where it is none that the wire has."""
+    return clean_line(given, _MAX_REASON) if isinstance(given, str) and given not in known else ""
+
+
+def _finish_reason(given: Any, *, has_calls: bool) -> str:
+    given = given.lower() if isinstance(given, str) else None
+    if given in _FINISH:
+        return _FINISH[given]
+    if given in ("abort", "error"):
+        raise ReplyMalformed(f"The endpoint gave up on the reply (finish reason {given!r}).")
+    if has_calls:
+        # A named tool choice ends with `stop`, the others with `tool_calls`.
+        return "tool_calls"
+    if given in ("tool_calls", "function_call"):
+        raise CallsMissing("The reply's finish reason is tool_calls, but it holds no tool call.")
+    return "stop"
+
+
+def _decode_with_tokens(body: bytes) -> _ChatReply[Any]:
+    try:
+        return _token_decoder.decode(body)
+    except msgspec.ValidationError:
+        # A server that writes tokens in another way loses these, not the reply.
+        return _decoder.decode(body)
+
+
+def _tokens(reply: _ChatReply[Any]) -> tuple[TokenCapture | None, str]:
+    """Token ids and logprobs, all three or none, and why none."""
+    if not isinstance(reply, _TokenReply):
+        return None, "malformed_tokens"
+    choice = reply.choices[0]
+    if not reply.prompt_token_ids or not choice.token_ids:
+        return None, "no_token_ids"
+    if choice.logprobs is None or not choice.logprobs.content:
+        return None, "no_logprobs"
+    logprobs = [entry.logprob for entry in choice.logprobs.content]
+    try:
+        return capture_tokens(reply.prompt_token_ids, choice.token_ids, logprobs), ""
+    except TokensMissing as why:
+        return None, why.note
+
+
+def _usage(usage: Any) -> TokenUsage:
+    if not isinstance(usage, dict):
+        return {}
+    return read_usage(
+        read=usage.get("prompt_tokens"),
+        written=usage.get("completion_tokens"),
+        cached=read_detail(usage, "prompt_tokens_details", "cached_tokens"),
+        reasoned=read_detail(usage, "completion_tokens_details", "reasoning_tokens"),
+    )

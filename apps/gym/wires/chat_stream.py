@@ -1,0 +1,193 @@
+"""A streamed chat reply (server-sent events) as the one body that it would have been without streaming."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from apps.gym.wires.chat_reply import ReplyMalformed
+
+EVENT_STREAM = "text/event-stream"
+_TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
+_ENVELOPE = ("id", "model", "usage", "prompt_token_ids")
+
+
+def join_chat_stream(body: bytes) -> bytes:
+    """The chunks' first choice joined. Raises ReplyMalformed where the stream was cut, broke off or is none."""
+    envelope: dict[str, Any] = {}
+    choice = _Choice()
+    for chunk in _chunks(body):
+        if chunk.get("error"):
+            raise ReplyMalformed(f"The endpoint broke off its reply: {_problem(chunk['error'])}")
+        for key in _ENVELOPE:
+            if chunk.get(key) is not None:
+                envelope[key] = chunk[key]
+        for part in _as_list(chunk.get("choices"), "choices"):
+            if not isinstance(part, dict):
+                raise ReplyMalformed("A choice in the endpoint's stream is not an object.")
+            if part.get("index") in (0, None):
+                choice.add(part)
+    if choice.finish_reason is None:
+        raise ReplyMalformed("The endpoint's stream ended before its reply did.")
+    try:
+        return orjson.dumps({**envelope, "choices": [choice.joined()]})
+    except orjson.JSONEncodeError as error:
+        # What is nested deeper than can be written can still be read.
+        raise ReplyMalformed(f"The endpoint's stream cannot be joined: {error}") from None
+
+
+class _Call:
+    """One call as it comes in: its first delta names it, the others carry its arguments piece by piece."""
+
+    __slots__ = ("arguments", "call_id", "name")
+
+    def __init__(self) -> None:
+        self.call_id: Any = None
+        self.name: list[str] = []
+        self.arguments: list[str] = []
+
+    def add(self, function: dict[str, Any]) -> None:
+        name, arguments = function.get("name"), function.get("arguments")
+        if name:
+            if not isinstance(name, str):
+                raise ReplyMalformed("A call in the endpoint's stream has a name that is not a text.")
+            self.name.append(name)
+        if arguments:
+            # Some servers send the object itself.
+            self.arguments.append(arguments if isinstance(arguments, str) else _as_json(arguments))
+
+    def joined(self) -> dict[str, Any]:
+        function = {"name": "".join(self.name), "arguments": "".join(self.arguments)}
+        return {"id": self.call_id, "type": "function", "function": function}
+
+
+class _Choice:
+    """What the deltas of one choice add up to. Pieces are gathered and joined once: a stream may have many."""
+
+    def __init__(self) -> None:
+        self.finish_reason: Any = None
+        self._texts: dict[str, list[str]] = {}
+        self._details: list[str] = []  # of reasoning, from servers that may say it in `reasoning` as well
+        self._calls: dict[object, _Call] = {}
+        self._legacy: _Call | None = None
+        self._token_ids: list[Any] = []
+        self._logprobs: list[Any] = []
+        self._has_odd_tokens = False
+
+    def add(self, part: dict[str, Any]) -> None:
+        delta = part.get("delta")
+        if delta:
+            self._add_delta(_as_object(delta, "delta"))
+        self.finish_reason = part.get("finish_reason") or self.finish_reason
+        if part.get("token_ids"):
+            self._add_tokens(self._token_ids, part["token_ids"])
+        if part.get("logprobs"):
+            logprobs = part["logprobs"]
+            self._add_tokens(self._logprobs, logprobs.get("content") or [] if isinstance(logprobs, dict) else None)
+
+    def joined(self) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant"}
+        message |= {name: "".join(pieces) for name, pieces in self._texts.items()}
+        if self._details:
+            message["reasoning_details"] = "".join(self._details)
+        if self._calls:
+            message["tool_calls"] = [call.joined() for call in self._calls.values()]
+        if self._legacy is not None:
+            message["function_call"] = self._legacy.joined()["function"]
+        choice = {"message": message, "finish_reason": self.finish_reason}
+        if self._has_odd_tokens:
+            # The reader takes it for tokens that cannot be read, which cost a note and never the reply.
+            return {**choice, "token_ids": "malformed"}
+        if self._token_ids:
+            choice["token_ids"] = self._token_ids
+        if self._logprobs:
+            choice["logprobs"] = {"content": self._logprobs}
+        return choice
+
+    def _add_delta(self, delta: dict[str, Any]) -> None:
+        for name in _TEXTS:
+            given = delta.get(name)
+            if isinstance(given, str):
+                self._texts.setdefault(name, []).append(given)
+            elif isinstance(given, list):
+                self._texts.setdefault(name, []).extend(_texts_of(given))
+        if isinstance(delta.get("reasoning_details"), list):
+            self._details.extend(_texts_of(delta["reasoning_details"]))
+        for call in _as_list(delta.get("tool_calls"), "tool_calls"):
+            self._add_call(_as_object(call, "call"))
+        if delta.get("function_call"):
+            self._legacy = self._legacy or _Call()
+            self._legacy.add(_as_object(delta["function_call"], "function call"))
+
+    def _add_call(self, delta: dict[str, Any]) -> None:
+        call = self._call_of(delta)
+        call.call_id = delta.get("id") or call.call_id
+        function = delta.get("function")
+        if function:
+            call.add(_as_object(function, "function"))
+
+    def _call_of(self, delta: dict[str, Any]) -> _Call:
+        """`index` only tells the calls apart: how many there are is never its say."""
+        index = delta.get("index")
+        if isinstance(index, int | str):
+            return self._calls.setdefault(index, _Call())
+        function = delta.get("function")
+        begins = delta.get("id") or (isinstance(function, dict) and function.get("name"))
+        if self._calls and not begins:
+            return next(reversed(self._calls.values()))
+        # The place of a call without an index is no number that a server could have given.
+        return self._calls.setdefault((len(self._calls),), _Call())
+
+    def _add_tokens(self, gathered: list[Any], given: object) -> None:
+        if isinstance(given, list):
+            gathered.extend(given)
+        else:
+            self._has_odd_tokens = True
+
+
+def _chunks(body: bytes) -> Iterator[dict[str, Any]]:
+    for line in body.splitlines():
+        if not line.startswith(b"data:"):
+            continue  # comments, ids and the names of events
+        given = line.removeprefix(b"data:").strip()
+        if given == b"[DONE]":
+            return
+        try:
+            chunk = orjson.loads(given)
+        except orjson.JSONDecodeError as error:
+            raise ReplyMalformed(f"A chunk of the endpoint's stream is not JSON: {error}") from None
+        if not isinstance(chunk, dict):
+            raise ReplyMalformed("A chunk of the endpoint's stream is not an object.")
+        yield chunk
+
+
+def _as_list(given: Any, name: str) -> list[Any]:
+    if not given:
+        return []
+    if not isinstance(given, list):
+        raise ReplyMalformed(f"The {name} in a chunk of the endpoint's stream are not a list.")
+    return given
+
+
+def _as_object(given: Any, name: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise ReplyMalformed(f"A {name} in the endpoint's stream is not an object.")
+    return given
+
+
+def _texts_of(parts: list[Any]) -> Iterator[str]:
+    for part in parts:
+        texts = (part.get("text"), part.get("summary")) if isinstance(part, dict) else ()
+        yield from (text for text in texts if isinstance(text, str))
+
+
+def _problem(error: Any) -> str:
+    message = error.get("message") if isinstance(error, dict) else error
+    return message if isinstance(message, str) and message else _as_json(error)
+
+
+def _as_json(given: Any) -> str:
+    try:
+        return orjson.dumps(given).decode()
+    except orjson.JSONEncodeError as error:
+        raise ReplyMalformed(f"The endpoint's stream cannot be joined: {error}") from None

@@ -1,0 +1,136 @@
+"""Send through the `openai` package: OpenAI and Azure OpenAI, whose addresses and credentials it knows.
+
+The package builds the request; it leaves through apps.gym.calls.outbound like every other, and comes back as it is.
+"""
+
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+import httpx2
+import openai
+
+from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundReply
+from apps.gym.wires.sending import MAX_REPLY
+
+_UNSENT = frozenset({"host", "content-length", "connection", "accept-encoding"})
+"""Headers that the HTTP client writes itself."""
+
+_ENCODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+"""Headers of a reply that speak of how it came."""
+
+
+class OutboundTransport(httpx2.AsyncBaseTransport):
+    """The package's way out."""
+
+    def __init__(self, outbound: Outbound, *, call_timeout: float, connect_timeout: float) -> None:
+        self._outbound = outbound
+        self._call_timeout = call_timeout
+        self._connect_timeout = connect_timeout
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        reply = await self._outbound.request(
+            request.method,
+            str(request.url),
+            body=await request.aread(),
+            # Empty ones are the package's for an organization or project that nobody named.
+            headers={name: value for name, value in request.headers.items() if value and name.lower() not in _UNSENT},
+            timeout=self._call_timeout,
+            connect_timeout=self._connect_timeout,
+            max_bytes=MAX_REPLY,
+        )
+        # The body is decoded already: as its headers say it would be decoded once more.
+        headers = {name: value for name, value in reply.headers.items() if name.lower() not in _ENCODED}
+        extensions = {"memory": reply.memory}
+        return httpx2.Response(
+            reply.status, headers=headers, content=reply.body, request=request, extensions=extensions
+        )
+
+
+class PackageSender:
+    """Posts to `path` through a client of the package that never retries: the policy does, within its bounds."""
+
+    def __init__(self, client: openai.AsyncOpenAI, *, path: str) -> None:
+        self._client = client
+        self._path = path
+        self.servers = [str(client.base_url).rstrip("/")]
+
+    def __repr__(self) -> str:
+        return self.servers[0] + self._path
+
+    def pack(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
+    async def send(self, packed: dict[str, Any], *, session: str, tries: int) -> OutboundReply:
+        return await _reply(self._client.post(self._path, cast_to=httpx2.Response, body=packed))
+
+    async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
+        return await _reply(self._client.get(path, cast_to=httpx2.Response))
+
+
+async def _reply(asked: Awaitable[httpx2.Response]) -> OutboundReply:
+    """Any status is a reply; what our own transport raised says more than that there was no connection."""
+    try:
+        response = await asked
+    except openai.APIStatusError as refusal:
+        response = refusal.response
+    except openai.APIConnectionError as wrapped:
+        if isinstance(wrapped.__cause__, OutboundFailed | OutboundRefused):
+            raise wrapped.__cause__ from None
+        raise OutboundFailed(str(wrapped)) from wrapped
+    return OutboundReply(
+        response.status_code, response.headers, response.content, {}, response.extensions.get("memory")
+    )
+
+
+def open_openai(
+    outbound: Outbound,
+    *,
+    base_url: str,
+    api_key: str,
+    call_timeout: float,
+    connect_timeout: float,
+    headers: Mapping[str, str] | None = None,
+) -> openai.AsyncOpenAI:
+    """A client of OpenAI. Nothing is read from the environment: what a policy model's row says is all there is."""
+    transport = OutboundTransport(outbound, call_timeout=call_timeout, connect_timeout=connect_timeout)
+    return openai.AsyncOpenAI(
+        api_key=api_key,
+        admin_api_key="",
+        base_url=base_url,
+        organization="",
+        project="",
+        webhook_secret="",
+        max_retries=0,
+        timeout=call_timeout,
+        default_headers=headers,
+        http_client=httpx2.AsyncClient(transport=transport),
+    )
+
+
+def open_azure(
+    outbound: Outbound,
+    *,
+    endpoint: str,
+    api_version: str,
+    api_key: str,
+    is_token: bool,
+    call_timeout: float,
+    connect_timeout: float,
+    headers: Mapping[str, str] | None = None,
+) -> openai.AsyncAzureOpenAI:
+    """A client of Azure OpenAI; the model's name is that of the deployment. `is_token`: the key is a bearer token."""
+    transport = OutboundTransport(outbound, call_timeout=call_timeout, connect_timeout=connect_timeout)
+    return openai.AsyncAzureOpenAI(
+        azure_endpoint=endpoint,
+        api_version=api_version,
+        api_key=None if is_token else api_key,
+        azure_ad_token=api_key if is_token else None,
+        admin_api_key="",
+        organization="",
+        webhook_secret="",
+        max_retries=0,
+        timeout=call_timeout,
+        default_headers=headers,
+        http_client=httpx2.AsyncClient(transport=transport),
+    )

@@ -1,0 +1,322 @@
+"""An embedded policy model without a network and without a language model: it plays an agent by rule.
+
+It solves arithmetic (with a calculator tool where one is offered) and small questions, and makes realistic mistakes in
+a given share of attempts, so that a fresh installation has groups with both successes and failures. The same seed and
+prompt always give the same attempt.
+"""
+
+import hashlib
+import json
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import orjson
+
+from apps.gym.traces.items import Item, Tool, item_type, text_of
+from apps.gym.wires.protocol import Ask, Reply, Weights
+from apps.gym.wires.scripted_judge import is_asked_to_judge, judge_by_rule
+from apps.gym.wires.solving import answer_question, combine, compute, find_expressions, number_text
+
+MODEL_NAME = "scripted, no LLM"
+
+_CHARACTERS_PER_TOKEN = 4
+_TRIES_PER_CALL = 2
+
+WITH_TOOL = ("wrong_operand", "no_tool", "malformed_arguments", "no_box")
+WITHOUT_TOOL = ("wrong_answer", "no_box")
+
+
+class ScriptedPolicy:
+    """`mistake_rate` is the share of attempts, 0.0–1.0, with one mistake."""
+
+    def __init__(self, *, mistake_rate: float = 0.0, weights: Weights | None = None) -> None:
+        self.mistake_rate = mistake_rate
+        self.weights = weights or Weights()
+
+    async def ask(self, ask: Ask) -> Reply:
+        view = _View.of(ask)
+        if is_asked_to_judge(ask):
+            made = _Turn("I compare what I was given, by rule.", [_message(view, judge_by_rule(ask))])
+        else:
+            made = _Attempt(view, mistake_rate=self.mistake_rate).turn()
+        thought = f"{made.thought} (scripted, no LLM)"
+        reasoning = {
+            "type": "reasoning",
+            "id": f"rs_{view.mark}_{view.turn}",
+            "summary": [{"type": "summary_text", "text": thought}],
+        }
+        items = [reasoning, *made.items]
+        return Reply(
+            items=items,
+            finish_reason="tool_calls" if made.items[-1]["type"] == "function_call" else "stop",
+            usage={
+                "input_tokens": _tokens(ask.items) + (_tokens(ask.tools) if ask.tools else 0),
+                "output_tokens": _tokens(items),
+                "reasoning_tokens": _tokens(thought),
+                "cached_tokens": 0,
+            },
+            model=MODEL_NAME,
+            response_id=f"resp_{view.mark}_{view.turn}",
+            version=self.weights.version,
+        )
+
+
+class _Turn(msgspec.Struct):
+    thought: str
+    items: list[Item]
+
+
+class _View(msgspec.Struct):
+    """What the script sees: the task's prompt, what it did since, and which tools it has."""
+
+    prompt: str
+    since: list[Item]
+    tools: list[Tool]
+    parallel: bool
+    mark: str
+    turn: int
+
+    @classmethod
+    def of(cls, ask: Ask) -> "_View":
+        users = [at for at, item in enumerate(ask.items) if item_type(item) == "message" and item.get("role") == "user"]
+        start = users[-1] if users else len(ask.items)
+        prompt = text_of(ask.items[start]) if users else ""
+        since = ask.items[start + 1 :]
+        seed = ask.sampling.get("seed", 0)
+        choice = ask.sampling.get("tool_choice")
+        return cls(
+            prompt=prompt,
+            since=since,
+            tools=[] if choice == "none" else [tool for tool in ask.tools if tool.get("type") == "function"],
+            parallel=ask.sampling.get("parallel_tool_calls") is not False,
+            mark=hashlib.sha256(f"{seed}\n{prompt}".encode()).hexdigest()[:16],
+            turn=sum(item_type(item) == "reasoning" for item in since),
+        )
+
+    def calls_of(self, part: int) -> list[str]:
+        """The ids of the calls made so far for one part of the prompt: the script writes the part into them."""
+        start = f"call_{self.mark}_{part}_"
+        ids = (str(item.get("call_id", "")) for item in self.since if item.get("type") == "function_call")
+        return [call_id for call_id in ids if call_id.startswith(start)]
+
+    def output_of(self, call_id: str) -> str:
+        found = (item for item in self.since if item.get("type") == "function_call_output")
+        return next((_output_text(item) for item in found if item.get("call_id") == call_id), "")
+
+
+class _Attempt:
+    """One attempt, thought through anew at each turn: all follows from the seed, the prompt and what was done."""
+
+    def __init__(self, view: _View, *, mistake_rate: float) -> None:
+        self.view = view
+        self.dice = random.Random(view.mark)
+        self.answer = answer_question(view.prompt)
+        self.expressions = find_expressions(view.prompt) if self.answer is None else []
+        self.calculator = _find_calculator(view.tools) if self.expressions else None
+        mistaken = self.dice.random() < mistake_rate
+        kinds = WITH_TOOL if self.calculator else WITHOUT_TOOL
+        drawn = self.dice.choice(kinds)
+        self.mistake = drawn if mistaken else ""
+        self.gives_up = self.dice.random() < 0.5
+
+    def turn(self) -> _Turn:
+        if self.calculator and self.mistake != "no_tool":
+            return self._calculate(self.calculator)
+        if self.expressions:
+            values = [compute(expression) or "0" for expression in self.expressions]
+            return self._conclude(combine(values, self.view.prompt), "I can work this out in my head.")
+        if self.answer is not None:
+            return self._conclude(self.answer, "I know this one.")
+        if self.view.tools:
+            return self._explore()
+        text = "I am a script without a language model, and this question is not one that I have a rule for."
+        return _Turn("No rule of mine fits this question.", [self._message(text)])
+
+    # ── arithmetic with a calculator ──
+
+    def _calculate(self, calculator: Tool) -> _Turn:
+        values: list[str] = []
+        wanted: list[Item] = []
+        failed = False
+        for part, expression in enumerate(self.expressions):
+            made = self.view.calls_of(part)
+            value = _result(self.view.output_of(made[-1])) if made else None
+            if value is None and len(made) < _TRIES_PER_CALL:
+                failed = failed or bool(made)
+                wanted.append(self._call(calculator, part, len(made), expression))
+            values.append(value or compute(expression) or "0")
+        if failed and self.gives_up:
+            return _Turn(
+                "The calculator refused my call.",
+                [self._message("The calculator did not accept my request, so I cannot give you a result. I am sorry.")],
+            )
+        if wanted:
+            thought = "That call failed; I will write it again." if failed else self._intention()
+            return _Turn(thought, wanted if self.view.parallel else wanted[:1])
+        return self._conclude(combine(values, self.view.prompt), "The calculator has answered.")
+
+    def _intention(self) -> str:
+        if len(self.expressions) == 1:
+            return f"I need the value of {self.expressions[0]}; the calculator gives it."
+        return f"There are {len(self.expressions)} values to compute; the calculator gives them."
+
+    def _call(self, calculator: Tool, part: int, tries: int, expression: str) -> Item:
+        if self.mistake == "wrong_operand" and part == 0:
+            expression = self._misread(expression)
+        arguments = orjson.dumps({"expression": expression}).decode()
+        if self.mistake == "malformed_arguments" and part == 0 and tries == 0:
+            arguments = arguments[:-2]
+        return {
+            "type": "function_call",
+            "id": f"fc_{self.view.mark}_{part}_{tries}",
+            "call_id": f"call_{self.view.mark}_{part}_{tries}",
+            "name": calculator["name"],
+            "arguments": arguments,
+            "status": "completed",
+        }
+
+    def _misread(self, expression: str) -> str:
+        """The expression with one number a little off, as if it had been copied wrongly; its value differs."""
+        numbers = list(re.finditer(r"\d+", expression))
+        right = compute(expression)
+        self.dice.shuffle(numbers)
+        for number in numbers:
+            for step in (1, 10, 2):
+                other = f"{expression[: number.start()]}{int(number[0]) + step}{expression[number.end() :]}"
+                if compute(other) not in (None, right):
+                    return other
+        return f"{expression} + 1"
+
+    # ── answers ──
+
+    def _conclude(self, answer: str, thought: str) -> _Turn:
+        # With a calculator the mistake was made in the call, and what it gave is believed.
+        if self.mistake in ("wrong_answer", "no_tool"):
+            answer = self._spoil(answer)
+        if self.mistake == "no_box":
+            # The last line is no answer either, so a verifier that reads last lines is not helped.
+            text = f"The answer is {answer}.\n\nLet me know if you would like to see the steps."
+        else:
+            opening = self.dice.choice(["The answer is", "This comes to", "So the result is"])
+            text = f"{opening} {answer}.\n\n\\boxed{{{answer}}}"
+        return _Turn(thought, [self._message(text)])
+
+    def _spoil(self, answer: str) -> str:
+        if re.fullmatch(r"-?\d+(?:\.\d+)?", answer):
+            return number_text(float(answer) + self.dice.choice([-10, -2, -1, 1, 2, 10]))
+        if len(answer) < 2 or self.dice.random() < 0.5:
+            return "unknown"
+        at = self.dice.randrange(len(answer) - 1)
+        swapped = answer[:at] + answer[at + 1] + answer[at] + answer[at + 2 :]
+        return swapped if swapped != answer else answer[:-1]
+
+    def _message(self, text: str) -> Item:
+        return _message(self.view, text)
+
+    # ── any other tool ──
+
+    def _explore(self) -> _Turn:
+        """Call the tool that the prompt is most about once, then say what it answered."""
+        made = self.view.calls_of(0)
+        if made:
+            return self._conclude(self.view.output_of(made[-1]) or "nothing", "The tool has answered.")
+        tool = _most_relevant(self.view.tools, self.view.prompt)
+        arguments = _guess_arguments(tool, self.view.prompt)
+        call = {
+            "type": "function_call",
+            "id": f"fc_{self.view.mark}_0_0",
+            "call_id": f"call_{self.view.mark}_0_0",
+            "name": tool["name"],
+            "arguments": orjson.dumps(arguments).decode(),
+            "status": "completed",
+        }
+        return _Turn(f"The tool {tool['name']} may know.", [call])
+
+
+def _message(view: _View, text: str) -> Item:
+    return {
+        "type": "message",
+        "id": f"msg_{view.mark}_{view.turn}",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": text, "annotations": []}],
+    }
+
+
+def _find_calculator(tools: Sequence[Tool]) -> Tool | None:
+    for tool in tools:
+        properties = (tool.get("parameters") or {}).get("properties") or {}
+        if "expression" in properties and (tool["name"] == "calculator" or list(properties) == ["expression"]):
+            return tool
+    return None
+
+
+def _output_text(item: Item) -> str:
+    output = item.get("output", "")
+    return output if isinstance(output, str) else text_of({"content": output})
+
+
+def _result(output: str) -> str | None:
+    """The number that a calculator answered, whatever it is wrapped in; None for an error."""
+    try:
+        given: Any = json.loads(output)
+    except ValueError:
+        given = output
+    if isinstance(given, dict):
+        if "error" in given or "detail" in given:
+            return None
+        named = [given[key] for key in ("result", "value", "answer", "output") if key in given]
+        given = (named or list(given.values()) or [None])[0]
+    if isinstance(given, bool):
+        return None
+    if isinstance(given, int | float):
+        return number_text(given)
+    return given.strip() if isinstance(given, str) and re.fullmatch(r"\s*-?\d+(?:\.\d+)?\s*", given) else None
+
+
+def _most_relevant(tools: Sequence[Tool], prompt: str) -> Tool:
+    words = set(re.findall(r"[a-z]{3,}", prompt.lower()))
+
+    def shared(tool: Tool) -> int:
+        own = re.findall(r"[a-z]{3,}", f"{tool['name']} {tool.get('description') or ''}".lower().replace("_", " "))
+        return len(words & set(own))
+
+    return max(tools, key=shared)
+
+
+def _guess_arguments(tool: Tool, prompt: str) -> dict[str, Any]:
+    parameters = tool.get("parameters") or {}
+    properties: dict[str, Any] = parameters.get("properties") or {}
+    required = parameters.get("required") or list(properties)
+    numbers = iter(re.findall(r"-?\d+(?:\.\d+)?", prompt))
+    return {name: _guess(properties.get(name) or {}, prompt, next(numbers, "1")) for name in required}
+
+
+def _guess(schema: dict[str, Any], prompt: str, number: str) -> Any:
+    if schema.get("enum"):
+        return next((option for option in schema["enum"] if str(option).lower() in prompt.lower()), schema["enum"][0])
+    kind = schema.get("type")
+    if kind == "array":
+        return [_guess(schema.get("items") or {}, prompt, number)]
+    plain = {"integer": int(float(number)), "number": float(number), "boolean": True, "object": {}}
+    return plain.get(kind, _subject(prompt)) if isinstance(kind, str) else _subject(prompt)
+
+
+def _subject(prompt: str) -> str:
+    """What a prompt is about: its quoted words, else what follows its last "in" or "of", else its last word."""
+    quoted = re.search(r"[\"“']([^\"”']{1,80})[\"”'](?!\w)", prompt)
+    if quoted:
+        return quoted[1]
+    words = re.sub(r"[?.!\s]+$", "", prompt)
+    tail = re.search(r"\b(?:in|of|for|at|about)\s+(?:the\s+)?((?:[\w'-]+\s?){1,4})$", words)
+    if tail:
+        return tail[1].strip()
+    return words.split()[-1] if words.split() else ""
+
+
+def _tokens(value: object) -> int:
+    """About as many tokens as a language model would count."""
+    return len(orjson.dumps(value)) // _CHARACTERS_PER_TOKEN + 1

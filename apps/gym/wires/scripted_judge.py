@@ -1,0 +1,70 @@
+"""How the scripted policy model judges: no language model, only whether the expected answer is in the attempt."""
+
+import re
+from typing import Any
+
+from apps.gym.traces.items import dump_json, text_of
+from apps.gym.wires.protocol import VERDICT_SCHEMA, Ask
+
+_SECTION = re.compile(r"^<(\w+)-([0-9a-f]{8})>\n(.*?)\n</\1-\2>$", re.DOTALL | re.MULTILINE)
+_RANGE = re.compile(r"from (\S+) \(worst\) to (\S+) \(best\)")
+_LONG = 400  # characters from which an answer counts as complete where nothing tells
+
+
+def is_asked_to_judge(ask: Ask) -> bool:
+    return bool(ask.sampling) and _format(ask).get("name") == VERDICT_SCHEMA
+
+
+def judge_by_rule(ask: Ask) -> str:
+    """An answer that fits the schema asked for. The same texts always get the same verdict."""
+    found = [match for item in ask.items for match in _SECTION.findall(text_of(item))]
+    mark = found[0][1] if found else ""
+    # An attempt may write tags of its own: the first one's mark is the judge's.
+    parts = {name: text for name, itself, text in found if itself == mark}
+    properties = _format(ask)["schema"]["properties"]
+    key, kind = next((key, kind) for key, kind in properties.items() if key not in ("mark", "explanation"))
+    verdict: Any
+    if key == "winner":
+        verdict, why = _prefer(parts)
+    elif key == "equal":
+        verdict, why = _plain(parts.get("first", "")) == _plain(parts.get("second", "")), "by their words"
+    else:
+        expected = parts.get("expected_answer", "")
+        merit = _merit(parts.get("answer") or parts.get("trace") or "", expected)
+        verdict = _place(merit, kind)
+        why = "the expected answer is in it" if expected and merit else "the expected answer is not in it"
+        why = why if expected else "no answer was expected, so its length decides"
+    return dump_json({"mark": mark, "explanation": f"Scripted, no LLM: {why}.", key: verdict})
+
+
+def _prefer(parts: dict[str, str]) -> tuple[str, str]:
+    first, second = (_merit(parts.get(place, ""), "") for place in ("first", "second"))
+    return "tie" if first == second else "first" if first > second else "second", "the longer one is preferred"
+
+
+def _merit(attempt: str, expected: str) -> float:
+    """From 0.0 to 1.0."""
+    if expected:
+        # As a whole word: 4 is not in 42.
+        wanted = rf"(?<!\w){re.escape(expected.strip().casefold())}(?!\w)"
+        return float(re.search(wanted, attempt.casefold()) is not None)
+    return min(1.0, len(attempt.strip()) / _LONG)
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def _place(merit: float, kind: dict[str, Any]) -> str | float:
+    if "enum" in kind:  # from best to worst, as people write them down
+        names: list[str] = kind["enum"]
+        return names[round((1.0 - merit) * (len(names) - 1))]
+    found = _RANGE.search(kind.get("description", ""))
+    low, high = (float(found[1]), float(found[2])) if found else (0.0, 1.0)
+    return low + merit * (high - low)
+
+
+def _format(ask: Ask) -> dict[str, Any]:
+    text = ask.sampling.get("text")
+    form = text.get("format") if isinstance(text, dict) else None
+    return form if isinstance(form, dict) else {}

@@ -1,0 +1,91 @@
+"""Send a request's body to a policy model: over the engine's own HTTP client, to one of its servers."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import orjson
+
+from apps.gym.calls.outbound import Outbound, OutboundReply
+from apps.gym.errors import PolicyError
+
+MAX_REPLY = 64 * 1024 * 1024
+"""Bytes: a long reply with token ids and logprobs is far from small."""
+
+
+class Sender(Protocol):
+    """How bodies reach an endpoint. `servers` are the base URLs that may be asked."""
+
+    servers: list[str]
+
+    def pack(self, body: dict[str, Any]) -> Any:
+        """What `send` takes, made once for all tries. Raises PolicyError for what is no JSON."""
+        ...
+
+    async def send(self, packed: Any, *, session: str, tries: int) -> OutboundReply:
+        """Any status is a reply. Raises OutboundFailed, OutboundTimedOut or OutboundRefused."""
+        ...
+
+    async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
+        """What one of them says at `path`: under its base URL, or above the /v1 of it. Raises as `send` does."""
+        ...
+
+
+class PlainSender:
+    """Posts to `path` under one of several base URLs. `call_timeout` and `connect_timeout` are seconds.
+
+    A session stays with one server, so that its prefix cache is hit turn after turn; a further try of a call goes to
+    the next server.
+    """
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        *,
+        base_urls: Sequence[str],
+        path: str,
+        headers: Mapping[str, str],
+        call_timeout: float = 120.0,
+        connect_timeout: float = 10.0,
+    ) -> None:
+        self._outbound = outbound
+        self.servers = [base_url.rstrip("/") for base_url in base_urls]
+        self._urls = [server + path for server in self.servers]
+        self._headers = {"Content-Type": "application/json", **headers}
+        self._call_timeout = call_timeout
+        self._connect_timeout = connect_timeout
+
+    def __repr__(self) -> str:
+        return ", ".join(self._urls)
+
+    def pack(self, body: dict[str, Any]) -> bytes:
+        try:
+            return orjson.dumps(body)
+        except (orjson.JSONEncodeError, TypeError) as error:
+            raise PolicyError(f"The conversation cannot be sent as JSON: {error}").lasting() from None
+
+    async def send(self, packed: bytes, *, session: str, tries: int) -> OutboundReply:
+        return await self._outbound.request(
+            "POST",
+            self._url(session, tries),
+            body=packed,
+            headers={**self._headers, "X-Session-ID": session} if session else self._headers,
+            timeout=self._call_timeout,
+            connect_timeout=self._connect_timeout,
+            max_bytes=MAX_REPLY,
+        )
+
+    async def get(self, path: str, *, server: int, at_root: bool = False) -> OutboundReply:
+        base_url = self.servers[server]
+        return await self._outbound.request(
+            "GET",
+            (base_url.removesuffix("/v1") if at_root else base_url) + path,
+            headers={name: value for name, value in self._headers.items() if name != "Content-Type"},
+            timeout=self._call_timeout,
+            connect_timeout=self._connect_timeout,
+        )
+
+    def _url(self, session: str, tries: int) -> str:
+        if len(self._urls) == 1:
+            return self._urls[0]
+        return self._urls[(zlib.crc32(session.encode()) + tries - 1) % len(self._urls)]
