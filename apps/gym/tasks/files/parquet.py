@@ -15,7 +15,7 @@ from apps.gym.tasks.files.limits import READ_BYTES, BadRow, FileRefused, Limits,
 from apps.gym.tasks.files.lines import LineReader
 from apps.gym.tasks.files.streams import Counted
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 MAGIC = b"PAR1"
 _ROW, _BAD_ROW, _REFUSED = b"+", b"-", b"!"
 

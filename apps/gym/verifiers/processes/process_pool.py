@@ -30,7 +30,7 @@ from apps.gym.traces.items import TaskRow
 from apps.gym.verifiers.processes.framing import receive, send
 from apps.gym.verifiers.protocol import Verifier, read_type
 
-_ROOT = Path(__file__).resolve().parents[3]
+_ROOT = Path(__file__).resolve().parents[4]
 _STARTING = 60.0
 """Seconds for a new process to be ready on a machine that has much to do."""
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "SYSTEMROOT", "TMPDIR")
