@@ -247,9 +247,9 @@ FULL_DISK_ROUTES = frozenset(
         "api:reverification-cancel",
         "api:verifier_try",
         "api:worker-drain",
-        "apps.api.gym.EnvironmentView",
-        "apps.api.gym.AgentView",
-        "apps.api.gym.ModelView",
+        "apps.api.gym_protocol.gym_views.EnvironmentView",
+        "apps.api.gym_protocol.gym_views.AgentView",
+        "apps.api.gym_protocol.gym_views.ModelView",
         "dashboard:collection_archive",
         "dashboard:collection_cancel",
         "dashboard:collection_delete",
@@ -292,9 +292,9 @@ UNAUDITED_ROUTES = frozenset(
         "api:collection-estimate",
         "api:upload-parts",  # one of thousands; the upload itself is an entry
         # Environments, agents and models in use by programs: thousands of calls, which leave nothing behind.
-        "apps.api.gym.EnvironmentView",
-        "apps.api.gym.AgentView",
-        "apps.api.gym.ModelView",
+        "apps.api.gym_protocol.gym_views.EnvironmentView",
+        "apps.api.gym_protocol.gym_views.AgentView",
+        "apps.api.gym_protocol.gym_views.ModelView",
     }
 )
 UPLOAD_PART_BYTES = 8 * 1024**2
@@ -372,18 +372,18 @@ API_ADDRESS_RATE = env.whole("GYMWEB_API_ADDRESS_RATE", default=18_000, least=0,
 
 REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["apps.api.bodies.BoundedJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["apps.api.framework.request_bodies.BoundedJSONParser"],
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "apps.api.authentication.ApiKeyAuthentication",
+        "apps.api.framework.authentication.ApiKeyAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     # Closed by default: SignInMiddleware and PermissionMiddleware leave these views to this class.
-    "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.TablePermission"],
-    "DEFAULT_THROTTLE_CLASSES": ["apps.api.throttling.RateThrottle"],
-    "DEFAULT_PAGINATION_CLASS": "apps.api.pagination.KeysetPagination",
-    "DEFAULT_FILTER_BACKENDS": ["apps.api.filters.DeclaredFilterBackend"],
-    "DEFAULT_SCHEMA_CLASS": "apps.api.operations.DescribedSchema",
-    "EXCEPTION_HANDLER": "apps.api.problems.answer_problem",
+    "DEFAULT_PERMISSION_CLASSES": ["apps.api.framework.table_permissions.TablePermission"],
+    "DEFAULT_THROTTLE_CLASSES": ["apps.api.framework.request_rates.RateThrottle"],
+    "DEFAULT_PAGINATION_CLASS": "apps.api.framework.pagination.KeysetPagination",
+    "DEFAULT_FILTER_BACKENDS": ["apps.api.framework.query_filters.DeclaredFilterBackend"],
+    "DEFAULT_SCHEMA_CLASS": "apps.api.framework.operation_schemas.DescribedSchema",
+    "EXCEPTION_HANDLER": "apps.api.framework.problems.answer_problem",
     "DEFAULT_METADATA_CLASS": None,
     "URL_FORMAT_OVERRIDE": None,
 }
@@ -393,7 +393,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["apps.api.permissions.TablePermission"],
+    "SERVE_PERMISSIONS": ["apps.api.framework.table_permissions.TablePermission"],
     "COMPONENT_SPLIT_REQUEST": True,
     # Several components have these: their names cannot be made of the component's.
     "ENUM_NAME_OVERRIDES": {
@@ -403,16 +403,16 @@ SPECTACULAR_SETTINGS = {
         "KeyStateEnum": "apps.accounts.models.KEY_STATES",
         "CollectionStateEnum": "apps.rollouts.models.Collection.State",
         "ProviderEnum": "apps.policies.models.Provider",
-        "EndpointProviderEnum": "apps.api.streams.PROVIDERS",
+        "EndpointProviderEnum": "apps.api.collections.stream_viewsets.PROVIDERS",
         "FlagKindEnum": "apps.reviews.models.Flag.Kind",
         "QueueKindEnum": "apps.reviews.models.Queue.Kind",
         "ReviewStatusEnum": "apps.reviews.models.Review.Status",
         "DeletionStateEnum": "apps.tasks.models.Deletion.State",
-        "ErrorKindsEnum": "apps.api.collection_deletions.ERROR_KINDS",
+        "ErrorKindsEnum": "apps.api.collections.deletion_viewsets.ERROR_KINDS",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "apps.api.schema.add_problems",
+        "apps.api.framework.openapi_schema.add_problems",
     ],
 }
 

@@ -1,6 +1,6 @@
 from django.urls import include, path
 
-from apps.api.scraping import MetricsView
+from apps.api.fleet.scraping import MetricsView
 from gymweb.favicon import favicon
 from gymweb.health import healthz, readyz
 
@@ -10,7 +10,7 @@ urlpatterns = [
     path("readyz", readyz, name="readyz"),
     path("metrics", MetricsView.as_view(), name="metrics"),
     path("api/", include("apps.api.urls")),
-    path("gym/", include("apps.api.gym_urls")),
+    path("gym/", include("apps.api.gym_protocol.gym_urls")),
     path("", include("apps.dashboard.urls")),
 ]
 

@@ -1,37 +1,37 @@
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from rest_framework.routers import SimpleRouter
 
-from apps.api.agents import AgentViewSet
-from apps.api.audit_entries import AuditEntryViewSet
-from apps.api.collection_deletions import CollectionDeletionViewSet
-from apps.api.collections import CollectionViewSet
-from apps.api.column_mappings import ColumnMappingViewSet
-from apps.api.comments import CommentViewSet
-from apps.api.datasets import DatasetViewSet
-from apps.api.deletions import DeletionViewSet
-from apps.api.docs import docs
-from apps.api.environments import EnvironmentViewSet
-from apps.api.exports import ExportViewSet
-from apps.api.gym_configs import GymConfigViewSet
-from apps.api.me import ApiKeyViewSet, MeViewSet
-from apps.api.missing import NothingHereView
-from apps.api.opinions import FlagViewSet, RewardOverrideViewSet, VerdictViewSet
-from apps.api.pairs import PairSetViewSet, PairViewSet
-from apps.api.people import PersonViewSet
-from apps.api.policy_models import PolicyModelViewSet
-from apps.api.queues import QueueItemViewSet, QueueViewSet
-from apps.api.redaction import RedactionPatternViewSet
-from apps.api.reverifications import ReverificationViewSet
-from apps.api.reviews import ReviewViewSet
-from apps.api.rollouts import RolloutViewSet
-from apps.api.rubrics import RubricViewSet
-from apps.api.saved_views import SavedViewViewSet
-from apps.api.schema import SchemaView
-from apps.api.streams import StreamViewSet
-from apps.api.tasks import TaskViewSet
-from apps.api.uploads import UploadViewSet
-from apps.api.verifiers import VerifierViewSet
-from apps.api.workers import WorkerViewSet
+from apps.api.accounts.audit_viewsets import AuditEntryViewSet
+from apps.api.accounts.own_account import ApiKeyViewSet, MeViewSet
+from apps.api.accounts.people_viewsets import PersonViewSet
+from apps.api.accounts.redaction_viewsets import RedactionPatternViewSet
+from apps.api.accounts.saved_view_viewsets import SavedViewViewSet
+from apps.api.agent_viewsets import AgentViewSet
+from apps.api.collections.collection_viewsets import CollectionViewSet
+from apps.api.collections.deletion_viewsets import CollectionDeletionViewSet
+from apps.api.collections.stream_viewsets import StreamViewSet
+from apps.api.datasets.column_mapping_viewsets import ColumnMappingViewSet
+from apps.api.datasets.dataset_deletion_viewsets import DeletionViewSet
+from apps.api.datasets.dataset_viewsets import DatasetViewSet
+from apps.api.datasets.task_viewsets import TaskViewSet
+from apps.api.datasets.upload_viewsets import UploadViewSet
+from apps.api.environments.environment_viewsets import EnvironmentViewSet
+from apps.api.environments.gym_config_viewsets import GymConfigViewSet
+from apps.api.environments.verifier_viewsets import VerifierViewSet
+from apps.api.export_viewsets import ExportViewSet
+from apps.api.fleet.worker_viewsets import WorkerViewSet
+from apps.api.framework.not_found import NothingHereView
+from apps.api.framework.openapi_schema import SchemaView
+from apps.api.framework.swagger import docs
+from apps.api.pairs.pair_viewsets import PairSetViewSet, PairViewSet
+from apps.api.policy_models.policy_model_viewsets import PolicyModelViewSet
+from apps.api.reviews.comment_viewsets import CommentViewSet
+from apps.api.reviews.opinion_viewsets import FlagViewSet, RewardOverrideViewSet, VerdictViewSet
+from apps.api.reviews.queue_viewsets import QueueItemViewSet, QueueViewSet
+from apps.api.reviews.review_viewsets import ReviewViewSet
+from apps.api.reviews.rubric_viewsets import RubricViewSet
+from apps.api.rollouts.reverification_viewsets import ReverificationViewSet
+from apps.api.rollouts.rollout_viewsets import RolloutViewSet
 
 router = SimpleRouter()
 router.register("me/keys", ApiKeyViewSet, basename="key")

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import Role
-from apps.api.examples import REQUESTS
+from apps.api.framework.body_examples import REQUESTS
 from tests.api.rows import MAKERS
 from tests.factories import make_user
 from tests.openapi import DOCUMENT

@@ -63,7 +63,7 @@ def test_a_bug_is_a_problem_without_its_secrets_and_a_page_elsewhere(monkeypatch
     def broken(*args, **kwargs):
         raise RuntimeError("the password is swordfish")
 
-    monkeypatch.setattr("apps.api.me.MeViewSet.show", broken)
+    monkeypatch.setattr("apps.api.accounts.own_account.MeViewSet.show", broken)
     client = client_of("viewer")
     client.raise_request_exception = False
     response = client.get("/api/v1/me/")

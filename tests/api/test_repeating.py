@@ -10,7 +10,7 @@ from django.utils import timezone
 from apps.accounts.keys import create_api_key
 from apps.accounts.models import KeptAnswer, Role, User
 from apps.accounts.repeating import sweep_answers
-from apps.api.operations import KEY_PARAMETER
+from apps.api.framework.operation_schemas import KEY_PARAMETER
 from apps.reviews.commenting import add_comment
 from apps.reviews.models import Comment
 from apps.rollouts.models import Collection
@@ -72,7 +72,7 @@ def test_a_request_that_comes_while_the_first_is_under_way_waits(engineer, rollo
         seen.append(say(engineer, rollout))
         return add_comment(**given)
 
-    monkeypatch.setattr("apps.api.comments.add_comment", slow)
+    monkeypatch.setattr("apps.api.reviews.comment_viewsets.add_comment", slow)
     first = say(engineer, rollout)
     assert (first.status_code, kind(seen[0]), seen[0].headers["Retry-After"]) == (
         201,
@@ -94,7 +94,7 @@ def test_what_broke_is_not_kept(engineer, rollout, monkeypatch):
 
     engineer.raise_request_exception = False
     with monkeypatch.context() as patched:
-        patched.setattr("apps.api.comments.add_comment", broken)
+        patched.setattr("apps.api.reviews.comment_viewsets.add_comment", broken)
         assert say(engineer, rollout).status_code == 500
     assert (say(engineer, rollout).status_code, Comment.objects.count()) == (201, 1)
 

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from apps.api.rollouts import ORDERS
+from apps.api.rollouts.rollout_viewsets import ORDERS
 from apps.rollouts.models import TraceEvent
 from tests.factories import make_collection, make_rollout
 

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from apps.accounts.keys import create_api_key
 from apps.accounts.models import Role
-from apps.api.exposition import COUNTS
+from apps.api.fleet.prometheus_metrics import COUNTS
 from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, Verification
 from apps.rollouts.engine.worker_counters import BUCKETS, Meters
 from apps.rollouts.metrics.fleet_gauges import read_fleet

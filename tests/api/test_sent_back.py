@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.api.declared import hint
+from apps.api.framework.declared_fields import hint
 from apps.tasks.models import Task
 from tests.factories import make_collection, make_dataset, make_row
 

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.core.management import get_commands, load_command_class
 from prometheus_client import REGISTRY
 
-from apps.api.exposition import COUNTS, expose
+from apps.api.fleet.prometheus_metrics import COUNTS, expose
 from apps.rollouts.engine.worker_counters import Meters
 from apps.rollouts.metrics.fleet_gauges import Fleet
 from tests.deadlines import DEADLINE

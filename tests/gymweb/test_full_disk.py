@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from apps.accounts.keys import create_api_key
 from apps.accounts.models import ApiKey
-from apps.api import datasets
+from apps.api.datasets import dataset_viewsets
 from apps.rollouts.models import Collection
 from apps.rollouts.steering.holds import find_holds
 from tests.factories import make_collection, make_user
@@ -86,7 +86,7 @@ def test_a_write_that_fails_for_want_of_space_is_a_507_wherever_it_fails(program
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(datasets.DatasetViewSet, "list", fail)
+    monkeypatch.setattr(dataset_viewsets.DatasetViewSet, "list", fail)
     answer = program.get("/api/v1/datasets/")
     assert (answer.status_code, answer.json()["type"]) == (507, "urn:gymweb:problem:disk-full")
 

@@ -9,8 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from apps.api.queues import QueueItemFilter
-from apps.api.reviews import ReviewFilter
+from apps.api.reviews.queue_viewsets import QueueItemFilter
+from apps.api.reviews.review_viewsets import ReviewFilter
 from apps.dashboard.forms.review_filters import ItemFilterForm, ReviewFilterForm
 from apps.gym.pairs.verdicts import CHOICES
 from apps.reviews.adjudicating import adjudicate_item

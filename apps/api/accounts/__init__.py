@@ -1,0 +1,1 @@
+"""People, API keys, saved views, redaction patterns and the audit log."""

@@ -1,0 +1,130 @@
+"""Who is calling, what they may do, and their API keys."""
+
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.keys import create_api_key, revoke_api_key
+from apps.accounts.models import KEY_STATES, ApiKey, Role, Scope
+from apps.accounts.permissions import Permission
+from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.declared_fields import DeclaredFields
+
+DEFAULT_DAYS = 90
+"""As of the command: who wants a key for ever says so."""
+
+
+class MeSerializer(serializers.Serializer[Any]):
+    username = serializers.CharField()
+    role = serializers.ChoiceField(choices=Role.choices)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=Scope.choices),
+        allow_null=True,
+        help_text="Of the key; null in a session.",
+    )
+    permissions = serializers.ListField(
+        child=serializers.ChoiceField(choices=[str(one) for one in Permission]),
+        help_text="What the role has, and with a key one of its scopes too.",
+    )
+
+
+class MeViewSet(TableViewSet):
+    serializer_class = MeSerializer
+    permissions = {"show": Permission.MEMBER}
+
+    @extend_schema(responses=MeSerializer, operation_id="me")
+    def show(self, request: Request) -> Response:
+        """Who is calling, and what they may do: the first thing a program asks."""
+        person, api_key = self.person, request.auth
+        return Response(
+            {
+                "username": person.username,
+                "role": person.role,
+                "scopes": api_key.scopes if isinstance(api_key, ApiKey) else None,
+                "permissions": sorted(permission for permission in Permission if self.may(permission)),
+            }
+        )
+
+
+class ApiKeySerializer(DeclaredFields, serializers.ModelSerializer[ApiKey]):
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices), allow_empty=False)
+    state = serializers.ChoiceField(choices=KEY_STATES, read_only=True)
+    days = serializers.IntegerField(
+        write_only=True,
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=3650,
+        help_text="Left out: 90 days; null: for ever.",
+    )
+
+    class Meta:
+        model = ApiKey
+        fields = [
+            "id",
+            "name",
+            "prefix",
+            "scopes",
+            "state",
+            "days",
+            "created_at",
+            "expires_at",
+            "revoked_at",
+            "last_used_at",
+            "last_used_address",
+        ]
+        read_only_fields = ["prefix", "expires_at", "revoked_at", "last_used_at", "last_used_address"]
+
+
+class NewApiKeySerializer(ApiKeySerializer):
+    token = serializers.CharField(read_only=True, help_text="The key itself. It is shown this once.")
+
+    class Meta(ApiKeySerializer.Meta):
+        fields = [*ApiKeySerializer.Meta.fields, "token"]
+
+
+class ApiKeyViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+    """One's own API keys, in a session: a key can neither list nor revoke nor create keys."""
+
+    queryset = ApiKey.objects.none()
+    serializer_class = ApiKeySerializer
+    lookup_value_regex = "[0-9]+"
+    # The answer holds the key, which nothing may keep.
+    unrepeatable = frozenset({"create"})
+    permissions = {
+        "list": Permission.OWN_ACCOUNT,
+        "retrieve": Permission.OWN_ACCOUNT,
+        "create": Permission.OWN_ACCOUNT,
+        "destroy": Permission.OWN_ACCOUNT,
+    }
+
+    def get_queryset(self) -> QuerySet[ApiKey]:
+        return ApiKey.objects.filter(user=self.person) if self.request.user.is_authenticated else self.queryset
+
+    @extend_schema(request=ApiKeySerializer, responses={201: NewApiKeySerializer})
+    def create(self, request: Request) -> Response:
+        """A new key, whose token is shown this once. A session is needed: no key makes another."""
+        wanted = ApiKeySerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        given = dict(wanted.validated_data)
+        days = given.pop("days", DEFAULT_DAYS)
+        expires_at = timezone.now() + timedelta(days=days) if days else None
+        api_key, token = create_api_key(user=self.person, **given, expires_at=expires_at, by=self.person)
+        return Response(
+            {**ApiKeySerializer(api_key).data, "token": token},
+            status=HTTPStatus.CREATED,
+            headers={"Cache-Control": "no-store"},
+        )
+
+    @extend_schema(responses=ApiKeySerializer)
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Revoke a key: it is refused from now on, and stays in the list."""
+        return Response(ApiKeySerializer(revoke_api_key(api_key=self.get_object(), user=self.person)).data)

@@ -1,0 +1,1 @@
+"""Collections: plan, steer, follow, import, stream and measure them."""

@@ -1,0 +1,113 @@
+"""Collections: dataset × agent × policy model × repeats, and what came of it."""
+
+from typing import Any
+
+import django_filters
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.permissions import Permission
+from apps.api.collections.breakdown_actions import QUERY_PARAMETERS as FIGURES
+from apps.api.collections.breakdown_actions import FigureViewSet
+from apps.api.collections.collection_serializers import CollectionDetailSerializer, CollectionSerializer
+from apps.api.collections.deletion_viewsets import ChosenSerializer, CollectionDeletionSerializer, answer_deletion
+from apps.api.collections.figure_serializers import MetricsSerializer
+from apps.api.collections.import_actions import IMPORT_OPTIONS, ImportActions
+from apps.api.collections.plan_actions import PlanningActions
+from apps.api.collections.steering_actions import SteeringActions
+from apps.api.framework.query_filters import SlugFilter
+from apps.rollouts.metrics.cached_figures import fresh_figures
+from apps.rollouts.models import Collection, CollectionQuerySet
+from apps.rollouts.steering.collection_deletion import queue_collection_deletion
+from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
+
+
+class CollectionFilter(django_filters.FilterSet):
+    state = django_filters.ChoiceFilter(choices=Collection.State.choices)
+    dataset = SlugFilter("dataset")
+    environment = SlugFilter("environment")
+    agent = SlugFilter("agent")
+    policy_model = SlugFilter("policy_model")
+    archived = django_filters.ChoiceFilter(
+        choices=[("true", "only those in the archive"), ("all", "those too")],
+        method="filter_archived",
+        label="Left out: without those in the archive.",
+    )
+
+    class Meta:
+        model = Collection
+        fields: list[str] = []
+
+    def filter_archived(self, queryset: CollectionQuerySet, name: str, value: str) -> CollectionQuerySet:
+        return queryset.filter(archived_at__isnull=False) if value == "true" else queryset
+
+
+class CollectionViewSet(
+    ListModelMixin, RetrieveModelMixin, PlanningActions, ImportActions, SteeringActions, FigureViewSet
+):
+    queryset = Collection.objects.present().select_related("dataset", "version", "environment", "agent", "policy_model")
+    serializer_class = CollectionSerializer
+    filterset_class = CollectionFilter
+    lookup_value_regex = "[0-9]+"
+    query_parameters = {
+        **FIGURES,
+        "import_stored": IMPORT_OPTIONS,
+    }
+    permissions = {
+        "list": Permission.READ,
+        "retrieve": Permission.READ,
+        "create": Permission.COLLECT,
+        "import_stored": Permission.COLLECT,
+        "estimate": Permission.COLLECT,
+        "clone": Permission.COLLECT,
+        "archive": Permission.COLLECT,
+        "restore": Permission.COLLECT,
+        "destroy": Permission.COLLECT,
+        "delete_rollouts": Permission.COLLECT,
+        "partial_update": Permission.COLLECT,
+        "pause": Permission.COLLECT,
+        "resume": Permission.COLLECT,
+        "cancel": Permission.COLLECT,
+        "retry": Permission.COLLECT,
+        "resolve_flags": Permission.EXPORT,
+        "metrics": Permission.READ,
+        "breakdown": Permission.READ,
+        "profile": Permission.READ,
+        "contrast": Permission.READ,
+    }
+
+    # A plan keeps its key: the same again answers with the collection as it is now, for as long as it is there.
+    own_repeats = frozenset({"create", "clone"})
+    problems = {"contrast": {409}}
+
+    def get_queryset(self) -> Any:
+        rows: Any = super().get_queryset()
+        return rows.listed() if self.action == "list" and not self.request.query_params.get("archived") else rows
+
+    def get_serializer_class(self) -> type[CollectionSerializer]:
+        return CollectionDetailSerializer if self.action == "retrieve" else CollectionSerializer
+
+    @extend_schema(responses={202: CollectionDeletionSerializer})
+    def destroy(self, request: Request, pk: str) -> Response:
+        """Delete it with its rollouts, traces and pairs: a worker does it, and the answer's address tells how far."""
+        return answer_deletion(queue_collection_deletion(collection=self.get_object(), user=self.person))
+
+    @extend_schema(request=ChosenSerializer, responses={202: CollectionDeletionSerializer})
+    @action(detail=True, methods=["post"])
+    def delete_rollouts(self, request: Request, pk: str) -> Response:
+        """Delete some of its rollouts, with their traces and comments, once it has ended: a worker does it, and the
+        answer's address tells how far. The collection stays and counts what is left."""
+        asked = ChosenSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        chosen = dict(asked.validated_data)
+        return answer_deletion(queue_rollout_deletion(collection=self.get_object(), chosen=chosen, user=self.person))
+
+    @extend_schema(responses=MetricsSerializer)
+    @action(detail=True)
+    def metrics(self, request: Request, pk: str) -> Response:
+        """Rewards, pass@k, solve buckets, stop reasons and errors."""
+        figures = fresh_figures(self.get_object())
+        return Response(MetricsSerializer({**vars(figures.metrics), "as_of": figures.as_of}).data)

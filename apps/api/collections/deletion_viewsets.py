@@ -1,0 +1,60 @@
+"""Deletions of collections and of rollouts: how far they are, and how they ended."""
+
+from http import HTTPStatus
+from typing import Any, get_args
+
+from rest_framework import serializers
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.response import Response
+
+from apps.accounts.permissions import Permission
+from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.pagination import MAX_KEY
+from apps.gym.errors import ErrorKind
+from apps.gym.loop.agent_loop import StopReason
+from apps.rollouts.models import CollectionDeletion
+from apps.rollouts.search.filters.parsing import MAX_LENGTH
+from apps.rollouts.steering.rollout_deletion import ENDED, MAX_IDS
+
+ERROR_KINDS = get_args(ErrorKind)
+
+
+class CollectionDeletionSerializer(serializers.ModelSerializer[CollectionDeletion]):
+    collection = serializers.PrimaryKeyRelatedField[Any](read_only=True)
+    chosen = serializers.DictField(
+        read_only=True, help_text="Which of its rollouts are deleted; empty: all, and the collection with them."
+    )
+
+    class Meta:
+        model = CollectionDeletion
+        fields = ["id", "collection", "chosen", "name", "state", "total", "deleted", "message", "created_at"]
+
+
+class ChosenSerializer(DeclaredFields, serializers.Serializer[Any]):
+    """All that is given has to hold."""
+
+    ids = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=MAX_KEY), required=False, max_length=MAX_IDS
+    )
+    status = serializers.ChoiceField(choices=[str(one) for one in ENDED], required=False)
+    error_kind = serializers.ChoiceField(choices=ERROR_KINDS, required=False)
+    stop_reason = serializers.ChoiceField(choices=get_args(StopReason), required=False)
+    min_reward = serializers.FloatField(required=False)
+    max_reward = serializers.FloatField(required=False)
+    flagged = serializers.BooleanField(required=False)
+    lacks_usage = serializers.BooleanField(required=False, help_text="Has replies that did not tell their tokens.")
+    q = serializers.CharField(required=False, max_length=MAX_LENGTH, help_text="A filter, as `?q=` of the rollouts.")
+
+
+def answer_deletion(deletion: CollectionDeletion) -> Response:
+    """202 with the address that tells how far it is."""
+    address = {"Location": f"/api/v1/collection-deletions/{deletion.pk}/"}
+    return Response(CollectionDeletionSerializer(deletion).data, status=HTTPStatus.ACCEPTED, headers=address)
+
+
+class CollectionDeletionViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
+    queryset = CollectionDeletion.objects.all()
+    serializer_class = CollectionDeletionSerializer
+    lookup_value_regex = "[0-9]+"
+    permissions = {"list": Permission.READ, "retrieve": Permission.READ}

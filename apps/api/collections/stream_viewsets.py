@@ -1,0 +1,318 @@
+"""Online collection: task rows in, rollouts out in the order in which they end, as one NDJSON answer."""
+
+import hashlib
+import threading
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+from weakref import WeakSet
+
+import orjson
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.core.exceptions import ValidationError as ModelValidationError
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+
+from apps.accounts.keys import still_may
+from apps.accounts.permissions import Permission
+from apps.agents.models import Agent
+from apps.api.collections.steering_actions import MAX_INTEGER, LimitsSerializer
+from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.idempotency import HEADER, MAX_KEY_LENGTH, read_key
+from apps.api.framework.problems import Problem
+from apps.environments.models import Environment
+from apps.gym.redaction.shortening import cut
+from apps.policies.addressing import find_addressed
+from apps.policies.models import PolicyModel, Provider, Wire
+from apps.rollouts.models import Collection
+from apps.rollouts.plans.planning import find_planned, plan_collection
+from apps.rollouts.streams.streaming import RolloutStream
+from apps.tasks.accepting import RowsRefused, accept_rows
+from apps.tasks.models import DatasetVersion, Task
+
+NDJSON = "application/x-ndjson"
+PRIORITY = -100
+PROVIDERS = [(one.value, one.label) for one in (Provider.VLLM, Provider.COMPATIBLE)]
+RETRY_SECONDS = 5
+SHOWN = 10
+"""How many of the wrong ids a message names."""
+
+
+class EndpointSerializer(DeclaredFields, serializers.Serializer[Any]):
+    """A model server without a key. It is registered as a policy model at its first use."""
+
+    base_url = serializers.CharField(max_length=500, help_text="Up to and including /v1.")
+    model_name = serializers.CharField(max_length=200, help_text="The name the endpoint knows it by.")
+    provider = serializers.ChoiceField(choices=PROVIDERS, default=Provider.VLLM.value)
+    wire = serializers.ChoiceField(choices=Wire.choices, default=Wire.CHAT)
+    capture_tokens = serializers.BooleanField(default=True, help_text="Token ids and logprobs of every reply.")
+    version = serializers.CharField(
+        max_length=200,
+        required=False,
+        allow_blank=True,
+        help_text="The weights that answer from now on; recorded with every rollout.",
+    )
+
+
+class StreamRequestSerializer(LimitsSerializer):
+    rows = serializers.ListField(
+        child=serializers.DictField(), required=False, allow_empty=False, help_text="Tasks, as lines of a task file."
+    )
+    environment = serializers.SlugRelatedField(
+        slug_field="slug", queryset=Environment.objects.all(), required=False, help_text="That the rows belong to."
+    )
+    task_ids = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=2**63 - 1),
+        required=False,
+        allow_empty=False,
+        help_text="Instead of rows: tasks of one version of a dataset.",
+    )
+    policy_model = serializers.SlugRelatedField(
+        slug_field="slug", queryset=PolicyModel.objects.all(), required=False, help_text="A registered one."
+    )
+    endpoint = EndpointSerializer(required=False, help_text="Instead of policy_model.")
+    agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all(), required=False)
+    sampling = serializers.DictField(required=False, help_text="Overrides the agent's and the model's.")
+    repeats = serializers.IntegerField(min_value=1, max_value=10_000, default=1, help_text="Rollouts of each task.")
+    seed = serializers.IntegerField(min_value=0, max_value=MAX_INTEGER, default=0)
+    group = serializers.BooleanField(
+        default=False, help_text="All repeats of a task together, when the last has ended."
+    )
+    keep = serializers.BooleanField(
+        default=False, help_text="The collection goes on where the stream breaks off or its time is up."
+    )
+    seconds = serializers.IntegerField(min_value=1, default=3600, help_text="After which the stream ends.")
+    priority = serializers.IntegerField(
+        min_value=-1000, max_value=1000, default=PRIORITY, help_text="Smaller is claimed first."
+    )
+
+    class Meta(LimitsSerializer.Meta):
+        fields = [
+            "rows",
+            "environment",
+            "task_ids",
+            "policy_model",
+            "endpoint",
+            "agent",
+            "sampling",
+            "repeats",
+            "seed",
+            "group",
+            "keep",
+            "seconds",
+            "priority",
+            "concurrency",
+            "rollout_timeout",
+            "max_attempts",
+            "max_tokens",
+            "max_cost",
+        ]
+
+    def validate_seconds(self, seconds: int) -> int:
+        if seconds > settings.STREAM_SECONDS:
+            raise serializers.ValidationError(f"At most {settings.STREAM_SECONDS:,} (GYMWEB_STREAM_SECONDS).")
+        return seconds
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        errors = {}
+        if ("rows" in attrs) == ("task_ids" in attrs):
+            errors["rows"] = "Give either rows or task_ids."
+        if ("environment" in attrs) != ("rows" in attrs):
+            errors["environment"] = "Rows need the environment that they belong to; task_ids have theirs."
+        if ("policy_model" in attrs) == ("endpoint" in attrs):
+            errors["policy_model"] = "Give either policy_model or endpoint."
+        number = len(attrs.get("rows") or attrs.get("task_ids") or ()) * attrs["repeats"]
+        if number > settings.STREAM_ROLLOUTS:
+            errors["repeats"] = (
+                f"These are {number:,} rollouts; one stream has at most {settings.STREAM_ROLLOUTS:,} "
+                "(GYMWEB_STREAM_ROLLOUTS)."
+            )
+        if "agent" not in attrs:
+            attrs["agent"] = Agent.objects.filter(slug="default").first()
+            if attrs["agent"] is None:
+                errors["agent"] = "There is no agent named default: name one."
+        if errors:
+            raise serializers.ValidationError(errors)
+        return attrs
+
+
+class TooManyStreams(Problem):
+    wait = RETRY_SECONDS
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-streams", detail)
+
+
+class NdjsonRenderer(JSONRenderer):
+    """Lets a client say that it accepts NDJSON; the lines are made elsewhere."""
+
+    media_type = NDJSON
+    format = "ndjson"
+
+
+class StreamResponse(StreamingHttpResponse):
+    """Counts as open until it is closed, which Django does too where the client has gone away."""
+
+    open: "WeakSet[StreamResponse]" = WeakSet()
+    counting = threading.Lock()
+
+    def __init__(self, stream: RolloutStream) -> None:
+        super().__init__(stream.lines(), content_type=NDJSON)
+        self._stream = stream
+        self["Cache-Control"] = "no-store"
+        # A proxy that collects the answer would hold back what is ready.
+        self["X-Accel-Buffering"] = "no"
+        with self.counting:
+            self.open.add(self)
+
+    def close(self) -> None:
+        with self.counting:
+            self.open.discard(self)
+        try:
+            self._stream.leave()
+        finally:
+            super().close()
+
+    @classmethod
+    def is_full(cls) -> bool:
+        with cls.counting:
+            return len(cls.open) >= settings.STREAMS
+
+
+LINES = [
+    OpenApiExample("the first line", {"type": "collection", "collection": 7, "state": "running", "total": 2}),
+    OpenApiExample(
+        "a rollout",
+        {
+            "type": "rollout",
+            "rollout": 41,
+            "task": 12,
+            "task_index": 0,
+            "repeat": 1,
+            "status": "completed",
+            "reward": 1.0,
+            "components": {"correct": 1.0},
+            "error_kind": "",
+            "model_version": "step-120",
+            "items": [],
+            "segments": [
+                {
+                    "calls": [1],
+                    "input_ids": [1, 2],
+                    "mask": [0, 1],
+                    "logprobs": [0.0, -0.1],
+                    "sampled": [{"call": 1, "version": "step-120", "start": 1, "end": 2}],
+                }
+            ],
+        },
+    ),
+    OpenApiExample("the last line", {"type": "end", "reason": "completed", "collection": 7, "completed": 2}),
+]
+
+
+class StreamViewSet(TableViewSet):
+    queryset = Collection.objects.none()
+    renderer_classes = [JSONRenderer, NdjsonRenderer]
+    permissions = {"stream": Permission.COLLECT}
+    own_repeats = frozenset({"stream"})
+
+    @extend_schema(
+        request=StreamRequestSerializer,
+        responses={(200, NDJSON): OpenApiTypes.OBJECT},
+        examples=[OpenApiExample(one.name, one.value, response_only=True, media_type=NDJSON) for one in LINES],
+        parameters=[
+            OpenApiParameter(
+                HEADER,
+                {"type": "string", "minLength": 1, "maxLength": MAX_KEY_LENGTH, "pattern": "^[!-~]+$"},
+                OpenApiParameter.HEADER,
+                description="With the same key again: the collection that exists, from its first rollout.",
+            )
+        ],
+    )
+    def stream(self, request: Request) -> StreamResponse:
+        """Run tasks at priority and send each rollout as it ends: one JSON object a line, empty lines between them as
+        signs of life. The first line is the collection, the last says why the stream ended. Whoever goes away cancels
+        what is left, unless `keep` is set."""
+        asked = StreamRequestSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        if StreamResponse.is_full():
+            detail = f"This process has {settings.STREAMS} streams open (GYMWEB_STREAMS)."
+            raise TooManyStreams(detail)
+        fields = dict(asked.validated_data)
+        grouped, keep, seconds = fields.pop("group"), fields.pop("keep"), fields.pop("seconds")
+        collection = self._plan(request, fields, seconds)
+        stream = RolloutStream(
+            collection=collection,
+            grouped=grouped,
+            seconds=float(seconds),
+            keep=keep,
+            user=self.person,
+            may_return=bool(read_key(request)),
+            may_read=partial(still_may, self.person.pk, request.auth, Permission.COLLECT),
+        )
+        return StreamResponse(stream)
+
+    def _plan(self, request: Request, fields: dict[str, Any], seconds: int) -> Collection:
+        key = read_key(request)
+        # How the rollouts are sent is no part of what is collected.
+        content = {
+            name: value for name, value in dict(request.data).items() if name not in {"group", "keep", "seconds"}
+        }
+        text = orjson.dumps(["stream", self.person.pk, content], option=orjson.OPT_SORT_KEYS, default=str)
+        digest = hashlib.sha256(text).hexdigest()
+        if earlier := find_planned(key or None, digest, self.person):
+            return earlier
+        fields["policy_model"] = self._policy_model(fields)
+        version, task_ids = self._tasks(fields)
+        return plan_collection(
+            dataset=version.dataset,
+            version=version,
+            task_ids=task_ids,
+            name=cut(f"Stream: {version.dataset.name} × {fields['policy_model'].name}", 200),
+            max_seconds=seconds,
+            user=self.person,
+            idempotency_key=key or None,
+            asked=digest,
+            **fields,
+        )
+
+    def _policy_model(self, fields: dict[str, Any]) -> PolicyModel:
+        endpoint = fields.pop("endpoint", None)
+        if endpoint is None:
+            model: PolicyModel = fields.pop("policy_model")
+            return model
+        if not self.may(Permission.ENDPOINTS):
+            raise PermissionDenied
+        try:
+            return find_addressed(**endpoint, user=self.person)
+        except ModelValidationError as wrong:
+            raise serializers.ValidationError({"endpoint": wrong.message_dict}) from wrong
+
+    def _tasks(self, fields: dict[str, Any]) -> tuple[DatasetVersion, list[int] | None]:
+        """The version, and the tasks of it; None for all."""
+        rows, environment, ids = (fields.pop(name, None) for name in ("rows", "environment", "task_ids"))
+        if ids is None:
+            try:
+                return accept_rows(environment=environment, rows=rows, user=self.person), None
+            except RowsRefused as wrong:
+                errors = [
+                    {"pointer": f"/rows/{one['row']}{one['pointer']}", "code": one["code"], "message": one["message"]}
+                    for one in wrong.errors
+                ]
+                raise Problem(HTTPStatus.BAD_REQUEST, "invalid", str(wrong), errors=errors) from wrong
+        found = dict(Task.objects.ready().active().filter(pk__in=ids).order_by().values_list("pk", "version_id"))
+        if unknown := [pk for pk in ids if pk not in found][:SHOWN]:
+            message = f"There are no such tasks, or they are retired: {', '.join(map(str, unknown))}."
+            raise serializers.ValidationError({"task_ids": message})
+        if len(set(ids)) < len(ids):
+            raise serializers.ValidationError({"task_ids": "A task stands there twice: use repeats."})
+        if len(set(found.values())) > 1:
+            raise serializers.ValidationError({"task_ids": "These tasks belong to several versions of datasets."})
+        version = DatasetVersion.objects.select_related("dataset").get(pk=found[ids[0]])
+        return version, ids

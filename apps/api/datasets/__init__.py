@@ -1,0 +1,1 @@
+"""Datasets, their versions, tasks and uploads."""

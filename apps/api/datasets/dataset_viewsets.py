@@ -1,0 +1,283 @@
+"""Datasets: versioned collections of tasks."""
+
+from http import HTTPStatus
+from typing import Any
+
+import django_filters
+from django.db.models import Count, OuterRef, Prefetch, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.exceptions import NotFound
+from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.permissions import Permission
+from apps.api.datasets.dataset_deletion_viewsets import DeletionSerializer, accept_deletion
+from apps.api.datasets.upload_viewsets import WAIT, ChoicesSerializer, UploadSerializer, answer_upload
+from apps.api.datasets.version_actions import VersionActions, VersionSerializer
+from apps.api.framework.base_viewsets import SLUG
+from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.query_filters import SlugFilter
+from apps.api.framework.request_bodies import FILE_PARSERS, RAW_TYPES, open_body
+from apps.api.framework.upload_options import Options, describe_form, read_options
+from apps.environments.models import Environment
+from apps.gym.strict_json import JsonRefused, load_strict
+from apps.tasks.choosing import MAX_SEED, ChoiceRefused, Choices, choose_filename
+from apps.tasks.deleting import queue_deletion
+from apps.tasks.models import Dataset, DatasetVersion, Upload
+from apps.tasks.receiving import start_parts, store_file
+from apps.tasks.turns import ANSWER_SECONDS
+from apps.tasks.uploading import create_dataset, load_now, rename_dataset, upload_file
+
+MAX_DESCRIPTION = 10_000
+
+
+class DatasetSerializer(DeclaredFields, serializers.ModelSerializer[Dataset]):
+    environment = serializers.SlugRelatedField(slug_field="slug", queryset=Environment.objects.all())
+    version_count = serializers.IntegerField(
+        read_only=True, help_text="Of those that are ready; they stand at `versions/` below it."
+    )
+    latest_version = serializers.SerializerMethodField(help_text="The newest that is ready; null before the first.")
+    description = serializers.CharField(allow_blank=True, required=False, max_length=MAX_DESCRIPTION)
+
+    class Meta:
+        model = Dataset
+        fields = [
+            "id",
+            "slug",
+            "name",
+            "description",
+            "environment",
+            "version_count",
+            "latest_version",
+            "created_at",
+        ]
+
+    @extend_schema_field(VersionSerializer(allow_null=True))
+    def get_latest_version(self, dataset: Dataset) -> dict[str, Any] | None:
+        # As `with_newest` has read it.
+        newest: list[DatasetVersion] = dataset.newest_versions  # type: ignore[attr-defined]
+        return VersionSerializer(newest[0]).data if newest else None
+
+
+def with_newest(datasets: QuerySet[Dataset]) -> QuerySet[Dataset]:
+    """With what a row says of the versions, of which there may be any number: one query more for a page of them."""
+    ready = DatasetVersion.objects.filter(state=DatasetVersion.State.READY)
+    counted = ready.filter(dataset=OuterRef("pk")).order_by().values("dataset").annotate(n=Count("pk")).values("n")
+    newest = ready.order_by("-number").select_related("base").defer("metrics", "base__metrics")[:1]
+    return datasets.annotate(version_count=Coalesce(Subquery(counted), 0)).prefetch_related(
+        Prefetch("versions", newest, to_attr="newest_versions")
+    )
+
+
+class DatasetNamesSerializer(DeclaredFields, serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=100)
+    description = serializers.CharField(allow_blank=True, max_length=MAX_DESCRIPTION)
+
+
+class PartsSerializer(ChoicesSerializer):
+    filename = serializers.CharField(max_length=255, default="rows.jsonl")
+    check_only = serializers.BooleanField(default=False, help_text="Count and check, store nothing until a commit.")
+    draft = serializers.BooleanField(default=False, help_text="Wait for a mapping when all parts are there.")
+
+
+CHOICES = {
+    "on_error": OpenApiParameter("on_error", str, enum=Upload.OnError.values, default=Upload.OnError.REJECT.value),
+    "mode": OpenApiParameter("mode", str, enum=Upload.Mode.values, default=Upload.Mode.REPLACE.value),
+    "on_duplicate": OpenApiParameter(
+        "on_duplicate",
+        str,
+        enum=Upload.OnDuplicate.values,
+        description="Of rows with one id, or equal ones without; by default `keep`, in an upsert `reject`.",
+    ),
+    "mapping": OpenApiParameter(
+        "mapping", str, description="The slug of a saved column mapping, or a mapping as JSON; else found by itself."
+    ),
+    "split": OpenApiParameter("split", str, description="The split of all rows that name none themselves."),
+    "split_ratios": OpenApiParameter(
+        "split_ratios", str, description="Shares of several splits: `train:0.9,validation:0.1`."
+    ),
+    "split_seed": OpenApiParameter("split_seed", int, default=0),
+    "note": OpenApiParameter("note", str, description="Stays with the new version."),
+    "check_only": OpenApiParameter(
+        "check_only", bool, default=False, description="Count and check, store nothing until a commit."
+    ),
+}
+
+
+UPLOAD_PARAMETERS = [
+    OpenApiParameter("environment", str, description="Makes the dataset, if there is none, for this one."),
+    OpenApiParameter("filename", str, description="The file's name; by default the one that comes with a form."),
+    OpenApiParameter("draft", bool, default=False, description="Wait for a mapping instead of loading."),
+    WAIT,
+    *CHOICES.values(),
+]
+UPLOAD_OPTIONS = frozenset(one.name for one in UPLOAD_PARAMETERS)
+
+
+def read_choices(options: Options) -> Choices:
+    """How to load a file."""
+    given: dict[str, Any] = {name: options[name] for name in CHOICES if name in options}
+    if given.get("mapping", "").lstrip().startswith("{"):
+        try:
+            given["mapping"] = load_strict(given["mapping"])
+        except JsonRefused as refusal:
+            what = "This is not JSON: " if refusal.code == "not_json" else ""
+            raise options.refuse("mapping", f"{what}{refusal.message.rstrip('.')}.") from None
+    if "split_ratios" in given:
+        given["split_ratios"] = _ratios(options)
+    if "split_seed" in given:
+        text = given["split_seed"]
+        if not text.isascii() or not text.isdigit() or len(text) > 19:
+            raise options.refuse("split_seed", f"Give a whole number from 0 to {MAX_SEED}.")
+        given["split_seed"] = int(text)
+    given["check_only"] = options.flag("check_only")
+    try:
+        choices = Choices(**given)
+        choices.as_fields()
+    except ChoiceRefused as error:
+        raise options.refuse(error.argument, error.message) from None
+    return choices
+
+
+def _ratios(options: Options) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for pair in options["split_ratios"].split(","):
+        name, _, share = pair.partition(":")
+        name = name.strip()
+        if name in shares:
+            raise options.refuse("split_ratios", f"The split {name} is there twice.")
+        try:
+            shares[name] = float(share)
+        except ValueError:
+            raise options.refuse("split_ratios", "Write train:0.9,validation:0.1.") from None
+    return shares
+
+
+class DatasetFilter(django_filters.FilterSet):
+    environment = SlugFilter("environment")
+    name = django_filters.CharFilter(field_name="name", lookup_expr="icontains")
+
+    class Meta:
+        model = Dataset
+        fields: list[str] = []
+
+
+class DatasetViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, VersionActions):
+    queryset = with_newest(Dataset.objects.select_related("environment"))
+    serializer_class = DatasetSerializer
+    filterset_class = DatasetFilter
+    lookup_field = "slug"
+    lookup_value_regex = SLUG
+    permissions = {
+        "list": Permission.READ_TASKS,
+        "retrieve": Permission.READ_TASKS,
+        "create": Permission.UPLOAD,
+        "uploads": Permission.READ_TASKS,
+        "upload": Permission.UPLOAD,
+        "upload_in_parts": Permission.UPLOAD,
+        "partial_update": Permission.UPLOAD,
+        "destroy": Permission.UPLOAD,
+        "versions": Permission.READ_TASKS,
+        "version": Permission.READ_TASKS,
+        "delete_version": Permission.UPLOAD,
+        "metrics": Permission.READ_TASKS,
+        "changes": Permission.READ_TASKS,
+        "changed_tasks": Permission.READ_TASKS,
+        "rows": Permission.READ_TASKS,
+    }
+    query_parameters = {
+        "upload": UPLOAD_OPTIONS,
+        "metrics": frozenset({"shape"}),
+        "changes": frozenset({"from"}),
+        "changed_tasks": frozenset({"from", "kind"}),
+    }
+    page_actions = frozenset({"list", "uploads", "versions", "changed_tasks"})
+    problems = {"metrics": {409}}
+
+    def perform_create(self, serializer: serializers.BaseSerializer[Dataset]) -> None:
+        made = create_dataset(**serializer.validated_data, user=self.person)
+        serializer.instance = self.get_queryset().get(pk=made.pk)
+
+    @extend_schema(request=DatasetNamesSerializer, responses=DatasetSerializer)
+    def partial_update(self, request: Request, slug: str) -> Response:
+        """Change how a dataset is called and described."""
+        dataset = self.get_object()
+        context = {"shown": DatasetSerializer(dataset).data, "moving": {"version_count", "latest_version"}}
+        wanted = DatasetNamesSerializer(data=request.data, partial=True, context=context)
+        wanted.is_valid(raise_exception=True)
+        rename_dataset(dataset=dataset, **wanted.validated_data, user=self.person)
+        return Response(DatasetSerializer(self.get_object()).data)
+
+    @extend_schema(responses={202: DeletionSerializer})
+    def destroy(self, request: Request, slug: str) -> Response:
+        """Delete a dataset with all versions and uploads: a worker does it, and the answer's address tells how far."""
+        return accept_deletion(queue_deletion(dataset=self.get_object(), user=self.person))
+
+    @extend_schema(responses=UploadSerializer(many=True), filters=False)
+    @action(detail=True, filterset_class=None, parser_classes=FILE_PARSERS)
+    def uploads(self, request: Request, slug: str) -> Response:
+        """The uploads into this dataset."""
+        page = self.paginate_queryset(self.get_object().uploads.select_related("dataset", "version"))
+        return self.get_paginated_response(self.in_part(UploadSerializer(page, many=True)).data)
+
+    @extend_schema(
+        request={
+            "multipart/form-data": describe_form({"type": "string", "format": "binary"}, UPLOAD_PARAMETERS),
+            **dict.fromkeys(RAW_TYPES, OpenApiTypes.BINARY),
+        },
+        responses={202: UploadSerializer, 201: UploadSerializer},
+        parameters=UPLOAD_PARAMETERS,
+    )
+    @uploads.mapping.post
+    def upload(self, request: Request, slug: str) -> Response:
+        """Upload a file: as the form field `file`, or as the body itself. A worker loads it, unless you `wait`. A
+        form may bring the parameters as fields."""
+        options = read_options(request, UPLOAD_OPTIONS)
+        # Before a dataset is made: a choice or a body that cannot be read must not leave one behind.
+        choices = read_choices(options)
+        wait, draft = options.flag("wait"), options.flag("draft")
+        stream, filename = open_body(request, filename=options.get("filename", ""))
+        try:
+            choose_filename(filename)
+        except ChoiceRefused as error:
+            raise options.refuse(error.argument, error.message) from None
+        given: dict[str, Any] = {"stream": stream, "filename": filename, "choices": choices, "user": self.person}
+        dataset = self._dataset_for_upload(slug, options)
+        if wait and not choices.check_only and not draft:
+            return answer_upload(upload_file(dataset=dataset, patience=ANSWER_SECONDS, **given))
+        # What is only checked is kept for its commit.
+        upload = store_file(dataset=dataset, draft=draft, **given)
+        return answer_upload(load_now(upload=upload) if wait else upload)
+
+    @extend_schema(request=PartsSerializer, responses={201: UploadSerializer})
+    @action(detail=True, methods=["post"], url_path="uploads/parts")
+    def upload_in_parts(self, request: Request, slug: str) -> Response:
+        """Begin a large upload: PUT its parts to `/uploads/{id}/parts/`, then POST `/uploads/{id}/finish/`."""
+        dataset = self.get_object()
+        wanted = PartsSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        given = dict(wanted.validated_data)
+        filename, draft = given.pop("filename"), given.pop("draft")
+        upload = start_parts(
+            dataset=dataset, filename=filename, choices=Choices(**given), draft=draft, user=self.person
+        )
+        return Response(UploadSerializer(upload).data, status=HTTPStatus.CREATED)
+
+    def _dataset_for_upload(self, slug: str, options: Options) -> Dataset:
+        dataset = Dataset.objects.filter(slug=slug).first()
+        if dataset is not None:
+            return dataset
+        wanted = options.get("environment")
+        if wanted is None:
+            raise NotFound(f"There is no dataset {slug}. Create it, or name its ?environment= to make it by uploading.")
+        environment = Environment.objects.filter(slug=wanted).first()
+        if environment is None:
+            raise options.refuse("environment", f"There is no environment {wanted}.")
+        given = DatasetSerializer(data={"slug": slug, "name": slug, "environment": wanted})
+        given.is_valid(raise_exception=True)
+        return create_dataset(slug=slug, name=slug, environment=environment, user=self.person)

@@ -1,0 +1,1 @@
+"""Environments, their verifiers, and NeMo Gym configurations."""

@@ -1,0 +1,1 @@
+"""Workers and metrics of the fleet."""

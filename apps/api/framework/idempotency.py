@@ -1,0 +1,108 @@
+"""`Idempotency-Key`: a POST that is sent twice, since its answer was lost, has its effect once."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.models import User
+from apps.accounts.repeating import KeyReused, StillUnderWay, Turn, claim_key, give_up_key, keep_answer
+from apps.api.framework.problems import Problem
+from apps.api.framework.request_bodies import digest_body, digest_form, is_form
+
+HEADER = "Idempotency-Key"
+MAX_KEY_LENGTH = 128
+_KEY = re.compile(f"[!-~]{{1,{MAX_KEY_LENGTH}}}")
+REPLAYED = "Idempotency-Replayed"
+Handler = Callable[..., HttpResponseBase]
+
+
+class UnderWay(Problem):
+    wait = 1
+
+    def __init__(self) -> None:
+        detail = f"The first request with this {HEADER} has not been answered yet."
+        super().__init__(HTTPStatus.CONFLICT, "idempotency-under-way", detail)
+
+
+def once(handler: Handler, *, repeatable: bool) -> Handler:
+    """The handler, asked once for each key. What it refuses is not kept: a request that was mended may come again."""
+
+    def answer(request: Request, *arguments: Any, **names: Any) -> HttpResponseBase:
+        with ExitStack() as spools:
+            return answer_once(spools, request, *arguments, **names)
+
+    def answer_once(spools: ExitStack, request: Request, *arguments: Any, **names: Any) -> HttpResponseBase:
+        key = read_key(request)
+        if not key:
+            return handler(request, *arguments, **names)
+        if not repeatable:
+            raise _refuse(f"Answers of this address are not kept, so it takes no {HEADER}.")
+        user = request.user
+        assert isinstance(user, User)
+        try:
+            turn, kept = claim_key(user=user, key=key, fingerprint=_fingerprint(request, spools))
+        except KeyReused:
+            detail = f"This {HEADER} was used for another request: choose a new one."
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail) from None
+        except StillUnderWay:
+            raise UnderWay from None
+        if turn is Turn.REPEATED:
+            headers = {REPLAYED: "true", **({"Location": kept.location} if kept.location else {})}
+            return HttpResponse(kept.body, status=kept.status, headers=headers, content_type="application/json")
+        try:
+            response = handler(request, *arguments, **names)
+        except BaseException:
+            give_up_key(claim=kept)
+            raise
+        if not isinstance(response, Response) or response.status_code >= HTTPStatus.BAD_REQUEST:
+            give_up_key(claim=kept)
+            return response
+        body = JSONRenderer().render(response.data).decode()
+        keep_answer(claim=kept, status=response.status_code, body=body, location=response.headers.get("Location", ""))
+        return response
+
+    return answer
+
+
+def read_key(request: Request) -> str:
+    """The key; empty where there is no such header. One that is there and empty is a script's mistake: it would be
+    taken for a request that may have its effect twice."""
+    key: str | None = request.headers.get(HEADER)
+    if key is not None and not _KEY.fullmatch(key):
+        told = "is empty" if not key else f"has {len(key):,}" if len(key) > MAX_KEY_LENGTH else "has others"
+        raise _refuse(f"This header takes 1 to {MAX_KEY_LENGTH} visible ASCII characters; this one {told}.")
+    return key or ""
+
+
+def _refuse(message: str) -> Problem:
+    # A JSON Pointer would point into the body.
+    errors = [{"pointer": f"{HEADER}:", "code": "invalid", "message": message}]
+    return Problem(HTTPStatus.BAD_REQUEST, "invalid", message, errors=errors)
+
+
+def _fingerprint(request: Request, spools: ExitStack) -> str:
+    """Of all that makes a request the same: address, type and body. A form is the same whatever its boundary is."""
+    digest = hashlib.sha256()
+    match = request.resolver_match
+    takes_files = match is not None and match.view_name in settings.LARGE_BODY_ROUTES
+    is_file_form = takes_files and is_form(request)
+    media_type = request.content_type.partition(";")[0] if is_file_form else request.content_type
+    for part in (request.method, request.get_full_path(), media_type):
+        digest.update(f"{part}\n".encode())
+    if is_file_form:
+        digest.update(digest_form(request))
+    elif takes_files:
+        digest.update(digest_body(request, spools))
+    else:
+        digest.update(request._request.body)
+    return digest.hexdigest()

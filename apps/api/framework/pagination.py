@@ -1,0 +1,137 @@
+"""Pages by keyset: `?cursor=&limit=`. Pages never shift when rows are added; the last costs what the first does."""
+
+import binascii
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from difflib import get_close_matches
+from typing import Any
+
+import orjson
+from rest_framework.pagination import BasePagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
+
+from apps.api.framework.problems import QueryProblem
+from apps.rollouts.search.keyset_pages import page_by_column
+
+PAGE_PARAMETERS = frozenset({"cursor", "limit", "ordering"})
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 1000
+MAX_KEY = 2**63 - 1
+_PLACE = re.compile(r"(?:-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:e[+-]?[0-9]{1,3})?)?~[0-9]{1,18}", re.ASCII)
+"""The value of the row that a page ended with, none where it had none, and the row's id."""
+_ORDERS = "By what rows are ordered, descending with `-`. Rows without a value stand last; ids break ties."
+
+
+def _refuse(parameter: str, message: str) -> QueryProblem:
+    return QueryProblem([{"pointer": f"?{parameter}", "code": "invalid", "message": message}])
+
+
+class KeysetPagination(BasePagination):
+    """Ordered by primary key, newest first unless the view's `ordering` or `?ordering=id` says otherwise.
+
+    A view may name more orders in `orders`, and says in `expect` which rows have a value in one of them.
+    """
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
+        limit = _read_limit(request.query_params.get("limit", ""))
+        ordering: str = request.query_params.get("ordering", "") or getattr(view, "ordering", "-id")
+        known = _orders_of(view)
+        if ordering not in known:
+            hint = get_close_matches(ordering, known, n=1)
+            also = f" Did you mean {hint[0]}?" if hint else ""
+            raise _refuse("ordering", f"Order by {', '.join(known[:-1])} or {known[-1]}.{also}")
+        place = _decode_cursor(request.query_params.get("cursor", ""), ordering)
+        self.url = request.build_absolute_uri()
+        rows: list[Any]
+        beyond: int | str | None
+        if ordering in {"id", "-id"}:
+            rows, beyond = _cut_by_id(queryset, ordering, place, limit)
+        else:
+            sort = view.orders[ordering.removeprefix("-")]
+            with_values, without_values = view.expect(request, sort)
+            page = page_by_column(
+                queryset.annotate(sorted_by=sort.values),
+                "sorted_by",
+                str(place or ""),
+                marker=sort.marker,
+                descending=ordering.startswith("-"),
+                with_values=with_values,
+                without_values=without_values,
+                size=limit,
+            )
+            rows, beyond = page.rows, page.after or None
+        self.next_cursor = None if beyond is None else _encode_cursor(beyond, ordering)
+        return rows
+
+    def get_paginated_response(self, data: Any) -> Response:
+        next_url = replace_query_param(self.url, "cursor", self.next_cursor) if self.next_cursor else None
+        return Response({"next": next_url, "next_cursor": self.next_cursor, "results": data})
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "required": ["next", "next_cursor", "results"],
+            "properties": {
+                "next": {"type": "string", "format": "uri", "nullable": True},
+                "next_cursor": {"type": "string", "nullable": True},
+                "results": schema,
+            },
+        }
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        texts = {"type": "string"}
+        limits = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
+        orders = {"type": "string", "enum": _orders_of(view), "default": getattr(view, "ordering", "-id")}
+        return [
+            _parameter("cursor", "`next_cursor` of the page before.", texts),
+            _parameter("limit", "Rows in a page.", limits),
+            _parameter("ordering", _ORDERS if hasattr(view, "orders") else "Oldest or newest first.", orders),
+        ]
+
+
+def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
+
+
+def _read_limit(text: str) -> int:
+    if not text:
+        return DEFAULT_LIMIT
+    if not text.isascii() or not text.isdigit() or len(text) > 4 or not 1 <= int(text) <= MAX_LIMIT:
+        raise _refuse("limit", f"Give a whole number from 1 to {MAX_LIMIT}.")
+    return int(text)
+
+
+def _orders_of(view: Any) -> list[str]:
+    names = ["id", *getattr(view, "orders", ())]
+    return [sign + name for name in names for sign in ("", "-")]
+
+
+def _cut_by_id(queryset: Any, ordering: str, place: int | str | None, limit: int) -> tuple[list[Any], int | None]:
+    if place is not None:
+        queryset = queryset.filter(**{"id__gt" if ordering == "id" else "id__lt": place})
+    # One row more than asked for tells whether another page follows, without a COUNT.
+    rows = list(queryset.order_by(ordering)[: limit + 1])
+    return rows[:limit], rows[limit - 1].pk if len(rows) > limit else None
+
+
+def _encode_cursor(place: int | str, ordering: str) -> str:
+    return urlsafe_b64encode(orjson.dumps([ordering, place])).decode().rstrip("=")
+
+
+def _decode_cursor(cursor: str, ordering: str) -> int | str | None:
+    """The id of the last row of the page before, or `value~id` where the order is not that of ids."""
+    if not cursor:
+        return None
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        found = orjson.loads(urlsafe_b64decode(padded))
+    except (binascii.Error, ValueError):
+        found = None
+    match found:
+        case [str(order), int(key)] if order == ordering in {"id", "-id"} and 0 <= key <= MAX_KEY:
+            return key
+        case [str(order), str(place)] if order == ordering not in {"id", "-id"} and _PLACE.fullmatch(place):
+            return place
+    raise _refuse("cursor", "This cursor is not of a page of this list in this order.")

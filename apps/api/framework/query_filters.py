@@ -1,0 +1,98 @@
+"""Filters are declared one by one; a query parameter that nobody declared is refused, with what was probably meant."""
+
+from collections.abc import Collection, Mapping
+from decimal import Decimal
+from typing import Any
+
+import django_filters
+from django import forms
+from django.db.models import QuerySet
+from django_filters.rest_framework import DjangoFilterBackend
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework.exceptions import ValidationError
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.request import Request
+
+from apps.api.framework.declared_fields import hint
+from apps.api.framework.pagination import MAX_KEY
+from apps.api.framework.problems import QueryProblem, flatten_errors
+
+
+class IdFilter(django_filters.NumberFilter):
+    """Equality with the primary key of a related row."""
+
+    def __init__(self, field_name: str, **options: Any) -> None:
+        super().__init__(field_name=field_name, min_value=0, max_value=MAX_KEY, decimal_places=0, **options)
+
+
+class SlugFilter(django_filters.CharFilter):
+    """Equality with the slug of a related row."""
+
+    def __init__(self, noun: str) -> None:
+        super().__init__(field_name=f"{noun}__slug")
+
+
+def task_number(field_name: str, *, also: str = "") -> django_filters.NumberFilter:
+    """A task's place in its version as people count it, from 1."""
+    return django_filters.NumberFilter(
+        field_name=field_name,
+        min_value=1,
+        max_value=2**31,
+        decimal_places=0,
+        label=f"The task's place in its version as pages say it, from 1: `index` + 1. {also}".rstrip(),
+    )
+
+
+def plain(cleaned: Mapping[str, Any]) -> dict[str, Any]:
+    """What filters were given, with whole numbers as such."""
+    return {name: int(value) if isinstance(value, Decimal) else value for name, value in cleaned.items()}
+
+
+class FlagField(forms.Field):
+    def to_python(self, value: str | None) -> bool | None:
+        if value is None or value == "":
+            return None
+        if value.lower() not in {"true", "false"}:
+            raise forms.ValidationError("Give true or false.", code="invalid")
+        return value.lower() == "true"
+
+
+@extend_schema_field(OpenApiTypes.BOOL)
+class FlagFilter(django_filters.Filter):
+    """django-filter's own takes everything that is neither true nor false for “no matter”."""
+
+    field_class = FlagField
+
+    def __init__(self, field_name: str, **options: Any) -> None:
+        super().__init__(field_name=field_name, **options)
+
+
+class DeclaredFilterBackend(DjangoFilterBackend):
+    """django-filter with our error shape; it looks at declared filters only."""
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        try:
+            found: QuerySet[Any] = super().filter_queryset(request, queryset, view)
+        except ValidationError as error:
+            errors = [
+                {**entry, "pointer": f"?{entry['pointer'].lstrip('/')}"}
+                for entry in flatten_errors(error.get_full_details())
+            ]
+            raise QueryProblem(errors) from error
+        return found
+
+
+def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
+    """A typing error in a filter must not quietly answer with everything."""
+    errors = []
+    for name, values in request.query_params.lists():
+        if name not in known:
+            message = f"“{name}” is not a query parameter of this address. {hint(name, known)}"
+            errors.append({"pointer": f"?{name}", "code": "unknown", "message": message})
+        elif request.method in SAFE_METHODS and (len(values) > 1 or not values[0]):
+            # A script whose variable is empty must not get everything either.
+            message = "Give this once." if len(values) > 1 else "This is empty: give a value, or leave it out."
+            errors.append({"pointer": f"?{name}", "code": "invalid", "message": message})
+    if errors:
+        raise QueryProblem(errors)

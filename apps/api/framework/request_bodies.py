@@ -1,0 +1,181 @@
+"""Request bodies: JSON, and files, which are read as they arrive, never into memory, never by a parser."""
+
+import contextlib
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import IO, Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from rest_framework.exceptions import ErrorDetail, ParseError, UnsupportedMediaType, ValidationError
+from rest_framework.parsers import BaseParser, JSONParser, MultiPartParser
+from rest_framework.request import Request
+
+from apps.api.framework.problems import Problem
+from apps.gym.storable import Path
+from apps.gym.strict_json import JsonRefused, load_strict
+
+READ_BYTES = 256 * 1024
+
+
+class BoundedJSONParser(JSONParser):
+    """The one reader of JSON bodies. What no view could follow, count with or store is the caller's mistake, not
+    ours, and is refused before any view sees it."""
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        try:
+            # Whatever charset is claimed: JSON is UTF-8, and Python knows codecs that no text comes out of.
+            text = stream.read().decode()
+        except UnicodeDecodeError as error:
+            raise ParseError(f"JSON parse error - byte {error.start + 1} is not UTF-8.") from None
+        try:
+            return load_strict(text)
+        except JsonRefused as refusal:
+            if refusal.code == "not_json":
+                raise ParseError(f"JSON parse error - {refusal.message}") from None
+            raise ValidationError(nest_error(refusal.path, ErrorDetail(refusal.message, code=refusal.code))) from None
+
+
+def nest_error(path: Path, error: ErrorDetail) -> Any:
+    """The error nested like the body, which makes its pointer."""
+    nested: Any = [error]
+    for step in reversed(path):
+        nested = {str(step): nested}
+    return nested
+
+
+class UntouchedParser(BaseParser):
+    """Leaves the body to the view. Django REST Framework asks a parser as soon as somebody looks at request.POST,
+    which the check of a browser's CSRF token does."""
+
+    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
+        return {}
+
+
+def _untouched(media_type: str) -> type[BaseParser]:
+    return type("FileParser", (UntouchedParser,), {"media_type": media_type})
+
+
+RAW_TYPES = (
+    "application/x-ndjson",
+    "application/jsonl",
+    "application/json",
+    "text/csv",
+    "text/tab-separated-values",
+    "application/vnd.apache.parquet",
+    "application/gzip",
+    "application/zstd",
+    "application/octet-stream",
+)
+"""What a body may say that it is; what it is, its content tells."""
+RAW_PARSERS: list[type[BaseParser]] = [_untouched(media_type) for media_type in RAW_TYPES]
+FILE_PARSERS: list[type[BaseParser]] = [MultiPartParser, *RAW_PARSERS]
+
+
+def open_body(request: Request, *, filename: str) -> tuple[Any, str]:
+    """The file of a request and its name: the part `file` of a form, or the body itself, whose type may name it."""
+    refuse_large_body(request)
+    media_type = _media_type(request)
+    if is_form(request):
+        files: Mapping[str, Any] = request.FILES
+        if "file" not in files:
+            raise ValidationError({"file": "Send the file as the form field “file”."}, code="required")
+        return files["file"], filename or files["file"].name
+    if media_type not in RAW_TYPES:
+        raise UnsupportedMediaType(request.content_type)
+    return raw_stream(request), filename or f"rows{_ENDINGS.get(media_type, '')}"
+
+
+_ENDINGS = {"text/csv": ".csv", "text/tab-separated-values": ".tsv", "application/vnd.apache.parquet": ".parquet"}
+
+
+@contextmanager
+def open_files(request: Request) -> Iterator[list[tuple[str, IO[bytes]]]]:
+    """Names and files of a request that may send several, each of which can be read more than once."""
+    with tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR) as spool:
+        if is_form(request):
+            refuse_large_body(request)
+            sent = request.FILES.getlist("file")
+            if not sent:
+                raise ValidationError({"file": "Send the files as the form field “file”."}, code="required")
+            yield [(str(file.name), file) for file in sent]
+            return
+        stream, filename = open_body(request, filename="")
+        shutil.copyfileobj(stream, spool, READ_BYTES)
+        yield [(filename, spool)]
+
+
+def digest_form(request: Request) -> bytes:
+    """SHA-256 over the fields and files of a form, in the order of their names."""
+    refuse_large_body(request)
+    digest = hashlib.sha256()
+    for name, values in sorted(request.POST.lists()):
+        digest.update(repr((name, values)).encode())
+    for name, files in sorted(request.FILES.lists()):
+        for file in files:
+            content = hashlib.sha256()
+            for block in file.chunks():
+                content.update(block)
+            file.seek(0)
+            digest.update(repr((name, file.name, file.content_type, content.hexdigest())).encode())
+    return digest.digest()
+
+
+def digest_body(request: Request, spools: contextlib.ExitStack) -> bytes:
+    """SHA-256 of a body that is a file; it can be read from its beginning afterwards, until the spools are closed."""
+    refuse_large_body(request)
+    stream = request._request._stream
+    # The server has the body on disk already and lets it be read again; WSGI does not.
+    spool: IO[bytes] | None = None
+    if not (hasattr(stream, "seekable") and stream.seekable()):
+        # Whoever gave the stack closes it.
+        spool = spools.enter_context(tempfile.TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR))  # noqa: SIM115
+    digest, size = hashlib.sha256(), 0
+    while block := stream.read(READ_BYTES):
+        size += len(block)
+        if size > settings.MAX_BODY_BYTES:
+            detail = f"At most {settings.MAX_BODY_BYTES:,} bytes are taken (GYMWEB_MAX_BODY_BYTES)."
+            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", detail, limit=settings.MAX_BODY_BYTES)
+        digest.update(block)
+        if spool is not None:
+            spool.write(block)
+    again: Any = stream if spool is None else spool
+    again.seek(0)
+    request._request._stream = again
+    return digest.digest()
+
+
+def open_part(request: Request) -> HttpRequest:
+    """The body of one part."""
+    if _media_type(request) not in RAW_TYPES:
+        raise UnsupportedMediaType(request.content_type)
+    _refuse_large(request, settings.UPLOAD_PART_BYTES, "the largest part")
+    return raw_stream(request)
+
+
+def raw_stream(request: Request) -> HttpRequest:
+    # DRF's own `request.stream` is None for a chunked body, which comes without a length.
+    return request._request
+
+
+def is_form(request: Request) -> bool:
+    return _media_type(request) == MultiPartParser.media_type
+
+
+def refuse_large_body(request: Request) -> None:
+    _refuse_large(request, settings.MAX_BODY_BYTES, "GYMWEB_MAX_BODY_BYTES")
+
+
+def _media_type(request: Request) -> str:
+    return request.content_type.split(";")[0].strip().lower()
+
+
+def _refuse_large(request: Request, limit: int, name: str) -> None:
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if length.isdigit() and int(length) > limit:
+        detail = f"The body has {int(length):,} bytes; at most {limit:,} are taken ({name})."
+        raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", detail, limit=limit)

@@ -1,0 +1,78 @@
+"""What a request asks for beside its file: parameters of the address, or fields of the form that brings the file."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.exceptions import ErrorDetail, ValidationError
+from rest_framework.request import Request
+
+from apps.api.framework.declared_fields import hint
+from apps.api.framework.problems import QueryProblem
+from apps.api.framework.request_bodies import is_form, refuse_large_body
+
+# A browser's form may carry its token so; the check of it has been made.
+_CSRF_FIELD = "csrfmiddlewaretoken"
+
+
+class Options(dict[str, str]):
+    """Values by name. A refusal points to where the value stood."""
+
+    def __init__(self, query: Mapping[str, str], fields: Mapping[str, str]) -> None:
+        super().__init__({**query, **fields})
+        self._of_form = frozenset(fields)
+
+    def pointer(self, name: str) -> str:
+        return f"/{name}" if name in self._of_form else f"?{name}"
+
+    def refuse(self, name: str, message: str) -> Exception:
+        if name in self._of_form:
+            return ValidationError({name: message})
+        return QueryProblem([{"pointer": f"?{name}", "code": "invalid", "message": message}])
+
+    def flag(self, name: str) -> bool:
+        value = self.get(name, "false").lower()
+        if value not in {"true", "false", "1", "0"}:
+            raise self.refuse(name, "Give true or false.")
+        return value in {"true", "1"}
+
+
+_TYPES = {str: "string", bool: "boolean", int: "integer"}
+
+
+def describe_form(file: Mapping[str, Any], parameters: Iterable[OpenApiParameter]) -> dict[str, Any]:
+    """The schema of a form with a file and, as fields, what the address takes too."""
+    fields = {one.name: _schema_of(one) for one in parameters}
+    return {"type": "object", "properties": {"file": dict(file), **fields}, "additionalProperties": False}
+
+
+def _schema_of(parameter: OpenApiParameter) -> dict[str, Any]:
+    kind: Any = parameter.type
+    schema = dict(kind) if isinstance(kind, dict) else {"type": _TYPES[kind]}
+    return schema | ({"enum": list(parameter.enum)} if parameter.enum else {})
+
+
+def read_options(request: Request, known: Collection[str], *, several: bool = False) -> Options:
+    """The options of a request that brings a file, or `several`. Raises ValidationError where a form has a field that
+    nobody knows, or one that has been given already."""
+    query: dict[str, str] = request.query_params.dict()
+    if not is_form(request):
+        return Options(query, {})
+    refuse_large_body(request)
+    fields = {name: values for name, values in request.POST.lists() if name != _CSRF_FIELD}
+    errors: dict[str, Any] = {}
+    for name in sorted({*fields, *request.FILES}):
+        given = [*fields.get(name, ()), *request.FILES.getlist(name)]
+        if name not in {*known, "file"}:
+            errors[name] = ErrorDetail(f"There is no field “{name}”. {hint(name, [*known, 'file'])}", code="unknown")
+        elif name == "file" and name in fields:
+            errors[name] = ErrorDetail("Send it as a file, with a file name.", code="invalid")
+        elif name != "file" and name in request.FILES:
+            errors[name] = ErrorDetail("This is no file: send it as a text.", code="invalid")
+        elif name == "file" and len(given) > 1 and not several:
+            errors[name] = ErrorDetail("Send one file at a time.", code="repeated")
+        elif name != "file" and len(given) + (name in query) > 1:
+            errors[name] = ErrorDetail("This is given more than once.", code="repeated")
+    if errors:
+        raise ValidationError(errors)
+    return Options(query, {name: values[0] for name, values in fields.items()})

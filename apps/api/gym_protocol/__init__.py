@@ -1,0 +1,1 @@
+"""NeMo Gym's protocol for programs with an API key."""

@@ -1,0 +1,118 @@
+"""Our environments, agents and models for programs with an API key: NeMo Gym's protocol below `/gym/`.
+
+Whoever knows no path prefix and no key is served by the commands `serve_environment`, `serve_agent`, `serve_model`.
+"""
+
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
+
+from apps.accounts.permissions import Permission
+from apps.agents.models import Agent
+from apps.api.fleet.scraping import AnyFormat
+from apps.environments.models import Environment
+from apps.gym.calls.outbound import Outbound
+from apps.gym.serving.asking import Asked, Served, plain_path
+from apps.gym.serving.environment import cookie_name
+from apps.policies.models import PolicyModel
+from apps.rollouts.serving.hosting import HOST, Connect
+from apps.rollouts.serving.served_connections import (
+    RUN_SECONDS,
+    answer_seconds,
+    connect_served_agent,
+    connect_served_environment,
+    connect_served_model,
+    model_seconds,
+)
+
+
+class GymView(APIView):
+    """A subclass says what is hosted for an address. Reading costs nothing; the rest may cost tokens."""
+
+    permissions = {"get": Permission.READ, "post": Permission.COLLECT}
+    content_negotiation_class = AnyFormat
+    # One rollout is dozens of calls, and a trainer makes thousands of rollouts: what bounds these is how many sessions
+    # and how many questions are open at once.
+    throttle_classes: list[type[BaseThrottle]] = []
+    schema = None
+
+    def get(self, request: Request, path: str = "", **names: str) -> HttpResponse:
+        return self._answer(request, path, names)
+
+    def post(self, request: Request, path: str = "", **names: str) -> HttpResponse:
+        return self._answer(request, path, names)
+
+    def _answer(self, request: Request, path: str, names: dict[str, str]) -> HttpResponse:
+        name, stamp, connect, seconds = self.find(**names)
+        whole = request._request
+        asked = Asked(
+            method=request.method or "GET",
+            path=plain_path(path),
+            body=whole.body,
+            session=request.COOKIES.get(self.cookie(**names), ""),
+        )
+        answer, cookie = HOST.answer(name=name, stamp=stamp, connect=connect, asked=asked, seconds=seconds)
+        reply = HttpResponse(
+            answer.body, status=answer.status, content_type=answer.content_type, headers=answer.headers or None
+        )
+        if answer.session and cookie:
+            below = whole.path.removesuffix(path)
+            secure = whole.is_secure()
+            reply.set_cookie(cookie, answer.session, path=below, httponly=True, samesite="Lax", secure=secure)
+        return reply
+
+    def find(self, **names: str) -> tuple[str, object, Connect, float]:
+        """What it is called, what changes with its rows, how it is connected, and how long an answer may take."""
+        raise NotImplementedError
+
+    def cookie(self, **names: str) -> str:
+        return ""
+
+
+class EnvironmentView(GymView):
+    def find(self, **names: str) -> tuple[str, object, Connect, float]:
+        environment = _environment(names["slug"])
+
+        async def connect(outbound: Outbound) -> Served:
+            return await connect_served_environment(environment, outbound)
+
+        return f"environment {environment.pk}", _stamp(environment), connect, answer_seconds(environment)
+
+    def cookie(self, **names: str) -> str:
+        return cookie_name(names["slug"])
+
+
+class AgentView(GymView):
+    def find(self, **names: str) -> tuple[str, object, Connect, float]:
+        agent = get_object_or_404(Agent, slug=names["agent"])
+        model = get_object_or_404(PolicyModel, slug=names["model"])
+        environment = _environment(names["environment"])
+
+        async def connect(outbound: Outbound) -> Served:
+            return connect_served_agent(agent, model, environment, outbound)
+
+        name = f"agent {agent.pk} {model.pk} {environment.pk}"
+        return name, (agent.updated_at, model.updated_at, _stamp(environment)), connect, RUN_SECONDS + 5.0
+
+
+class ModelView(GymView):
+    def find(self, **names: str) -> tuple[str, object, Connect, float]:
+        model = get_object_or_404(PolicyModel, slug=names["slug"])
+
+        async def connect(outbound: Outbound) -> Served:
+            return connect_served_model(model, outbound)
+
+        return f"model {model.pk}", model.updated_at, connect, model_seconds(model)
+
+
+def _environment(slug: str) -> Environment:
+    return get_object_or_404(Environment.objects.select_related("judge_model"), slug=slug)
+
+
+def _stamp(environment: Environment) -> Any:
+    judge = environment.judge_model
+    return environment.updated_at, judge.updated_at if judge else None

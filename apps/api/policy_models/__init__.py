@@ -1,0 +1,1 @@
+"""Policy models, and what holds calls to an endpoint back."""

@@ -1,0 +1,1 @@
+"""Queues, reviews, rubrics, flags, reward overrides and comments."""

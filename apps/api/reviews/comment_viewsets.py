@@ -1,0 +1,79 @@
+"""Comments on rollouts."""
+
+from typing import Any
+
+import django_filters
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.accounts.permissions import Permission
+from apps.api.framework.base_viewsets import TableViewSet
+from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.query_filters import FlagFilter, IdFilter
+from apps.reviews.commenting import add_comment, resolve_comment
+from apps.reviews.models import Comment
+
+
+class CommentSerializer(DeclaredFields, serializers.ModelSerializer[Comment]):
+    author = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
+    resolved_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
+
+    class Meta:
+        model = Comment
+        fields = [
+            "id",
+            "rollout",
+            "seq",
+            "quote",
+            "start",
+            "parent",
+            "author",
+            "text",
+            "created_at",
+            "resolved_at",
+            "resolved_by",
+        ]
+        read_only_fields = ["resolved_at"]
+
+
+class CommentFilter(django_filters.FilterSet):
+    rollout = IdFilter("rollout")
+    resolved = FlagFilter("resolved_at", lookup_expr="isnull", exclude=True)
+
+    class Meta:
+        model = Comment
+        fields: list[str] = []
+
+
+class CommentViewSet(CreateModelMixin, ListModelMixin, RetrieveModelMixin, TableViewSet):
+    queryset = Comment.objects.select_related("author", "resolved_by")
+    serializer_class = CommentSerializer
+    filterset_class = CommentFilter
+    lookup_value_regex = "[0-9]+"
+    permissions = {
+        "list": Permission.READ,
+        "retrieve": Permission.READ,
+        "create": Permission.COMMENT,
+        "resolve": Permission.COMMENT,
+        "reopen": Permission.COMMENT,
+    }
+
+    def perform_create(self, serializer: serializers.BaseSerializer[Comment]) -> None:
+        serializer.instance = add_comment(**serializer.validated_data, author=self.person)
+
+    @extend_schema(request=None, responses=CommentSerializer)
+    @action(detail=True, methods=["post"])
+    def resolve(self, request: Request, pk: str) -> Response:
+        """Settle the thread of this comment; the answer is the comment that begins it."""
+        return Response(CommentSerializer(resolve_comment(comment=self.get_object(), user=self.person)).data)
+
+    @extend_schema(request=None, responses=CommentSerializer)
+    @action(detail=True, methods=["post"])
+    def reopen(self, request: Request, pk: str) -> Response:
+        """Open a settled thread again."""
+        comment = resolve_comment(comment=self.get_object(), user=self.person, resolved=False)
+        return Response(CommentSerializer(comment).data)

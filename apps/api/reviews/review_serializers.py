@@ -1,0 +1,189 @@
+"""What the API says of reviews, and what it is told to submit, keep, skip, take back or score."""
+
+from typing import Any
+
+import orjson
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from apps.accounts.permissions import Permission
+from apps.api.framework.declared_fields import DeclaredFields
+from apps.gym.pairs.verdicts import CHOICES, REASONS
+from apps.reviews.drafting import find_draft_problem
+from apps.reviews.leasing import MAX_DRAFT
+from apps.reviews.models import Review, Rubric
+from apps.reviews.withholding import read_shown, reveal, tell_shown
+from apps.rollouts.models import Rollout
+
+MAX_TOKEN = 64
+
+
+class AnswerSerializer(DeclaredFields, serializers.Serializer[Any]):
+    token = serializers.CharField(
+        max_length=MAX_TOKEN, help_text="Your own, a new one for each submission: the same one twice counts once."
+    )
+    choice = serializers.ChoiceField(choices=list(CHOICES), required=False, allow_blank=True, help_text="Of a pair.")
+    ranks = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=6),
+        required=False,
+        max_length=6,
+        help_text="Of a ranking, in the order shown: 1 is best, equal ranks are ties.",
+    )
+    scores = serializers.DictField(required=False, help_text="By the key of the rubric's criterion.")
+    reasons = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(REASONS)), required=False, max_length=len(REASONS)
+    )
+    note = serializers.CharField(required=False, allow_blank=True, max_length=10_000)
+    confidence = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=3, help_text="1 unsure, 2 rather sure, 3 sure."
+    )
+
+
+class AdjudicationSerializer(AnswerSerializer):
+    saw_votes = serializers.BooleanField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Whether you had seen what people said, rewards and models before you said this.",
+    )
+
+
+class SubmissionSerializer(AnswerSerializer):
+    claim = serializers.BooleanField(
+        default=False, help_text="Take the queue's next item with it: `next` of the answer is its review."
+    )
+
+
+class DraftSerializer(DeclaredFields, serializers.Serializer[Any]):
+    draft = serializers.DictField(
+        required=False, help_text="What is written so far, in the fields of an answer; left out: as it was."
+    )
+
+    def validate_draft(self, draft: dict[str, Any]) -> dict[str, Any]:
+        if len(orjson.dumps(draft)) > MAX_DRAFT:
+            raise serializers.ValidationError(f"A draft has at most {MAX_DRAFT:,} bytes.")
+        if problem := find_draft_problem(draft):
+            raise serializers.ValidationError(problem)
+        return draft
+
+
+class SkipSerializer(DeclaredFields, serializers.Serializer[Any]):
+    reason = serializers.CharField(max_length=500)
+
+
+class UndoSerializer(DeclaredFields, serializers.Serializer[Any]):
+    review = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        min_value=1,
+        max_value=2**63 - 1,
+        help_text="The one to take back, so that asking twice takes back one: refused where it is not your last; left "
+        "out: whichever is your last.",
+    )
+
+
+class ScoreSerializer(DeclaredFields, serializers.Serializer[Any]):
+    rollout = serializers.PrimaryKeyRelatedField(queryset=Rollout.objects.filter(collection__is_being_deleted=False))
+    seq = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=2**31 - 1)
+    rubric = serializers.SlugRelatedField[Any](slug_field="slug", queryset=Rubric.objects.all())
+    scores = serializers.DictField()
+    note = serializers.CharField(required=False, allow_blank=True, max_length=10_000)
+    token = serializers.CharField(required=False, allow_blank=True, max_length=MAX_TOKEN)
+
+
+class ShownSideSerializer(serializers.Serializer[Any]):
+    label = serializers.CharField(help_text="A is the first side.")  # type: ignore[assignment]
+    events = serializers.ListField(child=serializers.DictField())
+    left_out = serializers.IntegerField(help_text="Events after these.")
+    stop_reason = serializers.CharField()
+    reward = serializers.FloatField(allow_null=True, help_text="Null where it is kept from you.")
+    model = serializers.CharField(allow_null=True)
+
+
+class ShownSerializer(serializers.Serializer[Any]):
+    prompt = serializers.ListField(child=serializers.DictField())
+    expected = serializers.DictField(allow_null=True, help_text="Null where it is kept from you.")
+    sides = ShownSideSerializer(many=True)
+
+
+class RevealedSerializer(serializers.Serializer[Any]):
+    label = serializers.CharField()  # type: ignore[assignment]
+    rollout = serializers.IntegerField()
+    reward = serializers.FloatField(allow_null=True)
+    model = serializers.CharField()
+
+
+class ReviewSerializer(serializers.ModelSerializer[Review]):
+    """To its reviewer a review tells which rollouts it is about once it is submitted and can be undone no more."""
+
+    reviewer = serializers.SlugRelatedField[Any](slug_field="username", read_only=True)
+    rubric = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
+    draft = serializers.DictField(read_only=True)
+    scores = serializers.DictField(read_only=True)
+    ranks = serializers.ListField(child=serializers.IntegerField(), read_only=True)
+    reasons = serializers.ListField(child=serializers.CharField(), read_only=True)
+    shown = serializers.SerializerMethodField(help_text="While it is open: what there is to judge.")
+    revealed = serializers.SerializerMethodField(help_text="After it, in a queue that trains.")
+    rollouts = serializers.SerializerMethodField(help_text="In the order shown, for who leads queues.")
+
+    class Meta:
+        model = Review
+        fields = [
+            "id",
+            "queue",
+            "item",
+            "reviewer",
+            "status",
+            "rubric",
+            "seq",
+            "leased_until",
+            "draft",
+            "choice",
+            "ranks",
+            "scores",
+            "reasons",
+            "note",
+            "confidence",
+            "skip_reason",
+            "started_at",
+            "submitted_at",
+            "skipped_at",
+            "seconds",
+            "is_adjudication",
+            "saw_votes",
+            "shown",
+            "revealed",
+            "rollouts",
+        ]
+
+    @extend_schema_field(ShownSerializer(allow_null=True))
+    def get_shown(self, review: Review) -> dict[str, Any] | None:
+        view = self.context.get("view")
+        # Not with each draft that is kept: whoever keeps one has the item, which may be a megabyte.
+        is_one = getattr(view, "action", "") in {"retrieve", "claim", "undo"}
+        if review.status not in {Review.Status.OPEN, Review.Status.LAPSED} or review.queue is None or not is_one:
+            return None
+        return tell_shown(review, read_shown(review))
+
+    @extend_schema_field(RevealedSerializer(many=True))
+    def get_revealed(self, review: Review) -> list[dict[str, Any]]:
+        return reveal(review)
+
+    @extend_schema_field({"type": "array", "items": {"type": "integer"}, "nullable": True})
+    def get_rollouts(self, review: Review) -> list[int] | None:
+        view = self.context.get("view")
+        if review.queue_id is None:
+            return [review.rollout_id] if review.rollout_id else []
+        return list(review.arrangement) if view is not None and view.may(Permission.LEAD) else None
+
+
+class SubmittedSerializer(ReviewSerializer):
+    next = serializers.SerializerMethodField(help_text="The review of the next item, where `claim` asked for one.")
+
+    class Meta(ReviewSerializer.Meta):
+        fields = [*ReviewSerializer.Meta.fields, "next"]
+
+    @extend_schema_field({"type": "integer", "nullable": True})
+    def get_next(self, review: Review) -> int | None:
+        found: int | None = self.context.get("next")
+        return found

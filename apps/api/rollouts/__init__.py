@@ -1,0 +1,1 @@
+"""Rollouts, their traces and tokens, and their verification."""
