@@ -23,7 +23,7 @@ django.setup(set_prefix=False)
 http = BodyTaker()
 
 # Loads models, so it waits for Django to be set up.
-from apps.dashboard.routing import websocket_urlpatterns  # noqa: E402
+from apps.dashboard.live.socket_routes import websocket_urlpatterns  # noqa: E402
 from gymweb.sockets import OriginGuard, SocketRouter  # noqa: E402
 
 application = ProtocolTypeRouter(

@@ -15,7 +15,7 @@ from django.urls import URLPattern, re_path
 
 from apps.accounts.outage_log import DATABASE
 from apps.accounts.outages import is_outage
-from apps.dashboard.consumers import UNAVAILABLE
+from apps.dashboard.live.consumers import UNAVAILABLE
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 

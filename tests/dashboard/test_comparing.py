@@ -2,7 +2,7 @@ import pytest
 from django.urls import reverse
 
 from apps.accounts.models import Role
-from apps.dashboard import side_by_side
+from apps.dashboard.traces import side_by_side
 from apps.gym.traces.alignment import Step
 from apps.gym.traces.events import ModelCall, Prompt, ToolResult, TraceUnion, Verification
 from apps.gym.traces.items import message

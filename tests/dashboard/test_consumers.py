@@ -10,8 +10,8 @@ from channels.testing import WebsocketCommunicator
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
-from apps.dashboard.consumers import MIN_SECONDS_BETWEEN
-from apps.dashboard.progress import mark_changes
+from apps.dashboard.live.consumers import MIN_SECONDS_BETWEEN
+from apps.dashboard.overview.collection_progress import mark_changes
 from apps.gym.traces.events import ModelCall, Prompt, encode_event
 from apps.gym.traces.items import message
 from apps.rollouts.models import Collection, Rollout, TraceEvent

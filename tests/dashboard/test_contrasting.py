@@ -75,7 +75,7 @@ def test_the_worst_regressions_are_read_one_after_the_other():
 
 
 def test_large_collections_are_compared_after_the_page_is_there(monkeypatch):
-    monkeypatch.setattr("apps.dashboard.views.contrasting.AT_ONCE", 0)
+    monkeypatch.setattr("apps.dashboard.views.collections.comparison_views.AT_ONCE", 0)
     a, b = contrasted((1.0, 0.0), (0.5, 0.5))
     client, address = signed_in(), reverse(COMPARE)
     page = client.get(address, {"a": a.pk, "b": b.pk}).text
@@ -98,7 +98,7 @@ def test_tasks_are_listed_by_what_became_of_them(which, tasks):
 
 
 def test_a_list_of_tasks_is_paged_and_comes_as_a_file(monkeypatch):
-    monkeypatch.setattr("apps.dashboard.views.contrasting._A_PAGE", 2)
+    monkeypatch.setattr("apps.dashboard.views.collections.comparison_views._A_PAGE", 2)
     a, b = contrasted((1.0, 0.0), (0.75, 0.0), (0.5, 0.0))
     client, given = signed_in(), {"a": a.pk, "b": b.pk, "which": "regressed"}
     first = client.get(reverse(CHANGES), given)

@@ -130,7 +130,7 @@ def test_tasks_are_listed_by_how_often_they_were_solved():
 
 
 def test_more_tasks_than_a_page_are_paged(monkeypatch):
-    monkeypatch.setattr("apps.dashboard.views.figures._TASKS_A_PAGE", 2)
+    monkeypatch.setattr("apps.dashboard.views.collections.figure_views._TASKS_A_PAGE", 2)
     collection = make_collection()
     for task in collection.version.tasks.all():
         make_rollout(collection, task=task, trace=[])

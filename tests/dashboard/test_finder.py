@@ -8,8 +8,8 @@ from django.urls import resolve
 
 from apps.accounts.models import Role, User
 from apps.accounts.permissions import Permission, user_may
-from apps.dashboard.destinations import DESTINATIONS, destinations_for
-from apps.dashboard.finder import find_everything
+from apps.dashboard.chrome.destinations import DESTINATIONS, destinations_for
+from apps.dashboard.chrome.finder_entries import find_everything
 from tests.dashboard.pages import signed_in
 from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user
 

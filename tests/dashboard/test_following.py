@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from apps.accounts.models import Role
-from apps.dashboard.following import Mark, read_news
+from apps.dashboard.live.followed_attempt import Mark, read_news
 from apps.gym.traces.events import (
     ErrorRaised,
     ModelCall,

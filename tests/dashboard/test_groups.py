@@ -1,7 +1,7 @@
 import pytest
 from django.urls import reverse
 
-from apps.dashboard import groups
+from apps.dashboard.tables import task_rollouts
 from apps.tasks.models import Task
 from tests.dashboard.markup import read
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
@@ -71,7 +71,7 @@ def test_the_rewards_that_are_shown_are_drawn():
 
 
 def test_more_than_can_be_shown_are_counted(monkeypatch):
-    monkeypatch.setattr(groups, "SHOWN", 2)
+    monkeypatch.setattr(task_rollouts, "SHOWN", 2)
     collection = make_collection()
     for _ in range(5):
         make_rollout(collection, trace=[])

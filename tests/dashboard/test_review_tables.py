@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import Role
-from apps.dashboard.views import review_tables
+from apps.dashboard.views.reviews import review_table_views
 from apps.reviews.adjudicating import adjudicate_item
 from apps.reviews.answers import Answer
 from apps.reviews.leasing import skip_item
@@ -140,7 +140,7 @@ def test_pages_follow_one_another_with_their_filter(pages, monkeypatch):
     for _ in range(5):
         judge(queue, annotator(), "equal")
     real = keyset_pages.page_by_id
-    monkeypatch.setattr(review_tables, "page_by_id", lambda *args, **options: real(*args, size=2, **options))
+    monkeypatch.setattr(review_table_views, "page_by_id", lambda *args, **options: real(*args, size=2, **options))
     for path, number in ((f"/queues/{queue.pk}/items/?verdict=equal", 5), (f"/reviews/?queue={queue.pk}", 5)):
         seen, address = [], path
         while address:

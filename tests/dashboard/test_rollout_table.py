@@ -7,8 +7,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts.models import Role, SavedView
-from apps.dashboard.neighbours import find_neighbours
-from apps.dashboard.rolloutlists import facets
+from apps.dashboard.tables.neighbours import find_neighbours
+from apps.dashboard.tables.rollouts import facets
 from apps.exports.models import Export
 from apps.gym.traces.events import ModelCall, Prompt
 from apps.gym.traces.items import message

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from apps.accounts.models import Role
-from apps.dashboard.neighbours import find_neighbours
+from apps.dashboard.tables.neighbours import find_neighbours
 from apps.dashboard.templatetags.gymweb_format import usd
 from apps.dashboard.traces.chunks import Span, pages_of, split_events
 from apps.dashboard.traces.finding import find_words

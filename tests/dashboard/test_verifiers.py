@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.dashboard.forms.verifiers import VerifierForm
+from apps.dashboard.forms.verifier_forms import VerifierForm
 from apps.environments.models import Environment
 from apps.gym.verifiers.registry import VERIFIERS
 from tests.factories import make_environment, make_policy_model

@@ -3,7 +3,7 @@
 import pytest
 
 from apps.accounts.models import Role
-from apps.dashboard.versions_chart import CEILING, FLOOR, LEFT, RIGHT, WIDTH, draw_versions
+from apps.dashboard.charts.versions_chart import CEILING, FLOOR, LEFT, RIGHT, WIDTH, draw_versions
 from apps.rollouts.metrics.model_versions import VersionReward
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_collection, make_policy_model, make_rollout

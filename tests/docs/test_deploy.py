@@ -184,7 +184,7 @@ def names_of_metrics() -> set[str]:
 
 
 def test_every_metric_is_described_and_every_description_has_a_metric():
-    import apps.dashboard.consumers  # noqa: F401 - counts sockets
+    import apps.dashboard.live.consumers  # noqa: F401 - counts sockets
 
     described = set(re.findall(r"`(gymweb_\w+)`", TEXT.split("## Metrics")[1].split("\n## ")[0]))
     assert described == names_of_metrics()

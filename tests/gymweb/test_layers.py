@@ -12,7 +12,7 @@ from channels.testing import WebsocketCommunicator
 from prometheus_client import REGISTRY
 
 from apps.accounts.models import Role
-from apps.dashboard.progress import mark_changes
+from apps.dashboard.overview.collection_progress import mark_changes
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.notifications import DOORBELL, announce_from_loop, ring_doorbell
 from gymweb.asgi import application

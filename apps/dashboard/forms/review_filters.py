@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from django import forms
 
 from apps.accounts.models import User
-from apps.dashboard.forms.reviews import REVIEWER_ROLES
+from apps.dashboard.forms.review_forms import REVIEWER_ROLES
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE
 from apps.reviews.models import Queue, Review
 from apps.reviews.narrowing import KINDS

@@ -15,8 +15,8 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from apps.dashboard.icons import ICONS
-from apps.dashboard.items import ItemView, view_item
+from apps.dashboard.chrome.icons import ICONS
+from apps.dashboard.traces.item_text import ItemView, view_item
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 from apps.rollouts.models import Collection, Rollout
 

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test import Client
 
 from apps.accounts.models import Role
-from apps.dashboard.neighbours import find_neighbours
+from apps.dashboard.tables.neighbours import find_neighbours
 from apps.reviews.filling import QueueRefused, fill_from_filter
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
 from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time

@@ -1,0 +1,1 @@
+"""What every page shows around its content, and how views answer."""

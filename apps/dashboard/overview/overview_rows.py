@@ -1,0 +1,96 @@
+"""What the overview shows of collections: those that go on with their phases, the latest beside their predecessors."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, OuterRef, Subquery
+from django.utils import timezone
+
+from apps.dashboard.overview.collection_progress import Progress
+from apps.dashboard.overview.error_causes import CAUSES
+from apps.rollouts.metrics.mean_intervals import measure_margins
+from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
+
+SHOWN = 8
+ACTIVE = [Collection.State.PLANNING, Collection.State.RUNNING, Collection.State.PAUSED]
+_SAME = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """`margin` is half the 95 % interval of the mean reward; `previous` the collection before it of the same dataset
+    and agent that has rewards. None where it is not known."""
+
+    collection: Collection
+    margin: float | None
+    previous: Collection | None
+    previous_margin: float | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """Of the mean reward from that of the previous one."""
+        if self.previous is None or self.collection.mean_reward is None or self.previous.mean_reward is None:
+            return None
+        return self.collection.mean_reward - self.previous.mean_reward
+
+    @property
+    def direction(self) -> str:
+        """`same` where the intervals of both could make the difference."""
+        difference = self.difference or 0.0
+        noise = max(_SAME, math.hypot(self.margin or 0.0, self.previous_margin or 0.0))
+        return "up" if difference > noise else "down" if difference < -noise else "same"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    error_kind: str
+    count: int
+    meaning: str
+    collections: int
+
+
+def _listed() -> CollectionQuerySet:
+    return Collection.objects.listed().select_related("dataset", "policy_model", "agent")
+
+
+def read_active() -> list[Progress]:
+    """Without what holds them back: their own pages say that."""
+    active = list(_listed().filter(state__in=ACTIVE)[:SHOWN])
+    # By the index of leases, which holds running rows alone.
+    held = Rollout.objects.filter(status=Rollout.Status.RUNNING, lease__gt=0, collection__in=active).order_by()
+    running = Counter(dict(held.values_list("collection").annotate(rows=Count("pk"))))
+    now = timezone.now()
+    return [
+        Progress(collection=each, running=running[each.pk], as_of=now, mean_reward=each.mean_reward) for each in active
+    ]
+
+
+def read_latest() -> list[Latest]:
+    before = Collection.objects.listed().filter(
+        dataset=OuterRef("dataset"), agent=OuterRef("agent"), pk__lt=OuterRef("pk"), rewarded__gt=0
+    )
+    before = before.exclude(state__in=ACTIVE).order_by("-pk")
+    latest: list[Any] = list(
+        _listed().exclude(state__in=ACTIVE).annotate(previous_id=Subquery(before.values("pk")[:1]))[:SHOWN]
+    )
+    previous = Collection.objects.in_bulk({each.previous_id for each in latest} | {0})
+    margins = measure_margins(list({each.pk: each for each in [*latest, *previous.values()]}.values()))
+    return [
+        Latest(each, margins.get(each.pk), previous.get(each.previous_id), margins.get(each.previous_id))
+        for each in latest
+    ]
+
+
+def read_failures(collections: Sequence[Collection]) -> list[Failure]:
+    """Failed rollouts of these collections by cause, the most frequent first."""
+    touched = [collection.pk for collection in collections if collection.failed]
+    counted = (
+        Rollout.objects.filter(collection__in=touched or [0], status=Rollout.Status.FAILED)
+        .values_list("error_kind")
+        .annotate(count=Count("pk"), collections=Count("collection", distinct=True))
+        .order_by("-count", "error_kind")
+    )
+    return [Failure(kind, count, CAUSES.get(kind, ""), places) for kind, count, places in counted]

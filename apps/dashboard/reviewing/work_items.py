@@ -1,0 +1,138 @@
+"""What a work page shows of an item: context once, the sides from where they part, their last words, and the form."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Q
+from django.utils import timezone
+
+from apps.dashboard.traces.building import show_events
+from apps.dashboard.traces.cards import Card
+from apps.dashboard.traces.side_by_side import SHOWN, Line, compare_steps, find_start
+from apps.gym.pairs.review_rubrics import Criterion
+from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE, REASONS
+from apps.gym.traces.alignment import Step, steps_of
+from apps.reviews.drafting import read_draft
+from apps.reviews.models import Queue, Review
+from apps.reviews.reviewing import criteria_of
+from apps.reviews.withholding import LABELS, Shown, read_shown
+
+CHOICE_KEYS = {"a_much": "A", "a": "a", "equal": "e", "both_bad": "x", "b": "b", "b_much": "B"}
+MAX_STEPS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A criterion with what has been answered: `options` are (value, label, whether it is chosen)."""
+
+    key: str
+    criterion: Criterion
+    value: Any
+    options: list[tuple[str, str, bool]]
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastWord:
+    """The final answer of a side, its `place`th step, or nothing; cut as the steps are."""
+
+    label: str
+    place: int
+    text: str
+    before: int
+    hidden: int
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`cards` are the trace of the one rollout of a rubric; `common` and `lines` the steps of several."""
+
+    shown: Shown
+    labels: list[str]
+    cards: tuple[Card, ...]
+    common: list[Line]
+    lines: list[Line]
+    last_words: list[LastWord]
+    left_out: int
+
+
+def read_judged(review: Review, *, whole: bool = False) -> Judged:
+    shown = read_shown(review, whole=whole)
+    labels = list(LABELS[: len(shown.sides)])
+    columns = [steps_of(side.events) for side in shown.sides]
+    left_out = sum(side.left_out for side in shown.sides) + sum(max(0, len(each) - MAX_STEPS) for each in columns)
+    if len(columns) == 1:
+        cards = show_events(event for _, event in shown.sides[0].events).cards
+        return Judged(shown, labels, cards, [], [], [], left_out)
+    common, lines = compare_steps([each[:MAX_STEPS] for each in columns]) if columns else ([], [])
+    return Judged(shown, labels, (), common, lines, _last_words(labels, columns), left_out)
+
+
+def read_text(review: Review, label: str, place: int, *, whole: bool = False) -> str | None:
+    """The whole text of a step that the review shows on a side; None where it shows no such step."""
+    side = next((each for each in read_shown(review, whole=whole).sides if each.label == label), None)
+    steps = steps_of(side.events) if side is not None else []
+    return steps[place].text if place < len(steps) else None
+
+
+def read_fields(review: Review, errors: dict[str, str]) -> dict[str, Any]:
+    """The form of a review as it was left: its draft, or what has just been refused."""
+    queue = review.queue
+    assert queue is not None
+    draft = read_draft(review.draft)
+    scores, ranks = draft.get("scores", {}), draft.get("ranks", [])
+    places = range(1, len(review.arrangement) + 1)
+    return {
+        "choices": [(name, label, CHOICE_KEYS[name], draft.get("choice") == name) for name, label in CHOICES.items()]
+        if queue.kind == Queue.Kind.PAIRWISE
+        else [],
+        "ranks": [
+            (place, label, [(each, place < len(ranks) and ranks[place] == each) for each in places])
+            for place, label in enumerate(LABELS[: len(review.arrangement)])
+        ]
+        if queue.kind == Queue.Kind.RANKING
+        else [],
+        "criteria": [_field(each, scores.get(each["key"]), errors) for each in criteria_of(queue)],
+        "reasons": [
+            (number, name, label, name in draft.get("reasons", []))
+            for number, (name, label) in enumerate(REASONS.items(), start=1)
+        ],
+        "confidences": [(value, label, draft.get("confidence") == value) for value, label in CONFIDENCE.items()],
+        "note": draft.get("note", ""),
+        "errors": errors,
+    }
+
+
+def count_mine(queue: Queue, reviewer_id: int) -> dict[str, int]:
+    """How much this person has done here, and how much of it today: one query."""
+    mine = Review.objects.filter(queue=queue, reviewer=reviewer_id, is_adjudication=False)
+    done = Q(status=Review.Status.SUBMITTED)
+    today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+    found: dict[str, int] = mine.aggregate(
+        done=Count("pk", filter=done),
+        today=Count("pk", filter=done & Q(submitted_at__gte=today)),
+        skipped=Count("pk", filter=Q(status=Review.Status.SKIPPED)),
+    )
+    return found
+
+
+def _field(criterion: Criterion, value: Any, errors: dict[str, str]) -> Field:
+    options: list[tuple[str, str, bool]] = []
+    if criterion["kind"] == "boolean":
+        options = [("true", "yes", value is True), ("false", "no", value is False)]
+    elif criterion["kind"] == "category":
+        options = [(each, each, each == value) for each in criterion["choices"]]
+    key = str(criterion["key"])
+    return Field(key, criterion, value, options, errors.get(f"scores.{key}", ""))
+
+
+def _last_words(labels: list[str], columns: list[list[Step]]) -> list[LastWord]:
+    places = [max((place for place, step in enumerate(steps) if step.kind == "reply"), default=-1) for steps in columns]
+    texts = [steps[place].text if place >= 0 else "" for steps, place in zip(columns, places, strict=True)]
+    start = find_start([text for text in texts if text])
+    end = start + SHOWN
+    return [
+        LastWord(label, place, text[start:end], start if text else 0, max(0, len(text) - end), len(text))
+        for label, place, text in zip(labels, places, texts, strict=True)
+    ]

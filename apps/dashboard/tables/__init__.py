@@ -1,0 +1,1 @@
+"""Tables of rollouts and of figures, and the same as files."""

@@ -1,0 +1,47 @@
+"""The rollouts beside one in the list that somebody came from, whose filters and order the address carries."""
+
+from typing import NamedTuple
+
+from django.http import QueryDict
+
+from apps.dashboard.tables.rollouts.listing import RolloutList
+from apps.rollouts.models import Rollout, RolloutQuerySet
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+
+PATIENCE = 2.0
+"""Seconds: who opens a trace waits no longer to learn what stands beside it."""
+UNFILTERED = "sort="
+"""What stands for the list of all rollouts."""
+_LONGEST = 8_000
+
+
+class Neighbours(NamedTuple):
+    previous: int | None
+    next: int | None
+
+
+def find_neighbours(listed: str, rollout: Rollout) -> Neighbours | None:
+    """None where what is given means no list; neither of them where it takes too long to find out."""
+    if not listed or len(listed) > _LONGEST:
+        return None
+    there = RolloutList.read(QueryDict(listed))
+    if not there.is_understood:
+        return None
+    rows = there.narrow(Rollout.objects.only("id", "reward", "finished_at"))
+    cursor = there.cursor(rollout)
+    try:
+        with bound_time(there.parsed, seconds=PATIENCE):
+            page = there.cut(rows, cursor, size=1)
+            previous = _before(there, rows, rollout, cursor)
+    except FilterTooSlow:
+        return Neighbours(previous=None, next=None)
+    return Neighbours(previous=previous, next=page.rows[0].pk if page.rows else None)
+
+
+def _before(there: RolloutList, rows: RolloutQuerySet, rollout: Rollout, cursor: str) -> int | None:
+    """The list backwards; rollouts without a value stand at its end in either direction."""
+    back, has_value = there.reversed(), there.has_value(rollout)
+    found = back.cut(rows, cursor, has_value=has_value, size=1).rows
+    if not found and has_value is False:
+        found = back.cut(rows, "", has_value=True, size=1).rows
+    return found[0].pk if found else None

@@ -1,0 +1,176 @@
+"""How many of the rollouts that pass have which value: counted in the newest of them, so that it never takes long."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from apps.dashboard.tables.rollouts.listing import RolloutList
+from apps.rollouts.models import Collection, RolloutQuerySet
+from apps.rollouts.search.filters.grammar import Between, Filter, Number, Term, Text, Value
+
+LOOKED_AT = 10_000
+SHOWN = 8
+"""Values of a facet."""
+_COLUMNS = (
+    "collection_id",
+    "status",
+    "stop_reason",
+    "error_kind",
+    "reward",
+    "tool_errors",
+    "flagged",
+    "calls_without_usage",
+    "attempt",
+    "tools",
+    "task__split",
+    "task__tags_text",
+)
+_TRUNCATED = frozenset({"", "answered", "environment_done"})
+_BUCKETS = (
+    ("below 0", Number("<", 0.0)),
+    ("0", Number("=", 0.0)),
+    ("up to 0.5", Between(0.0, 0.5, above=True)),
+    ("0.5 to 1", Between(0.5, 1.0, above=True, below=True)),
+    ("1", Number("=", 1.0)),
+    ("above 1", Number(">", 1.0)),
+)
+
+
+class Choice(NamedTuple):
+    """A value of a facet: what it is called, how many have it where that is counted, and the address with it or, if it
+    is chosen, without it."""
+
+    label: str
+    rollouts: int | None
+    address: str
+    is_chosen: bool
+
+
+class Facet(NamedTuple):
+    label: str
+    choices: list[Choice]
+    more: int
+    """Values that are not shown."""
+
+
+class Facets(NamedTuple):
+    """`total` is exact, unless `is_capped`: then there are more, and the counts are of the newest `total`."""
+
+    total: int
+    is_capped: bool
+    facets: list[Facet]
+
+
+def read_facets(there: RolloutList, rollouts: RolloutQuerySet) -> Facets:
+    """Of the rollouts that pass, in the order of their ids: one statement, whatever is counted."""
+    narrowed = there.narrow(rollouts).order_by("-pk").values_list(*_COLUMNS)
+    rows = list(narrowed[: LOOKED_AT + 1])
+    is_capped = len(rows) > LOOKED_AT
+    counted = _count(rows[:LOOKED_AT])
+    counted["model"] = _models(counted.pop("collection"))
+    facets = [facet for key, label in _LABELS.items() if (facet := _facet(there, key, label, counted[key]))]
+    return Facets(min(len(rows), LOOKED_AT), is_capped, facets)
+
+
+_LABELS = {
+    "status": "Status",
+    "reward": "Reward",
+    "stop": "Stop reason",
+    "error": "Error",
+    "flag": "Flags",
+    "tool": "Tools",
+    "model": "Model",
+    "split": "Split",
+    "tag": "Tags",
+}
+
+
+def _count(rows: Iterable[Any]) -> dict[str, Counter[Any]]:
+    counted: dict[str, Counter[Any]] = {key: Counter() for key in (*_LABELS, "collection")}
+    for collection, status, stop, error, reward, tool_errors, flagged, untold, attempt, tools, split, tags in rows:
+        counted["collection"][collection] += 1
+        counted["status"][status] += 1
+        counted["stop"][stop] += 1
+        counted["error"][error] += 1
+        counted["split"][split] += 1
+        counted["tool"].update(tools.keys())
+        if reward is not None:
+            counted["reward"][_bucket(reward)] += 1
+        if tags:
+            counted["tag"].update(set(tags.split("\n")))
+        for flag, holds in (
+            ("truncated", stop not in _TRUNCATED),
+            ("tool_error", tool_errors > 0),
+            ("credentials", flagged),
+            ("no_usage", untold > 0),
+            ("retried", attempt > 1),
+            ("unscored", reward is None and status == "completed"),
+        ):
+            if holds:
+                counted["flag"][flag] += 1
+    for each in counted.values():
+        del each[""]
+    return counted
+
+
+def _bucket(reward: float) -> Value:
+    if reward < 0:
+        return _BUCKETS[0][1]
+    if reward == 0:
+        return _BUCKETS[1][1]
+    if reward <= 0.5:
+        return _BUCKETS[2][1]
+    return _BUCKETS[3][1] if reward < 1 else _BUCKETS[4][1] if reward == 1 else _BUCKETS[5][1]
+
+
+def _models(by_collection: Counter[int]) -> Counter[str]:
+    slugs = Collection.objects.filter(pk__in=by_collection).values_list("pk", "policy_model__slug")
+    found: Counter[str] = Counter()
+    for pk, slug in slugs:
+        found[slug] += by_collection[pk]
+    return found
+
+
+def _facet(there: RolloutList, key: str, label: str, counted: Counter[Any]) -> Facet | None:
+    chosen = [value for term in there.parsed.terms if term.key == key and not term.negated for value in term.values]
+    values = list(_values(key, counted))
+    # What is chosen stays to be taken back, also where nothing has it.
+    known = {each for _, each, _ in values}
+    gone = [(_written(key, value), value, None) for value in chosen if value not in known]
+    shown: list[tuple[str, Value, int | None]] = [
+        *values[:SHOWN],
+        *(each for each in values[SHOWN:] if each[1] in chosen),
+        *gone,
+    ]
+    choices = [
+        Choice(name, count, _toggled(there, key, value), is_chosen=value in chosen) for name, value, count in shown
+    ]
+    return Facet(label, choices, max(0, len(values) - SHOWN)) if choices else None
+
+
+def _values(key: str, counted: Counter[Any]) -> Iterator[tuple[str, Value, int]]:
+    if key == "reward":
+        yield from ((name, value, counted[value]) for name, value in _BUCKETS if counted[value])
+        return
+    for name, count in sorted(counted.items(), key=lambda each: (-each[1], each[0])):
+        yield str(name), Text(str(name)), count
+
+
+def _written(key: str, value: Value) -> str:
+    return str(Filter((Term(key, (value,)),))).partition(":")[2]
+
+
+def _toggled(there: RolloutList, key: str, value: Value) -> str:
+    """The list without this value of the key, or those of it that have it: as many as were counted, and so a term of
+    its own. In a term that stands there it would be one more that passes."""
+    terms, found = [], False
+    for term in there.parsed.terms:
+        if term.key != key or term.negated or value not in term.values:
+            terms.append(term)
+            continue
+        found = True
+        if values := tuple(each for each in term.values if each != value):
+            terms.append(Term(key, values))
+    if not found:
+        terms.append(Term(key, (value,)))
+    return there.address(parsed=Filter(tuple(terms)))

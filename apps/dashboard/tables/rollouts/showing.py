@@ -1,0 +1,128 @@
+"""The table of rollouts as a page shows it: its rows, columns, headings, saved views, and what a search cannot find."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from django.db.models import Sum
+from django.http import QueryDict
+
+from apps.accounts.models import SavedView, User
+from apps.dashboard.tables.rollouts.columns import (
+    COLUMNS,
+    DENSITIES,
+    TABLE,
+    Column,
+    chosen_columns,
+    chosen_density,
+    known_columns,
+)
+from apps.dashboard.tables.rollouts.listing import NEWEST, OLDEST, RolloutList
+from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.grammar import Term, Text
+from apps.rollouts.search.filters.keys import KEYS
+from apps.rollouts.search.filters.searching import MANY, count_unindexed
+from apps.rollouts.search.keyset_pages import Page
+
+UNSEEN = ("task__row_json", "collection__snapshot", "components", "collection__prompt_template")
+"""What a row of the table does not show, and may be long."""
+
+
+class Heading(NamedTuple):
+    """`order` is how it is sorted by this column now, as `aria-sort` says it; empty where it cannot be."""
+
+    column: Column
+    address: str = ""
+    order: str = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """A saved view as a menu shows it."""
+
+    view: SavedView
+    address: str
+    is_own: bool
+
+
+def show_table(
+    given: QueryDict, rollouts: RolloutQuerySet, user: User, there: RolloutList, *, collection: Collection | None = None
+) -> dict[str, Any]:
+    """The context of the table's templates. `collection` is the one whose page it stands on."""
+    of = (Term("collection", (Text(str(collection.pk)),)),) if collection else ()
+    shown = known_columns(given.get("columns", "").split(",")) or chosen_columns(user)
+    shown = tuple(name for name in shown if not (collection and name == "collection"))
+    searches = there.parsed.asks_for("text")
+    waiting = count_unindexed() if searches else 0
+    page: Page[Rollout] = Page(rows=[], after="", is_first=True)
+    too_slow = ""
+    try:
+        with bound_time(there.parsed):
+            page = there.page(rollouts.defer(*UNSEEN))
+    except FilterTooSlow as slow:
+        too_slow = str(slow)
+    return {
+        "there": there,
+        "page": page,
+        "too_slow": too_slow,
+        "list_query": there.address(*of) if there.is_understood else "",
+        "here_query": there.address(),
+        "here_query_newest": there.address(sort=NEWEST),
+        "here_query_oldest": there.address(sort=OLDEST),
+        "of": collection.pk if collection else "",
+        "export_query": _export(there, collection),
+        "columns": COLUMNS,
+        "shown": shown,
+        "headings": [_heading(there, column) for column in COLUMNS if column.name in shown],
+        "density": chosen_density(user),
+        "densities": DENSITIES,
+        "views": list(_views(user)),
+        "keys": KEYS.values(),
+        "waiting": f"{MANY:,}+" if waiting > MANY else waiting,
+        "total": _total(there, collection),
+    }
+
+
+def _export(there: RolloutList, collection: Collection | None) -> str:
+    """The address of a new export of what passes: of the page's collection, or of the one that the filter names."""
+    if not there.parsed.terms:
+        return ""
+    named = [term.values for term in there.parsed.terms if term.key == "collection" and not term.negated]
+    of = collection.pk if collection else None
+    match named:
+        case [(Text(text),)] if of is None and text.isascii() and text.isdigit():
+            of = int(text)
+    return urlencode({"q": str(there.parsed), **({"collection": of} if of else {})})
+
+
+def _heading(there: RolloutList, column: Column) -> Heading:
+    if not column.sort:
+        return Heading(column)
+    is_sorted = there.key == column.sort
+    order = ("descending" if there.descending else "ascending") if is_sorted else "none"
+    # The best first; asked again, the other way round.
+    wanted = column.sort if is_sorted and there.descending else f"-{column.sort}"
+    return Heading(column, there.address(sort=wanted), order)
+
+
+def _views(user: User) -> Any:
+    saved = SavedView.objects.seen_by(user).filter(table=TABLE).select_related("user")
+    for view in saved:
+        given = QueryDict(mutable=True)
+        given["q"] = view.query
+        if view.sort:
+            given["sort"] = view.sort
+        if view.columns:
+            given["columns"] = ",".join(view.columns)
+        yield View(view, given.urlencode(), view.user_id == user.pk)
+
+
+def _total(there: RolloutList, collection: Collection | None) -> int | None:
+    """How many there are, from the counters of collections; None where only counting them would tell."""
+    if there.parsed.terms or not there.is_understood:
+        return None
+    if collection is not None:
+        return collection.total
+    total = Collection.objects.present().aggregate(total=Sum("total"))["total"]
+    return int(total or 0)

@@ -1,0 +1,1 @@
+"""Signing in, one's own account, other people, settings and the audit log."""

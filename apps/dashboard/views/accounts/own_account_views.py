@@ -1,0 +1,110 @@
+"""One's own account: password and API keys."""
+
+from typing import Any, cast
+
+import orjson
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+
+from apps.accounts.keys import NotYourKey, create_api_key, revoke_api_key
+from apps.accounts.known_devices import remember_device
+from apps.accounts.models import ApiKey, User
+from apps.accounts.people import change_password
+from apps.accounts.permissions import Permission, allow
+from apps.accounts.remapping import KeymapRefused, remap_keys
+from apps.dashboard.chrome.answers import answer, go
+from apps.dashboard.forms.account_forms import ApiKeyForm, PasswordForm
+
+
+def _page(request: HttpRequest, *, part: str, status: int = 200, **context: Any) -> HttpResponse:
+    person = cast(User, request.user)
+    context = {
+        "password_form": PasswordForm(person=person),
+        "key_form": ApiKeyForm(prefix="key", person=person),
+        "keys": person.api_keys.order_by("-id"),
+        **context,
+    }
+    return answer(request, "account/account.html", context, part=part, status=status)
+
+
+def _count(revoked: int) -> str:
+    if not revoked:
+        return ""
+    return f" {revoked} API keys are revoked." if revoked > 1 else " 1 API key is revoked."
+
+
+@sensitive_post_parameters()
+@never_cache
+@allow(GET=Permission.OWN_ACCOUNT, POST=Permission.OWN_ACCOUNT)
+def account(request: HttpRequest) -> HttpResponse:
+    person = cast(User, request.user)
+    if request.method != "POST":
+        return _page(request, part="password")
+    form = PasswordForm(request.POST, person=person)
+    done = "changed" if person.has_usable_password() else "set"
+    if form.is_valid():
+        try:
+            revoked = change_password(
+                person=person,
+                password=form.cleaned_data["password"],
+                revoke_keys=form.cleaned_data.get("revoke_keys", False),
+                by=person,
+            )
+        except ValidationError as weak:
+            form.add_error("password", weak)
+        else:
+            update_session_auth_hash(request, person)
+            messages.success(request, f"Your password is {done}. Your other sessions are signed out.{_count(revoked)}")
+            response = go(request, "dashboard:account")
+            remember_device(response, person)
+            return response
+    return _page(request, part="password", status=422, password_form=form)
+
+
+@allow(POST=Permission.OWN_ACCOUNT)
+def keyboard(request: HttpRequest) -> HttpResponse:
+    """Takes the keys that one chose in the overlay, as JSON."""
+    try:
+        remap_keys(user=cast(User, request.user), keymap=orjson.loads(request.body))
+    except orjson.JSONDecodeError:
+        return HttpResponse("That is not JSON.", status=422, content_type="text/plain")
+    except KeymapRefused as refusal:
+        return HttpResponse(str(refusal), status=422, content_type="text/plain")
+    return HttpResponse(status=204)
+
+
+@sensitive_variables("token")
+@never_cache
+@allow(POST=Permission.OWN_ACCOUNT)
+def key_create(request: HttpRequest) -> HttpResponse:
+    """Answers with the key itself, the only time that it can be seen."""
+    person = cast(User, request.user)
+    form = ApiKeyForm(request.POST, prefix="key", person=person)
+    if not form.is_valid():
+        return _page(request, part="keys", status=422, key_form=form)
+    _, token = create_api_key(
+        user=person,
+        name=form.cleaned_data["name"],
+        scopes=form.cleaned_data["scopes"],
+        expires_at=form.expires_at(),
+        by=person,
+    )
+    return _page(request, part="keys", status=201, token=token)
+
+
+@allow(POST=Permission.OWN_ACCOUNT)
+def key_revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    api_key = get_object_or_404(ApiKey, pk=pk)
+    try:
+        revoke_api_key(api_key=api_key, user=cast(User, request.user))
+    except NotYourKey as refused:
+        raise PermissionDenied(str(refused)) from None
+    messages.success(request, f"The key “{api_key.name}” no longer works.")
+    if api_key.user_id != request.user.pk:
+        return go(request, "dashboard:person_edit", api_key.user_id)
+    return go(request, "dashboard:account")

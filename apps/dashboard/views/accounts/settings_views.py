@@ -1,0 +1,101 @@
+"""Settings: one place that leads to all of them, keys of everybody, secrets of models, and outgoing calls."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.db.models import F
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+
+from apps.accounts.models import ApiKey, User
+from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.settings_forms import AddressForm, SecretForm
+from apps.dashboard.overview.outbound_access import read_called, read_entries, try_address
+from apps.environments.models import OVER_HTTP, Environment
+from apps.environments.saving import save_environment
+from apps.policies.models import PolicyModel, RedactionPattern
+from apps.policies.saving import save_policy_model
+
+_SHOWN_KEYS = 500
+
+
+@allow(GET=Permission.OWN_ACCOUNT)
+def settings(request: PageRequest) -> HttpResponse:
+    user = request.user
+    counts: dict[str, Any] = {"own_keys": user.api_keys.filter(revoked_at__isnull=True).count()}
+    if user_may(user, Permission.ACCOUNTS):
+        counts["people"] = User.objects.filter(is_active=True).count()
+        counts["keys"] = ApiKey.objects.usable().count()
+    if user_may(user, Permission.MODELS):
+        counts["secrets"] = sum(bool(hint) for _, hint, _ in _holders())
+    if user_may(user, Permission.CONFIGURE):
+        counts["allowed"] = len(read_entries())
+        counts["patterns"] = RedactionPattern.objects.count()
+    return render(request, "settings/settings.html", {"counts": counts})
+
+
+@allow(GET=Permission.ACCOUNTS)
+def settings_keys(request: PageRequest) -> HttpResponse:
+    """Everybody's keys; those that were used last stand first."""
+    keys = ApiKey.objects.select_related("user").order_by(F("last_used_at").desc(nulls_last=True), "-pk")
+    if only_usable := request.GET.get("all") != "1":
+        keys = keys.usable()
+    context = {"keys": keys[:_SHOWN_KEYS], "total": keys.count(), "only_usable": only_usable}
+    return render(request, "settings/keys.html", context)
+
+
+def _holders() -> list[tuple[str, str, PolicyModel | Environment]]:
+    """What may have a key: its name in the form, the key's end, and the row."""
+    models = PolicyModel.objects.exclude(base_url="")
+    environments = Environment.objects.filter(adapter__in=OVER_HTTP)
+    return [
+        *((f"model:{each.slug}", each.api_key_hint, each) for each in models),
+        *((f"environment:{each.slug}", each.api_key_hint, each) for each in environments),
+    ]
+
+
+@sensitive_post_parameters("api_key")
+@sensitive_variables("form", "key")
+@never_cache
+@allow(GET=Permission.MODELS, POST=Permission.MODELS)
+def settings_secrets(request: PageRequest) -> HttpResponse:
+    """Keys are written here and read nowhere: what is shown is how each ends."""
+    holders = _holders()
+    choices = [(of, f"{each.name} ({each.base_url})") for of, _, each in holders]
+    bound = request.POST if request.method == "POST" else None
+    form = SecretForm(bound, holders=choices, initial={"of": request.GET.get("of", "")})
+    if form.is_valid():
+        key = "" if form.cleaned_data["remove"] else form.cleaned_data["api_key"]
+        try:
+            name = _write(request, form, key)
+        except ValidationError as wrong:
+            form.add_error(None, wrong.messages)
+        else:
+            messages.success(request, f"The key of {name} is {'stored' if key else 'removed'}.")
+            return redirect("dashboard:settings_secrets")
+    status = 422 if form.is_bound else 200
+    return render(request, "settings/secrets.html", {"form": form, "holders": holders}, status=status)
+
+
+@sensitive_variables("key")
+def _write(request: PageRequest, form: SecretForm, key: str) -> str:
+    held = form.holder()
+    if isinstance(held, PolicyModel):
+        save_policy_model(policy_model=held, api_key=key, user=request.user)
+    else:
+        save_environment(environment=held, api_key=key, user=request.user)
+    return held.name
+
+
+@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
+def settings_outbound(request: PageRequest) -> HttpResponse:
+    form = AddressForm(request.POST if request.method == "POST" else None)
+    context: dict[str, Any] = {"form": form, "entries": read_entries(), "called": read_called()}
+    if form.is_valid():
+        context["tried"] = try_address(form.cleaned_data["address"])
+    status = 422 if form.is_bound and not form.is_valid() else 200
+    return render(request, "settings/outbound.html", context, status=status)

@@ -1,0 +1,1 @@
+"""Collections: plan, follow, steer, compare, import and archive them."""

@@ -1,0 +1,156 @@
+"""Collections: what was planned, how far it is, what came of it."""
+
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.exceptions import ValidationError
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.vary import vary_on_headers
+
+from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.chrome.answers import answer
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.collection_forms import CollectionForm, LimitsForm
+from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.live.followed_attempt import followed_rollouts
+from apps.dashboard.overview.collection_progress import read_progress
+from apps.dashboard.overview.collection_results import read_results
+from apps.dashboard.tables.rollouts.facets import read_facets
+from apps.dashboard.tables.rollouts.listing import OLDEST, RolloutList
+from apps.dashboard.tables.rollouts.showing import show_table
+from apps.dashboard.views.collections.figure_views import RETRIED, breakdown_context, read_facet
+from apps.rollouts.metrics.cached_figures import is_measured_at_once, read_figures
+from apps.rollouts.metrics.consistent_reads import consistent_reads
+from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
+from apps.rollouts.plans.planning import plan_collection
+from apps.rollouts.plans.task_selection import NothingToCollect
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.keyset_pages import page_by_id
+
+
+def _collections() -> CollectionQuerySet:
+    return Collection.objects.present().select_related(
+        "dataset", "version__dataset", "agent", "policy_model", "created_by"
+    )
+
+
+@allow(GET=Permission.READ)
+def collection_list(request: PageRequest) -> HttpResponse:
+    """Those in the archive only where `?archived=true` asks for them."""
+    is_archive = request.GET.get("archived") == "true"
+    rows = _collections().filter(archived_at__isnull=not is_archive)
+    page = page_by_id(rows, request.GET.get("after", ""))
+    return answer(request, "collections/list.html", {"page": page, "is_archive": is_archive}, part="collections")
+
+
+@allow(GET=Permission.COLLECT, POST=Permission.COLLECT)
+def collection_create(request: PageRequest) -> HttpResponse:
+    """GET with fields in the address counts the rollouts to be made; POST plans them.
+
+    The count button posts too: a form sent by GET would put its CSRF token into the address.
+    """
+    if "count" in request.POST:
+        return redirect(f"{request.path}?{urlencode(CollectionForm.known(request.POST))}")
+    if request.method == "POST":
+        form = CollectionForm(request.POST)
+        if form.is_valid():
+            try:
+                collection = plan_collection(**form.cleaned_data, user=request.user)
+            except NothingToCollect as refusal:
+                form.add_error(None, str(refusal))
+            except ValidationError as wrong:
+                add_errors(form, wrong)
+            else:
+                return redirect("dashboard:collection_detail", pk=collection.pk)
+        return render(request, "collections/create.html", {"form": form, "plan": form.plan()}, status=422)
+    earlier, rest = _earlier(request)
+    form = CollectionForm.opened_with(request.GET, earlier, rest=rest)
+    return answer(request, "collections/create.html", {"form": form, "plan": form.plan()}, part="plan")
+
+
+def _earlier(request: PageRequest) -> tuple[Collection | None, bool]:
+    """The collection that `?clone=` or `?rest=` names, and whether only what is left of it is meant."""
+    for name in ("clone", "rest"):
+        number = request.GET.get(name, "")
+        if number.isascii() and number.isdigit() and len(number) < 19:
+            return get_object_or_404(_collections(), pk=int(number)), name == "rest"
+    return None, False
+
+
+@allow(GET=Permission.READ)
+@vary_on_headers("HX-Request", "HX-Target")
+def collection_detail(request: PageRequest, pk: int) -> HttpResponse:
+    """The page. For htmx only the part that it names as its target: the table of rollouts, all figures
+    (`collection-figures`), or both (`collection-live`)."""
+    return collection_page(request, pk)
+
+
+def collection_page(
+    request: PageRequest, pk: int, *, limits_form: LimitsForm | None = None, status: int = 200
+) -> HttpResponse:
+    """`limits_form` is one that was sent and is wrong."""
+    collection = get_object_or_404(_collections().select_related("environment", "resume_from"), pk=pk)
+    target = request.htmx.target
+    if target == "rollout-table":
+        with consistent_reads():
+            context = _table(request, collection, timezone.now())
+        return render(request, "collections/detail.html#rollouts", context)
+    is_live = target in {"collection-figures", "collection-live"}
+    context = _read_page(request, collection, with_table=target != "collection-figures", may_wait=is_live)
+    if is_live:
+        return render(request, "collections/_collection_live.html", context)
+    context |= {
+        "flagged": Rollout.objects.filter(collection=collection, flagged=True).count(),
+        "reverifications": collection.reverifications.all()[:5],
+        "previous": _previous(collection),
+        "limits_form": limits_form or LimitsForm.of(collection),
+    }
+    return render(request, "collections/detail.html", context, status=status)
+
+
+def _read_page(request: PageRequest, collection: Collection, *, with_table: bool, may_wait: bool) -> dict[str, Any]:
+    """Return the figures of the page and its table. Those of a small collection are all of one moment."""
+    if is_measured_at_once(collection):
+        with consistent_reads():
+            context = _figures(request, collection, may_wait=may_wait)
+            return context | (_table(request, collection, context["progress"].as_of) if with_table else {})
+    # A large collection takes seconds to measure: the page has what was measured last, and newer results follow.
+    context = _figures(request, collection, may_wait=may_wait)
+    return context | (_table(request, collection, timezone.now()) if with_table else {})
+
+
+def _figures(request: PageRequest, collection: Collection, *, may_wait: bool) -> dict[str, Any]:
+    facet = read_facet(request)
+    kept = read_figures(collection, facet, may_wait=may_wait)
+    return {
+        "collection": collection,
+        "may_retry": collection.state in RETRIED and user_may(request.user, Permission.COLLECT),
+        "progress": read_progress(collection, kept),
+        "results": read_results(collection, kept),
+        **breakdown_context(facet, kept),
+    }
+
+
+def _table(request: PageRequest, collection: Collection, as_of: datetime) -> dict[str, Any]:
+    """Return the context of the table of rollouts, with the counts beside it where they take no time."""
+    there = RolloutList.read(request.GET, sort=OLDEST)
+    rollouts = followed_rollouts().of_collection(collection.pk)
+    context = {
+        "collection": collection,
+        **show_table(request.GET, rollouts, request.user, there, collection=collection),
+    }
+    counted = None
+    if is_measured_at_once(collection) and there.is_understood and not context["too_slow"]:
+        with suppress(FilterTooSlow), bound_time(there.parsed):
+            counted = read_facets(there, Rollout.objects.of_collection(collection.pk))
+    return context | {"counted": counted, "back": request.path, "table_as_of": as_of}
+
+
+def _previous(collection: Collection) -> Collection | None:
+    """The one before it of the same dataset, which it is compared with first."""
+    rows = Collection.objects.listed().filter(dataset=collection.dataset_id, pk__lt=collection.pk, rewarded__gt=0)
+    return rows.order_by("-pk").only("pk", "name").first()

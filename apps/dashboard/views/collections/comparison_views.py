@@ -1,0 +1,179 @@
+"""Two collections beside each other: their settings, what the difference is worth, and the tasks that it is made of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.charts.bubbles import draw_bubbles
+from apps.dashboard.charts.shares import draw_shares
+from apps.dashboard.chrome.answers import answer
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.tables.csv_files import answer_csv
+from apps.rollouts.metrics.collection_comparison import (
+    CannotContrast,
+    Change,
+    check_contrast,
+    contrast_collections,
+    find_differences,
+)
+from apps.rollouts.metrics.task_changes import WHICH, Cursor, Which, find_witnesses, list_changes
+from apps.rollouts.models import Collection
+
+AT_ONCE = 2_000
+"""Rollouts of a side that are measured while somebody waits; more come after the page."""
+
+_A_PAGE = 50
+_IN_A_FILE = 100_000
+_OFFERED = 100
+_WORDS: dict[Which, str] = {
+    "regressed": "Regressed",
+    "improved": "Improved",
+    "lost": "No longer solved",
+    "gained": "Newly solved",
+    "same": "The same",
+    "all": "All",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What the address asks to compare; `refusal` says why it cannot be."""
+
+    a: Collection | None
+    b: Collection | None
+    refusal: str = ""
+
+    @property
+    def both(self) -> tuple[Collection, Collection] | None:
+        return (self.a, self.b) if self.a and self.b and not self.refusal else None
+
+
+@allow(GET=Permission.READ)
+def collection_compare(request: PageRequest) -> HttpResponse:
+    """`?a=` is what `?b=` is compared with. The figures of large collections come after the page, or by `figures=1`."""
+    sides = _sides(request)
+    context: dict[str, Any] = {"sides": sides, "offered": _offered(sides)}
+    if sides.both is None:
+        status = 400 if sides.refusal else 200
+        return answer(request, "collections/compare.html", context, part="figures", status=status)
+    a, b = sides.both
+    context |= {"differs": sorted(find_differences(a.snapshot, b.snapshot).items()), "query": f"a={a.pk}&b={b.pk}"}
+    if a.total + b.total <= 2 * AT_ONCE or "figures" in request.GET:
+        context |= _figures(a, b)
+    return answer(request, "collections/compare.html", context, part="figures")
+
+
+def _figures(a: Collection, b: Collection) -> dict[str, Any]:
+    contrast = contrast_collections(a, b)
+    same = contrast.tasks - contrast.improved - contrast.regressed
+    witnesses = find_witnesses(a, b, contrast.regressions)
+    shown = [pair for pair in witnesses if pair]
+    return {
+        "contrast": contrast,
+        "shares": draw_shares(
+            [
+                ("improved", contrast.improved, "ok"),
+                ("the same", same, "muted"),
+                ("regressed", contrast.regressed, "bad"),
+            ]
+        ),
+        "bubbles": draw_bubbles(contrast.grid),
+        "regressions": list(zip(contrast.regressions, _addresses(witnesses), strict=True)),
+        "sequence": _sequence(shown),
+        "names": (f"#{a.pk}", f"#{b.pk}"),
+    }
+
+
+@allow(GET=Permission.READ)
+def collection_changes(request: PageRequest) -> HttpResponse:
+    """The tasks that regressed, improved, flipped or stayed the same, the largest differences first."""
+    sides = _sides(request)
+    if sides.both is None:
+        return render(request, "collections/compare.html", {"sides": sides, "offered": _offered(sides)}, status=400)
+    a, b = sides.both
+    which = _which(request)
+    changes = list_changes(a, b, which, after=Cursor.parse(request.GET.get("after", "")), limit=_A_PAGE)
+    full = len(changes) == _A_PAGE
+    context = {
+        "sides": sides,
+        "which": which,
+        "tabs": _WORDS.items(),
+        "query": f"a={a.pk}&b={b.pk}",
+        "changes": list(zip(changes, _addresses(find_witnesses(a, b, changes)), strict=True)),
+        "is_first": not request.GET.get("after"),
+        "next_after": str(Cursor(changes[-1].difference, changes[-1].task)) if full else "",
+    }
+    return answer(request, "collections/changes.html", context, part="changes")
+
+
+@allow(GET=Permission.READ)
+def collection_changes_file(request: PageRequest) -> HttpResponse:
+    """One list as CSV, up to its first hundred thousand."""
+    sides = _sides(request)
+    if sides.both is None:
+        return render(request, "collections/compare.html", {"sides": sides, "offered": _offered(sides)}, status=400)
+    a, b = sides.both
+    which = _which(request)
+    changes = list_changes(a, b, which, limit=_IN_A_FILE)
+    header = ("task", "other_task", "mean_reward", "other_mean_reward", "difference", "prompt")
+    return answer_csv(f"collections-{a.pk}-{b.pk}-{which}.csv", header, [_row(change) for change in changes])
+
+
+def _row(change: Change) -> tuple[object, ...]:
+    rewards = (change.mean_reward, change.other_mean_reward, change.difference)
+    return (change.task, change.other_task, *rewards, change.prompt_excerpt)
+
+
+def _which(request: PageRequest) -> Which:
+    return next((each for each in WHICH if each == request.GET.get("which")), "regressed")
+
+
+def _sides(request: PageRequest) -> Sides:
+    """`?a=` and `?b=`, or two marked in a list, `?c=4&c=5`: the older one is what the other is compared with."""
+    marked = sorted(request.GET.getlist("c"), key=lambda text: (len(text), text))
+    if len(marked) > 2:
+        return Sides(None, None, f"Mark two collections: {len(marked)} were given.")
+    given = dict(zip("ab", marked, strict=False)) or {name: request.GET.get(name, "") for name in "ab"}
+    a, b = (_collection(given.get(name, "")) for name in "ab")
+    missing = [given[name] for name, found in zip("ab", (a, b), strict=True) if given.get(name) and not found]
+    if missing:
+        return Sides(a, b, f"There is no collection {', '.join(missing)}.")
+    if a and b:
+        if a.pk == b.pk:
+            return Sides(a, b, "A collection is compared with another one.")
+        try:
+            check_contrast(a, b)
+        except CannotContrast as refusal:
+            return Sides(a, b, str(refusal))
+    return Sides(a, b)
+
+
+def _collection(text: str) -> Collection | None:
+    text = text.strip().removeprefix("#")
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        return None
+    rows = Collection.objects.present().select_related("dataset", "version__dataset", "agent", "policy_model")
+    return rows.filter(pk=int(text)).first()
+
+
+def _offered(sides: Sides) -> list[Collection]:
+    """What can be chosen: those of the same dataset where one is chosen."""
+    known = sides.b or sides.a
+    rows = Collection.objects.listed().filter(rewarded__gt=0)
+    offered = list((rows.filter(dataset=known.dataset_id) if known else rows)[:_OFFERED])
+    return [*(side for side in (sides.a, sides.b) if side and side not in offered), *offered]
+
+
+def _addresses(witnesses: list[tuple[int, int] | None]) -> list[str]:
+    here = reverse("dashboard:rollout_compare")
+    return [f"{here}?r={pair[0]},{pair[1]}" if pair else "" for pair in witnesses]
+
+
+def _sequence(pairs: list[tuple[int, int]]) -> str:
+    """Where they are read one after the other."""
+    named = ",".join(f"{one}-{other}" for one, other in pairs)
+    return f"{reverse('dashboard:rollout_compare')}?pairs={named}" if pairs else ""

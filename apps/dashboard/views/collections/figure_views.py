@@ -1,0 +1,113 @@
+"""The figures of a collection, each part by itself: results, breakdowns, tasks, and the same as files."""
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.vary import vary_on_headers
+
+from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.charts.intervals import draw_intervals
+from apps.dashboard.chrome.answers import answer, wants_fragment
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.overview.collection_results import read_results
+from apps.dashboard.tables.breakdown_rows import lay_out_shares, name_attempts
+from apps.dashboard.tables.csv_files import answer_csv
+from apps.dashboard.tables.figure_files import FIGURES, Table, tabulate_points, tabulate_shares
+from apps.rollouts.metrics.breakdowns import break_down
+from apps.rollouts.metrics.cached_figures import Kept, fresh_figures, read_figures
+from apps.rollouts.metrics.labels import FACETS, Facet
+from apps.rollouts.metrics.page_figures import PageFigures
+from apps.rollouts.metrics.reward_sample import scatter_rewards
+from apps.rollouts.metrics.task_profiles import BUCKETS, profile_tasks
+from apps.rollouts.models import Collection
+
+RETRIED = {Collection.State.RUNNING, Collection.State.PAUSED, Collection.State.COMPLETED}
+_TASKS_A_PAGE = 50
+_LABELS: dict[Facet, str] = {"split": "Split", "tag": "Tag", "model_version": "Model version"}
+
+
+def _collection(pk: int) -> Collection:
+    rows = Collection.objects.present().select_related("dataset", "version__dataset", "policy_model")
+    return get_object_or_404(rows, pk=pk)
+
+
+@allow(GET=Permission.READ)
+@vary_on_headers("HX-Request")
+def collection_results(request: PageRequest, pk: int) -> HttpResponse:
+    """For htmx the part that stands in the collection's page."""
+    collection = _collection(pk)
+    context = {
+        "collection": collection,
+        "results": read_results(collection, read_figures(collection, may_wait=True)),
+        "may_retry": collection.state in RETRIED and user_may(request.user, Permission.COLLECT),
+    }
+    if wants_fragment(request):
+        template = "_collection_results" if context["results"] else "_measuring"
+        return render(request, f"collections/{template}.html", context | {"trigger": "every 2s"})
+    return render(request, "collections/results.html", context)
+
+
+@allow(GET=Permission.READ)
+def collection_breakdown(request: PageRequest, pk: int) -> HttpResponse:
+    """By split, where the address does not say by what."""
+    collection, facet = _collection(pk), read_facet(request)
+    kept = read_figures(collection, facet, may_wait=True)
+    context = {"collection": collection, **breakdown_context(facet, kept)}
+    return answer(request, "collections/breakdown.html", context, part="breakdown")
+
+
+def breakdown_context(facet: Facet, kept: Kept[PageFigures]) -> dict[str, object]:
+    """Return what the template of a breakdown shows. `is_measured` is False until there is one by this facet."""
+    figures = kept.figures
+    breakdown = figures.breakdowns.get(facet) if figures else None
+    context: dict[str, object] = {"facet": facet, "facets": _LABELS.items(), "label": _LABELS[facet]}
+    if figures is None or breakdown is None:
+        return context | {"is_measured": False}
+    return context | {
+        "is_measured": True,
+        "as_of": figures.as_of,
+        "left_out": breakdown.left_out,
+        "attempts": name_attempts(breakdown.shares),
+        "shares": lay_out_shares(breakdown.shares),
+    }
+
+
+@allow(GET=Permission.READ)
+def collection_tasks(request: PageRequest, pk: int) -> HttpResponse:
+    """The tasks of a collection with how often each was solved, or those of one bucket."""
+    collection = _collection(pk)
+    bucket = next((each for each in BUCKETS if each == request.GET.get("bucket")), None)
+    given = request.GET.get("after", "")
+    after = int(given) if given.isascii() and given.isdigit() and len(given) < 19 else 0
+    profiles = profile_tasks(collection, after=after, limit=_TASKS_A_PAGE, bucket=bucket)
+    bars = draw_intervals([(profile.mean_reward, None) for profile in profiles])
+    context = {
+        "collection": collection,
+        "bucket": bucket,
+        "buckets": BUCKETS,
+        "profiles": list(zip(profiles, bars, strict=True)),
+        "is_first": not after,
+        "next_after": profiles[-1].task if len(profiles) == _TASKS_A_PAGE else None,
+    }
+    return answer(request, "collections/tasks.html", context, part="tasks")
+
+
+@allow(GET=Permission.READ)
+def collection_figure(request: PageRequest, pk: int, name: str) -> HttpResponse:
+    """One figure as CSV."""
+    collection = _collection(pk)
+    table = _table(request, collection, name)
+    return answer_csv(f"collection-{collection.pk}-{name}.csv", table.header, table.rows)
+
+
+def _table(request: PageRequest, collection: Collection, name: str) -> Table:
+    if name == "breakdown":
+        return tabulate_shares(break_down(collection, read_facet(request)).shares)
+    if name == "points":
+        return tabulate_points(scatter_rewards(collection))
+    if name not in FIGURES:
+        raise Http404(f"there is no figure {name}")
+    return FIGURES[name](fresh_figures(collection).metrics)
+
+
+def read_facet(request: PageRequest) -> Facet:
+    return next((each for each in FACETS if each == request.GET.get("by")), "split")

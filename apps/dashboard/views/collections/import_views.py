@@ -1,0 +1,41 @@
+"""Import stored rollouts as a collection."""
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.import_forms import ImportForm
+from apps.rollouts.imports.rollout_import import import_rollouts
+from apps.rollouts.imports.task_matching import BadLine, ImportRefused
+
+
+@allow(GET=Permission.COLLECT, POST=Permission.COLLECT)
+def collection_import(request: PageRequest) -> HttpResponse:
+    if request.method != "POST":
+        given = {name: request.GET[name] for name in ("dataset", "agent") if name in request.GET}
+        return render(request, "collections/import.html", {"form": ImportForm(initial={"agent": "default", **given})})
+    form, bad_lines = ImportForm(request.POST, request.FILES), list[BadLine]()
+    if form.is_valid():
+        try:
+            imported = import_rollouts(**form.wish, user=request.user)
+        except ImportRefused as refusal:
+            form.add_error("rollout_files", str(refusal))
+            bad_lines = refusal.errors
+        else:
+            if not imported.created:
+                messages.info(request, "These files were imported before: this is what came of them.")
+            if imported.superseded:
+                were = "failure was" if imported.superseded == 1 else "failures were"
+                messages.info(request, f"{imported.superseded:,} {were} left out: those rollouts were attempted again.")
+            if imported.renumbered:
+                have = "rollout has" if imported.renumbered == 1 else "rollouts have"
+                told = "a number that another line of the same task has too: counted as further ones"
+                messages.warning(request, f"{imported.renumbered:,} {have} {told}. Are two of the files the same?")
+            if imported.refused:
+                left = ", ".join(f"line {error.line}: {error.message}" for error in imported.errors[:3])
+                were = "line was" if imported.refused == 1 else "lines were"
+                messages.warning(request, f"{imported.refused:,} {were} left out, such as {left}.")
+            return redirect("dashboard:collection_detail", pk=imported.collection.pk)
+    return render(request, "collections/import.html", {"form": form, "bad_lines": bad_lines}, status=422)

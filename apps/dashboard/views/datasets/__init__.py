@@ -1,0 +1,1 @@
+"""Datasets, their tasks and uploads."""

@@ -1,0 +1,247 @@
+"""Datasets: list, create, the page of one, what its versions changed and are made of, and deletion."""
+
+from typing import Any, cast
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.db.models import Avg, Count, OuterRef, Q, Subquery
+from django.db.models.query import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.answers import answer, answer_form, go, posted
+from apps.dashboard.forms.dataset_forms import DatasetForm, DatasetNamesForm, DeleteForm, MarkForm
+from apps.dashboard.forms.fields import add_errors
+from apps.gym.storable import clean_line
+from apps.rollouts.models import Rollout
+from apps.rollouts.search.keyset_pages import page_by_id
+from apps.tasks.comparing import KINDS, changed_fields, count_changes, find_changes, with_counterparts
+from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references, queue_deletion
+from apps.tasks.marking import MAX_TASKS, mark_tasks
+from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, TaskQuerySet
+from apps.tasks.turns import DatasetIsBusy
+from apps.tasks.uploading import create_dataset, rename_dataset
+
+_SHOWN_UPLOADS = 5
+_SHOWN_VERSIONS = 20
+
+
+def _newest(field: str) -> Subquery:
+    ready = DatasetVersion.objects.filter(dataset=OuterRef("pk"), state=DatasetVersion.State.READY)
+    return Subquery(ready.order_by("-number").values(field)[:1])
+
+
+def _going(field: str) -> Subquery:
+    """Of the deletion of the whole dataset, while it is under way."""
+    states = [Deletion.State.QUEUED, Deletion.State.DELETING]
+    return Subquery(Deletion.objects.filter(dataset=OuterRef("pk"), whole=True, state__in=states).values(field)[:1])
+
+
+@allow(GET=Permission.READ)
+def dataset_list(request: HttpRequest) -> HttpResponse:
+    datasets = Dataset.objects.select_related("environment").annotate(
+        newest_number=_newest("number"),
+        newest_task_count=_newest("task_count"),
+        newest_created_at=_newest("created_at"),
+        collection_count=Count("collections"),
+        deletion_id=_going("pk"),
+    )
+    return answer(request, "datasets/list.html", {"datasets": datasets}, part="rows")
+
+
+@allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
+def dataset_create(request: HttpRequest) -> HttpResponse:
+    initial = {"environment": request.GET.get("environment", "")}
+    form = DatasetForm(posted(request), initial=initial)
+    if form.is_valid():
+        try:
+            dataset = create_dataset(**form.cleaned_data, user=cast(User, request.user))
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, f"The dataset {dataset.name} is created. Now upload its tasks.")
+            return go(request, "dashboard:dataset_upload", dataset.slug)
+    return answer_form(request, "datasets/create.html", {"form": form})
+
+
+def _version(request: HttpRequest, dataset: Dataset) -> DatasetVersion | None:
+    """The version that `?v=` names; else the newest."""
+    wanted = request.GET.get("v", "")
+    if not wanted:
+        return dataset.latest_version()
+    if not wanted.isascii() or not wanted.isdigit() or len(wanted) > 9:
+        raise Http404
+    return get_object_or_404(dataset.versions, number=int(wanted), state=DatasetVersion.State.READY)
+
+
+def _found(request: HttpRequest, tasks: TaskQuerySet) -> tuple[TaskQuerySet, dict[str, str]]:
+    """The tasks that the filters in the address leave, and the filters."""
+    # No column holds a zero byte, and PostgreSQL refuses to look for one.
+    given = {name: clean_line(request.GET.get(name, ""), 200).strip() for name in ("q", "split", "tag", "retired")}
+    if words := given["q"]:
+        tasks = tasks.filter(Q(prompt_excerpt__icontains=words) | Q(external_id__icontains=words))
+    if given["split"]:
+        tasks = tasks.filter(split=given["split"])
+    if given["tag"]:
+        tasks = tasks.tagged(given["tag"])
+    if given["retired"]:
+        tasks = tasks.filter(is_retired=True)
+    return tasks, given
+
+
+def add_rewards(tasks: list[Task]) -> None:
+    """Each task gets `rollout_count` and `mean_reward`: one query for the page."""
+    measured = {
+        row["task"]: row
+        for row in Rollout.objects.filter(task__in=tasks)
+        .values("task")
+        .annotate(count=Count("pk"), mean=Avg("reward"))
+        .order_by()
+    }
+    for task in tasks:
+        row = measured.get(task.pk, {"count": 0, "mean": None})
+        task.rollout_count, task.mean_reward = row["count"], row["mean"]  # type: ignore[attr-defined]
+
+
+@allow(GET=Permission.READ)
+def dataset_detail(request: HttpRequest, slug: str) -> HttpResponse:
+    dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
+    version = _version(request, dataset)
+    tasks, filters = _found(request, Task.objects.filter(version=version) if version else Task.objects.none())
+    # Tasks of a version are written in their order, so their ids have it too.
+    page = page_by_id(tasks.defer("row_json"), request.GET.get("after", ""), descending=False)
+    add_rewards(page.rows)
+    ready = dataset.versions.filter(state=DatasetVersion.State.READY).defer("metrics")
+    context = {
+        "dataset": dataset,
+        "version": version,
+        # Each upload makes one, so they are pages too: `older` is the last of the page before.
+        "versions": page_by_id(ready, request.GET.get("older", ""), size=_SHOWN_VERSIONS),
+        "page": page,
+        "filters": filters,
+        "is_filtered": any(filters.values()),
+        "metrics": (version.metrics or {}) if version else {},
+        "mark_form": MarkForm(),
+        "deletion": dataset.deletions.filter(state__in=[Deletion.State.QUEUED, Deletion.State.DELETING]).first(),
+        "uploads": dataset.uploads.select_related("version", "created_by")[:_SHOWN_UPLOADS],
+        "collections": dataset.collections.all()[:_SHOWN_UPLOADS],
+    }
+    return answer(request, "datasets/detail.html", context, part="tasks")
+
+
+@allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
+def dataset_edit(request: HttpRequest, slug: str) -> HttpResponse:
+    """How it is called and described."""
+    dataset = get_object_or_404(Dataset, slug=slug)
+    initial = {"name": dataset.name, "description": dataset.description}
+    form = DatasetNamesForm(posted(request), initial=initial)
+    if form.is_valid():
+        rename_dataset(dataset=dataset, **form.cleaned_data, user=cast(User, request.user))
+        return go(request, "dashboard:dataset_detail", slug)
+    return answer_form(request, "datasets/edit.html", {"form": form, "dataset": dataset})
+
+
+@allow(POST=Permission.UPLOAD)
+def dataset_mark(request: HttpRequest, slug: str) -> HttpResponse:
+    """Mark the tasks whose boxes are checked."""
+    dataset = get_object_or_404(Dataset, slug=slug)
+    form = MarkForm(request.POST)
+    chosen = [text for text in request.POST.getlist("task")[:MAX_TASKS] if text.isascii() and text.isdigit()]
+    ids = [int(text) for text in chosen if len(text) < 19]
+    if not form.is_valid():
+        for problems in form.errors.values():
+            messages.error(request, " ".join(map(str, problems)))
+    elif not ids:
+        messages.error(request, "Choose tasks first: check their boxes.")
+    else:
+        own = list(dataset.tasks.filter(pk__in=ids).values_list("pk", flat=True))
+        try:
+            count = mark_tasks(task_ids=own, **form.marks(), user=cast(User, request.user))
+        except DatasetIsBusy as busy:
+            messages.error(request, str(busy))
+        else:
+            messages.success(request, f"{count} task{'' if count == 1 else 's'} marked.")
+    response = redirect("dashboard:dataset_detail", slug)
+    query = request.POST.get("back", "")[:500]
+    if query:
+        response["Location"] += "?" + QueryDict(query).urlencode()
+    return response
+
+
+@allow(GET=Permission.READ)
+def dataset_changes(request: HttpRequest, slug: str) -> HttpResponse:
+    """What one version has that another has not."""
+    dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
+    new = _version(request, dataset)
+    ready = dataset.versions.filter(state=DatasetVersion.State.READY).defer("metrics")
+    old = _old_version(request, ready, new)
+    kind = request.GET.get("kind", "")
+    kind = kind if kind in KINDS else "changed"
+    context: dict[str, Any] = {"dataset": dataset, "new": new, "old": old, "latest": ready.first(), "kind": kind}
+    if new and old:
+        counts = count_changes(old=old, new=new)
+        context["counts"] = [(name, counts[name]) for name in KINDS]
+        context["unchanged"] = counts["unchanged"]
+        page = page_by_id(find_changes(old=old, new=new, kind=kind), request.GET.get("after", ""), descending=False)
+        pairs = with_counterparts(page.rows, old=old) if kind == "changed" else [(task, None) for task in page.rows]
+        context["page"] = page
+        context["rows"] = [
+            (task, before, changed_fields(before.row_json, task.row_json) if before else []) for task, before in pairs
+        ]
+    return answer(request, "datasets/changes.html", context, part="changes")
+
+
+def _old_version(
+    request: HttpRequest, ready: "QuerySet[DatasetVersion]", new: DatasetVersion | None
+) -> DatasetVersion | None:
+    """The version that `?from=` names; else the one before."""
+    wanted = request.GET.get("from", "")
+    if wanted.isascii() and wanted.isdigit() and len(wanted) < 10:
+        return get_object_or_404(ready, number=int(wanted))
+    return ready.filter(number__lt=new.number).first() if new else None
+
+
+@allow(GET=Permission.READ)
+def dataset_metrics(request: HttpRequest, slug: str) -> HttpResponse:
+    """What the rows of a version are made of."""
+    dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
+    version = _version(request, dataset)
+    metrics = version.metrics if version else None
+    spreads = [("Tools", "tools"), ("Words, as JSON", "words"), ("Turns of the user", "turns")]
+    spreads += [("Temperature", "temperature"), ("Bytes of a row", "row_bytes")]
+    context = {
+        "dataset": dataset,
+        "version": version,
+        "metrics": metrics,
+        "spreads": [(label, metrics[name]) for label, name in spreads] if metrics else [],
+    }
+    return answer(request, "datasets/metrics.html", context, part="metrics")
+
+
+@allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
+def dataset_delete(request: HttpRequest, slug: str) -> HttpResponse:
+    """Delete the dataset, or the version that `?v=` names, after its name was typed."""
+    dataset = get_object_or_404(Dataset, slug=slug)
+    version = _version(request, dataset) if request.GET.get("v") else None
+    wanted = str(version or dataset.slug)
+    form = DeleteForm(posted(request), wanted=wanted)
+    if form.is_valid():
+        try:
+            deletion = queue_deletion(dataset=dataset, version=version, user=cast(User, request.user))
+        except (StillInUse, AlreadyBeingDeleted) as refused:
+            form.add_error(None, str(refused))
+        else:
+            return go(request, "dashboard:deletion_detail", deletion.pk)
+    references = find_references(version or dataset)
+    tasks = version.task_count if version else sum(dataset.versions.values_list("task_count", flat=True))
+    context = {"form": form, "dataset": dataset, "version": version, "references": references, "task_count": tasks}
+    return answer_form(request, "datasets/delete.html", context)
+
+
+@allow(GET=Permission.READ)
+def deletion_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    deletion = get_object_or_404(Deletion.objects.select_related("dataset", "created_by"), pk=pk)
+    going_on = deletion.state in {Deletion.State.QUEUED, Deletion.State.DELETING}
+    return answer(request, "datasets/deletion.html", {"deletion": deletion, "going_on": going_on}, part="live")

@@ -1,0 +1,36 @@
+"""One task: what the model is asked, what the verifier knows, and what came of it."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.answers import answer
+from apps.dashboard.tables.task_rollouts import OUTCOMES, read_groups
+from apps.gym.traces.items import input_items
+from apps.tasks.models import Task
+
+
+@allow(GET=Permission.READ)
+def task_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    """`?collection=` and `?outcome=` say which of its rollouts are shown."""
+    task = get_object_or_404(Task.objects.ready().select_related("dataset__environment", "version"), pk=pk)
+    row = task.row
+    params = row["responses_create_params"]
+    given = request.GET.get("collection", "")
+    collection = int(given) if given.isascii() and given.isdigit() and len(given) < 19 else None
+    outcome = request.GET.get("outcome", "")
+    beside = task.version.tasks
+    context = {
+        "task": task,
+        "items": input_items(row),
+        "tools": params.get("tools") or [],
+        "row_settings": {name: value for name, value in params.items() if name not in {"input", "tools"}},
+        "verifier_fields": {name: value for name, value in row.items() if name != "responses_create_params"},
+        "found": read_groups(task, collection=collection, outcome=outcome),
+        "collection": collection,
+        "outcome": outcome,
+        "outcomes": OUTCOMES.items(),
+        "previous": beside.filter(index=task.index - 1).first() if task.index else None,
+        "next": beside.filter(index=task.index + 1).first(),
+    }
+    return answer(request, "tasks/detail.html", context, part="task")

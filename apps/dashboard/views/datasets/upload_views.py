@@ -1,0 +1,173 @@
+"""Uploads: the wizard from a file to its mapping, its check and its commit, and what became of it."""
+
+from datetime import timedelta
+from typing import Any, cast
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.utils.text import slugify
+
+from apps.accounts.disk_space import DiskFull
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.file_downloads import send_file
+from apps.dashboard.forms.upload_forms import CommitForm, MappingForm, UploadForm, mapping_initial
+from apps.gym.storable import clean_line
+from apps.gym.tasks.files.reading import FORMATS
+from apps.gym.tasks.mappings.columns import MappingRefused
+from apps.gym.tasks.mappings.shapes import SHAPES
+from apps.rollouts.engine.worker_leases import live_workers
+from apps.tasks.choosing import Choices
+from apps.tasks.models import ColumnMapping, Dataset, Upload
+from apps.tasks.previewing import Preview, preview_upload
+from apps.tasks.receiving import DatasetIsBeingDeleted, PartTooLarge, parts_file, store_file
+from apps.tasks.rejecting import rejected_path
+from apps.tasks.saving import save_mapping
+from apps.tasks.sweeping import QUIET_LOADING
+from apps.tasks.uploading import NotWaiting, discard_upload, explain_wait, may_go_on, queue_upload
+
+SHOWN_PREVIEW_ROWS = 10
+_SLOW = timedelta(seconds=20)
+"""Ten signs of life."""
+
+
+@allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
+def dataset_upload(request: HttpRequest, slug: str) -> HttpResponse:
+    """The file. Works without JavaScript; with it large files go to the API in parts instead."""
+    dataset = get_object_or_404(Dataset.objects.select_related("environment"), slug=slug)
+    form = UploadForm(posted(request), request.FILES if request.method == "POST" else None)
+    if form.is_valid():
+        stream, filename = form.content()
+        try:
+            upload = store_file(
+                dataset=dataset, stream=stream, filename=filename, draft=True, user=cast(User, request.user)
+            )
+        except (PartTooLarge, DiskFull, DatasetIsBeingDeleted) as refused:
+            form.add_error(None, str(refused))
+        else:
+            return go(request, "dashboard:upload_map", upload.pk)
+    context = {"form": form, "dataset": dataset, "part_bytes": settings.UPLOAD_PART_BYTES}
+    return answer_form(request, "uploads/create.html", context)
+
+
+@allow(GET=Permission.UPLOAD, POST=Permission.UPLOAD)
+def upload_map(request: HttpRequest, pk: int) -> HttpResponse:
+    """What the columns mean, with the first rows as the tasks they would become."""
+    upload = _upload(pk)
+    if not may_go_on(upload) or not parts_file(upload).exists():
+        return redirect("dashboard:upload_detail", pk)
+    saved = ColumnMapping.objects.filter(slug=clean_line(request.GET.get("saved", ""), 64)).first()
+    preview = _preview(upload, saved.mapping if saved else None)
+    found = None if saved or upload.mapping else preview.mapping
+    own = bool(saved or upload.mapping) or preview.shape == "unknown"
+    form = MappingForm(posted(request), initial=mapping_initial(preview.mapping, upload, own=own), found=found)
+    if form.is_bound and form.is_valid():
+        action = request.POST.get("action", "check")
+        if action != "preview":
+            return _go_on(request, upload, form, check_only=action != "load")
+        preview = _preview(upload, form.cleaned_data["mapping"])
+    context = {"form": form, "upload": upload, "preview": preview, "rows": preview.rows[:SHOWN_PREVIEW_ROWS]}
+    context |= {
+        "shape": SHAPES[preview.shape],
+        "format": FORMATS.get(preview.format, ""),
+        "saved": saved,
+        "found": found,
+    }
+    context["saved_mappings"] = ColumnMapping.objects.all()
+    status = 422 if form.errors else 200
+    return answer(request, "uploads/map.html", context, part="wizard", status=status)
+
+
+def _go_on(request: HttpRequest, upload: Upload, form: MappingForm, *, check_only: bool) -> HttpResponse:
+    user = cast(User, request.user)
+    name, mapping = form.cleaned_data["save_as"].strip(), form.cleaned_data["mapping"]
+    if name and mapping:
+        try:
+            save_mapping(ColumnMapping(slug=slugify(name)[:64], name=name, mapping=mapping), user=user)
+            messages.success(request, f"The mapping {name} is saved.")
+        except ValidationError:
+            messages.error(request, f"The mapping was not saved: another is called {name}.")
+    try:
+        queue_upload(upload=upload, choices=form.choices(check_only=check_only))
+    except NotWaiting as refused:
+        messages.error(request, str(refused))
+    return go(request, "dashboard:upload_detail", upload.pk)
+
+
+def _preview(upload: Upload, mapping: dict[str, Any] | None) -> Preview:
+    try:
+        return preview_upload(upload=upload, mapping=mapping)
+    except MappingRefused as refused:
+        return Preview(problem=refused.message)
+
+
+@allow(GET=Permission.READ)
+def upload_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    upload = _upload(pk)
+    going_on = upload.state in Upload.GOING_ON
+    context: dict[str, Any] = {
+        "upload": upload,
+        "going_on": going_on,
+        "has_rejected": rejected_path(upload) is not None,
+    }
+    context["bad_share"] = upload.rejected and upload.lines and upload.rejected < upload.lines
+    context["waits"] = explain_wait(upload) if upload.state == Upload.State.QUEUED else ""
+    context["no_worker"] = upload.state == Upload.State.QUEUED and not live_workers()
+    quiet = timezone.now() - upload.touched_at
+    context["taken_up_at"] = upload.touched_at + QUIET_LOADING if quiet > _SLOW else None
+    context["format"] = FORMATS.get(upload.format, upload.format)
+    context["shape"] = SHAPES.get(upload.shape, "")
+    if upload.state in {Upload.State.CHECKED, Upload.State.REJECTED} and parts_file(upload).exists():
+        context["commit_form"] = CommitForm(upload=upload, initial={"note": upload.note})
+    return answer(request, "uploads/detail.html", context, part="result")
+
+
+@allow(POST=Permission.UPLOAD)
+def upload_commit(request: HttpRequest, pk: int) -> HttpResponse:
+    """Load a file that was checked."""
+    upload = _upload(pk)
+    form = CommitForm(request.POST, upload=upload)
+    if not form.is_valid():
+        for problem in form.non_field_errors():
+            messages.error(request, str(problem))
+        return redirect("dashboard:upload_detail", pk)
+    names = ("mode", "on_duplicate", "mapping", "split", "split_ratios", "split_seed")
+    chosen = {name: getattr(upload, name) for name in names}
+    on_error = Upload.OnError.SKIP if form.cleaned_data.get("skip_bad") else upload.on_error
+    try:
+        queue_upload(upload=upload, choices=Choices(**chosen, on_error=on_error, note=form.cleaned_data["note"]))
+    except NotWaiting as refused:
+        messages.error(request, str(refused))
+    return redirect("dashboard:upload_detail", pk)
+
+
+@allow(POST=Permission.UPLOAD)
+def upload_discard(request: HttpRequest, pk: int) -> HttpResponse:
+    """Forget a file that nobody loaded."""
+    upload = _upload(pk)
+    try:
+        discard_upload(upload=upload, user=cast(User, request.user))
+    except NotWaiting as refused:
+        messages.error(request, str(refused))
+        return redirect("dashboard:upload_detail", pk)
+    messages.success(request, f"{upload.filename or 'The file'} is forgotten.")
+    return redirect("dashboard:dataset_detail", upload.dataset.slug)
+
+
+@allow(GET=Permission.READ)
+def upload_rejected(request: HttpRequest, pk: int) -> HttpResponseBase:
+    """The refused lines as they came, to be corrected and uploaded again."""
+    upload = get_object_or_404(Upload, pk=pk)
+    path = rejected_path(upload)
+    if path is None:
+        raise Http404("No line of this upload was refused.")
+    return send_file(request, path, filename=f"upload-{upload.pk}-rejected.jsonl", content_type="application/x-ndjson")
+
+
+def _upload(pk: int) -> Upload:
+    return get_object_or_404(Upload.objects.select_related("dataset__environment", "version", "created_by"), pk=pk)

@@ -1,0 +1,20 @@
+"""The finder: the palette's content, and the same as a page."""
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.vary import vary_on_headers
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.answers import wants_fragment
+from apps.dashboard.chrome.finder_entries import MOST_LETTERS, find_everything
+from apps.dashboard.chrome.page_request import PageRequest
+
+
+@allow(GET=Permission.MEMBER)
+@vary_on_headers("HX-Request", "Cookie")
+def find(request: PageRequest) -> HttpResponse:
+    """Opened by Enter without a choice it is the page; the palette asks for its options alone."""
+    text = request.GET.get("q", "")[:MOST_LETTERS]
+    context = {"text": text, "groups": find_everything(request.user, text), "most_letters": MOST_LETTERS}
+    template = "finding/_options.html" if wants_fragment(request) else "finding/find.html"
+    return render(request, template, context)

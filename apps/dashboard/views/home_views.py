@@ -1,0 +1,50 @@
+"""The overview: what goes on, what came out, what failed; for an empty place, the first steps."""
+
+from django.db.models import Sum
+from django.http import HttpResponse
+from django.shortcuts import redirect
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.answers import answer
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.overview.disk_use import read_disk
+from apps.dashboard.overview.first_steps import read_steps
+from apps.dashboard.overview.overview_rows import read_active, read_failures, read_latest
+from apps.environments.models import Environment
+from apps.policies.models import PolicyModel
+from apps.reviews.blinding import hides_anything
+from apps.reviews.waiting import read_waiting
+from apps.rollouts.models import Collection
+from apps.tasks.models import Dataset, DatasetVersion
+
+
+def _task_count() -> int:
+    """From the versions' own counts: counting millions of rows would make the overview slow."""
+    ready = DatasetVersion.objects.filter(state=DatasetVersion.State.READY)
+    total: int = ready.aggregate(total=Sum("task_count", default=0))["total"]
+    return total
+
+
+@allow(GET=Permission.READ)
+def home(request: PageRequest) -> HttpResponse:
+    if hides_anything(request.user):
+        # It tells rewards. Whoever has to judge blindly goes there.
+        return redirect("dashboard:queue_list")
+    active, latest = read_active(), read_latest()
+    is_new = not active and not latest
+    context = {
+        "active": active,
+        "waiting": read_waiting(request.user),
+        "latest": latest,
+        "failures": read_failures([*(each.collection for each in active), *(each.collection for each in latest)]),
+        "disk": read_disk(),
+        "steps": read_steps(f"{request.scheme}://{request.get_host()}") if is_new else [],
+        "counts": [
+            ("Datasets", Dataset.objects.count(), "dataset_list"),
+            ("Tasks", _task_count(), "dataset_list"),
+            ("Environments", Environment.objects.count(), "environment_list"),
+            ("Models", PolicyModel.objects.count(), "model_list"),
+            ("Collections", Collection.objects.listed().count(), "collection_list"),
+        ],
+    }
+    return answer(request, "home/home.html", context, part="overview")

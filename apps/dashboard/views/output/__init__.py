@@ -1,0 +1,1 @@
+"""Preference pairs, exports and reverifications."""

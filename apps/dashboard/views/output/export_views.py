@@ -1,0 +1,196 @@
+"""Exports: files for trainers, with their manifests."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.answers import answer, wants_fragment
+from apps.dashboard.chrome.file_downloads import send_archive, send_file
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.export_forms import ExportForm
+from apps.dashboard.traces.bodies import pretty
+from apps.exports.archiving import archive_files
+from apps.exports.cancelling import cancel_export
+from apps.exports.deleting import StillBeingWritten, delete_export
+from apps.exports.folders import named_encoding, names_in
+from apps.exports.holding_out import named_split
+from apps.exports.models import Export
+from apps.exports.ordering import ExportRefused, prepare_export, queue_export
+from apps.exports.pairing import CannotCancel
+from apps.exports.previewing import preview_rows
+from apps.gym.exporters.protocol import Format, Makes
+from apps.gym.exporters.registry import FORMATS
+from apps.rollouts.search.keyset_pages import page_by_id
+
+POLL_ENDED = 286  # htmx: swap, and stop polling
+FIELDS_OF_ADDRESS = ("collection", "pair_set", "q", "rollouts")
+KINDS: dict[Makes, str] = {
+    "demonstrations": "Demonstrations, for supervised fine-tuning",
+    "preferences": "Preference pairs, for DPO and reward models",
+    "labels": "Attempts called good or bad, for KTO",
+    "tasks": "Prompts, for trainers that sample for themselves",
+    "scored": "Scored rollouts",
+}
+
+
+@allow(GET=Permission.READ)
+def export_list(request: PageRequest) -> HttpResponse:
+    page = page_by_id(Export.objects.select_related("collection", "created_by"), request.GET.get("after", ""))
+    return answer(request, "exports/list.html", {"page": page}, part="exports")
+
+
+@allow(POST=Permission.EXPORT)
+def export_delete(request: PageRequest, pk: int) -> HttpResponse:
+    export = get_object_or_404(Export, pk=pk)
+    try:
+        delete_export(export=export, user=request.user)
+    except StillBeingWritten as refusal:
+        messages.error(request, str(refusal))
+        return redirect("dashboard:export_detail", pk=pk)
+    messages.success(request, f"Export #{pk} is deleted.")
+    return redirect("dashboard:export_list")
+
+
+@allow(POST=Permission.EXPORT)
+def export_cancel(request: PageRequest, pk: int) -> HttpResponse:
+    try:
+        cancel_export(export=get_object_or_404(Export, pk=pk), user=request.user)
+    except CannotCancel as refusal:
+        messages.error(request, str(refusal))
+    return redirect("dashboard:export_detail", pk=pk)
+
+
+@allow(GET=Permission.EXPORT, POST=Permission.EXPORT)
+def export_create(request: PageRequest) -> HttpResponse:
+    """Without a format: which there are. With one: what it takes, a preview, and the order."""
+    format = FORMATS.get(request.POST.get("format") or request.GET.get("format", ""))
+    address = urlencode({name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET})
+    if format is None:
+        kinds = [(title, [one for one in FORMATS.values() if one.makes == makes]) for makes, title in KINDS.items()]
+        return render(request, "exports/formats.html", {"kinds": kinds, "address": address})
+    if request.method != "POST":
+        given = {name: request.GET[name] for name in FIELDS_OF_ADDRESS if name in request.GET}
+        form = ExportForm(format=format, initial=given)
+        return answer(request, "exports/create.html", {"form": form, "address": address}, part="of_collection")
+    return _order(request, format)
+
+
+def _order(request: PageRequest, format: Format) -> HttpResponse:
+    form, preview = ExportForm(request.POST, format=format), None
+    if form.is_valid():
+        try:
+            if "preview" not in request.POST:
+                export = queue_export(**form.order, user=request.user)
+                return redirect("dashboard:export_detail", pk=export.pk)
+            preview = preview_rows(prepare_export(**form.order))
+        except ExportRefused as refusal:
+            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
+    if preview is None:
+        return answer(request, "exports/create.html", {"form": form}, part="form", status=422)
+    sized = zip(preview.rows, preview.bytes, preview.tokens, preview.tokens_from, strict=True)
+    context = {
+        "form": form,
+        "preview": preview,
+        "rows": [(pretty(row), *figures) for row, *figures in sized],
+        "dropped": ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in preview.dropped.items()),
+    }
+    return answer(request, "exports/create.html", context, part="form")
+
+
+@allow(GET=Permission.READ)
+def export_detail(request: PageRequest, pk: int) -> HttpResponse:
+    """The page; it polls its live part until the file is written."""
+    export = get_object_or_404(Export.objects.select_related("collection", "pair_set", "created_by"), pk=pk)
+    context = {
+        "export": export,
+        "ended": export.is_settled,
+        "manifest": pretty(export.manifest) if export.manifest else "",
+        "counts": _counts(export),
+        "splits": ", ".join(
+            f"{count:,} of {named_split(split)}" for split, count in export.manifest.get("dataset_splits", {}).items()
+        ),
+        "again": urlencode({"format": export.format, "collection": export.collection_id}),
+        "others": _beside(export),
+        "folder_name": _named(export) if _is_folder(export) else "",
+        "all_bytes": sum(one["bytes"] for one in export.files),
+    }
+    status = POLL_ENDED if export.is_settled and wants_fragment(request) else 200
+    return answer(request, "exports/detail.html", context, part="live", status=status)
+
+
+@allow(GET=Permission.EXPORT)
+def export_download(request: PageRequest, pk: int) -> HttpResponseBase:
+    """All of it: the folder as one archive, since its files name each other, or the one file."""
+    export = _ready(pk)
+    path = Path(export.path)
+    if not path.is_dir():
+        return _send(request, export, path, name=f"{_named(export)}.{named_encoding(path) or 'jsonl'}")
+    digests = {one["name"]: one["sha256"] for one in export.files}
+    archive = archive_files([path / name for name in names_in(export)], folder=_named(export), digests=digests)
+    return send_archive(request, archive, filename=f"{_named(export)}.tar")
+
+
+@allow(GET=Permission.EXPORT)
+def export_file(request: PageRequest, pk: int, name: str) -> HttpResponseBase:
+    """Any file of the folder. Under its own name, since trainers look for these."""
+    export = _ready(pk)
+    if name not in names_in(export):
+        raise Http404(f"This export has no file {name}.")
+    path = Path(export.path)
+    return _send(request, export, path if path.is_file() else path / name, name=name)
+
+
+@allow(GET=Permission.EXPORT)
+def export_manifest(request: PageRequest, pk: int) -> HttpResponse:
+    export = _ready(pk)
+    file = HttpResponse(pretty(export.manifest) + "\n", content_type="application/json")
+    file["Content-Disposition"] = f'attachment; filename="gymweb-{export.format}-{export.pk}.manifest.json"'
+    return file
+
+
+def _counts(export: Export) -> dict[str, Any]:
+    """What became of all that was looked at, most first."""
+    counts = export.manifest.get("counts", {})
+    if not {"considered", "written_from", "dropped"} <= set(counts):
+        return {}
+    makes = FORMATS[export.format].makes if export.format in FORMATS else ""
+    dropped = sorted(counts["dropped"].items(), key=lambda one: (-one[1], one[0]))
+    return {
+        **counts,
+        "unit": {"preferences": "pairs", "tasks": "tasks"}.get(makes, "rollouts"),
+        "dropped": [(reason.replace("_", " "), number) for reason, number in dropped],
+    }
+
+
+def _ready(pk: int) -> Export:
+    export = get_object_or_404(Export, pk=pk)
+    if export.state != Export.State.READY or not (export.is_empty or Path(export.path).exists()):
+        raise Http404("The files are not there: the export is not ready, or they were removed.")
+    return export
+
+
+def _beside(export: Export) -> list[str]:
+    """The files of the folder that hold no rows."""
+    rows = {one["name"] for one in export.files}
+    return [name for name in names_in(export) if name not in rows] if _is_folder(export) else []
+
+
+def _is_folder(export: Export) -> bool:
+    return export.state == Export.State.READY and Path(export.path).is_dir()
+
+
+def _send(request: PageRequest, export: Export, path: Path, *, name: str) -> HttpResponseBase:
+    digests = {one["name"]: one["sha256"] for one in export.files}
+    digest = digests.get(path.name, export.sha256 if Path(export.path) == path else "")
+    kind = "application/x-ndjson" if name.endswith(".jsonl") else "application/octet-stream"
+    return send_file(request, path, filename=name, content_type=kind, sha256=digest)
+
+
+def _named(export: Export) -> str:
+    """A name that tells what it is among others in a folder of downloads."""
+    return f"gymweb-{export.format}-{export.pk}"

@@ -1,0 +1,286 @@
+"""Preference pairs: how they are built, sets of them, and two traces side by side."""
+
+from typing import Any, get_args
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+
+from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.chrome.answers import answer, wants_fragment
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
+from apps.dashboard.traces.reading import read_trace
+from apps.dashboard.traces.side_by_side import Comparison, compare_rollouts
+from apps.dashboard.views.output.export_views import POLL_ENDED
+from apps.exports.asking import ask_people
+from apps.exports.attributing import read_opinions, say_opinion, say_verdict
+from apps.exports.counting import NewPair, count_pairs
+from apps.exports.deciding import DecisionRefused, decide_pairs
+from apps.exports.differing import NothingToCompare, PairSetChanges, compare_pair_sets
+from apps.exports.finding import FLAGS, Flag, flag_pairs, flags_of
+from apps.exports.models import PairSet, PreferencePair
+from apps.exports.pairing import (
+    CannotCancel,
+    PairingRefused,
+    PairSetInUse,
+    cancel_pair_set,
+    check_collections,
+    delete_pair_set,
+    order_pairs,
+)
+from apps.reviews.filling import QueueRefused
+from apps.rollouts.models import Rollout
+from apps.rollouts.search.keyset_pages import page_by_id
+from apps.tasks.models import Task
+
+PREVIEWED = 20
+FLAG_WORDS: dict[Flag, str] = {
+    "long": "one side twice as long",
+    "against_reward": "chosen has the lower reward",
+    "same_answer": "same answer",
+}
+
+
+@allow(GET=Permission.READ)
+def pair_set_list(request: PageRequest) -> HttpResponse:
+    page = page_by_id(PairSet.objects.select_related("collection", "created_by"), request.GET.get("after", ""))
+    return answer(request, "pairs/list.html", {"page": page}, part="pair_sets")
+
+
+@allow(GET=Permission.PAIR, POST=Permission.PAIR)
+def pair_set_create(request: PageRequest) -> HttpResponse:
+    """The builder. Counts as they would be come with `count`, the first pairs with `preview`; without either it makes
+    the set."""
+    if request.method != "POST":
+        return render(request, "pairs/create.html", {"form": PairSetForm(initial=_given(request))})
+    form, context = PairSetForm(request.POST), {}
+    if form.is_valid():
+        try:
+            if "preview" not in request.POST and "count" not in request.POST and not wants_fragment(request):
+                pair_set = order_pairs(**form.order, user=request.user)
+                ended = pair_set.state == PairSet.State.READY
+                made = f"{pair_set.pair_count:,} pairs built." if ended else "The pairs are being built."
+                messages.success(request, made)
+                return redirect("dashboard:pair_set_detail", pk=pair_set.pk)
+            context = _counted(form, previewed="preview" in request.POST)
+        except PairingRefused as refusal:
+            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
+    context = {"form": form, **context}
+    return answer(request, "pairs/create.html", context, part="counts", status=422 if form.errors else 200)
+
+
+def _given(request: PageRequest) -> dict[str, Any]:
+    """What the address says; `?again=` has all that a set was made with."""
+    given: dict[str, Any] = {name: request.GET[name] for name in request.GET if name in PairSetForm.base_fields}
+    again = request.GET.get("again", "")
+    pair_set = PairSet.objects.filter(pk=int(again)).first() if again.isascii() and again.isdigit() else None
+    if pair_set is None:
+        return given
+    further = list(pair_set.further.values_list("pk", flat=True))
+    made_of = {"collection": pair_set.collection_id, "further": further, "name": pair_set.name}
+    return {**pair_set.rule, **made_of, **given}
+
+
+def _counted(form: PairSetForm, *, previewed: bool) -> dict[str, Any]:
+    order = form.order
+    collections = check_collections(order["collection"], order["further"], order["rule"])
+    found = count_pairs(collections, order["rule"], keep=PREVIEWED if previewed else 0)
+    counts = found.counts
+    return {
+        "counts": counts,
+        "outcomes": [(name.replace("_", " "), number) for name, number in counts.groups.items() if number],
+        "excluded": [(name.replace("_", " "), number) for name, number in counts.excluded.items()],
+        "previewed": _compared(found.pairs),
+        "walk_url": _walk(found.pairs),
+        "share": counts.considered / counts.total if counts.total else 1.0,
+        "preview": previewed,
+    }
+
+
+def _compared(pairs: list[NewPair]) -> list[tuple[NewPair, Task, Comparison]]:
+    """Each with its task, and where its sides part."""
+    tasks = Task.objects.in_bulk({one.task_id for one in pairs})
+    ids = {side.id for one in pairs for side in (one.chosen, one.rejected)}
+    rollouts = Rollout.objects.select_related("collection__policy_model").in_bulk(ids)
+    return [
+        (one, tasks[one.task_id], compare_rollouts([rollouts[one.rejected.id], rollouts[one.chosen.id]]))
+        for one in pairs
+    ]
+
+
+def _walk(pairs: list[NewPair]) -> str:
+    """All of them on the page that compares, one after the other."""
+    sequence = ",".join(f"{one.chosen.id}-{one.rejected.id}" for one in pairs)
+    return f"{reverse('dashboard:rollout_compare')}?pairs={sequence}&at=1" if sequence else ""
+
+
+@allow(GET=Permission.READ)
+def pair_set_detail(request: PageRequest, pk: int) -> HttpResponse:
+    """The set and its pairs; while it is made, it polls its live part."""
+    pair_set = get_object_or_404(PairSet.objects.select_related("collection", "created_by"), pk=pk)
+    pairs = PreferencePair.objects.filter(pair_set=pair_set).select_related("task", "chosen", "rejected")
+    shown, changes = _shown(request), _changes(pair_set, request.GET.get("since", ""))
+    page = page_by_id(_filtered(pairs, shown), request.GET.get("after", ""), descending=False)
+    context = {
+        "pair_set": pair_set,
+        "counts": [(name.replace("_", " "), count) for name, count in pair_set.counts.items()],
+        "excluded": [(name.replace("_", " "), count) for name, count in pair_set.excluded.items()],
+        "sources": [(PreferencePair.Source(name).label, count) for name, count in pair_set.sources.items()],
+        "page": page,
+        "rows": [(pair, [FLAG_WORDS[flag] for flag in flags_of(pair)], say_verdict(pair)) for pair in page.rows],
+        "shown": shown,
+        "statuses": PreferencePair.Status.choices,
+        "source_choices": PreferencePair.Source.choices,
+        "flag_choices": list(FLAG_WORDS.items()),
+        "further": pair_set.further.order_by("pk"),
+        "versions": PairSet.objects.filter(name=pair_set.name).order_by("-version")[:20] if pair_set.name else [],
+        "changes": changes,
+        "changed_settings": sorted(changes.settings.items()) if changes else [],
+        "rule": [(name.replace("_", " "), _told(value)) for name, value in pair_set.rule.items() if value is not None],
+        "ended": pair_set.is_settled,
+        "ask": ASK,
+    }
+    part = "pairs" if pair_set.is_settled and "live" not in request.GET else "live"
+    status = POLL_ENDED if part == "live" and pair_set.is_settled and wants_fragment(request) else 200
+    return answer(request, "pairs/detail.html", context, part=part, status=status)
+
+
+def _told(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value).replace("_", " ")
+
+
+def _shown(request: PageRequest) -> dict[str, str]:
+    known: dict[str, list[str]] = {
+        "status": PreferencePair.Status.values,
+        "source": PreferencePair.Source.values,
+        "flag": list(FLAGS),
+    }
+    return {name: request.GET.get(name, "") for name in known if request.GET.get(name, "") in known[name]}
+
+
+def _filtered(pairs: Any, shown: dict[str, str]) -> Any:
+    exact = {name: value for name, value in shown.items() if name != "flag"}
+    flag = next((flag for flag in get_args(Flag) if flag == shown.get("flag")), None)
+    return flag_pairs(pairs.filter(**exact), flag) if flag else pairs.filter(**exact)
+
+
+def _changes(pair_set: PairSet, since: str) -> PairSetChanges | None:
+    """`since` is the number of an earlier version; else what changed since the one before."""
+    if pair_set.state != PairSet.State.READY:
+        return None
+    try:
+        given = int(since) if since.isascii() and since.isdigit() and len(since) < 10 else None
+        return compare_pair_sets(pair_set, since=given)
+    except NothingToCompare:
+        return None
+
+
+@allow(POST=Permission.PAIR)
+def pair_set_cancel(request: PageRequest, pk: int) -> HttpResponse:
+    try:
+        cancel_pair_set(pair_set=get_object_or_404(PairSet, pk=pk), user=request.user)
+    except CannotCancel as problem:
+        messages.error(request, str(problem))
+    return redirect("dashboard:pair_set_detail", pk=pk)
+
+
+@allow(POST=Permission.PAIR)
+def pair_set_decide(request: PageRequest, pk: int) -> HttpResponse:
+    """Accept or reject the pairs that are marked, or take that back; then the table as it was filtered."""
+    pair_set, form = get_object_or_404(PairSet, pk=pk), MarkedForm(request.POST)
+    form.fields["pair"].queryset = pair_set.pairs.all()  # type: ignore[attr-defined]
+    if not form.is_valid():
+        messages.error(request, "Mark at least one pair of this set, and accept or reject what is marked.")
+    else:
+        given = form.cleaned_data
+        try:
+            changed = decide_pairs(
+                pairs=given["pair"], status=given["status"], reason=given["reason"], user=request.user
+            )
+        except DecisionRefused as refusal:
+            messages.error(request, str(refusal))
+        else:
+            messages.success(request, f"{changed} of {len(given['pair'])} changed.")
+    query = request.GET.urlencode()
+    return redirect(f"{reverse('dashboard:pair_set_detail', args=[pk])}{'?' if query else ''}{query}")
+
+
+@allow(POST=Permission.LEAD)
+def pair_set_ask(request: PageRequest, pk: int) -> HttpResponse:
+    """A queue of the pairs that the rewards are least sure of."""
+    pair_set, form = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk), AskForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, " ".join(f"{name}: {' '.join(map(str, wrong))}" for name, wrong in form.errors.items()))
+        return redirect("dashboard:pair_set_detail", pk=pk)
+    try:
+        queue = ask_people(pair_set=pair_set, **form.asked, user=request.user)
+    except QueueRefused as refusal:
+        messages.error(request, str(refusal))
+        return redirect("dashboard:pair_set_detail", pk=pk)
+    pairs = "1 pair" if queue.item_count == 1 else f"{queue.item_count:,} pairs"
+    messages.success(request, f"This queue asks people about {pairs}.")
+    return redirect("dashboard:queue_detail", pk=queue.pk)
+
+
+@allow(POST=Permission.PAIR)
+def pair_set_delete(request: PageRequest, pk: int) -> HttpResponse:
+    pair_set = get_object_or_404(PairSet.objects.select_related("collection"), pk=pk)
+    try:
+        delete_pair_set(pair_set=pair_set, user=request.user)
+    except PairSetInUse as problem:
+        messages.error(request, str(problem))
+        return redirect("dashboard:pair_set_detail", pk=pk)
+    messages.success(request, f"{pair_set.title} is deleted.")
+    return redirect("dashboard:pair_set_list")
+
+
+@allow(GET=Permission.READ)
+def pair_detail(request: PageRequest, pk: int) -> HttpResponse:
+    """The shared prompt once, then both attempts side by side."""
+    pairs = PreferencePair.objects.select_related("pair_set__collection", "task", "chosen", "rejected")
+    pair = get_object_or_404(pairs, pk=pk)
+    siblings = PreferencePair.objects.filter(pair_set=pair.pair_set_id).order_by("id").values_list("id", flat=True)
+    sides = zip(("chosen", "rejected"), (pair.chosen, pair.rejected), pair.rewards, strict=True)
+    traces = [(name, rollout, read_trace(rollout, rollout.attempt), reward) for name, rollout, reward in sides]
+    opinions = read_opinions(pair, names_of=request.user.pk, leads=user_may(request.user, Permission.LEAD))
+    return render(
+        request,
+        "pairs/pair.html",
+        {
+            "pair": pair,
+            "verdict": say_verdict(pair),
+            "opinions": [(one, say_opinion(one)) for one in opinions],
+            "gone": len(pair.reviews) - len(opinions),
+            "opening": traces[0][2].opening,
+            "sides": traces,
+            "flags": [FLAG_WORDS[flag] for flag in flags_of(pair)],
+            "decisions": pair.decisions.select_related("user").order_by("-id"),
+            "undecided": _undecided_after(pair),
+            "previous": siblings.filter(id__lt=pk).last(),
+            "next": siblings.filter(id__gt=pk).first(),
+        },
+    )
+
+
+@allow(POST=Permission.PAIR)
+def pair_decide(request: PageRequest, pk: int) -> HttpResponse:
+    """Accept or reject one pair; then the next one that nobody has decided of. What is taken back stays before one."""
+    pair = get_object_or_404(PreferencePair, pk=pk)
+    form = DecisionForm(request.POST)
+    try:
+        if not form.is_valid():
+            raise DecisionRefused("Accept or reject the pair, or take that back.", "status")
+        decide_pairs(pairs=[pair], user=request.user, **form.cleaned_data)
+    except DecisionRefused as refusal:
+        messages.error(request, str(refusal))
+        return redirect("dashboard:pair_detail", pk=pk)
+    goes_on = "next" in request.POST and form.cleaned_data["status"] != PreferencePair.Status.PROPOSED
+    return redirect("dashboard:pair_detail", pk=(goes_on and _undecided_after(pair)) or pk)
+
+
+def _undecided_after(pair: PreferencePair) -> int | None:
+    """The next one of its set that nobody has decided of."""
+    proposed = PreferencePair.objects.filter(pair_set=pair.pair_set_id, status=PreferencePair.Status.PROPOSED)
+    return proposed.filter(pk__gt=pair.pk).order_by("pk").values_list("pk", flat=True).first()

@@ -1,0 +1,1 @@
+"""Queues, reviews and rubrics."""

@@ -1,0 +1,165 @@
+"""Queues: the list, a new one, and the page of who leads it."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.db.models import Count, Q
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+
+from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.chrome.answers import answer, answer_form, go, posted, wants_fragment
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.review_forms import QueueChangeForm, QueueForm
+from apps.dashboard.views.reviews.work_views import queues_for
+from apps.reviews.agreeing import read_agreed, read_disputed, read_progress
+from apps.reviews.filling import (
+    Item,
+    QueueRefused,
+    fill_from_collection,
+    fill_from_filter,
+    fill_from_rollouts,
+    fill_from_sets,
+)
+from apps.reviews.leading import read_figures
+from apps.reviews.models import Queue, Review
+from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
+from apps.reviews.waiting import count_lapsed, read_waiting
+from apps.rollouts.search.keyset_pages import page_by_id
+
+_STATES = {
+    "": Q(source__compared__isnull=True),
+    "open": Q(source__compared__isnull=True, closed_at__isnull=True),
+    "closed": Q(source__compared__isnull=True, closed_at__isnull=False),
+    # Each is of one comparison: many a one, and no work that waits.
+    "compared": Q(source__compared__isnull=False),
+}
+
+
+@allow(GET=Permission.REVIEW)
+def queue_list(request: PageRequest) -> HttpResponse:
+    submitted = Q(reviews__status=Review.Status.SUBMITTED, reviews__is_adjudication=False)
+    queues = queues_for(request.user).annotate(
+        done=Count("reviews", filter=submitted & Q(reviews__repeat_of__isnull=True), distinct=True),
+        mine=Count("reviews", filter=submitted & Q(reviews__reviewer=request.user), distinct=True),
+    )
+    state = request.GET.get("state", "")
+    queues = queues.filter(_STATES.get(state, _STATES[""]))
+    page = page_by_id(queues, request.GET.get("after", ""))
+    waiting = {each.queue.pk: each for each in read_waiting(request.user, page.rows)}
+    agreed = read_agreed(page.rows) if user_may(request.user, Permission.LEAD) else {}
+    lapsed = count_lapsed(request.user, page.rows)
+    rows = [(queue, waiting.get(queue.pk), agreed.get(queue.pk), lapsed.get(queue.pk)) for queue in page.rows]
+    context = {"page": page, "rows": rows, "state": state, "states": _STATES}
+    return answer(request, "queues/list.html", context, part="queues")
+
+
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+def queue_create(request: PageRequest) -> HttpResponse:
+    """`?collection=` or `?rollouts=1,2` fill the form in."""
+    names = ("collection", "rollouts", "filter", "kind", "name", "per_task", "size")
+    given = {name: request.GET[name] for name in names if name in request.GET}
+    form = QueueForm(posted(request), initial={"kind": Queue.Kind.PAIRWISE, **given})
+    if form.is_valid():
+        try:
+            queue = _create(form, request)
+        except QueueRefused as refusal:
+            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, f"{queue.item_count} items to judge.")
+            return go(request, "dashboard:queue_detail", pk=queue.pk)
+    return answer_form(request, "queues/create.html", {"form": form})
+
+
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+def queue_edit(request: PageRequest, pk: int) -> HttpResponse:
+    queue = get_object_or_404(Queue, pk=pk)
+    form = QueueChangeForm(posted(request), instance=queue)
+    if form.is_valid():
+        changes = dict(form.cleaned_data)
+        reviewers = changes.pop("reviewers")
+        try:
+            change_queue(queue=queue, changes=changes, reviewers=reviewers, user=request.user)
+        except QueueRefused as refusal:
+            form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, "Changed.")
+            return go(request, "dashboard:queue_detail", pk=pk)
+    stored = Queue.objects.get(pk=pk)
+    has_reviews = stored.reviews.submitted().exists()
+    return answer_form(request, "queues/edit.html", {"form": form, "queue": stored, "has_reviews": has_reviews})
+
+
+@allow(POST=Permission.LEAD)
+def queue_delete(request: PageRequest, pk: int) -> HttpResponse:
+    queue = get_object_or_404(Queue, pk=pk)
+    try:
+        delete_queue(queue=queue, user=request.user)
+    except QueueRefused as refusal:
+        messages.error(request, str(refusal))
+        return redirect("dashboard:queue_edit", pk=pk)
+    messages.success(request, f"“{queue.name}” is deleted.")
+    return redirect("dashboard:queue_list")
+
+
+@allow(GET=Permission.LEAD)
+def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
+    """Its progress follows by itself: one query. Agreement and pace are of all reviews, and wait to be asked for."""
+    queue = get_object_or_404(queues_for(request.user), pk=pk)
+    if wants_fragment(request):
+        progress, since = read_progress(queue), request.GET.get("since", "")
+        context = {"queue": queue, "progress": progress, "since": since, "is_older": since != str(progress.reviews)}
+        return answer(request, "queues/detail.html", context, part="progress")
+    figures = read_figures(queue)
+    context = {
+        "queue": queue,
+        "figures": figures,
+        "progress": figures.progress,
+        "since": figures.progress.reviews,
+        "disputed": read_disputed(queue),
+        "named": queue.reviewers.select_related("user"),
+    }
+    return answer(request, "queues/detail.html", context, part="progress")
+
+
+@allow(POST=Permission.LEAD)
+def queue_close(request: PageRequest, pk: int) -> HttpResponse:
+    close_queue(queue=get_object_or_404(Queue, pk=pk), user=request.user)
+    messages.success(request, "Closed: nobody is given an item any more.")
+    return redirect("dashboard:queue_detail", pk=pk)
+
+
+@allow(POST=Permission.LEAD)
+def queue_open(request: PageRequest, pk: int) -> HttpResponse:
+    open_queue(queue=get_object_or_404(Queue, pk=pk), user=request.user)
+    messages.success(request, "Open again.")
+    return redirect("dashboard:queue_detail", pk=pk)
+
+
+def _create(form: QueueForm, request: PageRequest) -> Queue:
+    cleaned = form.cleaned_data
+    queue: Queue = form.save(commit=False)
+    items = _fill(queue, cleaned)
+    return create_queue(queue=queue, items=items, reviewers=cleaned["reviewers"], user=request.user)
+
+
+def _fill(queue: Queue, cleaned: dict[str, Any]) -> list[Item]:
+    collection, lines, typed = cleaned["collection"], cleaned["rollouts"], cleaned["filter"]
+    per_task, size = cleaned["per_task"], cleaned["size"]
+    if collection is not None:
+        queue.source = {"collection": collection.pk}
+        return fill_from_collection(collection.pk, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
+    if typed:
+        queue.source = {"filter": typed}
+        return fill_from_filter(typed, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)
+    queue.source = {"rollouts": sum(map(len, lines))}
+    if queue.kind != Queue.Kind.RUBRIC and len(lines) > 1:
+        return fill_from_sets(lines, kind=queue.kind)
+    ids = [one for line in lines for one in line]
+    return fill_from_rollouts(ids, kind=queue.kind, per_task=per_task, size=size, seed=queue.seed)

@@ -1,0 +1,43 @@
+"""Tables for who leads queues: the items of one, and what everybody said."""
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.answers import answer
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.review_filters import ItemFilterForm, ReviewFilterForm
+from apps.dashboard.reviewing.review_words import for_item_rows, for_review_rows, tell_item, tell_review
+from apps.reviews.handing_over import FORMATS
+from apps.reviews.models import Queue, QueueItem, Review
+from apps.reviews.narrowing import narrow_items, narrow_reviews
+from apps.rollouts.search.keyset_pages import page_by_id
+
+
+@allow(GET=Permission.LEAD)
+def queue_items(request: PageRequest, pk: int) -> HttpResponse:
+    queue = get_object_or_404(Queue.objects.select_related("rubric"), pk=pk)
+    filters = ItemFilterForm(request.GET)
+    items = QueueItem.objects.filter(queue=queue)
+    wanted = filters.wanted
+    # While a filter is wrong nothing is shown: everything would look like an answer.
+    items = items.none() if wanted is None else narrow_items(items, wanted)
+    page = page_by_id(for_item_rows(items), request.GET.get("after", ""), descending=False)
+    rows = [tell_item(item, queue=queue) for item in page.rows]
+    context = {"queue": queue, "filters": filters, "page": page, "rows": rows}
+    return answer(request, "queues/items.html", context, part="items")
+
+
+@allow(GET=Permission.LEAD)
+def review_list(request: PageRequest) -> HttpResponse:
+    filters = ReviewFilterForm(request.GET)
+    wanted = filters.wanted
+    reviews = Review.objects.none() if wanted is None else narrow_reviews(Review.objects.all(), wanted, leads=True)
+    page = page_by_id(for_review_rows(reviews), request.GET.get("after", ""))
+    context = {
+        "filters": filters,
+        "page": page,
+        "rows": [tell_review(review) for review in page.rows],
+        "formats": list(FORMATS),
+    }
+    return answer(request, "reviews/list.html", context, part="reviews")

@@ -1,0 +1,104 @@
+"""What people say of a rollout on its own page: flags, another reward, scores, settled comments."""
+
+import uuid
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.review_forms import FlagForm, OverrideForm, ScoreForm, read_posted_answer
+from apps.dashboard.views.rollouts.trace_part_views import find_rollout
+from apps.reviews.answers import AnswerRefused
+from apps.reviews.commenting import resolve_comment
+from apps.reviews.flagging import FlagRefused, raise_flag, withdraw_flag
+from apps.reviews.leasing import CannotReview
+from apps.reviews.models import Comment, Flag, RewardOverride, Rubric
+from apps.reviews.overriding import OverrideRefused, override_reward, withdraw_override
+from apps.reviews.reviewing import score_rollout
+
+
+def _back(rollout_id: int) -> HttpResponse:
+    return redirect(f"{reverse('dashboard:rollout_detail', args=[rollout_id])}#judged")
+
+
+@allow(POST=Permission.REVIEW)
+def rollout_flag(request: PageRequest, pk: int) -> HttpResponse:
+    rollout, form = find_rollout(pk), FlagForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "That is no flag: choose what is wrong, and a step that the trace has.")
+        return _back(pk)
+    try:
+        raise_flag(rollout=rollout, author=request.user, **form.cleaned_data)
+    except FlagRefused as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, "Flagged.")
+    return _back(pk)
+
+
+@allow(POST=Permission.REVIEW)
+def flag_withdraw(request: PageRequest, pk: int) -> HttpResponse:
+    flag = get_object_or_404(Flag, pk=pk)
+    try:
+        withdraw_flag(flag=flag, user=request.user)
+    except FlagRefused as refusal:
+        messages.error(request, str(refusal))
+    return _back(flag.rollout_id)
+
+
+@allow(POST=Permission.LEAD)
+def rollout_override(request: PageRequest, pk: int) -> HttpResponse:
+    rollout, form = find_rollout(pk), OverrideForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "Give a number as the reward, and say why it is right.")
+        return _back(pk)
+    try:
+        override_reward(rollout=rollout, author=request.user, **form.cleaned_data)
+    except OverrideRefused as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, "This reward stands now; the verifier's is kept beside it.")
+    return _back(pk)
+
+
+@allow(POST=Permission.LEAD)
+def override_withdraw(request: PageRequest, pk: int) -> HttpResponse:
+    override = get_object_or_404(RewardOverride.objects.select_related("rollout"), pk=pk)
+    try:
+        withdraw_override(override=override, user=request.user)
+    except OverrideRefused as refusal:
+        messages.error(request, str(refusal))
+    return _back(override.rollout_id)
+
+
+@allow(POST=Permission.REVIEW)
+def rollout_score(request: PageRequest, pk: int) -> HttpResponse:
+    rollout = find_rollout(pk)
+    rubric = get_object_or_404(Rubric, slug=request.POST.get("rubric", "")[:64])
+    form = ScoreForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "Not stored: give the number of an event that the trace has, or none.")
+        return _back(pk)
+    said = read_posted_answer(request.POST, rubric.criteria, 0)
+    scores = {key: value for key, value in said.scores.items() if value is not None}
+    token = request.POST.get("token", "")[:64] or uuid.uuid4().hex
+    try:
+        score_rollout(
+            rollout=rollout, rubric=rubric, scores=scores, reviewer=request.user, token=token, **form.cleaned_data
+        )
+    except (AnswerRefused, CannotReview) as refusal:
+        messages.error(request, f"Not stored: {refusal}")
+    else:
+        messages.success(request, f"Scored by “{rubric.name}”.")
+    return _back(pk)
+
+
+@allow(POST=Permission.COMMENT)
+def comment_resolve(request: PageRequest, pk: int) -> HttpResponse:
+    """Settle the thread, or open it again."""
+    comment = get_object_or_404(Comment, pk=pk)
+    resolve_comment(comment=comment, user=request.user, resolved=request.POST.get("resolved") != "0")
+    return redirect(f"{reverse('dashboard:rollout_detail', args=[comment.rollout_id])}#comments")

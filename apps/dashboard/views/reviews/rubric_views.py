@@ -1,0 +1,67 @@
+"""Rubrics: what people are asked to score."""
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.review_forms import RubricChangeForm, RubricForm
+from apps.reviews.models import Rubric
+from apps.reviews.saving import RubricInUse, delete_rubric, is_used, save_rubric
+from apps.rollouts.search.keyset_pages import page_by_id
+
+
+@allow(GET=Permission.REVIEW)
+def rubric_list(request: PageRequest) -> HttpResponse:
+    page = page_by_id(Rubric.objects.select_related("created_by"), request.GET.get("after", ""))
+    return answer(request, "rubrics/list.html", {"page": page}, part="rubrics")
+
+
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+def rubric_create(request: PageRequest) -> HttpResponse:
+    form = RubricForm(posted(request))
+    if form.is_valid():
+        rubric = form.save(commit=False)
+        rubric.created_by = request.user
+        try:
+            save_rubric(rubric=rubric, user=request.user)
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, f"“{rubric.name}” can be used in queues and on traces.")
+            return go(request, "dashboard:rubric_list")
+    return answer_form(request, "rubrics/form.html", {"form": form})
+
+
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+def rubric_edit(request: PageRequest, slug: str) -> HttpResponse:
+    rubric = get_object_or_404(Rubric, slug=slug)
+    used = is_used(rubric)
+    form = RubricChangeForm(posted(request), instance=rubric, keeps_criteria=used)
+    if form.is_valid():
+        try:
+            save_rubric(rubric=form.save(commit=False), user=request.user)
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        except RubricInUse as refusal:
+            form.add_error("criteria", str(refusal))
+        else:
+            messages.success(request, "Changed.")
+            return go(request, "dashboard:rubric_list")
+    return answer_form(request, "rubrics/form.html", {"form": form, "rubric": rubric, "used": used})
+
+
+@allow(POST=Permission.LEAD)
+def rubric_delete(request: PageRequest, slug: str) -> HttpResponse:
+    rubric = get_object_or_404(Rubric, slug=slug)
+    try:
+        delete_rubric(rubric=rubric, user=request.user)
+    except RubricInUse as refusal:
+        messages.error(request, str(refusal))
+        return redirect("dashboard:rubric_edit", slug=slug)
+    messages.success(request, f"“{rubric.name}” is deleted.")
+    return redirect("dashboard:rubric_list")

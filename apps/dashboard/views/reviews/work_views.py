@@ -1,0 +1,228 @@
+"""The pages on which people judge: one item after the other, by keys, by forms, and after a lost connection."""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Q
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.vary import vary_on_headers
+
+from apps.accounts.models import User
+from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.chrome.answers import wants_fragment
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.review_forms import read_posted_answer
+from apps.dashboard.reviewing.work_items import count_mine, read_fields, read_judged, read_text
+from apps.dashboard.views.rollouts.trace_part_views import INERT
+from apps.gym.traces.items import input_items
+from apps.reviews.answers import Answer, AnswerRefused
+from apps.reviews.drafting import tell_draft
+from apps.reviews.hiding import find_kept
+from apps.reviews.leasing import CannotReview, claim_item, find_held, refuse_stranger, skip_item
+from apps.reviews.models import Queue, QueueItem, Review
+from apps.reviews.pacing import read_haste
+from apps.reviews.reviewing import criteria_of, find_lapsed, submit_review
+from apps.reviews.undoing import find_undoable, undo_review
+from apps.reviews.waiting import count_with_others, read_waiting
+from apps.reviews.withholding import reveal
+
+
+def queues_for(user: User) -> Any:
+    """Those that this person may see."""
+    if user_may(user, Permission.LEAD):
+        return Queue.objects.select_related("rubric", "created_by")
+    mine = Queue.objects.open().for_reviewer(user.pk).values("pk")
+    return Queue.objects.filter(pk__in=mine).select_related("rubric", "created_by")
+
+
+@allow(GET=Permission.REVIEW, POST=Permission.REVIEW)
+def queue_work(request: PageRequest, pk: int) -> HttpResponse:
+    """GET shows the item that one holds, or that `?review=` names of those that one began and somebody else was given
+    since; POST takes the next one. Who has worked in it is told that it is closed, or for others by now, and finds what
+    they had written."""
+    queue = _find(request.user, pk)
+    if request.method == "POST":
+        return _go_on(request, queue)
+    try:
+        refuse_stranger(queue, request.user)
+    except CannotReview as refusal:
+        begun = Review.objects.filter(queue=queue, reviewer=request.user, is_adjudication=False)
+        unsaid = begun.exclude(status=Review.Status.SUBMITTED).order_by("pk").values_list("draft", flat=True)
+        context = _idle(request, queue, refusal=str(refusal), unsaid=map(tell_draft, unsaid))
+        return render(request, "queues/idle.html", {**context, "kept": find_kept(queue, request.user)})
+    lapsed = find_lapsed(queue, request.user)
+    named = next((each for each, refusal in lapsed if str(each.pk) == request.GET.get("review") and not refusal), None)
+    held = named or find_held(queue, request.user)
+    if held is None:
+        left = sum(each.left for each in read_waiting(request.user, [queue]))
+        told = [(each, refusal, tell_draft(each.draft)) for each, refusal in lapsed]
+        others = 0 if left else count_with_others(queue, request.user)
+        context = {**_idle(request, queue), "lapsed": told, "left": left, "with_others": others}
+        return render(request, "queues/idle.html", context)
+    return _work(request, queue, held, {}, lapsed=[each for each, refusal in lapsed if not refusal and each != held])
+
+
+@allow(POST=Permission.REVIEW)
+def review_submit(request: PageRequest, pk: int) -> HttpResponse:
+    review = _own(request, pk)
+    queue = review.queue
+    assert queue is not None
+    answer = read_posted_answer(request.POST, criteria_of(queue), _ranked(queue, review))
+    try:
+        submit_review(review=review, user=request.user, token=request.POST.get("token", "")[:64], answer=answer)
+    except AnswerRefused as refusal:
+        review.draft = _as_draft(answer)
+        return _work(request, queue, review, refusal.wrong, status=422)
+    except CannotReview as refusal:
+        # What was said stands here, to be copied.
+        context = _idle(request, queue, refusal=str(refusal), unsaid=[tell_draft(_as_draft(answer))])
+        return render(request, "queues/idle.html", context, status=409)
+    return _go_on(request, queue)
+
+
+@allow(GET=Permission.REVIEW)
+@vary_on_headers("HX-Request")
+def review_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResponse:
+    """The whole text of a step of which the page of an open review shows a part: for the page, or by itself."""
+    review = _own(request, pk)
+    is_open = review.status in {Review.Status.OPEN, Review.Status.LAPSED}
+    text = read_text(review, side, step) if is_open else None
+    return _answer_text(request, text)
+
+
+@allow(GET=Permission.LEAD)
+@vary_on_headers("HX-Request")
+def queue_item_text(request: PageRequest, pk: int, side: str, step: int) -> HttpResponse:
+    """The same for who settles an item; `?show=1` where the page shows everything."""
+    item = get_object_or_404(QueueItem.objects.select_related("queue", "task"), pk=pk)
+    rollouts = list(item.entries.order_by("place").values_list("rollout_id", flat=True))
+    draft = Review(queue=item.queue, item=item, arrangement=rollouts, is_adjudication=True)
+    return _answer_text(request, read_text(draft, side, step, whole="show" in request.GET))
+
+
+def _answer_text(request: PageRequest, text: str | None) -> HttpResponse:
+    if text is None:
+        raise Http404("no such step is shown")
+    if wants_fragment(request):
+        return render(request, "queues/_whole_text.html", {"text": text})
+    answer = HttpResponse(text.encode(errors="replace"), content_type="text/plain; charset=utf-8")
+    answer["Content-Security-Policy"] = INERT
+    return answer
+
+
+@allow(POST=Permission.REVIEW)
+def review_skip(request: PageRequest, pk: int) -> HttpResponse:
+    review = _own(request, pk)
+    assert review.queue is not None
+    try:
+        skip_item(review=review, user=request.user, reason=request.POST.get("reason", ""))
+    except CannotReview as refusal:
+        messages.error(request, str(refusal))
+        return redirect("dashboard:queue_work", pk=review.queue.pk)
+    return _go_on(request, review.queue)
+
+
+@allow(POST=Permission.REVIEW)
+def review_undo(request: PageRequest, pk: int) -> HttpResponse:
+    """`review` names the one that the page said it would be."""
+    queue, named = _find(request.user, pk), request.POST.get("review", "")[:18]
+    try:
+        wanted = int(named) if named.isascii() and named.isdigit() else None
+        undone = undo_review(queue=queue, user=request.user, wanted=wanted)
+    except CannotReview as refusal:
+        messages.error(request, str(refusal))
+    else:
+        is_late = undone.status == Review.Status.LAPSED
+        late = " Somebody else has the item by now: what you say of it counts all the same." if is_late else ""
+        messages.success(request, f"Taken back: you have it again.{late}")
+        if is_late:
+            return redirect(f"{reverse('dashboard:queue_work', args=[pk])}?review={undone.pk}")
+    return redirect("dashboard:queue_work", pk=pk)
+
+
+def _find(user: User, pk: int) -> Queue:
+    """One that this person may see, or has worked in."""
+    worked = Review.objects.filter(reviewer=user, queue=pk, is_adjudication=False).values("queue")
+    either = Q(pk__in=queues_for(user).values("pk")) | Q(pk__in=worked)
+    found: Queue = get_object_or_404(Queue.objects.filter(either).select_related("rubric", "created_by"), pk=pk)
+    return found
+
+
+def _go_on(request: PageRequest, queue: Queue) -> HttpResponse:
+    try:
+        claim_item(queue=queue, user=request.user)
+    except CannotReview as refusal:
+        messages.error(request, str(refusal))
+    return redirect("dashboard:queue_work", pk=queue.pk)
+
+
+def _own(request: PageRequest, pk: int) -> Review:
+    reviews = Review.objects.filter(reviewer=request.user, queue__isnull=False, is_adjudication=False)
+    return get_object_or_404(reviews.select_related("queue__rubric", "item__task"), pk=pk)
+
+
+def _ranked(queue: Queue, review: Review) -> int:
+    return len(review.arrangement) if queue.kind == Queue.Kind.RANKING else 0
+
+
+def _as_draft(answer: Answer) -> dict[str, Any]:
+    return {
+        "choice": answer.choice,
+        "ranks": answer.ranks,
+        "scores": dict(answer.scores),
+        "reasons": answer.reasons,
+        "note": answer.note,
+        "confidence": answer.confidence,
+    }
+
+
+def _work(
+    request: PageRequest,
+    queue: Queue,
+    review: Review,
+    errors: dict[str, str],
+    *,
+    status: int = 200,
+    lapsed: Sequence[Review] = (),
+) -> HttpResponse:
+    assert review.item is not None
+    context = {
+        "queue": queue,
+        "review": review,
+        "judged": read_judged(review),
+        "prompt": input_items(review.item.task.row),
+        "fields": read_fields(review, errors),
+        "mine": count_mine(queue, request.user.pk),
+        "undoable": find_undoable(queue, request.user),
+        "token": uuid.uuid4().hex,
+        "lapsed": lapsed,
+        "revealed": _revealed(queue, request.user),
+        "haste": read_haste(queue, request.user),
+    }
+    return render(request, "queues/work.html", context, status=status)
+
+
+def _idle(request: PageRequest, queue: Queue, *, refusal: str = "", unsaid: Iterable[str] = ()) -> dict[str, Any]:
+    return {
+        "queue": queue,
+        "mine": count_mine(queue, request.user.pk),
+        "undoable": find_undoable(queue, request.user),
+        "revealed": _revealed(queue, request.user),
+        "haste": read_haste(queue, request.user),
+        "refusal": refusal,
+        "unsaid": [each for each in unsaid if each],
+    }
+
+
+def _revealed(queue: Queue, user: User) -> list[dict[str, Any]]:
+    """What was behind the sides of the last submission, where the queue trains."""
+    if not queue.reveals:
+        return []
+    last = Review.objects.filter(queue=queue, reviewer=user).submitted().order_by("-submitted_at", "-pk").first()
+    if last is not None:
+        last.queue = queue
+    return reveal(last) if last is not None else []

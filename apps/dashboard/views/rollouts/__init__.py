@@ -1,0 +1,1 @@
+"""Rollouts: their table, their traces, and several side by side."""

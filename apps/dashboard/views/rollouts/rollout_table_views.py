@@ -1,0 +1,140 @@
+"""The table of rollouts: its list, its counts, a glance at one of them, and how each person wants it."""
+
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.vary import vary_on_headers
+
+from apps.accounts.arranging import NotYourView, ViewRefused, arrange_table, delete_view, save_view
+from apps.accounts.models import SavedView
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.answers import answer, wants_fragment
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.live.followed_attempt import followed_rollouts
+from apps.dashboard.tables.rollouts.columns import DENSITIES, TABLE, known_columns
+from apps.dashboard.tables.rollouts.facets import read_facets
+from apps.dashboard.tables.rollouts.listing import RolloutList
+from apps.dashboard.tables.rollouts.showing import show_table
+from apps.dashboard.traces.reading import find_next, open_chunk, open_trace
+from apps.dashboard.views.rollouts.trace_part_views import attempt_context, find_rollout, read_place
+from apps.policies.typed_texts import clean_typed
+from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+
+
+@allow(GET=Permission.READ)
+def rollout_list(request: PageRequest) -> HttpResponse:
+    there = RolloutList.read(request.GET)
+    context = show_table(request.GET, followed_rollouts(), request.user, there)
+    return answer(request, "rollouts/list.html", context, part="rollouts")
+
+
+@allow(GET=Permission.READ)
+@vary_on_headers("HX-Request")
+def rollout_facets(request: PageRequest) -> HttpResponse:
+    """Counts of what passes the filter; `?of=` names the collection on whose page the table stands."""
+    number = request.GET.get("of", "")
+    rollouts, there, back = Rollout.objects.all(), RolloutList.read(request.GET), reverse("dashboard:rollout_list")
+    if number:
+        if not (number.isascii() and number.isdigit() and len(number) < 19):
+            raise Http404("There is no such collection.")
+        collection = get_object_or_404(Collection.objects.present(), pk=int(number))
+        rollouts = rollouts.of_collection(collection.pk)
+        back = reverse("dashboard:collection_detail", args=[collection.pk])
+    counted, too_slow = None, ""
+    try:
+        with bound_time(there.parsed):
+            counted = read_facets(there, rollouts)
+    except FilterTooSlow as slow:
+        too_slow = str(slow)
+    context = {"counted": counted, "too_slow": too_slow, "there": there, "back": back, "of": number}
+    name = "rollouts/_facets.html" if wants_fragment(request) else "rollouts/facets.html"
+    return render(request, name, context)
+
+
+@allow(GET=Permission.READ)
+@vary_on_headers("HX-Request")
+def rollout_peek(request: PageRequest, pk: int) -> HttpResponse:
+    """The beginning of a trace beside the table, or its part that holds event `from`; by itself the page of the
+    rollout."""
+    if not wants_fragment(request):
+        return redirect("dashboard:rollout_detail", pk=pk)
+    rollout = find_rollout(pk)
+    context = {**attempt_context(request, rollout, rollout.attempt), "may_comment": False}
+    first = read_place(request, "from")
+    if first is not None:
+        chunk = open_chunk(rollout, rollout.attempt, first)
+        if chunk is None:
+            raise Http404("the attempt has no such event")
+        later = find_next(rollout, rollout.attempt, chunk)
+        return render(request, "rollouts/_peek_more.html", {**context, "chunk": chunk, "next": later})
+    opened = open_trace(rollout, rollout.attempt)
+    context |= {"opened": opened, "next": opened.chunks[1].span.first if opened.is_large else None}
+    return render(request, "rollouts/_peek.html", {**context, "list_query": request.GET.get("list", "")})
+
+
+@allow(POST=Permission.OWN_ACCOUNT)
+def rollout_columns(request: PageRequest) -> HttpResponse:
+    """Which columns, how dense: kept with the account. No column at all is the usual ones."""
+    density = request.POST.get("density", "")
+    arrange_table(
+        user=request.user,
+        table=TABLE,
+        columns=() if "usual" in request.POST else known_columns(request.POST.getlist("column")),
+        density=density if density in DENSITIES else DENSITIES[0],
+    )
+    return go_back(request)
+
+
+@allow(POST=Permission.VIEWS)
+def rollout_view_save(request: PageRequest) -> HttpResponse:
+    there = RolloutList.read(request.POST)
+    if not there.is_understood:
+        messages.error(request, "This filter is not understood, so no view is saved.")
+        return go_back(request)
+    columns = known_columns(request.POST.get("columns", "").split(","))
+    try:
+        view = save_view(
+            user=request.user,
+            table=TABLE,
+            name=clean_typed(request.POST.get("name", "")),
+            query=clean_typed(str(there.parsed)),
+            sort=there.sort,
+            columns=columns,
+            is_shared=bool(request.POST.get("shared")),
+            replace=bool(request.POST.get("replace")),
+        )
+    except ViewRefused as refusal:
+        messages.error(request, str(refusal))
+        return go_back(request)
+    messages.success(request, f"The view “{view.name}” is saved{' for everybody' if view.is_shared else ''}.")
+    return redirect(f"{reverse('dashboard:rollout_list')}?{urlencode({'q': view.query, 'sort': view.sort})}")
+
+
+@allow(POST=Permission.VIEWS)
+def rollout_view_delete(request: PageRequest, pk: int) -> HttpResponse:
+    view = get_object_or_404(SavedView.objects.seen_by(request.user), pk=pk)
+    try:
+        delete_view(view=view, user=request.user)
+    except NotYourView as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, f"The view “{view.name}” is deleted.")
+    return go_back(request)
+
+
+def go_back(request: PageRequest) -> HttpResponse:
+    """To the table that it was sent from."""
+    return redirect(back_of(request))
+
+
+def back_of(request: PageRequest) -> str:
+    """The address of the table that it was sent from."""
+    to = request.POST.get("next", "")
+    if not url_has_allowed_host_and_scheme(to, allowed_hosts=None) or not to.startswith("/"):
+        to = reverse("dashboard:rollout_list")
+    return to

@@ -1,0 +1,103 @@
+"""The trace of a rollout."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.vary import vary_on_headers
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.answers import wants_fragment
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.rollout_forms import CommentForm
+from apps.dashboard.live.followed_attempt import Mark, read_news, read_parts
+from apps.dashboard.reviewing.rollout_reviews import read_judgement
+from apps.dashboard.tables.neighbours import Neighbours, find_neighbours
+from apps.dashboard.traces.noise import Noise
+from apps.dashboard.views.rollouts.trace_part_views import attempt_context, find_rollout, read_attempt, read_place
+from apps.reviews.blinding import hides_anything
+from apps.reviews.commenting import CommentRefused, add_comment
+from apps.rollouts.models import Rollout
+from apps.rollouts.steering.flag_resolution import resolve_flag
+
+NOT_CHANGED = 204
+
+
+@allow(GET=Permission.READ)
+@vary_on_headers("HX-Request")
+def rollout_detail(request: PageRequest, pk: int) -> HttpResponse:
+    """The trace. While the rollout runs its page follows by a socket, or asks here what is new since its mark."""
+    rollout = find_rollout(pk)
+    if wants_fragment(request):
+        return _news(request, rollout)
+    attempt = read_attempt(request, rollout)
+    context = read_parts(rollout, request.user, attempt, step=read_place(request, "step"))
+    return _page(request, rollout, context | {"form": CommentForm.opened_with(request.GET)})
+
+
+def _news(request: PageRequest, rollout: Rollout) -> HttpResponse:
+    seen = Mark.parse(request.GET.get("seen", "")) or Mark("", -1, 0)
+    parts = read_news(rollout, request.user, seen)
+    if parts is None:
+        return HttpResponse(status=NOT_CHANGED)
+    return render(request, "rollouts/_rollout_live.html", parts)
+
+
+@allow(POST=Permission.COMMENT)
+def rollout_comment(request: PageRequest, pk: int) -> HttpResponse:
+    rollout = find_rollout(pk)
+    form = CommentForm(request.POST)
+    if form.is_valid():
+        try:
+            comment = add_comment(rollout=rollout, author=request.user, **form.cleaned_data)
+        except CommentRefused as refusal:
+            form.add_error(None, str(refusal))
+        else:
+            messages.success(request, "Comment added.")
+            return redirect(f"{reverse('dashboard:rollout_detail', args=[pk])}#c{comment.pk}")
+    return _page(request, rollout, read_parts(rollout, request.user, rollout.attempt) | {"form": form}, status=422)
+
+
+@allow(POST=Permission.EXPORT)
+def rollout_resolve_flag(request: PageRequest, pk: int) -> HttpResponse:
+    resolve_flag(rollout=find_rollout(pk), user=request.user)
+    messages.success(request, "Flag resolved: exports take this rollout again.")
+    return redirect("dashboard:rollout_detail", pk=pk)
+
+
+def _page(request: PageRequest, rollout: Rollout, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
+    group = list(
+        Rollout.objects.filter(collection=rollout.collection_id, task=rollout.task_id)
+        .order_by("repeat")
+        .only("id", "repeat", "status", "reward")
+    )
+    place = next(index for index, each in enumerate(group) if each.pk == rollout.pk)
+    noise = Noise.read(request)
+    links = attempt_context(request, rollout, context["attempt"])
+    # A list holds rollouts of any dataset: who stands beside this one would tell what those have that are hidden.
+    listed = "" if hides_anything(request.user) else request.GET.get("list", "")
+    beside = find_neighbours(listed, rollout)
+    in_list = urlencode({"list": listed}) + "&" if beside else ""
+    if beside is None:
+        numbers = [None, *(each.pk for each in group), None]
+        beside = Neighbours(previous=numbers[place], next=numbers[place + 2])
+    return render(
+        request,
+        "rollouts/detail.html",
+        context
+        | links
+        | {
+            "noise": noise,
+            "list_query": in_list,
+            "page_query": f"{in_list}{noise.query}{links['attempt_more']}&",
+            "group": group,
+            "place": place + 1,
+            "beside": beside,
+            "comments": rollout.comments.select_related("author"),
+            "judgement": read_judgement(rollout),
+        },
+        status=status,
+    )

@@ -1,0 +1,171 @@
+"""Rollouts of one task side by side: those that the address names, or one pair after the other, and what one says of
+them."""
+
+import math
+import re
+import uuid
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+
+from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.chrome.page_request import PageRequest
+from apps.dashboard.forms.review_forms import FlagForm, read_posted_answer
+from apps.dashboard.reviewing.work_items import read_fields
+from apps.dashboard.traces.side_by_side import MOST, CannotCompare, compare_rollouts, find_rollouts
+from apps.reviews.answers import Answer, AnswerRefused
+from apps.reviews.comparing import judge_compared, read_compared
+from apps.reviews.filling import QueueRefused
+from apps.reviews.flagging import FlagRefused, raise_flag
+from apps.reviews.leasing import CannotReview
+from apps.reviews.models import Flag, Queue, Review
+from apps.reviews.withholding import LABELS
+from apps.rollouts.models import Rollout
+
+_MOST_PAIRS = 50
+
+
+@allow(GET=Permission.READ)
+def rollout_compare(request: PageRequest) -> HttpResponse:
+    """`?r=1&r=2` or `?r=1,2`, the first being what the others are compared with; `?pairs=1-2,3-4&at=2` is the second of
+    a sequence."""
+    return _page(request, request.GET)
+
+
+@allow(GET=Permission.LEAD, POST=Permission.LEAD)
+def rollouts_judge(request: PageRequest) -> HttpResponse:
+    """A verdict of one's own on what stands side by side; then the next of a sequence. One that was refused stands at
+    this address: who opens it anew begins anew."""
+    if request.method != "POST":
+        return redirect("dashboard:rollout_compare")
+    pairs, at, ids = _chosen(request.POST)
+    said = read_posted_answer(request.POST, [], len(ids) if len(ids) > 2 else 0)
+    token = request.POST.get("token", "")[:64] or uuid.uuid4().hex
+    try:
+        ids = [rollout.pk for rollout in find_rollouts(ids)]
+        judge_compared(rollout_ids=ids, user=request.user, answer=said, token=token)
+    except AnswerRefused as refusal:
+        return _page(request, request.POST, said=said, errors=refusal.wrong)
+    except (CannotCompare, CannotReview, QueueRefused) as refusal:
+        return _page(request, request.POST, said=said, errors={"": str(refusal)})
+    messages.success(request, f"Your verdict on {' and '.join(f'#{one}' for one in ids)} counts.")
+    return redirect(_step(pairs, at + 1) or _step(pairs, at) or _address(ids))
+
+
+@allow(POST=Permission.REVIEW)
+def rollouts_flag(request: PageRequest) -> HttpResponse:
+    """The same flag on all that stand side by side."""
+    pairs, at, ids = _chosen(request.POST)
+    form = FlagForm(request.POST)
+    if not form.is_valid() or form.cleaned_data["seq"] is not None:
+        messages.error(request, "That is no flag: choose what is wrong with them.")
+        return redirect(_step(pairs, at) or _address(ids))
+    # Nothing is told of what they have to do with each other: who reviews blindly may flag, and may not learn that.
+    rollouts = list(Rollout.objects.filter(pk__in=ids[:MOST], collection__is_being_deleted=False).order_by("pk"))
+    try:
+        with transaction.atomic():
+            for rollout in rollouts:
+                raise_flag(rollout=rollout, author=request.user, **form.cleaned_data)
+    except FlagRefused as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, f"{len(rollouts)} rollouts are flagged.")
+    return redirect(_step(pairs, at) or _address(ids))
+
+
+def _page(
+    request: PageRequest, given: QueryDict, *, said: Answer | None = None, errors: dict[str, str] | None = None
+) -> HttpResponse:
+    pairs, at, ids = _chosen(given)
+    try:
+        rollouts = find_rollouts(ids)
+    except CannotCompare as refusal:
+        # Without a choice this is the way to one; a choice that cannot be is a mistake.
+        status = 400 if ids else 200
+        return render(request, "rollouts/compare.html", {"refusal": str(refusal), "most": MOST}, status=status)
+    ids = [rollout.pk for rollout in rollouts]
+    context = {
+        "comparison": compare_rollouts(rollouts),
+        "task": rollouts[0].task,
+        "columns": [(rollout, *_links(ids, rollout.pk)) for rollout in rollouts],
+        "letters": LABELS,
+        "at": at,
+        "pair_count": len(pairs),
+        "previous_url": _step(pairs, at - 1),
+        "next_url": _step(pairs, at + 1),
+        "chosen": {"pairs": _told(pairs), "at": at} if pairs else {"r": ",".join(map(str, ids))},
+        "ids": ids,
+        "every_pair": math.comb(len(ids), 2),
+        "flag_kinds": Flag.Kind.choices,
+        **_verdict(request, rollouts, said, errors or {}),
+    }
+    return render(request, "rollouts/compare.html", context, status=422 if errors else 200)
+
+
+def _verdict(
+    request: PageRequest, rollouts: list[Rollout], said: Answer | None, errors: dict[str, str]
+) -> dict[str, Any]:
+    """The form of who may judge them, with what they said last; nothing where they are no item of a queue."""
+    is_item = len({each.task_id for each in rollouts}) == 1
+    if (
+        not user_may(request.user, Permission.LEAD)
+        or not is_item
+        or any(each.status != Rollout.Status.COMPLETED for each in rollouts)
+    ):
+        return {}
+    ids = [each.pk for each in rollouts]
+    before = read_compared(ids, request.user)
+    shown = said or before
+    kind = Queue.Kind.PAIRWISE if len(ids) == 2 else Queue.Kind.RANKING
+    draft = Review(queue=Queue(kind=kind), arrangement=ids, draft=msgspec.structs.asdict(shown) if shown else {})
+    return {"fields": read_fields(draft, errors), "judged_before": before is not None, "token": uuid.uuid4().hex}
+
+
+def _chosen(given: QueryDict) -> tuple[list[list[int]], int, list[int]]:
+    """The sequence, the place in it, and what stands side by side."""
+    pairs = _pairs(given.get("pairs", ""))
+    at = min(max(1, _number(given.get("at", ""))), len(pairs)) if pairs else 0
+    return pairs, at, pairs[at - 1] if pairs else _ids(given.getlist("r"))
+
+
+def _ids(given: list[str]) -> list[int]:
+    return [_number(part) for text in given for part in text.split(",") if part.strip()]
+
+
+def _pairs(text: str) -> list[list[int]]:
+    found = re.findall(r"(\d{1,18})-(\d{1,18})", text)
+    return [[int(one), int(other)] for one, other in found[:_MOST_PAIRS]]
+
+
+def _number(text: str) -> int:
+    """0, which no row has, for what is no number."""
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _links(ids: list[int], chosen: int) -> tuple[str, str]:
+    """Where this one is the first, and where it is not among them; empty where either is so, or too few are left."""
+    others = [each for each in dict.fromkeys(ids) if each != chosen]
+    first = "" if ids[0] == chosen else _address([chosen, *others])
+    return first, _address(others) if len(others) > 1 else ""
+
+
+def _address(ids: list[int]) -> str:
+    return f"{reverse('dashboard:rollout_compare')}?r={','.join(map(str, ids))}"
+
+
+def _step(pairs: list[list[int]], at: int) -> str:
+    if not 1 <= at <= len(pairs):
+        return ""
+    given = {"pairs": _told(pairs), "at": at}
+    return f"{reverse('dashboard:rollout_compare')}?{urlencode(given, safe=',')}"
+
+
+def _told(pairs: list[list[int]]) -> str:
+    return ",".join(f"{one}-{other}" for one, other in pairs)

@@ -1,0 +1,1 @@
+"""Environments, verifiers, agents and policy models."""

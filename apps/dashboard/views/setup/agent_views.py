@@ -1,0 +1,55 @@
+"""Agents: the harness around the policy model."""
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+
+from apps.accounts.permissions import Permission, allow
+from apps.agents.models import Agent
+from apps.agents.saving import find_errors, save_agent
+from apps.dashboard.chrome.answers import answer, answer_form, go, posted
+from apps.dashboard.forms.agent_forms import AgentForm
+from apps.dashboard.forms.fields import add_errors, add_found
+
+_SHOWN_COLLECTIONS = 10
+
+
+@allow(GET=Permission.READ)
+def agent_list(request: HttpRequest) -> HttpResponse:
+    agents = Agent.objects.annotate(collection_count=Count("collections"))
+    return answer(request, "agents/list.html", {"agents": agents}, part="rows")
+
+
+@allow(GET=Permission.READ)
+def agent_detail(request: HttpRequest, slug: str) -> HttpResponse:
+    agent = get_object_or_404(Agent, slug=slug)
+    collections = agent.collections.select_related("dataset", "policy_model")[:_SHOWN_COLLECTIONS]
+    return answer(request, "agents/detail.html", {"agent": agent, "collections": collections}, part="facts")
+
+
+def _edit(request: HttpRequest, agent: Agent) -> HttpResponse:
+    form = AgentForm(posted(request), instance=agent)
+    if form.is_valid():
+        try:
+            saved = save_agent(agent=form.instance, user=request.user)
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, f"The agent {saved.name} is saved.")
+            return go(request, "dashboard:agent_detail", saved.slug)
+    elif form.is_bound:
+        # What saving would refuse is said in the same round.
+        add_found(form, find_errors(form.instance))
+    return answer_form(request, "agents/form.html", {"form": form, "agent": agent})
+
+
+@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
+def agent_create(request: HttpRequest) -> HttpResponse:
+    return _edit(request, Agent())
+
+
+@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
+def agent_edit(request: HttpRequest, slug: str) -> HttpResponse:
+    return _edit(request, get_object_or_404(Agent, slug=slug))

@@ -1,0 +1,112 @@
+"""Environments: tools, state and verifier."""
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.debug import sensitive_post_parameters
+
+from apps.accounts.permissions import Permission, allow, user_may
+from apps.dashboard.chrome.answers import answer, answer_form, answer_health, go, posted
+from apps.dashboard.forms.environment_forms import EnvironmentForm
+from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.verifier_forms import CHOOSE, VerifierForm, typed
+from apps.dashboard.overview.breaker_cards import answer_breaker, breaker_context, targets_breaker
+from apps.dashboard.overview.environment_tools import list_tools
+from apps.dashboard.traces.bodies import pretty
+from apps.environments.models import Environment
+from apps.environments.probing import probe_environment
+from apps.environments.proving import find_cases
+from apps.environments.saving import save_environment
+from apps.gym.judging.rubrics import DEFAULT_RUBRICS
+from apps.gym.judging.settings import read_settings
+from apps.gym.verifiers.registry import VERIFIERS
+from apps.gym.written.registry import find_environment
+
+_SHOWN_COLLECTIONS = 10
+_NO_VERIFIER = "– the server's own, or that of each task's row"
+
+
+@allow(GET=Permission.READ)
+def environment_list(request: HttpRequest) -> HttpResponse:
+    environments = Environment.objects.select_related("breaker").annotate(
+        dataset_count=Count("datasets", distinct=True), collection_count=Count("collections", distinct=True)
+    )
+    return answer(request, "environments/list.html", {"environments": environments}, part="rows")
+
+
+def _answer_health(request: HttpRequest, environment: Environment) -> HttpResponse:
+    """The card alone, which follows while the server is unwell."""
+    may_check = user_may(request.user, Permission.CONFIGURE)
+    check_url = reverse("dashboard:environment_check", args=[environment.slug])
+    context = {"checked": environment, "check_url": check_url, "may_check": may_check, "detail_url": request.path}
+    response = render(request, "_health.html", context)
+    response["Vary"] = "HX-Request, HX-Target, Cookie"
+    return response
+
+
+@allow(GET=Permission.READ)
+def environment_detail(request: HttpRequest, slug: str) -> HttpResponse:
+    environment = get_object_or_404(Environment.objects.select_related("judge_model"), slug=slug)
+    if targets_breaker(request):
+        return answer_breaker(request, environment)
+    if request.headers.get("HX-Target") == "health":
+        return _answer_health(request, environment)
+    builtin = find_environment(environment.builtin)
+    judge = read_settings(environment.judge_settings) if environment.judge_model else None
+    context = {
+        **breaker_context(environment),
+        "environment": environment,
+        "tools": list_tools(environment),
+        "does": builtin.description if builtin else "",
+        "judge": judge,
+        "verifier": VERIFIERS[environment.verifier["type"]].title if environment.verifier else "",
+        "parameters": pretty({name: value for name, value in environment.verifier.items() if name != "type"}),
+        "default_rubric": DEFAULT_RUBRICS[judge.question] if judge else "",
+        "case_count": len(find_cases(environment)),
+        "datasets": environment.datasets.all(),
+        "collections": environment.collections.all()[:_SHOWN_COLLECTIONS],
+    }
+    return answer(request, "environments/detail.html", context, part="facts")
+
+
+def _edit(request: HttpRequest, environment: Environment) -> HttpResponse:
+    form = EnvironmentForm(posted(request), instance=environment)
+    verifier = VerifierForm(posted(request), given=environment.verifier, none=_NO_VERIFIER)
+    if CHOOSE in request.POST:
+        kept = typed(form)
+        form = EnvironmentForm(instance=environment)
+        form.initial.update(kept)
+        verifier = VerifierForm(given={"type": verifier.kind}, none=_NO_VERIFIER)
+    elif form.is_valid() and verifier.is_valid():
+        form.instance.verifier = verifier.configuration()
+        try:
+            saved = save_environment(environment=form.instance, api_key=form.given_key(), user=request.user)
+        except ValidationError as wrong:
+            verifier.add_problems(wrong)
+            add_errors(form, wrong, but={"verifier"})
+        else:
+            messages.success(request, f"The environment {saved.name} is saved. Check that it answers.")
+            return go(request, "dashboard:environment_detail", saved.slug)
+    context = {"form": form, "verifier": verifier, "environment": environment}
+    return answer_form(request, "environments/form.html", context)
+
+
+@sensitive_post_parameters("api_key")
+@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
+def environment_create(request: HttpRequest) -> HttpResponse:
+    return _edit(request, Environment())
+
+
+@sensitive_post_parameters("api_key")
+@allow(GET=Permission.CONFIGURE, POST=Permission.CONFIGURE)
+def environment_edit(request: HttpRequest, slug: str) -> HttpResponse:
+    return _edit(request, get_object_or_404(Environment, slug=slug))
+
+
+@allow(POST=Permission.CONFIGURE)
+def environment_check(request: HttpRequest, slug: str) -> HttpResponse:
+    checked = probe_environment(environment=get_object_or_404(Environment, slug=slug))
+    return answer_health(request, checked, "dashboard:environment_detail")

@@ -1,0 +1,76 @@
+"""An environment tried by hand, and the cases of its verifier."""
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.chrome.answers import answer, answer_form
+from apps.dashboard.forms.fields import add_errors
+from apps.dashboard.forms.manual_attempt_forms import BEGIN, VERIFY, PlayForm
+from apps.dashboard.overview.environment_tools import list_tools
+from apps.dashboard.traces.building import show_events
+from apps.environments.models import Environment
+from apps.environments.playing import play_session, suggest_row
+from apps.environments.proving import CasesNotRun, find_cases, prove_environment
+from apps.tasks.models import Task
+
+
+@allow(GET=Permission.READ, POST=Permission.CONFIGURE)
+def environment_try(request: HttpRequest, slug: str) -> HttpResponse:
+    environment = get_object_or_404(Environment.objects.select_related("judge_model"), slug=slug)
+    tools = list_tools(environment)
+    if request.method != "POST":
+        form = PlayForm(tools=tools, initial={"row": _first_row(request, environment), "seed": 0})
+        return answer_form(request, "environments/try.html", {"form": form, "environment": environment})
+    form = PlayForm(request.POST, tools=tools)
+    context: dict[str, Any] = {"form": form, "environment": environment}
+    if form.is_valid():
+        act = request.POST.get("act", BEGIN)
+        moves = form.moves_with(act)
+        given = form.cleaned_data
+        try:
+            played = play_session(
+                environment=environment,
+                row=given["row"],
+                moves=moves,
+                seed=given["seed"] or 0,
+                verify=act == VERIFY,
+                user=request.user,
+            )
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            # What is shown again is what was played, ready for the next move; a verdict ends it.
+            kept = {**given, "moves": moves, "answer": given["answer"] if act == VERIFY else ""}
+            context["form"] = PlayForm(tools=tools, initial=kept)
+            context |= {"played": played, "trace": show_events(played.events)}
+            return answer(request, "environments/try.html", context, part="form")
+    return answer_form(request, "environments/try.html", context)
+
+
+def _first_row(request: HttpRequest, environment: Environment) -> dict[str, Any]:
+    """That of the task in the address, else of the newest task, else one of the environment's own."""
+    tasks = Task.objects.ready().filter(dataset__environment=environment).order_by("-pk")
+    asked = request.GET.get("task", "")
+    if asked.isascii() and asked.isdigit() and len(asked) < 19:
+        tasks = tasks.filter(pk=asked)
+    task = tasks.first()
+    row: dict[str, Any] = task.row if task else suggest_row(environment)
+    return row
+
+
+@allow(GET=Permission.READ, POST=Permission.CONFIGURE)
+def environment_cases(request: HttpRequest, slug: str) -> HttpResponse:
+    environment = get_object_or_404(Environment.objects.select_related("judge_model"), slug=slug)
+    context: dict[str, Any] = {"environment": environment, "cases": find_cases(environment)}
+    if request.method == "POST":
+        try:
+            results = prove_environment(environment=environment, user=request.user)
+        except CasesNotRun as problem:
+            context["problem"] = str(problem)
+        else:
+            context |= {"results": results, "failed": sum(not result.passed for result in results)}
+    return answer(request, "environments/cases.html", context, part="cases")

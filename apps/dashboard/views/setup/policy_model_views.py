@@ -1,0 +1,108 @@
+"""Policy models: the endpoints that attempt tasks."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.debug import sensitive_post_parameters
+
+from apps.accounts.permissions import Permission, allow
+from apps.dashboard.charts.versions_chart import draw_versions
+from apps.dashboard.chrome.answers import answer, answer_form, answer_health, go, posted, wants_fragment
+from apps.dashboard.forms.fields import add_errors, add_found
+from apps.dashboard.forms.model_trial_forms import TryForm
+from apps.dashboard.forms.policy_model_forms import PolicyModelForm
+from apps.dashboard.forms.version_forms import VersionFilterForm
+from apps.dashboard.overview.breaker_cards import answer_breaker, breaker_context, targets_breaker
+from apps.dashboard.traces.building import show_events
+from apps.policies.disclosing import show_extras
+from apps.policies.models import PolicyModel
+from apps.policies.probing import probe_policy_model
+from apps.policies.saving import find_errors, save_policy_model
+from apps.policies.trying import try_model
+from apps.rollouts.metrics.cached_figures import read_versions
+from apps.rollouts.metrics.model_versions import track_versions
+
+_SHOWN_COLLECTIONS = 10
+_SHOWN_VERSIONS = 60
+
+
+@allow(GET=Permission.READ)
+def model_list(request: HttpRequest) -> HttpResponse:
+    policy_models = PolicyModel.objects.select_related("breaker").annotate(collection_count=Count("collections"))
+    return answer(request, "models/list.html", {"policy_models": policy_models}, part="rows")
+
+
+@allow(GET=Permission.READ)
+def model_detail(request: HttpRequest, slug: str) -> HttpResponse:
+    policy_model = get_object_or_404(PolicyModel, slug=slug)
+    if targets_breaker(request):
+        return answer_breaker(request, policy_model)
+    collections = policy_model.collections.select_related("dataset")[:_SHOWN_COLLECTIONS]
+    context = {"policy_model": policy_model, "collections": collections, **breaker_context(policy_model)}
+    context |= {name: show_extras(getattr(policy_model, name)) for name in ("extra_headers", "extra_body")}
+    if not wants_fragment(request):
+        context |= _versions(request, policy_model)
+    return answer(request, "models/detail.html", context, part="facts")
+
+
+def _versions(request: HttpRequest, policy_model: PolicyModel) -> dict[str, Any]:
+    chosen = VersionFilterForm(request.GET, policy_model=policy_model)
+    only = chosen.chosen()
+    kept = None if only else read_versions(policy_model)
+    rewards = track_versions(policy_model=policy_model, collection=only) if kept is None else kept.figures or []
+    chart = draw_versions(rewards[-_SHOWN_VERSIONS:], first=max(0, len(rewards) - _SHOWN_VERSIONS) + 1)
+    return {"version_filter": chosen, "chart": chart, "version_count": len(rewards), "kept": kept}
+
+
+def _edit(request: HttpRequest, policy_model: PolicyModel) -> HttpResponse:
+    form = PolicyModelForm(posted(request), instance=policy_model)
+    if form.is_valid():
+        try:
+            saved = save_policy_model(policy_model=form.instance, api_key=form.given_key(), user=request.user)
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            messages.success(request, f"The model {saved.name} is saved. Check that it answers.")
+            return go(request, "dashboard:model_detail", saved.slug)
+    elif form.is_bound:
+        # What saving would refuse is said in the same round.
+        add_found(form, find_errors(form.instance))
+    return answer_form(request, "models/form.html", {"form": form, "policy_model": policy_model})
+
+
+@sensitive_post_parameters("api_key")
+@allow(GET=Permission.MODELS, POST=Permission.MODELS)
+def model_create(request: HttpRequest) -> HttpResponse:
+    return _edit(request, PolicyModel())
+
+
+@sensitive_post_parameters("api_key")
+@allow(GET=Permission.MODELS, POST=Permission.MODELS)
+def model_edit(request: HttpRequest, slug: str) -> HttpResponse:
+    return _edit(request, get_object_or_404(PolicyModel, slug=slug))
+
+
+@allow(POST=Permission.MODELS)
+def model_check(request: HttpRequest, slug: str) -> HttpResponse:
+    checked = probe_policy_model(policy_model=get_object_or_404(PolicyModel, slug=slug))
+    return answer_health(request, checked, "dashboard:model_detail")
+
+
+@allow(GET=Permission.MODELS, POST=Permission.MODELS)
+def model_try(request: HttpRequest, slug: str) -> HttpResponse:
+    policy_model = get_object_or_404(PolicyModel, slug=slug)
+    form = TryForm(posted(request))
+    context: dict[str, Any] = {"form": form, "policy_model": policy_model}
+    if form.is_valid():
+        try:
+            trial = try_model(policy_model=policy_model, user=request.user, **form.cleaned_data)
+        except ValidationError as wrong:
+            add_errors(form, wrong)
+        else:
+            context |= {"trial": trial, "trace": show_events(trial.events)}
+            return answer(request, "models/try.html", context, part="form")
+    return answer_form(request, "models/try.html", context)
