@@ -51,9 +51,9 @@ def seed(items: int, steps: int, overlap: int) -> dict[str, int]:
     from apps.accounts.models import Role
     from apps.gym.traces.events import ModelCall, Prompt, ToolResult, TraceUnion
     from apps.gym.traces.items import message
-    from apps.reviews.filling import fill_from_sets
     from apps.reviews.models import Queue
-    from apps.reviews.queueing import create_queue
+    from apps.reviews.queues.queue_changes import create_queue
+    from apps.reviews.queues.queue_items import fill_from_sets
     from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_user
 
     reviewer = make_user(Role.ANNOTATOR, username="ann")

@@ -111,12 +111,12 @@ def fill() -> None:
 
     from apps.accounts.signing_in import create_sign_in_link
     from apps.exports.models import PairSet, PreferencePair
-    from apps.reviews.answers import Answer
-    from apps.reviews.filling import fill_from_collection
-    from apps.reviews.leasing import claim_item
     from apps.reviews.models import Queue, Review
-    from apps.reviews.queueing import create_queue
-    from apps.reviews.reviewing import submit_review
+    from apps.reviews.queues.item_leases import claim_item
+    from apps.reviews.queues.queue_changes import create_queue
+    from apps.reviews.queues.queue_items import fill_from_collection
+    from apps.reviews.reviews.answers import Answer
+    from apps.reviews.reviews.submission import submit_review
     from apps.rollouts.models import Collection, Rollout
     from apps.rollouts.plans.planning import plan_collection
     from apps.rollouts.steering.local_worker import finish_collection

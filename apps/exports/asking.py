@@ -6,9 +6,9 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 
 from apps.accounts.models import User
 from apps.exports.models import PairSet, PreferencePair
-from apps.reviews.filling import QueueRefused, fill_from_sets
 from apps.reviews.models import ItemRollout, Queue
-from apps.reviews.queueing import create_queue
+from apps.reviews.queues.queue_changes import create_queue
+from apps.reviews.queues.queue_items import QueueRefused, fill_from_sets
 
 MOST = 1_000
 USUAL = 100

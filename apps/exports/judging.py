@@ -7,9 +7,9 @@ import msgspec
 
 from apps.exports.bucketing import Bucket
 from apps.gym.pairs.pair_rule import Verdict
-from apps.reviews.deciding import StandingVerdict, read_verdicts
+from apps.reviews.agreement.decisions import StandingVerdict, read_verdicts
 from apps.reviews.models import RewardOverride
-from apps.reviews.overriding import read_overrides
+from apps.reviews.reviews.reward_overrides import read_overrides
 from apps.rollouts.models import Collection
 
 

@@ -26,7 +26,7 @@ from apps.gym.traces.events import TraceUnion
 from apps.gym.traces.fingerprints import completion_fingerprint
 from apps.gym.traces.items import TaskRow
 from apps.gym.traces.messages import Dropped
-from apps.reviews.overriding import StandingOverride
+from apps.reviews.reviews.reward_overrides import StandingOverride
 from apps.rollouts.models import Rollout
 from apps.tasks.models import DatasetVersion, Task
 

@@ -13,7 +13,7 @@ from apps.exports.narrowing import find_unselected
 from apps.gym.exporters.protocol import Group, Makes
 from apps.gym.metrics.pass_at_k import SOLVED
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
-from apps.reviews.overriding import StandingOverride, read_overrides
+from apps.reviews.reviews.reward_overrides import StandingOverride, read_overrides
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Task
 

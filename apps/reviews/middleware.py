@@ -9,7 +9,7 @@ from django.utils.deprecation import MiddlewareMixin
 
 from apps.accounts.middleware import is_api_view
 from apps.accounts.permissions import Permission
-from apps.reviews.blinding import find_refusal
+from apps.reviews.queues.blind_access import find_refusal
 
 
 class BlindingMiddleware(MiddlewareMixin):

@@ -19,14 +19,14 @@ from apps.accounts.keys import create_api_key
 from apps.accounts.models import Role, Scope
 from apps.accounts.permissions import ROLE_PERMISSIONS
 from apps.exports.models import PairSet, PreferencePair
-from apps.reviews.blinding import hides_anything, hides_collection
-from apps.reviews.commenting import add_comment
-from apps.reviews.filling import fill_from_sets
-from apps.reviews.flagging import raise_flag
-from apps.reviews.leasing import claim_item, skip_item
+from apps.reviews.comments.commenting import add_comment
 from apps.reviews.models import Queue, Review
-from apps.reviews.overriding import override_reward
-from apps.reviews.queueing import change_queue, close_queue, create_queue, open_queue
+from apps.reviews.queues.blind_access import hides_anything, hides_collection
+from apps.reviews.queues.item_leases import claim_item, skip_item
+from apps.reviews.queues.queue_changes import change_queue, close_queue, create_queue, open_queue
+from apps.reviews.queues.queue_items import fill_from_sets
+from apps.reviews.reviews.flags import raise_flag
+from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import Collection
 from apps.tasks.models import Task
 from gymweb.asgi import application

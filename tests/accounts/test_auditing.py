@@ -126,7 +126,7 @@ def test_what_differs_alone_is_kept():
 
 
 def test_a_change_that_says_nothing_itself_is_logged_under_its_address(monkeypatch):
-    monkeypatch.setattr("apps.reviews.commenting.record", lambda **entry: None)
+    monkeypatch.setattr("apps.reviews.comments.commenting.record", lambda **entry: None)
     rollout = make_rollout(make_collection())
     session_of(Role.ANNOTATOR).post(f"/rollouts/{rollout.pk}/comments/", {"text": "Odd."})
     entry = last()

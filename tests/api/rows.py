@@ -10,9 +10,9 @@ from apps.accounts.keys import create_api_key
 from apps.accounts.models import SavedView, User
 from apps.exports.models import Export, PairSet, PreferencePair
 from apps.policies.models import RedactionPattern
-from apps.reviews.flagging import raise_flag
 from apps.reviews.models import Comment, QueueItem
-from apps.reviews.overriding import override_reward
+from apps.reviews.reviews.flags import raise_flag
+from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import CollectionDeletion, Reverification, Worker
 from apps.tasks.models import ColumnMapping, Deletion, Upload
 from tests.factories import (

@@ -11,7 +11,7 @@ from apps.accounts.keys import create_api_key
 from apps.accounts.models import KeptAnswer, Role, User
 from apps.accounts.repeating import sweep_answers
 from apps.api.framework.operation_schemas import KEY_PARAMETER
-from apps.reviews.commenting import add_comment
+from apps.reviews.comments.commenting import add_comment
 from apps.reviews.models import Comment
 from apps.rollouts.models import Collection
 from apps.tasks.models import Upload

@@ -6,8 +6,8 @@ import pytest
 
 from apps.accounts.models import AuditEntry, Role
 from apps.accounts.permissions import ROLE_PERMISSIONS, Permission
-from apps.reviews.leasing import skip_item
 from apps.reviews.models import Queue, Review
+from apps.reviews.queues.item_leases import skip_item
 from tests.api.conftest import client_of
 from tests.factories import make_collection, make_rollout, make_user
 from tests.reviews.queues import annotator, claim, judge, make_queue, make_rubric

@@ -15,8 +15,8 @@ from apps.accounts.keys import create_api_key  # noqa: E402
 from apps.accounts.models import Role, User  # noqa: E402
 from apps.exports.models import Export, PairSet, PreferencePair  # noqa: E402
 from apps.policies.models import RedactionPattern  # noqa: E402
-from apps.reviews.flagging import raise_flag  # noqa: E402
 from apps.reviews.models import Comment, Queue  # noqa: E402
+from apps.reviews.reviews.flags import raise_flag  # noqa: E402
 from apps.rollouts.models import (  # noqa: E402
     Collection,
     CollectionDeletion,

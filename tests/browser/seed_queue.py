@@ -9,10 +9,10 @@ django.setup()
 from apps.accounts.models import Role  # noqa: E402
 from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, ToolResult, Verification  # noqa: E402
 from apps.gym.traces.items import message  # noqa: E402
-from apps.reviews.agreeing import read_disputed  # noqa: E402
-from apps.reviews.filling import fill_from_rollouts  # noqa: E402
+from apps.reviews.agreement.queue_agreement import read_disputed  # noqa: E402
 from apps.reviews.models import Queue, Rubric  # noqa: E402
-from apps.reviews.queueing import close_queue, create_queue  # noqa: E402
+from apps.reviews.queues.queue_changes import close_queue, create_queue  # noqa: E402
+from apps.reviews.queues.queue_items import fill_from_rollouts  # noqa: E402
 from tests.browser.conftest import PASSWORD  # noqa: E402
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_user  # noqa: E402
 from tests.reviews.queues import CRITERIA, judge, make_queue  # noqa: E402

@@ -6,7 +6,7 @@ from apps.dashboard.traces import side_by_side
 from apps.gym.traces.alignment import Step
 from apps.gym.traces.events import ModelCall, Prompt, ToolResult, TraceUnion, Verification
 from apps.gym.traces.items import message
-from apps.reviews.deciding import read_verdicts
+from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Flag, Queue
 from apps.rollouts.models import Collection, Rollout
 from tests.dashboard.markup import faults, read

@@ -7,11 +7,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from apps.reviews.agreeing import read_disputed
-from apps.reviews.filling import fill_from_sets
-from apps.reviews.leasing import renew_lease
+from apps.reviews.agreement.queue_agreement import read_disputed
 from apps.reviews.models import Comment, Flag, Queue, Review, RewardOverride, Rubric
-from apps.reviews.queueing import close_queue, create_queue
+from apps.reviews.queues.item_leases import renew_lease
+from apps.reviews.queues.queue_changes import close_queue, create_queue
+from apps.reviews.queues.queue_items import fill_from_sets
 from tests.dashboard.markup import faults
 from tests.dashboard.pages import queries_with_one_and_three
 from tests.factories import make_collection, make_rollout, make_trace, make_user

@@ -8,11 +8,11 @@ from django.test import Client
 
 from apps.accounts.models import Role
 from apps.dashboard.views.reviews import review_table_views
-from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.answers import Answer
-from apps.reviews.leasing import skip_item
+from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.models import Review
-from apps.reviews.reviewing import score_rollout
+from apps.reviews.queues.item_leases import skip_item
+from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.submission import score_rollout
 from apps.rollouts.models import Rollout
 from apps.rollouts.search import keyset_pages
 from tests.dashboard.markup import faults

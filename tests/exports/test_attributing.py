@@ -8,12 +8,12 @@ from apps.accounts.models import Role, User
 from apps.exports.attributing import say_verdict
 from apps.exports.models import PreferencePair
 from apps.exports.pairing import build_pairs
-from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.answers import Answer
-from apps.reviews.filling import fill_from_sets
+from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.models import Queue, QueueItem, Review
-from apps.reviews.queueing import create_queue
-from apps.reviews.undoing import undo_review
+from apps.reviews.queues.queue_changes import create_queue
+from apps.reviews.queues.queue_items import fill_from_sets
+from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.undo import undo_review
 from tests.dashboard.pages import signed_in, squeezed
 from tests.exports.test_commands import command
 from tests.exports.test_pairing import make_groups

@@ -32,10 +32,10 @@ from apps.exports.pairing import (
 from apps.gym import process_exit
 from apps.gym.pairs import pair_making
 from apps.gym.pairs.pair_rule import Rule
-from apps.reviews.filling import fill_from_sets
 from apps.reviews.models import Queue
-from apps.reviews.overriding import override_reward
-from apps.reviews.queueing import create_queue
+from apps.reviews.queues.queue_changes import create_queue
+from apps.reviews.queues.queue_items import fill_from_sets
+from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
 from apps.tasks.deleting import StillInUse

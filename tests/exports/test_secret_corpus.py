@@ -21,7 +21,7 @@ from apps.gym.redaction.redacting import count_marks
 from apps.policies.models import PolicyModel
 from apps.policies.redacting import forget_redactor
 from apps.policies.saving import save_policy_model
-from apps.reviews.commenting import add_comment
+from apps.reviews.comments.commenting import add_comment
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Rollout

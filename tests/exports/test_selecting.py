@@ -12,7 +12,7 @@ from apps.exports.pairing import build_pairs
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.traces.items import message
 from apps.gym.traces.messages import item_messages
-from apps.reviews.overriding import override_reward
+from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.word_index import mark_unindexed
 from tests.exports.test_exporting import broken_trace

@@ -5,14 +5,14 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from apps.reviews.agreeing import read_agreed, read_agreement, read_disputed, read_progress
-from apps.reviews.checking import read_against_lengths, read_against_rewards
-from apps.reviews.filling import fill_from_sets
-from apps.reviews.leasing import claim_item, skip_item
+from apps.reviews.agreement.queue_agreement import read_agreed, read_agreement, read_disputed, read_progress
+from apps.reviews.agreement.reviewer_figures import read_reviewers
+from apps.reviews.agreement.verifier_agreement import read_against_lengths, read_against_rewards
 from apps.reviews.models import Queue, Review
-from apps.reviews.queueing import create_queue
-from apps.reviews.undoing import undo_review
-from apps.reviews.working import read_reviewers
+from apps.reviews.queues.item_leases import claim_item, skip_item
+from apps.reviews.queues.queue_changes import create_queue
+from apps.reviews.queues.queue_items import fill_from_sets
+from apps.reviews.reviews.undo import undo_review
 from apps.rollouts.models import Rollout
 from tests.reviews.queues import annotator, claim, judge, make_queue, say
 

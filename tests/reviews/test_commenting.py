@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.reviews.commenting import MAX_CHARACTERS, CommentRefused, add_comment
+from apps.reviews.comments.commenting import MAX_CHARACTERS, CommentRefused, add_comment
 from apps.reviews.models import Comment
 from tests.factories import make_collection, make_rollout, make_user
 

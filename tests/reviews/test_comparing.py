@@ -3,12 +3,12 @@
 import pytest
 
 from apps.accounts.models import AuditEntry, Role
-from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.answers import Answer
-from apps.reviews.comparing import judge_compared, read_compared
-from apps.reviews.deciding import read_verdicts
-from apps.reviews.leasing import CannotReview, skip_item
+from apps.reviews.agreement.adjudication import adjudicate_item
+from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Queue, Review
+from apps.reviews.queues.item_leases import CannotReview, skip_item
+from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.own_verdicts import judge_compared, read_compared
 from tests.factories import make_user
 from tests.reviews.queues import annotator, claim, make_queue, say
 

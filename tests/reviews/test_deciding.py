@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import Role
-from apps.reviews.deciding import read_verdicts
+from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import PairVerdict, Queue, QueueItem, Review
 from tests.factories import make_collection, make_rollout, make_user
 

@@ -5,12 +5,12 @@ from threading import Barrier, Thread
 import pytest
 from django.db import connection
 
-from apps.reviews.answers import Answer
-from apps.reviews.filling import QueueRefused
-from apps.reviews.leasing import CannotReview, claim_item
 from apps.reviews.models import Queue, Review
-from apps.reviews.queueing import close_queue, delete_queue
-from apps.reviews.reviewing import submit_review
+from apps.reviews.queues.item_leases import CannotReview, claim_item
+from apps.reviews.queues.queue_changes import close_queue, delete_queue
+from apps.reviews.queues.queue_items import QueueRefused
+from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.submission import submit_review
 from tests.reviews.queues import annotator, claim, make_queue, say
 
 ROUNDS = 12

@@ -3,8 +3,8 @@
 import pytest
 
 from apps.accounts.models import Role
-from apps.reviews.flagging import FlagRefused, raise_flag, withdraw_flag
 from apps.reviews.models import Flag
+from apps.reviews.reviews.flags import FlagRefused, raise_flag, withdraw_flag
 from tests.factories import make_collection, make_rollout, make_user
 
 pytestmark = pytest.mark.django_db

@@ -7,9 +7,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.accounts.models import Role
-from apps.reviews.filling import fill_from_sets
 from apps.reviews.models import Comment, Flag, Queue, Review, Rubric
-from apps.reviews.queueing import close_queue, create_queue
+from apps.reviews.queues.queue_changes import close_queue, create_queue
+from apps.reviews.queues.queue_items import fill_from_sets
 from apps.rollouts.models import Rollout
 from tests.factories import (
     make_collection,

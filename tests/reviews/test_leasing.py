@@ -10,12 +10,12 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.accounts.models import Role
-from apps.reviews.agreeing import read_progress
-from apps.reviews.filling import fill_from_sets
-from apps.reviews.leasing import CannotReview, LeaseLost, claim_item, find_held, renew_lease, skip_item
+from apps.reviews.agreement.queue_agreement import read_progress
 from apps.reviews.models import Queue, Review
-from apps.reviews.queueing import close_queue
-from apps.reviews.showing import MOST_APART
+from apps.reviews.queues.item_leases import CannotReview, LeaseLost, claim_item, find_held, renew_lease, skip_item
+from apps.reviews.queues.queue_changes import close_queue
+from apps.reviews.queues.queue_items import fill_from_sets
+from apps.reviews.queues.side_order import MOST_APART
 from tests.factories import make_user
 from tests.reviews.queues import annotator, claim, judge, make_queue, say
 

@@ -13,15 +13,15 @@ from apps.api.reviews.queue_viewsets import QueueItemFilter
 from apps.api.reviews.review_viewsets import ReviewFilter
 from apps.dashboard.forms.review_filters import ItemFilterForm, ReviewFilterForm
 from apps.gym.pairs.verdicts import CHOICES
-from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.answers import Answer
-from apps.reviews.handing_over import tag_reviews
-from apps.reviews.leasing import skip_item
+from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.models import Queue, QueueItem, Review
-from apps.reviews.narrowing import ITEM_FILTERS, REVIEW_FILTERS, narrow_items, narrow_reviews
-from apps.reviews.reviewing import score_rollout
-from apps.reviews.stating import State, find_states, holds_place, with_held
-from apps.reviews.undoing import undo_review
+from apps.reviews.queues.item_leases import skip_item
+from apps.reviews.queues.item_states import State, find_states, holds_place, with_held
+from apps.reviews.queues.queue_filters import ITEM_FILTERS, REVIEW_FILTERS, narrow_items, narrow_reviews
+from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.review_files import tag_reviews
+from apps.reviews.reviews.submission import score_rollout
+from apps.reviews.reviews.undo import undo_review
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
 from tests.factories import make_user

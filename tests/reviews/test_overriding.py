@@ -4,7 +4,13 @@ import pytest
 
 from apps.accounts.models import AuditEntry, Role
 from apps.reviews.models import RewardOverride
-from apps.reviews.overriding import OverrideEnded, OverrideRefused, override_reward, read_overrides, withdraw_override
+from apps.reviews.reviews.reward_overrides import (
+    OverrideEnded,
+    OverrideRefused,
+    override_reward,
+    read_overrides,
+    withdraw_override,
+)
 from apps.rollouts.models import Rollout
 from tests.factories import make_collection, make_rollout, make_user
 

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from apps.reviews.filling import QueueRefused, fill_from_sets
 from apps.reviews.models import Queue, Review
-from apps.reviews.queueing import create_queue
-from apps.reviews.withholding import reveal
+from apps.reviews.queues.blind_items import reveal
+from apps.reviews.queues.queue_changes import create_queue
+from apps.reviews.queues.queue_items import QueueRefused, fill_from_sets
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
 from tests.reviews.queues import annotator, judge, make_queue
 

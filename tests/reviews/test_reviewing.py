@@ -6,13 +6,13 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry, Role
-from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.answers import Answer, AnswerRefused
-from apps.reviews.deciding import read_verdicts
-from apps.reviews.leasing import CannotReview, skip_item
+from apps.reviews.agreement.adjudication import adjudicate_item
+from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import PairVerdict, QueueItem, Review
-from apps.reviews.reviewing import AlreadySubmitted, score_rollout, submit_review
-from apps.reviews.undoing import find_undoable, undo_review
+from apps.reviews.queues.item_leases import CannotReview, skip_item
+from apps.reviews.reviews.answers import Answer, AnswerRefused
+from apps.reviews.reviews.submission import AlreadySubmitted, score_rollout, submit_review
+from apps.reviews.reviews.undo import find_undoable, undo_review
 from tests.factories import make_collection, make_rollout, make_user
 from tests.reviews.queues import annotator, claim, judge, make_queue, make_rubric, say
 

@@ -8,10 +8,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.accounts.models import Role, User
-from apps.reviews.leasing import claim_item, skip_item
 from apps.reviews.models import Queue, Review
-from apps.reviews.queueing import close_queue
-from apps.reviews.waiting import read_waiting
+from apps.reviews.queues.item_leases import claim_item, skip_item
+from apps.reviews.queues.queue_changes import close_queue
+from apps.reviews.queues.waiting_items import read_waiting
 from tests.factories import make_user
 from tests.reviews.queues import annotator, claim, judge, make_queue, say
 

@@ -35,14 +35,14 @@ from apps.gym.tasks.mappings.columns import MappingRefused
 from apps.gym.traces.tokens import TokensUnreadable
 from apps.policies.redacting import current_redactor
 from apps.policies.saving import PolicyModelChanged
-from apps.reviews.answers import AnswerRefused
-from apps.reviews.commenting import CommentRefused
-from apps.reviews.filling import QueueRefused
-from apps.reviews.flagging import FlagRefused
-from apps.reviews.leasing import CannotReview, LeaseLost
-from apps.reviews.overriding import OverrideEnded, OverrideRefused
-from apps.reviews.reviewing import AlreadySubmitted
-from apps.reviews.saving import RubricInUse
+from apps.reviews.comments.commenting import CommentRefused
+from apps.reviews.queues.item_leases import CannotReview, LeaseLost
+from apps.reviews.queues.queue_items import QueueRefused
+from apps.reviews.reviews.answers import AnswerRefused
+from apps.reviews.reviews.flags import FlagRefused
+from apps.reviews.reviews.reward_overrides import OverrideEnded, OverrideRefused
+from apps.reviews.reviews.rubrics import RubricInUse
+from apps.reviews.reviews.submission import AlreadySubmitted
 from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.metrics.collection_comparison import CannotContrast
 from apps.rollouts.plans.planning import PlanConflict

@@ -6,7 +6,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from apps.accounts.permissions import Permission, caller_may, scopes_with, user_may
-from apps.reviews.blinding import find_refusal
+from apps.reviews.queues.blind_access import find_refusal
 
 
 class TablePermission(BasePermission):

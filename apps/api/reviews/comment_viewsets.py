@@ -14,7 +14,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import FlagFilter, IdFilter
-from apps.reviews.commenting import add_comment, resolve_comment
+from apps.reviews.comments.commenting import add_comment, resolve_comment
 from apps.reviews.models import Comment
 
 

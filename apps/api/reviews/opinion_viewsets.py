@@ -16,10 +16,10 @@ from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import QueryProblem
 from apps.api.framework.query_filters import FlagFilter, IdFilter
-from apps.reviews.deciding import read_verdicts
-from apps.reviews.flagging import raise_flag, withdraw_flag
+from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Flag, RewardOverride
-from apps.reviews.overriding import override_reward, withdraw_override
+from apps.reviews.reviews.flags import raise_flag, withdraw_flag
+from apps.reviews.reviews.reward_overrides import override_reward, withdraw_override
 from apps.rollouts.models import Collection, Rollout
 
 MAX_SEQ = 2**31 - 1

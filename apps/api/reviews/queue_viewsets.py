@@ -31,9 +31,14 @@ from apps.api.reviews.queue_serializers import (
 )
 from apps.api.reviews.review_serializers import AdjudicationSerializer, ReviewSerializer, UndoSerializer
 from apps.gym.pairs.verdicts import CHOICES
-from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.answers import Answer
-from apps.reviews.filling import (
+from apps.reviews.agreement.adjudication import adjudicate_item
+from apps.reviews.agreement.queue_figures import read_figures
+from apps.reviews.models import Queue, QueueItem
+from apps.reviews.queues.item_leases import claim_item
+from apps.reviews.queues.item_states import State
+from apps.reviews.queues.queue_changes import change_queue, close_queue, create_queue, delete_queue, open_queue
+from apps.reviews.queues.queue_filters import narrow_items
+from apps.reviews.queues.queue_items import (
     Item,
     QueueRefused,
     fill_from_collection,
@@ -41,15 +46,10 @@ from apps.reviews.filling import (
     fill_from_rollouts,
     fill_from_sets,
 )
-from apps.reviews.handing_over import FORMATS, record_export
-from apps.reviews.leading import read_figures
-from apps.reviews.leasing import claim_item
-from apps.reviews.models import Queue, QueueItem
-from apps.reviews.narrowing import narrow_items
-from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
-from apps.reviews.stating import State
-from apps.reviews.undoing import undo_review
-from apps.reviews.waiting import read_waiting
+from apps.reviews.queues.waiting_items import read_waiting
+from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.review_files import FORMATS, record_export
+from apps.reviews.reviews.undo import undo_review
 
 
 class QueueFilter(django_filters.FilterSet):
@@ -62,7 +62,7 @@ class QueueFilter(django_filters.FilterSet):
 
 
 class QueueItemFilter(django_filters.FilterSet):
-    """What these mean is said in apps.reviews.narrowing, for pages and commands as well."""
+    """What these mean is said in apps.reviews.queues.queue_filters, for pages and commands as well."""
 
     queue = IdFilter("queue")
     state = django_filters.ChoiceFilter(

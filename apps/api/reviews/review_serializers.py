@@ -9,10 +9,10 @@ from rest_framework import serializers
 from apps.accounts.permissions import Permission
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.gym.pairs.verdicts import CHOICES, REASONS
-from apps.reviews.drafting import find_draft_problem
-from apps.reviews.leasing import MAX_DRAFT
 from apps.reviews.models import Review, Rubric
-from apps.reviews.withholding import read_shown, reveal, tell_shown
+from apps.reviews.queues.blind_items import read_shown, reveal, tell_shown
+from apps.reviews.queues.item_leases import MAX_DRAFT
+from apps.reviews.reviews.drafts import find_draft_problem
 from apps.rollouts.models import Rollout
 
 MAX_TOKEN = 64

@@ -30,18 +30,18 @@ from apps.api.reviews.review_serializers import (
     SubmittedSerializer,
 )
 from apps.gym.pairs.verdicts import CHOICES
-from apps.reviews.answers import Answer
-from apps.reviews.handing_over import FORMATS, record_export, tag_reviews
-from apps.reviews.leasing import renew_lease, skip_item
 from apps.reviews.models import Review
-from apps.reviews.narrowing import KINDS, narrow_reviews
-from apps.reviews.reviewing import score_rollout, submit_and_claim, submit_review
+from apps.reviews.queues.item_leases import renew_lease, skip_item
+from apps.reviews.queues.queue_filters import KINDS, narrow_reviews
+from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.review_files import FORMATS, record_export, tag_reviews
+from apps.reviews.reviews.submission import score_rollout, submit_and_claim, submit_review
 
 _LED = "Finds only what was scored outside of queues for who does not lead them."
 
 
 class ReviewFilter(django_filters.FilterSet):
-    """What these mean is said in apps.reviews.narrowing, for pages and commands as well."""
+    """What these mean is said in apps.reviews.queues.queue_filters, for pages and commands as well."""
 
     queue = IdFilter("queue")
     item = IdFilter("item")

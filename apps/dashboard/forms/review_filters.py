@@ -1,4 +1,4 @@
-"""The filters of the tables of items and of reviews; apps.reviews.narrowing says what they mean."""
+"""The filters of the tables of items and of reviews; apps.reviews.queues.queue_filters says what they mean."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -9,8 +9,8 @@ from apps.accounts.models import User
 from apps.dashboard.forms.review_forms import REVIEWER_ROLES
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE
 from apps.reviews.models import Queue, Review
-from apps.reviews.narrowing import KINDS
-from apps.reviews.stating import State
+from apps.reviews.queues.item_states import State
+from apps.reviews.queues.queue_filters import KINDS
 
 MAX_KEY = 2**63 - 1
 MOST_OFFERED = 100

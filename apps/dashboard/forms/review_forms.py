@@ -13,8 +13,8 @@ from apps.dashboard.forms.fields import JSONTextField, slug_field
 from apps.gym.pairs.review_rubrics import Criterion
 from apps.gym.pairs.verdicts import CONFIDENCE, REASONS
 from apps.gym.redaction.shortening import cut
-from apps.reviews.answers import MAX_NOTE, Answer
 from apps.reviews.models import Flag, Queue, Rubric
+from apps.reviews.reviews.answers import MAX_NOTE, Answer
 from apps.rollouts.models import Collection
 from apps.rollouts.search.filters.parsing import MAX_LENGTH
 

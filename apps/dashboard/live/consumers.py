@@ -17,7 +17,7 @@ from apps.accounts.outages import is_outage
 from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.live.followed_attempt import Mark, followed_rollouts, read_news
 from apps.dashboard.overview.collection_progress import mark_changes
-from apps.reviews.blinding import hides_collection
+from apps.reviews.queues.blind_access import hides_collection
 from apps.rollouts.metrics.page_figures import count_running
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.notifications import collection_group

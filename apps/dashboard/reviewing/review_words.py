@@ -8,7 +8,7 @@ from django.db.models import Prefetch, QuerySet
 
 from apps.gym.pairs.verdicts import CONFIDENCE
 from apps.reviews.models import ItemRollout, Queue, QueueItem, Review, Rubric
-from apps.reviews.stating import State, find_states, holds_place, with_held
+from apps.reviews.queues.item_states import State, find_states, holds_place, with_held
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from apps.dashboard.forms.review_forms import FlagForm, OverrideForm
 from apps.reviews.models import Flag, Review, RewardOverride, Rubric
-from apps.reviews.overriding import StandingOverride, read_overrides
+from apps.reviews.reviews.reward_overrides import StandingOverride, read_overrides
 from apps.rollouts.models import Rollout
 
 MOST_RUBRICS = 10

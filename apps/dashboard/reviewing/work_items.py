@@ -12,10 +12,10 @@ from apps.dashboard.traces.side_by_side import SHOWN, Line, compare_steps, find_
 from apps.gym.pairs.review_rubrics import Criterion
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE, REASONS
 from apps.gym.traces.alignment import Step, steps_of
-from apps.reviews.drafting import read_draft
 from apps.reviews.models import Queue, Review
-from apps.reviews.reviewing import criteria_of
-from apps.reviews.withholding import LABELS, Shown, read_shown
+from apps.reviews.queues.blind_items import LABELS, Shown, read_shown
+from apps.reviews.reviews.drafts import read_draft
+from apps.reviews.reviews.submission import criteria_of
 
 CHOICE_KEYS = {"a_much": "A", "a": "a", "equal": "e", "both_bad": "x", "b": "b", "b_much": "B"}
 MAX_STEPS = 400

@@ -12,8 +12,8 @@ from apps.dashboard.overview.first_steps import read_steps
 from apps.dashboard.overview.overview_rows import read_active, read_failures, read_latest
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel
-from apps.reviews.blinding import hides_anything
-from apps.reviews.waiting import read_waiting
+from apps.reviews.queues.blind_access import hides_anything
+from apps.reviews.queues.waiting_items import read_waiting
 from apps.rollouts.models import Collection
 from apps.tasks.models import Dataset, DatasetVersion
 

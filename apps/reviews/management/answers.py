@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE, REASONS
-from apps.reviews.answers import Answer
+from apps.reviews.reviews.answers import Answer
 
 
 def add_answer(parser: ArgumentParser, *, first: str) -> None:

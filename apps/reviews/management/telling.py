@@ -3,7 +3,7 @@
 from typing import Any
 
 from apps.accounts.models import User
-from apps.reviews.deciding import StandingVerdict
+from apps.reviews.agreement.decisions import StandingVerdict
 from apps.reviews.models import Comment, Flag, Review
 
 

@@ -8,7 +8,7 @@ from django.test import Client
 
 from apps.accounts.models import Role
 from apps.dashboard.tables.neighbours import find_neighbours
-from apps.reviews.filling import QueueRefused, fill_from_filter
+from apps.reviews.queues.queue_items import QueueRefused, fill_from_filter
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
 from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
 from apps.rollouts.search.filters.parsing import parse_filter

@@ -30,7 +30,7 @@ from apps.exports.pairing import (
     delete_pair_set,
     order_pairs,
 )
-from apps.reviews.filling import QueueRefused
+from apps.reviews.queues.queue_items import QueueRefused
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.keyset_pages import page_by_id
 from apps.tasks.models import Task

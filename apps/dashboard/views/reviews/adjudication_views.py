@@ -16,13 +16,13 @@ from apps.dashboard.forms.review_forms import read_posted_answer
 from apps.dashboard.reviewing.review_words import say_verdict
 from apps.dashboard.reviewing.work_items import read_fields, read_judged
 from apps.gym.traces.items import input_items
-from apps.reviews.adjudicating import adjudicate_item
-from apps.reviews.agreeing import read_disputed
-from apps.reviews.answers import AnswerRefused
-from apps.reviews.leasing import CannotReview
+from apps.reviews.agreement.adjudication import adjudicate_item
+from apps.reviews.agreement.queue_agreement import read_disputed
 from apps.reviews.models import Queue, QueueItem, Review
-from apps.reviews.reviewing import criteria_of
-from apps.reviews.withholding import LABELS
+from apps.reviews.queues.blind_items import LABELS
+from apps.reviews.queues.item_leases import CannotReview
+from apps.reviews.reviews.answers import AnswerRefused
+from apps.reviews.reviews.submission import criteria_of
 
 _SEEN = "items_seen"
 _MOST_SEEN = 500

@@ -14,8 +14,11 @@ from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.review_forms import QueueChangeForm, QueueForm
 from apps.dashboard.views.reviews.work_views import queues_for
-from apps.reviews.agreeing import read_agreed, read_disputed, read_progress
-from apps.reviews.filling import (
+from apps.reviews.agreement.queue_agreement import read_agreed, read_disputed, read_progress
+from apps.reviews.agreement.queue_figures import read_figures
+from apps.reviews.models import Queue, Review
+from apps.reviews.queues.queue_changes import change_queue, close_queue, create_queue, delete_queue, open_queue
+from apps.reviews.queues.queue_items import (
     Item,
     QueueRefused,
     fill_from_collection,
@@ -23,10 +26,7 @@ from apps.reviews.filling import (
     fill_from_rollouts,
     fill_from_sets,
 )
-from apps.reviews.leading import read_figures
-from apps.reviews.models import Queue, Review
-from apps.reviews.queueing import change_queue, close_queue, create_queue, delete_queue, open_queue
-from apps.reviews.waiting import count_lapsed, read_waiting
+from apps.reviews.queues.waiting_items import count_lapsed, read_waiting
 from apps.rollouts.search.keyset_pages import page_by_id
 
 _STATES = {

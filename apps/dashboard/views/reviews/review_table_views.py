@@ -8,9 +8,9 @@ from apps.dashboard.chrome.answers import answer
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.review_filters import ItemFilterForm, ReviewFilterForm
 from apps.dashboard.reviewing.review_words import for_item_rows, for_review_rows, tell_item, tell_review
-from apps.reviews.handing_over import FORMATS
 from apps.reviews.models import Queue, QueueItem, Review
-from apps.reviews.narrowing import narrow_items, narrow_reviews
+from apps.reviews.queues.queue_filters import narrow_items, narrow_reviews
+from apps.reviews.reviews.review_files import FORMATS
 from apps.rollouts.search.keyset_pages import page_by_id
 
 

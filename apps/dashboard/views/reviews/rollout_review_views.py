@@ -11,13 +11,13 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.review_forms import FlagForm, OverrideForm, ScoreForm, read_posted_answer
 from apps.dashboard.views.rollouts.trace_part_views import find_rollout
-from apps.reviews.answers import AnswerRefused
-from apps.reviews.commenting import resolve_comment
-from apps.reviews.flagging import FlagRefused, raise_flag, withdraw_flag
-from apps.reviews.leasing import CannotReview
+from apps.reviews.comments.commenting import resolve_comment
 from apps.reviews.models import Comment, Flag, RewardOverride, Rubric
-from apps.reviews.overriding import OverrideRefused, override_reward, withdraw_override
-from apps.reviews.reviewing import score_rollout
+from apps.reviews.queues.item_leases import CannotReview
+from apps.reviews.reviews.answers import AnswerRefused
+from apps.reviews.reviews.flags import FlagRefused, raise_flag, withdraw_flag
+from apps.reviews.reviews.reward_overrides import OverrideRefused, override_reward, withdraw_override
+from apps.reviews.reviews.submission import score_rollout
 
 
 def _back(rollout_id: int) -> HttpResponse:

@@ -11,7 +11,7 @@ from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.review_forms import RubricChangeForm, RubricForm
 from apps.reviews.models import Rubric
-from apps.reviews.saving import RubricInUse, delete_rubric, is_used, save_rubric
+from apps.reviews.reviews.rubrics import RubricInUse, delete_rubric, is_used, save_rubric
 from apps.rollouts.search.keyset_pages import page_by_id
 
 

@@ -19,16 +19,16 @@ from apps.dashboard.forms.review_forms import read_posted_answer
 from apps.dashboard.reviewing.work_items import count_mine, read_fields, read_judged, read_text
 from apps.dashboard.views.rollouts.trace_part_views import INERT
 from apps.gym.traces.items import input_items
-from apps.reviews.answers import Answer, AnswerRefused
-from apps.reviews.drafting import tell_draft
-from apps.reviews.hiding import find_kept
-from apps.reviews.leasing import CannotReview, claim_item, find_held, refuse_stranger, skip_item
 from apps.reviews.models import Queue, QueueItem, Review
-from apps.reviews.pacing import read_haste
-from apps.reviews.reviewing import criteria_of, find_lapsed, submit_review
-from apps.reviews.undoing import find_undoable, undo_review
-from apps.reviews.waiting import count_with_others, read_waiting
-from apps.reviews.withholding import reveal
+from apps.reviews.queues.blind_items import reveal
+from apps.reviews.queues.hidden_items import find_kept
+from apps.reviews.queues.item_leases import CannotReview, claim_item, find_held, refuse_stranger, skip_item
+from apps.reviews.queues.waiting_items import count_with_others, read_waiting
+from apps.reviews.reviews.answers import Answer, AnswerRefused
+from apps.reviews.reviews.drafts import tell_draft
+from apps.reviews.reviews.haste import read_haste
+from apps.reviews.reviews.submission import criteria_of, find_lapsed, submit_review
+from apps.reviews.reviews.undo import find_undoable, undo_review
 
 
 def queues_for(user: User) -> Any:

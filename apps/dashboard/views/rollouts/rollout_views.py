@@ -18,8 +18,8 @@ from apps.dashboard.reviewing.rollout_reviews import read_judgement
 from apps.dashboard.tables.neighbours import Neighbours, find_neighbours
 from apps.dashboard.traces.noise import Noise
 from apps.dashboard.views.rollouts.trace_part_views import attempt_context, find_rollout, read_attempt, read_place
-from apps.reviews.blinding import hides_anything
-from apps.reviews.commenting import CommentRefused, add_comment
+from apps.reviews.comments.commenting import CommentRefused, add_comment
+from apps.reviews.queues.blind_access import hides_anything
 from apps.rollouts.models import Rollout
 from apps.rollouts.steering.flag_resolution import resolve_flag
 

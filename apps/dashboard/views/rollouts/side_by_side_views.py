@@ -19,13 +19,13 @@ from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.review_forms import FlagForm, read_posted_answer
 from apps.dashboard.reviewing.work_items import read_fields
 from apps.dashboard.traces.side_by_side import MOST, CannotCompare, compare_rollouts, find_rollouts
-from apps.reviews.answers import Answer, AnswerRefused
-from apps.reviews.comparing import judge_compared, read_compared
-from apps.reviews.filling import QueueRefused
-from apps.reviews.flagging import FlagRefused, raise_flag
-from apps.reviews.leasing import CannotReview
 from apps.reviews.models import Flag, Queue, Review
-from apps.reviews.withholding import LABELS
+from apps.reviews.queues.blind_items import LABELS
+from apps.reviews.queues.item_leases import CannotReview
+from apps.reviews.queues.queue_items import QueueRefused
+from apps.reviews.reviews.answers import Answer, AnswerRefused
+from apps.reviews.reviews.flags import FlagRefused, raise_flag
+from apps.reviews.reviews.own_verdicts import judge_compared, read_compared
 from apps.rollouts.models import Rollout
 
 _MOST_PAIRS = 50

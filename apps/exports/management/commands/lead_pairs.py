@@ -14,7 +14,7 @@ from apps.exports.asking import MOST, USUAL, ask_people
 from apps.exports.differing import NothingToCompare, compare_pair_sets
 from apps.exports.models import PairSet
 from apps.exports.pairing import CannotCancel, PairSetInUse, cancel_pair_set, delete_pair_set
-from apps.reviews.filling import QueueRefused
+from apps.reviews.queues.queue_items import QueueRefused
 
 
 class Command(BaseCommand):

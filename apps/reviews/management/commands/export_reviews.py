@@ -7,9 +7,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE
-from apps.reviews.handing_over import FORMATS, record_export
 from apps.reviews.models import Queue, Review
-from apps.reviews.narrowing import KINDS, narrow_reviews
+from apps.reviews.queues.queue_filters import KINDS, narrow_reviews
+from apps.reviews.reviews.review_files import FORMATS, record_export
 
 _FILTERS = (
     "queue",

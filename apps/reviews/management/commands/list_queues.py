@@ -9,7 +9,7 @@ from django.db.models import Count, Q
 from apps.accounts.management.people import find_person
 from apps.accounts.permissions import Permission
 from apps.reviews.models import Queue, Review
-from apps.reviews.waiting import read_waiting
+from apps.reviews.queues.waiting_items import read_waiting
 
 _TOLD = (
     *("name", "kind", "instructions", "overlap", "order", "seed", "lease_minutes", "shows_expected", "shows_reward"),

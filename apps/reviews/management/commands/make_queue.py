@@ -8,7 +8,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.accounts.management.people import find_people, find_person
 from apps.accounts.permissions import Permission
-from apps.reviews.filling import (
+from apps.reviews.models import Queue, Rubric
+from apps.reviews.queues.queue_changes import create_queue
+from apps.reviews.queues.queue_items import (
     Item,
     QueueRefused,
     fill_from_collection,
@@ -16,8 +18,6 @@ from apps.reviews.filling import (
     fill_from_rollouts,
     fill_from_sets,
 )
-from apps.reviews.models import Queue, Rubric
-from apps.reviews.queueing import create_queue
 from apps.rollouts.models import Collection
 
 

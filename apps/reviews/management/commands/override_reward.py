@@ -9,7 +9,7 @@ from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.management.people import find_person
 from apps.accounts.permissions import Permission
 from apps.reviews.models import RewardOverride
-from apps.reviews.overriding import OverrideRefused, find_standing, override_reward, withdraw_override
+from apps.reviews.reviews.reward_overrides import OverrideRefused, find_standing, override_reward, withdraw_override
 from apps.rollouts.models import Collection, Rollout
 
 

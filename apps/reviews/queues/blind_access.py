@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from apps.accounts.permissions import Permission
-from apps.reviews.hiding import find_unsaid
 from apps.reviews.models import QueueItem
+from apps.reviews.queues.hidden_items import find_unsaid
 from apps.rollouts.models import Collection, Rollout
 from apps.tasks.models import Dataset, Task
 

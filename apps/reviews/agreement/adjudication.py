@@ -5,10 +5,10 @@ from django.utils import timezone
 
 from apps.accounts.auditing import record
 from apps.accounts.models import User
-from apps.reviews.answers import Answer, store_verdicts, take_answer
-from apps.reviews.leasing import CannotReview, lock_queue
 from apps.reviews.models import QueueItem, Review
-from apps.reviews.reviewing import criteria_of
+from apps.reviews.queues.item_leases import CannotReview, lock_queue
+from apps.reviews.reviews.answers import Answer, store_verdicts, take_answer
+from apps.reviews.reviews.submission import criteria_of
 
 
 def adjudicate_item(

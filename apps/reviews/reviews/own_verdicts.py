@@ -11,13 +11,13 @@ from django.db import transaction
 
 from apps.accounts.models import User
 from apps.gym.pairs.verdicts import mirror
-from apps.reviews.answers import Answer
-from apps.reviews.filling import fill_from_sets
-from apps.reviews.leasing import CannotReview, claim_item, lock_queue
 from apps.reviews.models import Queue, Review
-from apps.reviews.queueing import create_queue
-from apps.reviews.reviewing import submit_review
-from apps.reviews.undoing import reopen_review
+from apps.reviews.queues.item_leases import CannotReview, claim_item, lock_queue
+from apps.reviews.queues.queue_changes import create_queue
+from apps.reviews.queues.queue_items import fill_from_sets
+from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.submission import submit_review
+from apps.reviews.reviews.undo import reopen_review
 
 
 def judge_compared(*, rollout_ids: Sequence[int], user: User, answer: Answer, token: str) -> Review:

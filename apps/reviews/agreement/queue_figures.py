@@ -2,10 +2,10 @@
 
 import msgspec
 
-from apps.reviews.agreeing import Agreement, Progress, read_agreement, read_progress
-from apps.reviews.checking import Against, read_against_lengths, read_against_rewards
+from apps.reviews.agreement.queue_agreement import Agreement, Progress, read_agreement, read_progress
+from apps.reviews.agreement.reviewer_figures import Reviewer, read_reviewers
+from apps.reviews.agreement.verifier_agreement import Against, read_against_lengths, read_against_rewards
 from apps.reviews.models import Queue
-from apps.reviews.working import Reviewer, read_reviewers
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,9 +15,9 @@ from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.gym.redaction.shortening import cut
-from apps.reviews.hiding import end_broken, end_repeats, is_whole
 from apps.reviews.models import Queue, QueueItem, Review
-from apps.reviews.showing import arrange, arrange_again
+from apps.reviews.queues.hidden_items import end_broken, end_repeats, is_whole
+from apps.reviews.queues.side_order import arrange, arrange_again
 from apps.rollouts.database_clock import server_now
 
 REPEAT_AFTER = 10

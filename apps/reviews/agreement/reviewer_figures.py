@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from apps.reviews.hiding import LEFT
 from apps.reviews.models import Queue, Review
+from apps.reviews.queues.hidden_items import LEFT
 
 _FIELDS = ("status", "choice", "seconds", "started_at", "submitted_at", "skipped_at", "skip_reason", "repeat_of")
 _LEFT = "someone who left"

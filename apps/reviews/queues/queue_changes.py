@@ -10,10 +10,10 @@ from django.utils import timezone
 from apps.accounts.auditing import describe, record
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
-from apps.reviews.filling import Item, QueueRefused
-from apps.reviews.hiding import end_unkept
 from apps.reviews.models import Flag, ItemRollout, Queue, QueueItem, QueueReviewer
-from apps.reviews.showing import choose_repeats, shuffle
+from apps.reviews.queues.hidden_items import end_unkept
+from apps.reviews.queues.queue_items import Item, QueueRefused
+from apps.reviews.queues.side_order import choose_repeats, shuffle
 from apps.rollouts.models import Rollout
 
 ROWS = 2_000

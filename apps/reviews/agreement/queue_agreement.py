@@ -20,10 +20,10 @@ from apps.gym.metrics.agreement import (
     percent_agreement,
 )
 from apps.gym.pairs.review_rubrics import score_level
-from apps.reviews.hiding import is_whole
+from apps.reviews.agreement.opinions import find_opinions, find_verdicts
 from apps.reviews.models import Queue, QueueItem
-from apps.reviews.said import find_opinions, find_verdicts
-from apps.reviews.stating import DISPUTED
+from apps.reviews.queues.hidden_items import is_whole
+from apps.reviews.queues.item_states import DISPUTED
 
 _ON_A_SCALE = {("low", 2): -2, ("low", 1): -1, ("equal", 0): 0, ("high", 1): 1, ("high", 2): 2}
 """Both bad says nothing about which is better: it is missing from the scale."""

@@ -7,7 +7,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from apps.gym.pairs.verdicts import mirror
 from apps.reviews.models import ItemRollout, Queue, QueueItem, Review
-from apps.reviews.stating import DISPUTED, in_state
+from apps.reviews.queues.item_states import DISPUTED, in_state
 from apps.rollouts.models import Rollout
 from apps.tasks.models import Task
 

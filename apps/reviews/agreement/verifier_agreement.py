@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from apps.gym.metrics.agreement import correlate
+from apps.reviews.agreement.opinions import find_opinions, find_verdicts
 from apps.reviews.models import Queue
-from apps.reviews.said import find_opinions, find_verdicts
 from apps.rollouts.models import Rollout
 
 TOLERANCE = 1e-9

@@ -11,9 +11,9 @@ import orjson
 
 from apps.gym.traces.events import TraceUnion, encode_event
 from apps.gym.traces.items import input_items
-from apps.reviews.hiding import find_hidden, is_still_judged
-from apps.reviews.keeping_back import EVERYTHING, Shows, keep_back
 from apps.reviews.models import Queue, Review
+from apps.reviews.queues.blind_events import EVERYTHING, Shows, keep_back
+from apps.reviews.queues.hidden_items import find_hidden, is_still_judged
 from apps.rollouts.models import Rollout, TraceEvent
 
 LABELS = "ABCDEF"

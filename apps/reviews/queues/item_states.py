@@ -14,8 +14,8 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce
 
-from apps.reviews.hiding import is_whole
 from apps.reviews.models import QueueItem, Review
+from apps.reviews.queues.hidden_items import is_whole
 from apps.rollouts.database_clock import server_now
 
 

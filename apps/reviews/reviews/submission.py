@@ -10,9 +10,9 @@ from django.utils import timezone
 from apps.accounts.auditing import record
 from apps.accounts.models import User
 from apps.gym.pairs.verdicts import Verdict
-from apps.reviews.answers import Answer, store_verdicts, take_answer
-from apps.reviews.hiding import BROKEN, LATE_FOR, is_whole
-from apps.reviews.leasing import (
+from apps.reviews.models import Queue, QueueItem, Review, Rubric
+from apps.reviews.queues.hidden_items import BROKEN, LATE_FOR, is_whole
+from apps.reviews.queues.item_leases import (
     KEPT,
     CannotReview,
     claim_item,
@@ -21,7 +21,7 @@ from apps.reviews.leasing import (
     own_review,
     take_slot,
 )
-from apps.reviews.models import Queue, QueueItem, Review, Rubric
+from apps.reviews.reviews.answers import Answer, store_verdicts, take_answer
 from apps.rollouts.models import Rollout
 
 

@@ -9,9 +9,9 @@ from django.db.models.functions import Coalesce
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
-from apps.reviews.hiding import is_whole
-from apps.reviews.leasing import find_free
 from apps.reviews.models import Queue, QueueItem, Review
+from apps.reviews.queues.hidden_items import is_whole
+from apps.reviews.queues.item_leases import find_free
 from apps.rollouts.database_clock import server_now
 
 

@@ -1,0 +1,1 @@
+"""Agreement between reviewers, with verifiers, and the decisions that follow."""

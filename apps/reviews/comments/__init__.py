@@ -1,0 +1,1 @@
+"""Comments on rollouts."""

@@ -1,0 +1,1 @@
+"""Queues: make, fill, lease, blind and settle their items."""
