@@ -77,6 +77,7 @@ INSTALLED_APPS = [
     "apps.agents",
     "apps.rollouts",
     "apps.reviews",
+    "apps.pairs",
     "apps.exports",
     "apps.api",
     "apps.dashboard",
@@ -359,8 +360,8 @@ WORKER_CHORES = [
     "apps.tasks.deleting.delete_next",
     "apps.rollouts.steering.collection_deletion.delete_next_collection",
     "apps.rollouts.reverification.reverifying.continue_reverification",
-    "apps.exports.making.make_queued_pair_set",
-    "apps.exports.exporting.write_queued_export",
+    "apps.pairs.pair_set_jobs.make_queued_pair_set",
+    "apps.exports.export_jobs.write_queued_export",
     "apps.rollouts.search.word_index.index_next_rollouts",
     "apps.rollouts.metrics.cached_figures.measure_wanted",
     "apps.accounts.repeating.sweep_answers",
@@ -397,7 +398,7 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     # Several components have these: their names cannot be made of the component's.
     "ENUM_NAME_OVERRIDES": {
-        "PairStatusEnum": "apps.exports.models.PreferencePair.Status",
+        "PairStatusEnum": "apps.pairs.models.PreferencePair.Status",
         "ModeEnum": "apps.tasks.models.Upload.Mode",
         "PairModeEnum": ["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"],
         "KeyStateEnum": "apps.accounts.models.KEY_STATES",

@@ -63,8 +63,8 @@ class Memory:
 
 def write_one(format: str, encoding: str, collection: int, folder: Path) -> dict[str, Any]:
     """The figures of one export, written by this process. A small one before it has everything imported."""
-    from apps.exports.exporting import write_export
-    from apps.exports.ordering import queue_export
+    from apps.exports.export_jobs import write_export
+    from apps.exports.export_orders import queue_export
     from apps.gym.exporters.registry import FORMATS
     from apps.rollouts.models import Collection
 

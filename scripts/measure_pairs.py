@@ -34,9 +34,9 @@ RULES: dict[str, dict[str, Any]] = {
 
 def measure(work: str, rule_name: str, collection_id: int) -> dict[str, Any]:
     """One piece of work, in this process."""
-    from apps.exports.counting import LIVE_SECONDS, count_pairs
-    from apps.exports.pairing import build_pairs
     from apps.gym.pairs.pair_rule import read_rule
+    from apps.pairs.pair_counts import LIVE_SECONDS, count_pairs
+    from apps.pairs.pair_sets import build_pairs
     from apps.rollouts.models import Collection
 
     collection = Collection.objects.get(pk=collection_id)

@@ -110,7 +110,7 @@ def fill() -> None:
     from django.utils import timezone
 
     from apps.accounts.signing_in import create_sign_in_link
-    from apps.exports.models import PairSet, PreferencePair
+    from apps.pairs.models import PairSet, PreferencePair
     from apps.reviews.models import Queue, Review
     from apps.reviews.queues.item_leases import claim_item
     from apps.reviews.queues.queue_changes import create_queue

@@ -13,7 +13,7 @@ from django.test import override_settings
 from hypothesis import HealthCheck, settings
 
 from apps.accounts import disk_space
-from apps.exports import exporting
+from apps.exports import export_jobs
 from apps.gym.calls import lookups
 from apps.tasks import uploading
 
@@ -71,7 +71,7 @@ def no_disk_is_known():
     disk_space._watch._probed_at = math.inf
     yield
     disk_space.forget()
-    for waits in (exporting._waits, uploading._waits):
+    for waits in (export_jobs._waits, uploading._waits):
         waits.clear()
 
 

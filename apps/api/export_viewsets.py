@@ -20,16 +20,17 @@ from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem
 from apps.api.framework.query_filters import IdFilter
-from apps.exports.cancelling import cancel_export
-from apps.exports.deleting import delete_export
-from apps.exports.downloading import stream_file
-from apps.exports.filtering import filters_of
-from apps.exports.folders import names_in, rows_path
-from apps.exports.models import Encoding, Export, PairSet
-from apps.exports.ordering import prepare_export, queue_export
-from apps.exports.previewing import preview_rows
+from apps.exports.cancellation import cancel_export
+from apps.exports.export_deletion import delete_export
+from apps.exports.export_filters import filters_of
+from apps.exports.export_folders import names_in, rows_path
+from apps.exports.export_orders import prepare_export, queue_export
+from apps.exports.export_preview import preview_rows
+from apps.exports.models import Encoding, Export
+from apps.exports.ranged_downloads import stream_file
 from apps.gym.exporters.protocol import Format
 from apps.gym.exporters.registry import FORMATS
+from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
 
 _FORMATS = [(format.slug, format.title) for format in FORMATS.values()]

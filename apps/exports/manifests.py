@@ -6,9 +6,10 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from apps.exports.files import RowFile
-from apps.exports.models import Export, PairSet
-from apps.exports.rows import RowReader
+from apps.exports.export_rows import RowReader
+from apps.exports.models import Export
+from apps.exports.row_files import RowFile
+from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
 
 

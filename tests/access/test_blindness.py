@@ -18,7 +18,7 @@ from django.utils.regex_helper import normalize
 from apps.accounts.keys import create_api_key
 from apps.accounts.models import Role, Scope
 from apps.accounts.permissions import ROLE_PERMISSIONS
-from apps.exports.models import PairSet, PreferencePair
+from apps.pairs.models import PairSet, PreferencePair
 from apps.reviews.comments.commenting import add_comment
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.blind_access import hides_anything, hides_collection

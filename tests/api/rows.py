@@ -8,7 +8,8 @@ from apps.accounts.arranging import save_view
 from apps.accounts.auditing import record
 from apps.accounts.keys import create_api_key
 from apps.accounts.models import SavedView, User
-from apps.exports.models import Export, PairSet, PreferencePair
+from apps.exports.models import Export
+from apps.pairs.models import PairSet, PreferencePair
 from apps.policies.models import RedactionPattern
 from apps.reviews.models import Comment, QueueItem
 from apps.reviews.reviews.flags import raise_flag

@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync
 from django.test import AsyncClient
 
 from apps.accounts.models import Role
-from apps.exports.exporting import write_export
+from apps.exports.export_jobs import write_export
 from apps.exports.models import Export
 from apps.gym.exporters.registry import FORMATS
 from apps.rollouts.models import Collection, Rollout

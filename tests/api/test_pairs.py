@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.exports.models import PairSet, PreferencePair
+from apps.pairs.models import PairSet, PreferencePair
 from tests.api.test_collections import post
 from tests.exports.test_pairing import make_groups
 

@@ -13,7 +13,8 @@ from django.urls import reverse  # noqa: E402
 
 from apps.accounts.keys import create_api_key  # noqa: E402
 from apps.accounts.models import Role, User  # noqa: E402
-from apps.exports.models import Export, PairSet, PreferencePair  # noqa: E402
+from apps.exports.models import Export  # noqa: E402
+from apps.pairs.models import PairSet, PreferencePair  # noqa: E402
 from apps.policies.models import RedactionPattern  # noqa: E402
 from apps.reviews.models import Comment, Queue  # noqa: E402
 from apps.reviews.reviews.flags import raise_flag  # noqa: E402

@@ -11,14 +11,15 @@ from django.utils.html import escape
 
 from apps.accounts.models import AuditEntry, Role
 from apps.dashboard.forms.export_fields import OPTIONS
-from apps.exports.cancelling import cancel_export
-from apps.exports.exporting import write_export
-from apps.exports.folders import ExportFolder
-from apps.exports.models import Export, PairSet
-from apps.exports.ordering import prepare_export, queue_export
-from apps.exports.previewing import preview_rows
+from apps.exports.cancellation import cancel_export
+from apps.exports.export_folders import ExportFolder
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import prepare_export, queue_export
+from apps.exports.export_preview import preview_rows
+from apps.exports.models import Export
 from apps.gym.exporters.protocol import NUMBERS
 from apps.gym.exporters.registry import FORMATS
+from apps.pairs.models import PairSet
 from tests.dashboard.pages import queries_with_one_and_three, signed_in
 from tests.factories import make_collection, make_rollout, make_trace
 
@@ -287,7 +288,7 @@ def test_an_export_is_cancelled_before_it_is_written(state):
 
 def test_a_writer_whose_export_is_cancelled_stops_and_keeps_nothing(settings, tmp_path, monkeypatch):
     settings.EXPORTS_DIR = tmp_path / "exports"
-    monkeypatch.setattr("apps.exports.exporting.SIGN_OF_LIFE_SECONDS", 0.0)
+    monkeypatch.setattr("apps.exports.export_jobs.SIGN_OF_LIFE_SECONDS", 0.0)
     export = queued_export()
     wrote = ExportFolder.write
     monkeypatch.setattr(ExportFolder, "write", lambda *row: (wrote(*row), cancel_export(export=export)))
@@ -318,15 +319,15 @@ def test_a_preview_that_stops_amid_a_group_counts_what_it_looked_at_alone(monkey
     for number in range(9):
         make_rollout(collection, reward=1.0, trace=make_trace(str(number), 1.0))
     ticks = itertools.count()
-    monkeypatch.setattr("apps.exports.previewing.SECONDS", 6.0)
-    monkeypatch.setattr("apps.exports.previewing.time.monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr("apps.exports.export_preview.SECONDS", 6.0)
+    monkeypatch.setattr("apps.exports.export_preview.time.monotonic", lambda: float(next(ticks)))
     preview = preview_rows(prepare_export(format="trl_kto", collection=collection), limit=2)
     assert (preview.considered, preview.written_from, len(preview.rows)) == (5, 5, 2)
     assert (preview.dropped, preview.stopped_after) == ({}, 6.0)
 
 
 def test_a_preview_ends_in_time_and_says_so(monkeypatch):
-    monkeypatch.setattr("apps.exports.previewing.SECONDS", -1.0)
+    monkeypatch.setattr("apps.exports.export_preview.SECONDS", -1.0)
     collection = make_collection(state="completed")
     make_rollout(collection)
     page = signed_in().post(CREATE, {"format": "trl_sft", "collection": collection.pk, "preview": "1"}).text

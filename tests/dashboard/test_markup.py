@@ -12,7 +12,8 @@ from apps.accounts.keys import create_api_key
 from apps.accounts.models import User
 from apps.accounts.signing_in import create_sign_in_link
 from apps.dashboard.urls import urlpatterns
-from apps.exports.models import Export, PairSet, PreferencePair
+from apps.exports.models import Export
+from apps.pairs.models import PairSet, PreferencePair
 from apps.rollouts.models import CollectionDeletion, Reverification
 from apps.tasks.models import Deletion, Upload
 from tests.dashboard.markup import faults, read

@@ -4,7 +4,7 @@ import pytest
 from django.urls import reverse
 
 from apps.accounts.models import Role
-from apps.exports.models import PairSet, PreferencePair
+from apps.pairs.models import PairSet, PreferencePair
 from apps.reviews.models import Queue
 from apps.rollouts.models import Collection
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed

@@ -10,7 +10,7 @@ from types import ModuleType
 import pyarrow.parquet as pq
 import pytest
 
-from apps.exports.parquet import ParquetFile
+from apps.exports.parquet_files import ParquetFile
 from apps.gym.exporters.protocol import resolve_options
 from apps.gym.exporters.registry import FORMATS
 from tests.gym.exporters.attempts import NESTED, attempt, paris

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from apps.accounts.models import Role, User
-from apps.exports.attributing import say_verdict
-from apps.exports.models import PreferencePair
-from apps.exports.pairing import build_pairs
+from apps.pairs.models import PreferencePair
+from apps.pairs.pair_sets import build_pairs
+from apps.pairs.provenance import say_verdict
 from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queues.queue_changes import create_queue

@@ -9,8 +9,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.accounts.models import Role
-from apps.exports.making import make_queued_pair_set
-from apps.exports.models import Export, PairSet
+from apps.exports.models import Export
+from apps.pairs.models import PairSet
+from apps.pairs.pair_set_jobs import make_queued_pair_set
 from apps.reviews.models import Queue
 from tests.factories import make_collection, make_rollout, make_trace, make_user
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from apps.exports.exporting import write_export
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import ExportRefused, prepare_export, queue_export
 from apps.exports.models import Export
-from apps.exports.ordering import ExportRefused, prepare_export, queue_export
-from apps.exports.pairing import build_pairs
+from apps.pairs.pair_sets import build_pairs
 from tests.dashboard.pages import signed_in
 from tests.exports.test_selecting import rows_of
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace

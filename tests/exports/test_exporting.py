@@ -15,16 +15,16 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
 from apps.accounts.space_waits import RETRY_SECONDS
-from apps.exports import exporting
-from apps.exports.exporting import write_export, write_queued_export
-from apps.exports.files import JsonLinesFile
-from apps.exports.folders import default_path, manifest_path, rows_path
+from apps.exports import export_jobs
+from apps.exports.export_folders import default_path, manifest_path, rows_path
+from apps.exports.export_jobs import write_export, write_queued_export
+from apps.exports.export_orders import ExportRefused, queue_export
 from apps.exports.models import Export
-from apps.exports.ordering import ExportRefused, queue_export
-from apps.exports.pairing import build_pairs
+from apps.exports.row_files import JsonLinesFile
 from apps.gym import process_exit
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.items import message
+from apps.pairs.pair_sets import build_pairs
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace, make_user
 from tests.gym.traces import decode_lines, nulls, with_tokens
 
@@ -262,7 +262,7 @@ def test_an_export_that_lost_three_writers_is_failed_and_says_so(collection):
 def test_a_writer_given_up_for_lost_changes_neither_row_nor_file(collection, tmp_path):
     export = queue_export(format="trl_sft", collection=collection)
     Export.objects.filter(pk=export.pk).update(state="writing", attempt=2)
-    exporting._write(export.pk, 1, tmp_path / "late.jsonl")
+    export_jobs._write(export.pk, 1, tmp_path / "late.jsonl")
     export.refresh_from_db()
     assert (export.state, export.attempt, export.sha256) == ("writing", 2, "")
     assert list(tmp_path.glob("*late*")) == []
@@ -295,7 +295,7 @@ def test_a_worker_that_leaves_takes_nothing_back_that_another_has_taken_over(col
     export = queue_export(format="trl_sft", collection=collection)
     Export.objects.filter(pk=export.pk).update(state="writing", attempt=2)
     asked_to_leave.set()
-    exporting._write(export.pk, 1, None)
+    export_jobs._write(export.pk, 1, None)
     export.refresh_from_db()
     assert (export.state, export.attempt) == ("writing", 2)
 
@@ -381,7 +381,7 @@ def test_a_rollout_without_a_trace_is_dropped_not_failed():
 
 
 def test_rollouts_beyond_one_chunk_are_all_written_in_few_queries(django_assert_max_num_queries, monkeypatch):
-    monkeypatch.setattr("apps.exports.selecting.TASKS", 20)
+    monkeypatch.setattr("apps.exports.export_selection.TASKS", 20)
     made = make_collection(dataset=make_dataset([make_row(str(number)) for number in range(50)]))
     for task in made.version.tasks.all():
         make_rollout(made, task=task)
@@ -396,10 +396,10 @@ def test_an_export_says_how_much_of_it_is_written(monkeypatch):
     collection = make_collection(dataset=make_dataset([make_row(name) for name in "abcd"]))
     for task in collection.version.tasks.all():
         make_rollout(collection, task=task)
-    monkeypatch.setattr(exporting, "SIGN_OF_LIFE_SECONDS", 0.0)
-    monkeypatch.setattr("apps.exports.selecting.TASKS", 1)
+    monkeypatch.setattr(export_jobs, "SIGN_OF_LIFE_SECONDS", 0.0)
+    monkeypatch.setattr("apps.exports.export_selection.TASKS", 1)
     seen: list[int] = []
-    monkeypatch.setattr(exporting.leaving, "check", lambda: seen.append(Export.objects.get().rows))
+    monkeypatch.setattr(export_jobs.leaving, "check", lambda: seen.append(Export.objects.get().rows))
     export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
     assert (seen[0], seen == sorted(seen), 0 < seen[-1] <= export.rows) == (0, True, True)
 

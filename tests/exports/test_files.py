@@ -10,13 +10,13 @@ import pytest
 import yaml
 from django.core.management import CommandError, call_command
 
-from apps.exports.deleting import delete_export
-from apps.exports.exporting import write_export
-from apps.exports.files import JsonLinesFile
-from apps.exports.folders import default_path
+from apps.exports.export_deletion import delete_export
+from apps.exports.export_folders import default_path
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import ExportRefused, queue_export
 from apps.exports.models import Export
-from apps.exports.ordering import ExportRefused, queue_export
-from apps.exports.parquet import ParquetFile
+from apps.exports.parquet_files import ParquetFile
+from apps.exports.row_files import JsonLinesFile
 from apps.gym.exporters.registry import FORMATS
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
 
@@ -74,7 +74,7 @@ def test_parquet_keeps_different_arguments_apart_and_writes_no_null_into_them(tm
 
 
 def test_parquet_is_written_in_small_row_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr("apps.exports.parquet.GROUP_ROWS", 3)
+    monkeypatch.setattr("apps.exports.parquet_files.GROUP_ROWS", 3)
     file = ParquetFile(tmp_path / "train.parquet", split="train", features=FEATURES)
     for _ in range(4):
         file.write(ROWS)
@@ -194,7 +194,7 @@ def test_without_any_rows_there_is_no_file_that_no_loader_would_take(collection,
 @pytest.mark.parametrize("gzipped", [False, True])
 def test_an_export_waits_while_the_disk_is_full_and_nothing_of_it_stays(collection, monkeypatch, gzipped):
     full = functools.partial(JsonLinesFile, Path("/dev/full"), split="train", gzipped=gzipped)
-    monkeypatch.setattr("apps.exports.folders.ExportFolder._open", lambda *_: full())
+    monkeypatch.setattr("apps.exports.export_folders.ExportFolder._open", lambda *_: full())
     written = write_export(export=queue_export(format="trl_sft", collection=collection))
     assert (written.state, "disk space" in written.message) == ("queued", True)
     assert list(default_path(written).parent.iterdir()) == []

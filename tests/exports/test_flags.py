@@ -8,10 +8,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.accounts.models import AuditEntry, Role
-from apps.exports.exporting import write_export
-from apps.exports.ordering import ExportRefused, queue_export
-from apps.exports.pairing import build_pairs
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import ExportRefused, queue_export
 from apps.gym.pairs.pair_rule import Rule
+from apps.pairs.pair_sets import build_pairs
 from apps.rollouts.models import Rollout
 from apps.rollouts.steering.flag_resolution import resolve_flag, resolve_flags
 from tests.factories import make_collection, make_rollout, make_trace, make_user

@@ -12,12 +12,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.accounts import job_retries
-from apps.exports.exporting import write_export, write_queued_export
-from apps.exports.making import make_queued_pair_set
+from apps.exports.export_jobs import write_export, write_queued_export
+from apps.exports.export_orders import queue_export
 from apps.exports.models import Export
-from apps.exports.ordering import queue_export
-from apps.exports.pairing import build_pairs, queue_pair_set
 from apps.gym import process_exit
+from apps.pairs.pair_set_jobs import make_queued_pair_set
+from apps.pairs.pair_sets import build_pairs, queue_pair_set
 from apps.rollouts.metrics.cached_figures import measure_wanted
 from apps.rollouts.models import Collection, KeptFigures, UnindexedRollout
 from apps.rollouts.reverification.reverifying import apply_reverification, continue_reverification, queue_reverification

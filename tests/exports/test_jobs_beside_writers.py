@@ -5,12 +5,13 @@ import json
 
 import pytest
 
-from apps.exports import exporting, traces
-from apps.exports.exporting import write_queued_export
-from apps.exports.making import make_queued_pair_set
+from apps.exports import export_jobs
+from apps.exports.export_jobs import write_queued_export
+from apps.exports.export_orders import queue_export
 from apps.exports.models import Export
-from apps.exports.ordering import queue_export
-from apps.exports.pairing import queue_pair_set
+from apps.pairs import trace_reader
+from apps.pairs.pair_set_jobs import make_queued_pair_set
+from apps.pairs.pair_sets import queue_pair_set
 from apps.rollouts.models import Collection, RolloutWords
 from apps.rollouts.plans import planning, task_selection
 from apps.rollouts.plans.planning import plan_collection
@@ -29,7 +30,7 @@ ROLLOUTS = 100
 @pytest.fixture
 def collection(migrated, settings, monkeypatch, tmp_path):
     """Its rows are several pages of everything that reads them."""
-    monkeypatch.setattr(traces, "ROWS", 50)
+    monkeypatch.setattr(trace_reader, "ROWS", 50)
     monkeypatch.setattr(task_selection, "CHUNK", 4)
     settings.EXPORTS_DIR = tmp_path / "exports"
     made = make_collection(dataset=make_dataset([make_row(str(number)) for number in range(10)]), state="completed")
@@ -44,7 +45,7 @@ def collection(migrated, settings, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("format", ["trl_sft", "nemo_gym_rollouts", "nemo_gym_inputs", "trl_dpo"])
 def test_an_export_reports_progress_after_every_rollout(collection, monkeypatch, format):
-    monkeypatch.setattr(exporting, "SIGN_OF_LIFE_SECONDS", 0.0)
+    monkeypatch.setattr(export_jobs, "SIGN_OF_LIFE_SECONDS", 0.0)
     pair_set = None
     if format == "trl_dpo":
         pair_set = queue_pair_set(collection=collection)

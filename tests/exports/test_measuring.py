@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from apps.exports.ordering import prepare_export
-from apps.exports.pairing import build_pairs
-from apps.exports.previewing import preview_rows
+from apps.exports.export_orders import prepare_export
+from apps.exports.export_preview import preview_rows
 from apps.gym.traces.events import ModelCall
+from apps.pairs.pair_sets import build_pairs
 from tests.factories import make_collection, make_rollout, make_trace
 from tests.gym.traces import call, said, trace, turn, with_tokens
 

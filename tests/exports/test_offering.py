@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from apps.exports.exporting import write_export
-from apps.exports.folders import rows_path
-from apps.exports.ordering import queue_export
+from apps.exports.export_folders import rows_path
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import queue_export
 from apps.gym.traces.events import SessionOpened
 from apps.gym.traces.messages import nested_tools
 from apps.rollouts.imports.rollout_import import import_rollouts

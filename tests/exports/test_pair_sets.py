@@ -10,16 +10,19 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from hypothesis import given, settings
 
-from apps.exports import making
-from apps.exports.counting import PairMaker, count_pairs
-from apps.exports.deciding import DecisionRefused, decide_pairs
-from apps.exports.differing import NothingToCompare, compare_pair_sets
-from apps.exports.exporting import write_export
-from apps.exports.finding import FLAGS, find_close, flag_pairs, flags_of, leave_out_close
-from apps.exports.making import make_queued_pair_set
-from apps.exports.models import Export, PairSet, PreferencePair
-from apps.exports.ordering import ExportRefused, queue_export
-from apps.exports.pairing import (
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import ExportRefused, queue_export
+from apps.exports.models import Export
+from apps.gym import process_exit
+from apps.gym.pairs import pair_making
+from apps.gym.pairs.pair_rule import Rule
+from apps.pairs import pair_set_jobs
+from apps.pairs.models import PairSet, PreferencePair
+from apps.pairs.pair_counts import PairMaker, count_pairs
+from apps.pairs.pair_decisions import DecisionRefused, decide_pairs
+from apps.pairs.pair_search import FLAGS, find_close, flag_pairs, flags_of, leave_out_close
+from apps.pairs.pair_set_jobs import make_queued_pair_set
+from apps.pairs.pair_sets import (
     CannotCancel,
     PairingRefused,
     PairSetInUse,
@@ -29,9 +32,7 @@ from apps.exports.pairing import (
     order_pairs,
     queue_pair_set,
 )
-from apps.gym import process_exit
-from apps.gym.pairs import pair_making
-from apps.gym.pairs.pair_rule import Rule
+from apps.pairs.set_differences import NothingToCompare, compare_pair_sets
 from apps.reviews.models import Queue
 from apps.reviews.queues.queue_changes import create_queue
 from apps.reviews.queues.queue_items import fill_from_sets
@@ -389,7 +390,7 @@ def test_flags_of_the_table_and_of_the_database_agree(mixed):
 
 
 def test_large_collections_wait_for_a_worker(monkeypatch):
-    monkeypatch.setattr("apps.exports.pairing.AT_ONCE", 1)
+    monkeypatch.setattr("apps.pairs.pair_sets.AT_ONCE", 1)
     collection = make_groups([(1.0, "4"), (0.0, "5")])
     Collection.objects.filter(pk=collection.pk).update(total=2)
     collection.refresh_from_db()
@@ -449,7 +450,7 @@ def test_a_worker_that_leaves_hands_it_on_and_a_bug_is_said_on_the_row(monkeypat
         raise process_exit.Leaving
 
     with monkeypatch.context() as patch:
-        patch.setattr(making.leaving, "check", leave)
+        patch.setattr(pair_set_jobs.leaving, "check", leave)
         make_queued_pair_set()
     pair_set.refresh_from_db()
     assert (pair_set.state, pair_set.attempt) == ("queued", 0)
@@ -475,7 +476,7 @@ def test_a_pair_set_waits_while_the_disk_is_full_and_is_made_when_there_is_space
 
 
 def test_counting_stops_when_its_time_is_up_and_says_so(monkeypatch):
-    monkeypatch.setattr("apps.exports.bucketing.TASKS", 1)
+    monkeypatch.setattr("apps.pairs.task_attempts.TASKS", 1)
     collection = make_groups(*[[(1.0, "4"), (0.0, "5")]] * 3)
     Collection.objects.filter(pk=collection.pk).update(total=6)
     collection.refresh_from_db()

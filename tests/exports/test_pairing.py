@@ -3,10 +3,10 @@
 import pytest
 
 from apps.accounts.models import AuditEntry
-from apps.exports.models import PairSet, PreferencePair
-from apps.exports.pairing import PairingRefused, build_pairs
 from apps.gym.pairs.pair_rule import OUTCOMES, Rule
 from apps.gym.traces.events import ErrorRaised, encode_event
+from apps.pairs.models import PairSet, PreferencePair
+from apps.pairs.pair_sets import PairingRefused, build_pairs
 from apps.rollouts.models import TraceEvent
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace, make_user
 

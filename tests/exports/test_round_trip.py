@@ -8,8 +8,8 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from apps.environments.models import Adapter
-from apps.exports.exporting import write_export
-from apps.exports.ordering import queue_export
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import queue_export
 from apps.gym.exporters.nemo_gym_rollouts import input_row
 from apps.gym.serving.aggregating import aggregate_metrics
 from apps.rollouts.imports.rollout_import import import_rollouts

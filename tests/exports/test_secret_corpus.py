@@ -12,12 +12,12 @@ import orjson
 import pytest
 from django.core.management import call_command
 
-from apps.exports.exporting import write_export
-from apps.exports.ordering import queue_export
-from apps.exports.pairing import build_pairs
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import queue_export
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.redaction.redacting import count_marks
+from apps.pairs.pair_sets import build_pairs
 from apps.policies.models import PolicyModel
 from apps.policies.redacting import forget_redactor
 from apps.policies.saving import save_policy_model

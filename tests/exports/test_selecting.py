@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from apps.exports.exporting import write_export
-from apps.exports.folders import rows_path
-from apps.exports.ordering import ExportRefused, queue_export
-from apps.exports.pairing import build_pairs
+from apps.exports.export_folders import rows_path
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import ExportRefused, queue_export
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.traces.items import message
 from apps.gym.traces.messages import item_messages
+from apps.pairs.pair_sets import build_pairs
 from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.word_index import mark_unindexed

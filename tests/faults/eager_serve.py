@@ -17,10 +17,10 @@ def main() -> None:
     django.setup()
     from django.core.management import execute_from_command_line
 
-    from apps.exports import exporting
+    from apps.exports import export_jobs
     from apps.tasks import loading
 
-    exporting.SIGN_OF_LIFE_SECONDS = loading.SIGN_OF_LIFE_SECONDS = EAGER_SECONDS
+    export_jobs.SIGN_OF_LIFE_SECONDS = loading.SIGN_OF_LIFE_SECONDS = EAGER_SECONDS
     execute_from_command_line(["manage.py", "serve", *sys.argv[1:]])
 
 

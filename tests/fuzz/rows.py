@@ -15,10 +15,10 @@ QUEUED = {"status": "queued", "reward": None, "stop_reason": "", "attempt": 0, "
 def fill() -> dict[str, Any]:
     from apps.accounts.arranging import save_view
     from apps.accounts.keys import create_api_key
-    from apps.exports.exporting import write_export
-    from apps.exports.models import PairSet
-    from apps.exports.ordering import queue_export
-    from apps.exports.pairing import build_pairs, queue_pair_set
+    from apps.exports.export_jobs import write_export
+    from apps.exports.export_orders import queue_export
+    from apps.pairs.models import PairSet
+    from apps.pairs.pair_sets import build_pairs, queue_pair_set
     from apps.rollouts.models import Collection
     from apps.rollouts.reverification.reverifying import finish_reverification, queue_reverification
     from apps.tasks.choosing import Choices

@@ -12,7 +12,7 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.urls import path
 
-from apps.exports.downloading import stream_file
+from apps.exports.ranged_downloads import stream_file
 from gymweb.asgi import BodyTaker
 
 

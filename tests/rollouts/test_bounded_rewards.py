@@ -6,7 +6,7 @@ import json
 import pytest
 from django.db import IntegrityError, transaction
 
-from apps.exports.models import PairSet, PreferencePair
+from apps.pairs.models import PairSet, PreferencePair
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Rollout
 from tests.dashboard.pages import signed_in

@@ -12,8 +12,8 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from apps.agents.models import Agent
-from apps.exports.exporting import write_export
-from apps.exports.ordering import queue_export
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import queue_export
 from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.gym.traces.tokens import restore_tokens
 from apps.policies.models import PolicyModel

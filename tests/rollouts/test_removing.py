@@ -7,8 +7,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.accounts.models import AuditEntry, Role
-from apps.exports.pairing import build_pairs
 from apps.gym import process_exit
+from apps.pairs.pair_sets import build_pairs
 from apps.reviews.comments.commenting import add_comment
 from apps.reviews.models import Comment
 from apps.rollouts.metrics.collection_figures import measure_collection

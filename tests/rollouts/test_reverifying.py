@@ -9,8 +9,8 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.environments.models import Adapter
-from apps.exports.exporting import write_export
-from apps.exports.ordering import queue_export
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import queue_export
 from apps.gym import process_exit
 from apps.gym.environments.exact_match import ExactMatch
 from apps.gym.errors import EnvironmentFault

@@ -16,11 +16,11 @@ import pytest
 from django.db import transaction
 from django.test import override_settings
 
-from apps.exports.exporting import write_export
-from apps.exports.models import PairSet
-from apps.exports.ordering import queue_export
-from apps.exports.pairing import build_pairs
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import queue_export
 from apps.gym.exporters.registry import FORMATS
+from apps.pairs.models import PairSet
+from apps.pairs.pair_sets import build_pairs
 from apps.rollouts.models import Collection
 from scripts.build_environment import environment_folder, is_complete
 from tests.factories import make_collection, make_dataset, make_rollout, make_row

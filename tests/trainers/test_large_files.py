@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from apps.exports.exporting import write_export
-from apps.exports.ordering import queue_export
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import queue_export
 from apps.gym.traces.events import encode_event, event_kind
 from apps.rollouts.models import Rollout
 from tests.factories import make_collection, make_dataset, make_rollout, make_row

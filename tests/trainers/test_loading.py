@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from apps.exports.files import JsonLinesFile
-from apps.exports.parquet import ParquetFile
+from apps.exports.parquet_files import ParquetFile
+from apps.exports.row_files import JsonLinesFile
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.loadable import is_loaded_exactly
 from tests.trainers.conftest import Exports, Program, named

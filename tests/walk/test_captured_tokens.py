@@ -8,8 +8,8 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 
 from apps.environments.models import Environment
-from apps.exports.exporting import write_export
-from apps.exports.ordering import queue_export
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import queue_export
 from apps.gym.traces.events import ModelCall
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import TraceEvent

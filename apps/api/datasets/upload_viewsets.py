@@ -20,7 +20,7 @@ from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem, QueryProblem
 from apps.api.framework.query_filters import SlugFilter
 from apps.api.framework.request_bodies import RAW_PARSERS, open_part
-from apps.exports.downloading import stream_file
+from apps.exports.ranged_downloads import stream_file
 from apps.tasks.choosing import MAX_SEED, Choices
 from apps.tasks.models import Upload
 from apps.tasks.previewing import preview_upload

@@ -24,15 +24,15 @@ from apps.accounts.disk_space import DiskFull
 from apps.accounts.people import LastAdmin
 from apps.environments.proving import CasesNotRun
 from apps.environments.saving import EnvironmentChanged
-from apps.exports.deciding import DecisionRefused
-from apps.exports.deleting import StillBeingWritten
-from apps.exports.differing import NothingToCompare
-from apps.exports.ordering import ExportRefused
-from apps.exports.pairing import CannotCancel, PairingRefused, PairSetInUse
+from apps.exports.export_deletion import StillBeingWritten
+from apps.exports.export_orders import ExportRefused
 from apps.gym.gymconfig.problems import ConfigRefused
 from apps.gym.redaction.shortening import pointer_step
 from apps.gym.tasks.mappings.columns import MappingRefused
 from apps.gym.traces.tokens import TokensUnreadable
+from apps.pairs.pair_decisions import DecisionRefused
+from apps.pairs.pair_sets import CannotCancel, PairingRefused, PairSetInUse
+from apps.pairs.set_differences import NothingToCompare
 from apps.policies.redacting import current_redactor
 from apps.policies.saving import PolicyModelChanged
 from apps.reviews.comments.commenting import CommentRefused

@@ -7,10 +7,10 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.exports.asking import MOST, USUAL
-from apps.exports.attributing import Said
-from apps.exports.models import PairDecision, PairSet, PreferencePair
 from apps.gym.pairs.pair_rule import CAP_OF_ALL, Level, Mode, Rule
+from apps.pairs.models import PairDecision, PairSet, PreferencePair
+from apps.pairs.pair_queues import MOST, USUAL
+from apps.pairs.provenance import Said
 from apps.reviews.models import Review
 from apps.rollouts.models import Collection
 

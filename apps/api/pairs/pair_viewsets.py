@@ -30,14 +30,14 @@ from apps.api.pairs.pair_serializers import (
     PairVerdictsSerializer,
 )
 from apps.api.reviews.queue_serializers import QueueSerializer
-from apps.exports.asking import ask_people
-from apps.exports.attributing import read_opinions
-from apps.exports.counting import count_pairs
-from apps.exports.deciding import decide_pairs
-from apps.exports.differing import compare_pair_sets
-from apps.exports.finding import Flag, flag_pairs, leave_out_close
-from apps.exports.models import PairDecision, PairSet, PreferencePair
-from apps.exports.pairing import cancel_pair_set, check_collections, delete_pair_set, order_pairs
+from apps.pairs.models import PairDecision, PairSet, PreferencePair
+from apps.pairs.pair_counts import count_pairs
+from apps.pairs.pair_decisions import decide_pairs
+from apps.pairs.pair_queues import ask_people
+from apps.pairs.pair_search import Flag, flag_pairs, leave_out_close
+from apps.pairs.pair_sets import cancel_pair_set, check_collections, delete_pair_set, order_pairs
+from apps.pairs.provenance import read_opinions
+from apps.pairs.set_differences import compare_pair_sets
 
 
 class PairSetFilter(django_filters.FilterSet):

@@ -11,7 +11,8 @@ from django.db.models.functions import Cast, Coalesce
 from django.urls import reverse
 
 from apps.environments.models import Environment
-from apps.exports.models import Export, PairSet
+from apps.exports.models import Export
+from apps.pairs.models import PairSet
 from apps.policies.models import Health, PolicyModel
 from apps.rollouts.engine.worker_leases import LIVE
 from apps.rollouts.models import Breaker, Collection, CollectionDeletion, Reverification, Worker

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
-from apps.exports.archiving import Archive
-from apps.exports.downloading import stream_archive, stream_file
+from apps.exports.ranged_downloads import stream_archive, stream_file
+from apps.exports.tar_archives import Archive
 
 
 def send_file(

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from django import forms
 
 from apps.dashboard.forms.fields import MarksField
-from apps.exports.holding_out import named_split
-from apps.exports.models import PreferencePair
+from apps.exports.held_out_splits import named_split
+from apps.pairs.models import PreferencePair
 from apps.rollouts.search.filters.parsing import MAX_LENGTH
 
 

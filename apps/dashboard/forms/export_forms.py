@@ -8,12 +8,13 @@ from django.utils.datastructures import MultiValueDict
 from django.utils.functional import cached_property
 
 from apps.dashboard.forms.export_fields import OPTIONS, filter_fields, split_field
-from apps.exports.filtering import filters_of, resolve_filters
-from apps.exports.holding_out import count_splits, usual_splits
-from apps.exports.models import Encoding, PairSet
-from apps.exports.splitting import MAX_SHARE
+from apps.exports.export_filters import filters_of, resolve_filters
+from apps.exports.file_splits import MAX_SHARE
+from apps.exports.held_out_splits import count_splits, usual_splits
+from apps.exports.models import Encoding
 from apps.gym.exporters.protocol import NUMBERS, Format
 from apps.gym.redaction.shortening import cut
+from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
 
 

@@ -5,10 +5,10 @@ from typing import Any
 from django import forms
 
 from apps.dashboard.forms.export_forms import CollectionChoice
-from apps.exports.asking import MOST, USUAL
-from apps.exports.models import PreferencePair
-from apps.exports.pairing import MAX_NAME
 from apps.gym.pairs.pair_rule import CAP_OF_ALL, MAX_PER_TASK, MAX_RATIO, Rule
+from apps.pairs.models import PreferencePair
+from apps.pairs.pair_queues import MOST, USUAL
+from apps.pairs.pair_sets import MAX_NAME
 from apps.reviews.models.queues import MAX_OVERLAP
 from apps.rollouts.models import Collection
 

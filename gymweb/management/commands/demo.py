@@ -18,12 +18,13 @@ from apps.accounts.models import Role, User
 from apps.accounts.signing_in import create_sign_in_link
 from apps.agents.models import Agent
 from apps.environments.models import Environment
-from apps.exports.exporting import write_export
-from apps.exports.models import Export, PairSet
-from apps.exports.ordering import queue_export
-from apps.exports.pairing import build_pairs
+from apps.exports.export_jobs import write_export
+from apps.exports.export_orders import queue_export
+from apps.exports.models import Export
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.traces.items import dump_json
+from apps.pairs.models import PairSet
+from apps.pairs.pair_sets import build_pairs
 from apps.policies.registering import register_scripted_model
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection

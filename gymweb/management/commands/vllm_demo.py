@@ -16,9 +16,9 @@ from apps.accounts.keyset_reading import read_by_key
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.environments.models import Environment
-from apps.exports.pairing import build_pairs
 from apps.gym.traces.items import dump_json
 from apps.gym.traces.segments import check_prefixes, stored_tokens
+from apps.pairs.pair_sets import build_pairs
 from apps.policies.management.commands.vllm_serve import LOOPBACK, base_url, find_python, start_server
 from apps.policies.registering import NotOurs, register_local_model
 from apps.policies.supervising import ServerBroken, free_port

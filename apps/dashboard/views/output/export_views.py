@@ -14,17 +14,17 @@ from apps.dashboard.chrome.file_downloads import send_archive, send_file
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.export_forms import ExportForm
 from apps.dashboard.traces.bodies import pretty
-from apps.exports.archiving import archive_files
-from apps.exports.cancelling import cancel_export
-from apps.exports.deleting import StillBeingWritten, delete_export
-from apps.exports.folders import named_encoding, names_in
-from apps.exports.holding_out import named_split
+from apps.exports.cancellation import cancel_export
+from apps.exports.export_deletion import StillBeingWritten, delete_export
+from apps.exports.export_folders import named_encoding, names_in
+from apps.exports.export_orders import ExportRefused, prepare_export, queue_export
+from apps.exports.export_preview import preview_rows
+from apps.exports.held_out_splits import named_split
 from apps.exports.models import Export
-from apps.exports.ordering import ExportRefused, prepare_export, queue_export
-from apps.exports.pairing import CannotCancel
-from apps.exports.previewing import preview_rows
+from apps.exports.tar_archives import archive_files
 from apps.gym.exporters.protocol import Format, Makes
 from apps.gym.exporters.registry import FORMATS
+from apps.pairs.pair_sets import CannotCancel
 from apps.rollouts.search.keyset_pages import page_by_id
 
 POLL_ENDED = 286  # htmx: swap, and stop polling

@@ -14,14 +14,12 @@ from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedFo
 from apps.dashboard.traces.reading import read_trace
 from apps.dashboard.traces.side_by_side import Comparison, compare_rollouts
 from apps.dashboard.views.output.export_views import POLL_ENDED
-from apps.exports.asking import ask_people
-from apps.exports.attributing import read_opinions, say_opinion, say_verdict
-from apps.exports.counting import NewPair, count_pairs
-from apps.exports.deciding import DecisionRefused, decide_pairs
-from apps.exports.differing import NothingToCompare, PairSetChanges, compare_pair_sets
-from apps.exports.finding import FLAGS, Flag, flag_pairs, flags_of
-from apps.exports.models import PairSet, PreferencePair
-from apps.exports.pairing import (
+from apps.pairs.models import PairSet, PreferencePair
+from apps.pairs.pair_counts import NewPair, count_pairs
+from apps.pairs.pair_decisions import DecisionRefused, decide_pairs
+from apps.pairs.pair_queues import ask_people
+from apps.pairs.pair_search import FLAGS, Flag, flag_pairs, flags_of
+from apps.pairs.pair_sets import (
     CannotCancel,
     PairingRefused,
     PairSetInUse,
@@ -30,6 +28,8 @@ from apps.exports.pairing import (
     delete_pair_set,
     order_pairs,
 )
+from apps.pairs.provenance import read_opinions, say_opinion, say_verdict
+from apps.pairs.set_differences import NothingToCompare, PairSetChanges, compare_pair_sets
 from apps.reviews.queues.queue_items import QueueRefused
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.keyset_pages import page_by_id

@@ -6,13 +6,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.exports.exporting import check_path, write_export
-from apps.exports.filtering import filters_of
-from apps.exports.folders import manifest_path, named_encoding
-from apps.exports.models import Encoding, Export, PairSet
-from apps.exports.ordering import ExportRefused, prepare_export, queue_export
-from apps.exports.previewing import preview_rows
+from apps.exports.export_filters import filters_of
+from apps.exports.export_folders import manifest_path, named_encoding
+from apps.exports.export_jobs import check_path, write_export
+from apps.exports.export_orders import ExportRefused, prepare_export, queue_export
+from apps.exports.export_preview import preview_rows
+from apps.exports.models import Encoding, Export
 from apps.gym.exporters.registry import FORMATS
+from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
 
 

@@ -1,0 +1,189 @@
+"""Order an export: everything that can be refused is refused here, before a worker writes a byte."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from apps.accounts.auditing import record
+from apps.accounts.models import User
+from apps.exports.export_filters import FilterRefused, Filters, kept_filters, resolve_filters
+from apps.exports.export_rollouts import narrow_rollouts
+from apps.exports.file_splits import MAX_SHARE
+from apps.exports.held_out_splits import checked_splits
+from apps.exports.models import Export
+from apps.gym.exporters.protocol import Format, OptionRefused, resolve_options
+from apps.gym.exporters.registry import FormatUnknown, find_format
+from apps.pairs.models import PairSet, PreferencePair
+from apps.rollouts.models import Collection, Rollout, UnindexedRollout
+from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.parsing import parse_filter
+
+
+class ExportRefused(Exception):
+    """This combination of format, collection, pairs and filters makes no file; `argument` is the one to change."""
+
+    def __init__(self, message: str, argument: str = "") -> None:
+        super().__init__(message)
+        self.argument = argument
+
+
+def queue_export(
+    *,
+    format: str,
+    collection: Collection,
+    pair_set: PairSet | None = None,
+    filters: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    encoding: str | None = None,
+    validation_share: float = 0.0,
+    split_seed: int = 0,
+    user: User | None = None,
+) -> Export:
+    """An export that a worker will write. Raises ExportRefused.
+
+    `filters` as of filtering.Filters, `options` as of gym.exporters.protocol.Options; left out, the format's own
+    defaults hold, and of a dataset with splits `train` is taken, see holding_out.py. The export keeps what was applied.
+    Rollouts that had credentials, and that nobody has looked at since, refuse the export unless `include_flagged` is
+    true.
+    """
+    export = prepare_export(
+        format=format,
+        collection=collection,
+        pair_set=pair_set,
+        filters=filters,
+        options=options,
+        encoding=encoding,
+        validation_share=validation_share,
+        split_seed=split_seed,
+    )
+    export.created_by = user
+    with transaction.atomic():
+        export.save(force_insert=True)
+        record(user=user, action="export.create", target=export, format=format)
+    return export
+
+
+def prepare_export(
+    *,
+    format: str,
+    collection: Collection,
+    pair_set: PairSet | None = None,
+    filters: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    encoding: str | None = None,
+    validation_share: float = 0.0,
+    split_seed: int = 0,
+) -> Export:
+    """The same, not stored: for a preview. Raises ExportRefused."""
+    collections = [collection.pk]
+    if pair_set is not None:
+        collections = [pair_set.collection_id, *pair_set.further.values_list("pk", flat=True)]
+    try:
+        found = find_format(format)
+        _check_pair_set(found, collection, pair_set)
+        applied = resolve_filters(found, filters or {})
+        splits = checked_splits(found, applied, collections, given="splits" in (filters or {}))
+        worded = resolve_options(found, _with_level(found, pair_set, options or {}))
+    except FormatUnknown as refusal:
+        raise ExportRefused(str(refusal), "format") from None
+    except FilterRefused as refusal:
+        raise ExportRefused(str(refusal), "filters") from None
+    except OptionRefused as refusal:
+        raise ExportRefused(str(refusal), "options") from None
+    applied = msgspec.structs.replace(applied, splits=splits)
+    _check_selection(applied, collections)
+    if not applied.include_flagged and found.makes != "tasks":
+        _check_flags(collection, pair_set, applied)
+    if not 0.0 <= validation_share <= MAX_SHARE:
+        raise ExportRefused(f"The share for validation is between 0 and {MAX_SHARE}.", "validation_share")
+    return Export(
+        format=format,
+        collection=collection,
+        pair_set=pair_set,
+        filters=kept_filters(found, applied),
+        options={name: getattr(worded, name) for name in found.choices},
+        encoding=_checked_encoding(found, encoding),
+        validation_share=validation_share,
+        split_seed=split_seed,
+    )
+
+
+def _with_level(format: Format, pair_set: PairSet | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Pairs of the level step are written so: of the whole attempts nobody said which is better from there on."""
+    if pair_set is None or pair_set.level != "step" or "level" not in format.choices:
+        return options
+    if options.get("level", "step") != "step":
+        raise OptionRefused("level", f"The pairs of {pair_set.title} are of the level step: leave the level out.")
+    return {**options, "level": "step"}
+
+
+def _checked_encoding(format: Format, encoding: str | None) -> str:
+    if encoding is None:
+        return format.encodings[0]
+    if encoding not in format.encodings:
+        has = ", ".join(format.encodings)
+        raise ExportRefused(f"{format.title} is written as {has}, which its loader reads as it is.", "encoding")
+    return encoding
+
+
+def _check_pair_set(format: Format, collection: Collection, pair_set: PairSet | None) -> None:
+    takes_pairs = format.makes == "preferences"
+    problem = ""
+    if takes_pairs and pair_set is None:
+        problem = f"{format.title} needs a pair set."
+    elif not takes_pairs and pair_set is not None:
+        problem = f"Only formats of preference pairs take a pair set: {format.title} does not."
+    elif pair_set is not None and not _is_of(pair_set, collection):
+        problem = f"This is {pair_set}: it does not belong to {collection.label}."
+    elif pair_set is not None and pair_set.state != PairSet.State.READY:
+        problem = (
+            f"This is {pair_set}: it is {pair_set.get_state_display()}, and only one that is ready can be written."
+        )
+    elif pair_set is not None and not pair_set.pair_count:
+        problem = f"This is {pair_set}: it holds no pairs, so the file would hold no rows."
+    if problem:
+        raise ExportRefused(problem, "pair_set")
+
+
+def _is_of(pair_set: PairSet, collection: Collection) -> bool:
+    return pair_set.collection_id == collection.pk or pair_set.further.filter(pk=collection.pk).exists()
+
+
+def _check_selection(filters: Filters, collections: list[int]) -> None:
+    """Raise ExportRefused where it names rollouts of elsewhere, or words that nobody has indexed yet."""
+    there = Rollout.objects.filter(collection__in=collections)
+    named = set(filters.rollouts)
+    if missing := named - set(there.filter(pk__in=named).values_list("pk", flat=True)):
+        raise ExportRefused(
+            f"{len(missing):,} of the {len(named):,} rollouts, such as #{min(missing)}, are not of this collection: an "
+            "export is of one.",
+            "filters",
+        )
+    searches = parse_filter(filters.q).asks_for("text")
+    if searches and UnindexedRollout.objects.filter(rollout__collection__in=collections).exists():
+        raise ExportRefused("Texts of this collection are still being indexed: wait, or choose otherwise.", "filters")
+
+
+def _check_flags(collection: Collection, pair_set: PairSet | None, filters: Filters) -> None:
+    flagged = Rollout.objects.filter(collection=collection, flagged=True)
+    if pair_set is not None:
+        flagged = Rollout.objects.filter(flagged=True)
+        pairs = PreferencePair.objects.filter(pair_set=pair_set)
+        flagged = flagged.filter(
+            Exists(pairs.filter(chosen=OuterRef("pk"))) | Exists(pairs.filter(rejected=OuterRef("pk")))
+        )
+    try:
+        with bound_time(parse_filter(filters.q)):
+            number = narrow_rollouts(flagged, filters).count()
+    except FilterTooSlow as slow:
+        raise ExportRefused(str(slow), "filters") from None
+    if number:
+        had = "rollout had" if number == 1 else "rollouts had"
+        raise ExportRefused(
+            f"{number:,} {had} credentials in the trace, and nobody has looked since. Look, and resolve the flags, or "
+            "include them with include_flagged: what was redacted stays so.",
+            "filters",
+        )

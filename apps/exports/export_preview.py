@@ -1,0 +1,85 @@
+"""The first rows of an export as they would be written, without writing any."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from apps.exports.export_rows import RowReader
+from apps.exports.models import Export
+from apps.exports.token_lengths import TokensFrom, count_tokens
+
+SECONDS = 2.0
+"""How long somebody waits for a preview: it goes on counting when its rows are found, and filters may leave few of
+many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """`bytes` is the size of each row as JSON, `tokens` how many it has, and `tokens_from` how that is known, see
+    measuring.py. `considered` = `written_from` + the sum of `dropped`, and `written` rows come of them, as the export
+    will count; unless it was looked no further after so many seconds, which `stopped_after` says: there may be more."""
+
+    rows: list[dict[str, Any]]
+    bytes: list[int]
+    tokens: list[int]
+    tokens_from: list[TokensFrom]
+    considered: int
+    written_from: int
+    written: int
+    dropped: dict[str, int]
+    stopped_after: float | None = None
+
+
+class _LookedEnough(Exception):
+    pass
+
+
+def preview_rows(export: Export, *, limit: int = 5) -> Preview:
+    """Of an export that is prepared, stored or not."""
+    until = time.monotonic() + SECONDS
+    reader = RowReader(export, on_step=lambda: _stop(until))
+    stopped_after = None
+    written = 0
+    rows: list[dict[str, Any]] = []
+    sizes: list[int] = []
+    tokens: list[tuple[int, TokensFrom]] = []
+    try:
+        for _, found in reader.rows():
+            size = _sizes(found)
+            if size is None or reader.made_of is None:
+                reader.take_back("not_encodable")
+                continue
+            written += len(found)
+            if len(rows) < limit:
+                rows += found
+                sizes += size
+                tokens += count_tokens(found, size, reader.made_of)
+    except _LookedEnough:
+        stopped_after = SECONDS
+    return Preview(
+        rows=rows[:limit],
+        bytes=sizes[:limit],
+        tokens=[count for count, _ in tokens[:limit]],
+        tokens_from=[known for _, known in tokens[:limit]],
+        # Whole groups are read: what comes of the rest of one is not known where it stopped amid it.
+        considered=reader.written_from + reader.dropped.total(),
+        written_from=reader.written_from,
+        written=written,
+        dropped={reason: number for reason, number in sorted(reader.dropped.items()) if number},
+        stopped_after=stopped_after,
+    )
+
+
+def _stop(until: float) -> None:
+    if time.monotonic() > until:
+        raise _LookedEnough
+
+
+def _sizes(rows: list[dict[str, Any]]) -> list[int] | None:
+    """None where one cannot be written: then none of its attempt is."""
+    try:
+        return [len(orjson.dumps(row)) for row in rows]
+    except orjson.JSONEncodeError:
+        return None

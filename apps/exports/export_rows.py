@@ -1,0 +1,357 @@
+"""From the database to the rows of a file, by the format's own exporter, counting what is left out and why."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from django.db.models import Q, Value
+from django.db.models.functions import Coalesce
+
+from apps.exports.best_attempts import Picked, Picks
+from apps.exports.export_filters import Filters
+from apps.exports.export_rollouts import find_unselected
+from apps.exports.export_selection import Candidate, Chosen, choose_rollouts
+from apps.exports.file_splits import split_of
+from apps.exports.models import Export
+from apps.exports.offered_tools import Offer, Offers
+from apps.exports.task_prompts import planned_harness, row_as_asked
+from apps.gym.exporters.protocol import Attempt, Makes, Options, Preference, TaskPrompt
+from apps.gym.exporters.registry import find_format
+from apps.gym.tasks.mappings.templates import GapEmpty
+from apps.gym.traces.events import TraceUnion
+from apps.gym.traces.fingerprints import completion_fingerprint
+from apps.gym.traces.items import TaskRow
+from apps.gym.traces.messages import Dropped
+from apps.pairs.models import PreferencePair
+from apps.pairs.provenance import provenance_columns
+from apps.pairs.trace_reader import read_traces
+from apps.reviews.reviews.reward_overrides import StandingOverride
+from apps.rollouts.models import Rollout
+from apps.tasks.models import DatasetVersion, Task
+
+PAIRS = 50
+"""Pairs read together; a chunk of pairs holds all its traces at once, a chunk of rollouts one at a time."""
+
+SplitRows = tuple[str, list[dict[str, Any]]]
+"""The rows of one attempt, pair or task, and the split that they go into."""
+
+
+class RowReader:
+    """Iterate `rows()` once; `considered` and `dropped` are complete when it ends: then `considered` is `written_from`
+    and the sum of `dropped`. `on_step` is called for every task, pair or attempt that is looked at closely."""
+
+    def __init__(self, export: Export, *, on_step: Callable[[], None] = lambda: None) -> None:
+        self.export = export
+        self.on_step = on_step
+        self.considered = 0
+        self.written_from = 0
+        self.dropped: Counter[str] = Counter()
+        self.sources: Counter[str] = Counter()
+        """Pairs that became rows, by where their preference comes from."""
+        self.set_by_people = 0
+        """Rewards of what became rows that are not the verifier's."""
+        self._is_imported = "imported" in export.collection.snapshot
+        self.offers = Offers(is_imported=self._is_imported)
+        self._source = ""
+        self._by_people = 0
+        self._offer: Offer | None = None
+        self._wrote = False
+        self._side: tuple[int, str] = (0, "")
+        self.made_of: Attempt | Preference | TaskPrompt | None = None
+        """What the rows that came last were made of."""
+        self.dataset_split = ""
+        """The split of the dataset that their task is of."""
+        self._format = find_format(export.format)
+        self._filters = msgspec.convert(export.filters, Filters)
+        self._options = msgspec.convert(export.options, Options)
+        collection = export.collection
+        self._labels = {collection.version_id: f"{collection.dataset.slug}@v{collection.version.number}"}
+        self._agent = collection.agent.slug
+        self._harness = planned_harness(collection)
+
+    @property
+    def makes(self) -> Makes:
+        return self._format.makes
+
+    @property
+    def reward_from(self) -> str:
+        return self._filters.reward_from
+
+    def rows(self) -> Iterator[SplitRows]:
+        """Until all are there, or `max_rows` are."""
+        left = self._filters.max_rows
+        for split, rows in self._all():
+            self.written_from += 1
+            self.sources[self._source] += 1
+            yield split, rows[:left]
+            if self._wrote:
+                self._count()
+            if left is not None and self._wrote and (left := left - len(rows)) <= 0:
+                # Whole groups are looked at: the rest of them would have gone on.
+                rest = self.considered - self.written_from - self.dropped.total()
+                self.dropped["beyond_max_rows"] += rest
+                return
+
+    def _count(self) -> None:
+        self.set_by_people += self._by_people
+        if self._offer:
+            self.offers.count(self._offer)
+
+    def take_back(self, reason: str) -> None:
+        """What came last could not be written."""
+        self._wrote = False
+        self.written_from -= 1
+        self.sources[self._source] -= 1
+        self.dropped[reason] += 1
+
+    def _all(self) -> Iterator[SplitRows]:
+        if self._format.makes == "preferences":
+            yield from self._preferences()
+        elif self._format.makes == "tasks":
+            yield from self._tasks()
+        else:
+            yield from self._attempts()
+
+    def _chosen(self) -> Iterator[list[Chosen]]:
+        for chunk in choose_rollouts(
+            self.export.collection,
+            self._filters,
+            makes=self._format.makes,
+            dropped=self.dropped,
+            considered=self._consider,
+        ):
+            self.on_step()
+            yield chunk
+
+    def _consider(self, number: int) -> None:
+        self.considered += number
+
+    def _attempts(self) -> Iterator[SplitRows]:
+        with_tokens = self._format.needs_tokens or self._format.makes == "scored"
+        for chunk in self._chosen():
+            picks = Picks(chunk, most=self._filters.per_task)
+            prints: dict[int, str] = {}
+            seen: dict[tuple[int, str], float | None] = {}
+            while picked := picks.take():
+                if self._filters.dedupe and (self._filters.per_task or 0) > 1:
+                    unread = {pk: one for pk, one in picked.items() if pk not in prints}
+                    prints.update((pk, _print_of(events)) for pk, events in self._traces(unread))
+                    for rollout, done in picks.put_off(picked, prints, seen):
+                        self._drop_repetition(rollout, seen[done])
+                for rollout_id, events in self._traces(picked, tokens=with_tokens):
+                    chosen, rollout = picked[rollout_id]
+                    done = (chosen.task.pk, _print_of(events) if self._filters.dedupe else "")
+                    if done in seen:
+                        self._drop_repetition(rollout, seen[done])
+                        continue
+                    self._by_people = int(rollout.set_by_a_person)
+                    yield from self._of(chosen.task, self._attempt(chosen, rollout, events))
+                    if self._wrote:
+                        picks.wrote(chosen.task.pk)
+                        if done[1]:
+                            seen[done] = rollout.reward
+            self.dropped["beyond_the_best_of_its_task"] += picks.left
+
+    def _drop_repetition(self, rollout: Candidate, reward: float | None) -> None:
+        """What was written got that reward: where a repetition of it got another, one of them is wrong."""
+        same = rollout.reward == reward
+        self.dropped["identical_completion" if same else "identical_completion_with_another_reward"] += 1
+
+    def _traces(self, picked: Picked, *, tokens: bool = False) -> Iterator[tuple[int, list[TraceUnion]]]:
+        numbers = {pk: rollout.attempt for pk, (_, rollout) in picked.items()}
+        for found in read_traces(numbers, tokens=tokens):
+            self.on_step()
+            yield found
+
+    def _tasks(self) -> Iterator[SplitRows]:
+        collection = self.export.collection
+        for chunk in self._chosen():
+            offers = self.offers.read(chunk)
+            for chosen in chunk:
+                task = chosen.task
+                offer = offers[task.pk]
+                prompt = TaskPrompt(
+                    task=task.row,
+                    asked=self._asked(task),
+                    agent=self._agent,
+                    dataset=collection.dataset.slug,
+                    environment=collection.environment.slug,
+                    split=task.split,
+                    task_id=task.external_id or str(task.pk),
+                    task_index=task.index,
+                    group=chosen.group,
+                    tools=offer.tools,
+                    agent_ref=offer.agent_ref,
+                )
+                self.on_step()
+                self._by_people, self._offer = chosen.set_by_people, offer
+                yield from self._of(task, prompt)
+
+    def _asked(self, task: Task) -> TaskRow | None:
+        try:
+            return row_as_asked(task.row, self._harness)
+        except GapEmpty:
+            return None
+
+    def _preferences(self) -> Iterator[SplitRows]:
+        per_task: Counter[int] = Counter()
+        for pairs in self._pair_chunks():
+            self.considered += len(pairs)
+            numbers = {one.pk: one.attempt for pair in pairs for one in (pair.chosen, pair.rejected)}
+            traces = dict(read_traces(numbers))
+            unselected = find_unselected(Rollout.objects.filter(pk__in=numbers), numbers, self._filters)
+            for pair in pairs:
+                self.on_step()
+                if pair.chosen_id in unselected or pair.rejected_id in unselected:
+                    self.dropped["not_selected"] += 1
+                    continue
+                if reason := self._pair_refusal(pair, traces, per_task):
+                    self.dropped[reason] += 1
+                    continue
+                self._source = str(pair.source)
+                yield from self._of(pair.chosen.task, self._preference(pair, traces))
+                per_task[pair.task_id] += self._wrote
+
+    def _of(self, task: Task, source: Attempt | Preference | TaskPrompt) -> Iterator[SplitRows]:
+        self._wrote = False
+        try:
+            if isinstance(source, Attempt) and not source.events:
+                raise Dropped("no_trace")
+            rows = list(self._format.rows(source, self._options))
+        except Dropped as why:
+            self.dropped[why.reason] += 1
+        else:
+            self._wrote = True
+            self.made_of, self.dataset_split = source, task.split
+            yield self._split_of(task), rows
+
+    def _split_of(self, task: Task) -> str:
+        # All attempts at a task come one after the other: its prompt is read once.
+        if self._side[0] != task.pk:
+            side = split_of(task, share=self.export.validation_share, seed=self.export.split_seed)
+            self._side = (task.pk, side)
+        return self._side[1]
+
+    def _attempt(self, chosen: Chosen, rollout: Candidate, events: list[TraceUnion]) -> Attempt:
+        assert rollout.reward is not None
+        return Attempt(
+            events=events,
+            task=chosen.task.row,
+            reward=rollout.reward,
+            components=rollout.components,
+            stop_reason=rollout.stop_reason,
+            model_version=rollout.model_version,
+            agent=self._agent,
+            task_index=chosen.task.index,
+            repeat=rollout.repeat,
+            ended=self._ended(rollout),
+            columns={"rollout_id": rollout.id, **self._origin(chosen.task)},
+            group=chosen.group,
+            override=_tell(rollout.override),
+        )
+
+    def _ended(self, rollout: Candidate) -> float:
+        """Files that were imported do not say it."""
+        return rollout.finished_at.timestamp() if rollout.finished_at and not self._is_imported else 0.0
+
+    def _pair_refusal(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]], per_task: Counter[int]) -> str:
+        """Why the pair is left out; empty when it is not."""
+        filters, chosen, rejected = self._filters, pair.chosen, pair.rejected
+        beyond = filters.per_task is not None and per_task[pair.task_id] >= filters.per_task
+        if reason := self._status_refusal(pair):
+            return reason
+        if beyond or (filters.splits and chosen.task.split not in filters.splits):
+            return "beyond_the_best_of_its_task" if beyond else "other_split"
+        if (chosen.flagged or rejected.flagged) and not filters.include_flagged:
+            return "flagged"
+        reward, worse = pair.rewards
+        if pair.source != PreferencePair.Source.VERDICT and (reward is None or worse is None):
+            return "no_reward"
+        if filters.min_reward is not None and (reward is None or reward < filters.min_reward):
+            return "below_min_reward"
+        return "" if traces[chosen.pk] and traces[rejected.pk] else "no_trace"
+
+    def _status_refusal(self, pair: PreferencePair) -> str:
+        """What people decided of the pair, and where its preference comes from."""
+        if pair.status == PreferencePair.Status.REJECTED and not self._filters.include_rejected:
+            return "rejected"
+        if self._filters.only_accepted and pair.status != PreferencePair.Status.ACCEPTED:
+            return "not_accepted"
+        return "other_source" if self._filters.sources and pair.source not in self._filters.sources else ""
+
+    def _preference(self, pair: PreferencePair, traces: dict[int, list[TraceUnion]]) -> Preference:
+        def side(rollout: Rollout, reward: float | None) -> Attempt:
+            return Attempt(
+                events=traces[rollout.pk],
+                task=rollout.task.row,
+                reward=math.nan if reward is None else reward,
+                stop_reason=rollout.stop_reason,
+                agent=self._agent,
+                task_index=rollout.task.index,
+            )
+
+        chosen_reward, rejected_reward = pair.rewards
+        return Preference(
+            chosen=side(pair.chosen, chosen_reward),
+            rejected=side(pair.rejected, rejected_reward),
+            margin=pair.margin,
+            columns={
+                "pair_id": pair.pk,
+                **provenance_columns(pair),
+                "chosen_rollout_id": pair.chosen_id,
+                "rejected_rollout_id": pair.rejected_id,
+                **self._origin(pair.chosen.task),
+                "collection_id": pair.chosen.collection_id,
+            },
+        )
+
+    def _origin(self, task: Task) -> dict[str, Any]:
+        return {
+            "collection_id": self.export.collection_id,
+            "dataset": self._label(task),
+            "task_id": task.pk,
+            "task_index": task.index,
+        }
+
+    def _label(self, task: Task) -> str:
+        """The version that the task is of: pairs may be of several collections."""
+        if task.version_id not in self._labels:
+            version = DatasetVersion.objects.select_related("dataset").get(pk=task.version_id)
+            self._labels[task.version_id] = str(version)
+        return self._labels[task.version_id]
+
+    def _pair_chunks(self) -> Iterator[Sequence[PreferencePair]]:
+        """By task, and of a task first what people judged, then the largest margin; by key, as everywhere."""
+        pairs = PreferencePair.objects.filter(pair_set_id=self.export.pair_set_id)
+        pairs = pairs.annotate(gap=_GAP).select_related("chosen__task", "rejected__task")
+        pairs = pairs.order_by("task_id", "-strength", "-gap", "id")
+        chunk = list(pairs[:PAIRS])
+        while chunk:
+            yield chunk
+            chunk = list(pairs.filter(_after(chunk[-1]))[:PAIRS])
+
+
+def _print_of(events: list[TraceUnion]) -> str:
+    """Empty where there is no trace: those are no repetitions of each other."""
+    return completion_fingerprint(events) if events else ""
+
+
+def _tell(override: StandingOverride | None) -> dict[str, Any]:
+    """Nothing in it is null, which Arrow and trainers' loaders take for another type."""
+    if override is None:
+        return {}
+    original = {} if override.original_reward is None else {"original_reward": override.original_reward}
+    return {"reward": override.reward, **original, "reason": override.reason}
+
+
+_GAP = Coalesce("margin", Value(0.0))
+"""What people chose has no margin, and databases do not agree where nothing stands in an order."""
+
+
+def _after(pair: PreferencePair) -> Q:
+    gap = pair.margin or 0.0
+    alike = Q(gap__lt=gap) | Q(gap=gap, id__gt=pair.pk)
+    weaker = Q(strength__lt=pair.strength) | Q(alike, strength=pair.strength)
+    return Q(task_id__gt=pair.task_id) | Q(weaker, task_id=pair.task_id)

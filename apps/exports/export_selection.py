@@ -1,0 +1,192 @@
+"""Choose what may go into an export, task by task: whole groups, by their rows alone."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby, starmap
+from typing import NamedTuple
+
+from apps.exports.export_filters import Filters
+from apps.exports.export_rollouts import find_unselected
+from apps.gym.exporters.protocol import Group, Makes
+from apps.gym.metrics.pass_at_k import SOLVED
+from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
+from apps.pairs.human_verdicts import has_overrides
+from apps.reviews.reviews.reward_overrides import StandingOverride, read_overrides
+from apps.rollouts.models import Collection, Rollout
+from apps.tasks.models import Task
+
+TASKS = 100
+"""Tasks whose rollouts are looked at together, as long as these are few a task."""
+ROLLOUTS = 2_000
+
+
+class Candidate(NamedTuple):
+    """What an export needs of a rollout's row. Plain, since a model instance costs as much as writing its row."""
+
+    id: int
+    task_id: int
+    repeat: int
+    status: str
+    attempt: int
+    reward: float | None
+    components: dict[str, float]
+    stop_reason: str
+    model_version: str
+    output_tokens: int
+    flagged: bool
+    finished_at: datetime | None
+    set_by_a_person: bool = False
+    """The reward is not the verifier's."""
+    override: StandingOverride | None = None
+    """What a person set, whether it counts here or not."""
+
+
+_LIGHT = Candidate._fields[:-2]
+
+
+@dataclass(slots=True, kw_only=True)
+class Chosen:
+    """A task with its group's figures, and those of its rollouts that may become rows, best first where that counts.
+
+    Of the group's rewards, `set_by_people` are not the verifier's. For `tasks`, `attempted` are all of its rollouts.
+    """
+
+    task: Task
+    group: Group | None
+    set_by_people: int = 0
+    rollouts: list[Candidate] = field(default_factory=list)
+    attempted: list[Candidate] = field(default_factory=list)
+
+
+def choose_rollouts(
+    collection: Collection, filters: Filters, *, makes: Makes, dropped: Counter[str], considered: Callable[[int], None]
+) -> Iterator[list[Chosen]]:
+    """The tasks of a collection, some at a time, with what is left of their rollouts; counts what is left out and why.
+
+    For `tasks` every task counts as one, else every rollout does. `considered` is told how many were looked at.
+    """
+    counts = filters.reward_from == "override"
+    # Rows of all attempts say what people set, also where the verifier's reward counts.
+    overridden = (counts or makes == "scored") and has_overrides(collection)
+    for given in _groups(collection):
+        groups = _as_people_set(given, counts) if overridden else given
+        tasks = Task.objects.in_bulk([task_id for task_id, _ in groups])
+        unselected = _unselected(collection, groups, filters)
+        chunk: list[Chosen] = []
+        for task_id, rollouts in groups:
+            size = 1 if makes == "tasks" else len(rollouts)
+            considered(size)
+            group = _figures(rollouts)
+            selected = [one for one in rollouts if one.id not in unselected]
+            if makes == "tasks" and not selected:
+                dropped["not_selected"] += 1
+                continue
+            if reason := _task_refusal(tasks[task_id], group, filters):
+                dropped[reason] += size
+                continue
+            set_by_people = sum(one.set_by_a_person for one in rollouts)
+            chosen = Chosen(task=tasks[task_id], group=group, set_by_people=set_by_people)
+            if makes == "tasks":
+                chosen.attempted = rollouts
+            else:
+                dropped["not_selected"] += len(rollouts) - len(selected)
+                chosen.rollouts = _choose(selected, filters, dropped)
+            chunk.append(chosen)
+        yield chunk
+
+
+def _groups(collection: Collection) -> Iterator[list[tuple[int, list[Candidate]]]]:
+    """By key, not by a cursor held open: a long read would keep SQLite from trimming its log."""
+    size = max(1, min(TASKS, ROLLOUTS // max(1, collection.repeats)))
+    last = 0
+    while True:
+        tasks = list(
+            Rollout.objects.filter(collection=collection, task_id__gt=last)
+            .order_by("task_id")
+            .values_list("task_id", flat=True)
+            .distinct()[:size]
+        )
+        if not tasks:
+            return
+        rows = Rollout.objects.filter(collection=collection, task_id__gte=tasks[0], task_id__lte=tasks[-1])
+        light = starmap(Candidate, rows.order_by("task_id", "repeat").values_list(*_LIGHT))
+        yield [(task_id, list(group)) for task_id, group in groupby(light, key=lambda row: row.task_id)]
+        last = tasks[-1]
+
+
+def _unselected(collection: Collection, groups: list[tuple[int, list[Candidate]]], filters: Filters) -> frozenset[int]:
+    rows = Rollout.objects.filter(collection=collection, task_id__gte=groups[0][0], task_id__lte=groups[-1][0])
+    return find_unselected(rows, (one.id for _, rollouts in groups for one in rollouts), filters)
+
+
+def _as_people_set(groups: list[tuple[int, list[Candidate]]], counts: bool) -> list[tuple[int, list[Candidate]]]:
+    """With what people set beside the verifiers' rewards; in place of them where it `counts`."""
+    standing = read_overrides([one.id for _, rollouts in groups for one in rollouts])
+
+    def overridden(one: Candidate) -> Candidate:
+        if (said := standing.get(one.id)) is None:
+            return one
+        told = one._replace(override=said)
+        return told._replace(reward=said.reward, set_by_a_person=True) if counts else told
+
+    return [(task_id, [overridden(one) for one in rollouts]) for task_id, rollouts in groups]
+
+
+def _figures(rollouts: Iterable[Candidate]) -> Group | None:
+    rewards = [one.reward for one in rollouts if one.status == Rollout.Status.COMPLETED and one.reward is not None]
+    if not rewards:
+        return None
+    mean = sum(rewards) / len(rewards)
+    return Group(
+        size=len(rewards),
+        mean=mean,
+        std=(sum((reward - mean) ** 2 for reward in rewards) / len(rewards)) ** 0.5,
+        least=min(rewards),
+        most=max(rewards),
+        solved=sum(reward >= SOLVED for reward in rewards),
+    )
+
+
+def _task_refusal(task: Task, group: Group | None, filters: Filters) -> str:
+    if filters.splits and task.split not in filters.splits:
+        return "other_split"
+    wants_rate = filters.min_solve_rate is not None or filters.max_solve_rate is not None
+    if group is None:
+        return "never_scored" if wants_rate or filters.drop_zero_variance else ""
+    rate = group.solved / group.size
+    if filters.min_solve_rate is not None and rate < filters.min_solve_rate:
+        return "solved_too_rarely"
+    if filters.max_solve_rate is not None and rate > filters.max_solve_rate:
+        return "solved_too_often"
+    return "zero_variance" if filters.drop_zero_variance and group.zero_variance else ""
+
+
+def _choose(rollouts: list[Candidate], filters: Filters, dropped: Counter[str]) -> list[Candidate]:
+    kept: list[Candidate] = []
+    for rollout in rollouts:
+        if reason := _refusal(rollout, filters):
+            dropped[reason] += 1
+        else:
+            kept.append(rollout)
+    if filters.per_task is not None:
+        kept.sort(key=lambda one: (-(one.reward or 0.0), one.output_tokens, one.id))
+    return kept
+
+
+def _refusal(rollout: Candidate, filters: Filters) -> str:
+    """Why the rollout is left out, from its row alone; empty when it is not."""
+    if rollout.status != Rollout.Status.COMPLETED:
+        ended = rollout.status in {Rollout.Status.FAILED, Rollout.Status.CANCELLED}
+        return str(rollout.status) if ended else "not_finished"
+    if rollout.reward is None:
+        return "no_reward"
+    # Of a collection that goes on, one may be flagged after the export was asked for.
+    if rollout.flagged and not filters.include_flagged:
+        return "flagged"
+    if filters.min_reward is not None and rollout.reward < filters.min_reward:
+        return "below_min_reward"
+    if not filters.include_truncated and rollout.stop_reason not in ENDED_BY_ITSELF:
+        return "truncated"
+    return ""

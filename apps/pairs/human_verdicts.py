@@ -1,0 +1,63 @@
+"""What people said of rollouts that are to be paired: verdicts between two of them, and rewards that they set."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from apps.gym.pairs.pair_rule import Verdict
+from apps.pairs.task_attempts import Bucket
+from apps.reviews.agreement.decisions import StandingVerdict, read_verdicts
+from apps.reviews.models import RewardOverride
+from apps.reviews.reviews.reward_overrides import read_overrides
+from apps.rollouts.models import Collection
+
+
+class Judged:
+    """Verdicts by the rollouts that they are of."""
+
+    def __init__(self, verdicts: Iterable[Verdict]) -> None:
+        self._of: dict[int, list[Verdict]] = defaultdict(list)
+        for verdict in verdicts:
+            self._of[verdict.one].append(verdict)
+
+    def of(self, rollouts: Iterable[int] | Mapping[int, int]) -> list[Verdict]:
+        """Those between two of these rollouts."""
+        known = set(rollouts)
+        return [verdict for one in sorted(known) for verdict in self._of.get(one, ()) if verdict.other in known]
+
+
+def read_judged(rollout_ids: Sequence[int]) -> Judged:
+    return Judged(_verdict(one) for one in read_verdicts(rollout_ids=rollout_ids).values())
+
+
+def override_rewards(buckets: Iterable[Bucket]) -> None:
+    """Let the rewards that people set count; the verifier's stay beside them."""
+    buckets = list(buckets)
+    standing = read_overrides([one for bucket in buckets for one in bucket.numbers])
+    for bucket in buckets:
+        bucket.attempts = [
+            msgspec.structs.replace(one, reward=standing[one.id].reward, overridden=True, verifier_reward=one.reward)
+            if one.id in standing
+            else one
+            for one in bucket.attempts
+        ]
+
+
+def has_overrides(collection: Collection) -> bool:
+    """Whether people set a reward of one of its rollouts that counts now."""
+    return RewardOverride.objects.filter(rollout__collection=collection, ended_at__isnull=True).exists()
+
+
+def _verdict(standing: StandingVerdict) -> Verdict:
+    return Verdict(
+        one=standing.low,
+        other=standing.high,
+        winner=standing.winner,
+        without="split" if standing.outcome == "split" else "both_bad" if standing.outcome == "both_bad" else "equal",
+        strength=standing.strength or 1,
+        reviewers=standing.reviewers,
+        agreement=standing.agreeing / standing.reviewers if standing.reviewers else None,
+        adjudicated=standing.how == "adjudicated",
+        reviews=tuple(standing.reviews),
+    )

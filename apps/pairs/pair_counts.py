@@ -1,0 +1,142 @@
+"""Go through collections by a rule: the pairs that it makes, and what became of every group and rollout.
+
+Live counts, previews and pair sets all come from here, so that what is counted is what is made.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from apps.gym.pairs.pair_making import needed_courses, pair_group, settle_by_rewards
+from apps.gym.pairs.pair_rule import OUTCOMES, Attempt, Pair, Rule, Source, find_exclusion
+from apps.gym.traces.courses import course_of
+from apps.pairs.human_verdicts import override_rewards, read_judged
+from apps.pairs.task_attempts import Bucket, read_buckets
+from apps.pairs.trace_reader import read_traces
+from apps.rollouts.models import Collection
+
+LIVE_SECONDS = 1.5
+"""How long a page waits for its counts; what is larger is counted while it is made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPair:
+    """A pair with its sides, and the task that stands for its group."""
+
+    task_id: int
+    pair: Pair
+    chosen: Attempt
+    rejected: Attempt
+
+
+class OutOfTime(Exception):
+    """There is no time for the rest."""
+
+
+class PairMaker:
+    """Iterate `chunks()`; the figures are those of what was gone through so far, groups by groups.
+
+    `on_step` is called every so often, also within a group, and may raise. Where it raises OutOfTime, the groups that
+    were gone through are the last ones, and `whole` is false."""
+
+    def __init__(
+        self, collections: Sequence[Collection], rule: Rule, *, on_step: Callable[[], None] = lambda: None
+    ) -> None:
+        self._collections = collections
+        self._rule = rule
+        self._on_step = on_step
+        self.whole = True
+        self.groups: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        self.excluded: Counter[str] = Counter()
+        self.sources: Counter[Source] = Counter()
+        self.considered = 0
+
+    def chunks(self) -> Iterator[list[NewPair]]:
+        """The pairs of some tasks at a time: by task, of a task in the order in which the rule made them."""
+        for buckets in read_buckets(self._collections):
+            yield self._pair(buckets)
+            if not self.whole:
+                return
+
+    def _pair(self, buckets: list[Bucket]) -> list[NewPair]:
+        judged = read_judged([one for bucket in buckets for one in bucket.numbers])
+        if self._rule.reward_from == "override":
+            override_rewards(buckets)
+        wanted: dict[int, int] = {}
+        for bucket in buckets:
+            said = judged.of(bucket.numbers)
+            if settle_by_rewards(bucket.attempts, self._rule, said) is None:
+                needed = needed_courses(bucket.attempts, self._rule, said)
+                wanted.update((one, bucket.numbers[one]) for one in needed)
+        courses = {rollout_id: course_of(events) for rollout_id, events in read_traces(wanted)}
+        found: list[NewPair] = []
+        for bucket in buckets:
+            said = judged.of(bucket.numbers)
+            try:
+                made = pair_group(bucket.attempts, courses, self._rule, said, on_step=self._on_step)
+            except OutOfTime:
+                self.whole = False
+                break
+            self.groups[made.outcome] += 1
+            self.considered += len(bucket.attempts)
+            # What has no reward is used where people paired it.
+            used = {side for pair in made.pairs for side in (pair.chosen, pair.rejected)}
+            unused = (find_exclusion(one, self._rule) for one in bucket.attempts if one.id not in used)
+            self.excluded.update(filter(None, unused))
+            self.sources.update(pair.source for pair in made.pairs)
+            sides = {one.id: one for one in bucket.attempts}
+            found += [
+                NewPair(task_id=bucket.task_id, pair=pair, chosen=sides[pair.chosen], rejected=sides[pair.rejected])
+                for pair in made.pairs
+            ]
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairCounts:
+    """What a rule would make. Where `whole` is false, of the first `considered` rollouts of `total`."""
+
+    pairs: int
+    groups: dict[str, int]
+    excluded: dict[str, int]
+    sources: dict[str, int]
+    considered: int
+    total: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairPreview:
+    counts: PairCounts
+    pairs: list[NewPair]
+
+
+def count_pairs(
+    collections: Sequence[Collection], rule: Rule, *, seconds: float | None = LIVE_SECONDS, keep: int = 0
+) -> PairPreview:
+    """Nothing is stored. `keep` is how many of the first pairs are handed back; `seconds` None counts to the end."""
+    until = None if seconds is None else time.monotonic() + seconds
+
+    def watch() -> None:
+        if until is not None and time.monotonic() > until:
+            raise OutOfTime
+
+    maker = PairMaker(collections, rule, on_step=watch)
+    kept: list[NewPair] = []
+    for found in maker.chunks():
+        kept += found[: max(0, keep - len(kept))]
+        if until is not None and time.monotonic() > until:
+            maker.whole = False
+            break
+    total = sum(one.total for one in collections)
+    counts = PairCounts(
+        pairs=maker.sources.total(),
+        groups=dict(maker.groups),
+        excluded=dict(sorted(maker.excluded.items())),
+        sources=dict(sorted(maker.sources.items())),
+        considered=maker.considered,
+        total=max(total, maker.considered),
+        whole=maker.whole or maker.considered >= total > 0,
+    )
+    return PairPreview(counts=counts, pairs=kept)

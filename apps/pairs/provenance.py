@@ -1,0 +1,109 @@
+"""Whose preference a pair is: how its verdict came about, in words, and what each of its reviews says of the two."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+from django.db.models import Prefetch
+
+from apps.pairs.models import PreferencePair
+from apps.reviews.models import PairVerdict, Review
+
+Said = Literal["chosen", "rejected", "equal", "both_bad"]
+
+
+class Opinion(msgspec.Struct, frozen=True, kw_only=True):
+    """What one review says of the two now. `said` is the side that it prefers, None where it was taken back;
+    `is_later` tells that it was submitted after the pair was made, so that it may have said something else then."""
+
+    review: int
+    reviewer: str | None
+    """None of somebody who left, and where who asks may not know."""
+    is_named: bool
+    said: Said | None
+    strength: int
+    is_adjudication: bool
+    status: str
+    is_later: bool
+    submitted_at: datetime | None
+    queue: int | None
+    queue_name: str
+    item: int | None
+
+
+def say_verdict(pair: PreferencePair) -> str:
+    """Of a pair by verdict: what stood when it was made, and by whom it stood. Empty of other pairs."""
+    if pair.source != PreferencePair.Source.VERDICT:
+        return ""
+    said, agreeing, total = "much better" if pair.strength > 1 else "better", pair.agreeing, pair.reviewers
+    people = "1 reviewer" if total == 1 else f"{total} reviewers"
+    voices = people if agreeing is None or agreeing == total else f"{agreeing} of {people}"
+    if not pair.adjudicated:
+        return f"{said}, by {voices}"
+    if agreeing is None:
+        return f"{said}, adjudicated"
+    agree = "agrees" if total == 1 else "agree"
+    return f"{said}, adjudicated: {voices} {agree}"
+
+
+def provenance_columns(pair: PreferencePair) -> dict[str, Any]:
+    """The same for the exported row. Nothing in it is null, which loaders take for another type: what nobody knows is
+    left out."""
+    # Pairs of before lengths were kept have none.
+    known = pair.chosen_length or pair.rejected_length
+    lengths = {"chosen_length": pair.chosen_length, "rejected_length": pair.rejected_length} if known else {}
+    return {
+        "pair_source": str(pair.source),
+        "pair_strength": pair.strength,
+        "pair_reviewers": pair.reviewers,
+        "pair_agreeing": pair.agreeing or 0,
+        "pair_adjudicated": pair.adjudicated,
+        **lengths,
+    }
+
+
+def read_opinions(pair: PreferencePair, *, names_of: int | None, leads: bool) -> list[Opinion]:
+    """Of the reviews that the verdict was read in, those that are still there: the votes as they came, then the
+    adjudication. Who leads queues sees every name, others their own (`names_of`). Two queries."""
+    low, high = sorted((pair.chosen_id, pair.rejected_id))
+    of_the_two = Prefetch("verdicts", PairVerdict.objects.filter(low=low, high=high), to_attr="of_the_two")
+    reviews = Review.objects.filter(pk__in=pair.reviews).select_related("reviewer", "queue")
+    ordered = reviews.order_by("is_adjudication", "submitted_at", "pk").prefetch_related(of_the_two)
+    return [_opinion(pair, each, leads=leads, names_of=names_of) for each in ordered]
+
+
+def _opinion(pair: PreferencePair, review: Review, *, leads: bool, names_of: int | None) -> Opinion:
+    verdicts: list[PairVerdict] = review.of_the_two  # type: ignore[attr-defined]
+    is_named = leads or (names_of is not None and review.reviewer_id == names_of)
+    made_at = pair.pair_set.finished_at or pair.pair_set.created_at
+    return Opinion(
+        review=review.pk,
+        reviewer=review.reviewer.username if review.reviewer and is_named else None,
+        is_named=is_named,
+        said=_side(pair, verdicts[0]) if verdicts else None,
+        strength=verdicts[0].strength if verdicts else 0,
+        is_adjudication=review.is_adjudication,
+        status=review.status,
+        is_later=review.submitted_at is not None and review.submitted_at > made_at,
+        submitted_at=review.submitted_at,
+        queue=review.queue_id,
+        queue_name=review.queue.name if review.queue else "",
+        item=review.item_id,
+    )
+
+
+def _side(pair: PreferencePair, verdict: PairVerdict) -> Said:
+    if verdict.outcome in (PairVerdict.Outcome.EQUAL, PairVerdict.Outcome.BOTH_BAD):
+        return "equal" if verdict.outcome == PairVerdict.Outcome.EQUAL else "both_bad"
+    winner = verdict.low_id if verdict.outcome == PairVerdict.Outcome.LOW else verdict.high_id
+    return "chosen" if winner == pair.chosen_id else "rejected"
+
+
+def say_opinion(opinion: Opinion) -> str:
+    """What it says, then what makes it no plain vote."""
+    better = "much better" if opinion.strength > 1 else "better"
+    words = {"chosen": f"chosen is {better}", "rejected": f"rejected is {better}", "both_bad": "both bad"}
+    said = "taken back since" if opinion.said is None else words.get(opinion.said, opinion.said)
+    if opinion.status == Review.Status.REPLACED:
+        return f"{said}, replaced by a later adjudication"
+    return f"{said}, said after the pair was made" if opinion.is_later else said
