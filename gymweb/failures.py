@@ -9,7 +9,7 @@ from django.views import defaults
 from apps.accounts.disk_space import Place, Shortage, find_shortage, note_error
 from apps.accounts.outages import RETRY_SECONDS, is_outage
 from apps.api.framework.problems import problem_response
-from apps.dashboard.chrome.answers import answer_full_disk
+from apps.dashboard.chrome.page_answers import answer_full_disk
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:

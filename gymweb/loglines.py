@@ -50,6 +50,6 @@ def _redact(line: str) -> str:
     if not apps.models_ready:
         return line
     # Logging is set up before the models are, which the redactor needs.
-    from apps.policies.redacting import current_redactor
+    from apps.policies.installation_redactor import current_redactor
 
     return current_redactor().redact_text(line)[0]

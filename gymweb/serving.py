@@ -22,7 +22,7 @@ from daphne.http_protocol import HTTPFactory, WebRequest
 from twisted.internet import defer
 from twisted.internet import reactor as installed_reactor
 
-from apps.dashboard.chrome.answers import render_refusal
+from apps.dashboard.chrome.page_answers import render_refusal
 from gymweb.spooling import KEPT_IN_MEMORY, BodyRefused, SpooledBody, body_limit, check_disk, check_room, check_size
 
 logger = logging.getLogger(__name__)

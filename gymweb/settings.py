@@ -350,21 +350,21 @@ BREAKER_FAILURES = env.whole("GYMWEB_BREAKER_FAILURES", default=10, least=1, mos
 # Long work of the rooms, done in threads of any worker: each name is a function that does one piece and says whether
 # it found any. Named here, since the engine must not import the rooms above it.
 WORKER_CHORES = [
-    "apps.environments.probing.probe_due_environments",
+    "apps.environments.environment_health.probe_due_environments",
     "apps.rollouts.plans.planning.sweep_plans",
     "apps.rollouts.steering.controls.sweep_cancelled",
-    "apps.rollouts.streams.readers.sweep_left",
-    "apps.tasks.uploading.load_queued_upload",
-    "apps.tasks.sweeping.sweep_uploads",
-    "apps.tasks.measuring.measure_next_version",
-    "apps.tasks.deleting.delete_next",
+    "apps.rollouts.streams.stream_readers.sweep_left",
+    "apps.tasks.upload_jobs.load_queued_upload",
+    "apps.tasks.upload_cleanup.sweep_uploads",
+    "apps.tasks.version_metrics.measure_next_version",
+    "apps.tasks.dataset_deletion.delete_next",
     "apps.rollouts.steering.collection_deletion.delete_next_collection",
-    "apps.rollouts.reverification.reverifying.continue_reverification",
+    "apps.rollouts.reverification.reverification_jobs.continue_reverification",
     "apps.pairs.pair_set_jobs.make_queued_pair_set",
     "apps.exports.export_jobs.write_queued_export",
     "apps.rollouts.search.word_index.index_next_rollouts",
     "apps.rollouts.metrics.cached_figures.measure_wanted",
-    "apps.accounts.repeating.sweep_answers",
+    "apps.accounts.idempotent_requests.sweep_answers",
 ]
 
 # Requests a minute to the API; 0 is no limit.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from apps.accounts.limiting import Limiter
+from apps.accounts.request_limits import Limiter
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.wires.chat_stream import join_chat_stream
 

@@ -10,8 +10,8 @@ import orjson
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from apps.gym.environments.generating import generate_tasks  # noqa: E402
 from apps.gym.environments.kits import KITS  # noqa: E402
+from apps.gym.environments.task_generation import generate_tasks  # noqa: E402
 
 PAGES = ROOT / "docs" / "environments"
 _ROW = re.compile(r"(\n## A row\n\n```json\n)(.*?)(```\n)", re.DOTALL)

@@ -241,7 +241,7 @@ def _dataset(slug: str, *, tasks: int) -> Any:
 def _task(task: Any) -> Any:
     """The same with a row, and what the loading of a file would find in it."""
     from apps.gym.traces.items import dump_json
-    from apps.tasks.matching import hash_text, key_of
+    from apps.tasks.row_matching import hash_text, key_of
 
     task.external_id = f"task-{task.index}"
     task.prompt_excerpt = f"Task {task.index}: what is {task.index} * 7?"

@@ -39,7 +39,7 @@ def measure_endings(*, database: str, var: Path, rollouts: int, traced: float) -
 
 
 def _key() -> str:
-    from apps.accounts.keys import create_api_key
+    from apps.accounts.api_keys import create_api_key
     from apps.accounts.models import User
 
     return create_api_key(user=User.objects.get(username="filler"), name="endings", scopes=["admin"])[1]

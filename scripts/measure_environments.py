@@ -17,9 +17,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from apps.gym.environments.generating import DIFFICULTIES, Difficulty, Player, generate_tasks
 from apps.gym.environments.kits import KITS
-from apps.gym.loop.trials.playing import KNOW_NOTHING, play_attempt, reward_of
+from apps.gym.environments.task_generation import DIFFICULTIES, Difficulty, Player, generate_tasks
+from apps.gym.loop.trials.players import KNOW_NOTHING, play_attempt, reward_of
 from apps.gym.resources.inprocess import InProcessServer
 
 LEAST, MOST = 0.99, 0.1

@@ -138,7 +138,7 @@ def _headers() -> dict[str, dict[str, str]]:
     from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
     from django.contrib.sessions.backends.db import SessionStore
 
-    from apps.accounts.keys import create_api_key
+    from apps.accounts.api_keys import create_api_key
     from apps.accounts.models import User
 
     user = User.objects.get(username="filler")

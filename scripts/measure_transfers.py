@@ -79,12 +79,12 @@ def prepare(var: Path) -> tuple[str, str]:
     import django
 
     django.setup()
-    from apps.accounts.keys import create_api_key
+    from apps.accounts.api_keys import create_api_key
     from apps.accounts.models import Role, User
     from apps.environments.models import Environment
     from apps.tasks.models import Upload
-    from apps.tasks.rejecting import rejects_file
-    from apps.tasks.uploading import create_dataset
+    from apps.tasks.rejected_rows import rejects_file
+    from apps.tasks.upload_jobs import create_dataset
 
     user = User.objects.create_user(username="measure", role=Role.ENGINEER)
     environment = Environment.objects.get(slug="exact_match")

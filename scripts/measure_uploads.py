@@ -63,7 +63,7 @@ def measure_speed(rows: int) -> bool:
 
         django.setup()
         from apps.tasks.models import Dataset
-        from apps.tasks.uploading import upload_file
+        from apps.tasks.upload_jobs import upload_file
 
         dataset = Dataset.objects.get(slug="measured")
         content = list(parts(rows))

@@ -85,11 +85,11 @@ def prepare(var: Path, database: str = "") -> str:
     # Never the database that somebody's environment names.
     os.environ["GYMWEB_DATABASE_URL"] = database or f"sqlite:///{var}/gymweb.sqlite3"
     script = """
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import Role, User
 from apps.environments.models import Environment
 from apps.policies.models import PolicyModel, Provider
-from apps.tasks.uploading import create_dataset, upload_file
+from apps.tasks.upload_jobs import create_dataset, upload_file
 import io, json
 user = User.objects.create_user(username="measure", role=Role.ENGINEER)
 environment = Environment.objects.get(slug="calculator")

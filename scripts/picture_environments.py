@@ -20,11 +20,11 @@ sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import sync_playwright  # noqa: E402 - found by the line above
 
-from apps.gym.environments.generating import generate_tasks  # noqa: E402
 from apps.gym.environments.kits import KITS  # noqa: E402
-from apps.gym.loop.trials.playing import PlayedPolicy  # noqa: E402
-from apps.gym.serving.model import ServedModel  # noqa: E402
-from apps.gym.serving.ports import serve_port  # noqa: E402
+from apps.gym.environments.task_generation import generate_tasks  # noqa: E402
+from apps.gym.loop.trials.players import PlayedPolicy  # noqa: E402
+from apps.gym.serving.own_port import serve_port  # noqa: E402
+from apps.gym.serving.served_model import ServedModel  # noqa: E402
 from apps.gym.traces.items import input_items, text_of  # noqa: E402
 from apps.gym.wires.protocol import Ask, Reply  # noqa: E402
 from scripts.servers import own_settings  # noqa: E402
@@ -82,7 +82,7 @@ def fill(names: list[str]) -> None:
     django.setup()
     from django.core.management import call_command
 
-    from apps.accounts.signing_in import create_sign_in_link
+    from apps.accounts.sign_in import create_sign_in_link
     from apps.agents.models import Agent
     from apps.policies.models import PolicyModel, Provider
     from apps.rollouts.models import Rollout

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from apps.agents.models import Agent
 from apps.environments.models import Environment
-from apps.policies.connecting import open_outbound
 from apps.policies.models import PolicyModel, Provider
+from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.circuit_breakers import Endpoint
 from apps.rollouts.engine.claimed_work import Work, fetch_work
 from apps.rollouts.engine.connections import Settings

@@ -109,13 +109,13 @@ def fill() -> None:
     from django.core.management import call_command
     from django.utils import timezone
 
-    from apps.accounts.signing_in import create_sign_in_link
+    from apps.accounts.sign_in import create_sign_in_link
     from apps.pairs.models import PairSet, PreferencePair
     from apps.reviews.models import Queue, Review
     from apps.reviews.queues.item_leases import claim_item
     from apps.reviews.queues.queue_changes import create_queue
     from apps.reviews.queues.queue_items import fill_from_collection
-    from apps.reviews.reviews.answers import Answer
+    from apps.reviews.reviews.review_answers import Answer
     from apps.reviews.reviews.submission import submit_review
     from apps.rollouts.models import Collection, Rollout
     from apps.rollouts.plans.planning import plan_collection

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from apps.accounts import disk_space
 from apps.exports import export_jobs
 from apps.gym.calls import lookups
-from apps.tasks import uploading
+from apps.tasks import upload_jobs
 
 # By default Hypothesis fails an example that takes over 200 ms, and draws new examples in each run.
 # `pytest --hypothesis-profile default` still does that.
@@ -58,7 +58,7 @@ def settings_of_tests(monkeypatch):
     """All tests of a process would count as one caller: those of the rates set their own. And WhiteNoise looks at
     every static file once for each test client, unless it is to look for one when that is asked for."""
     # Otherwise one request in 200 deletes old counts, and makes one query more than the tests that count them expect.
-    monkeypatch.setattr("apps.accounts.counting.SWEEP_ONE_IN", 2**62)
+    monkeypatch.setattr("apps.accounts.tallies.SWEEP_ONE_IN", 2**62)
     # Not by the fixture `settings`: tests of judges have parameters of that name.
     with override_settings(API_RATE=0, API_ADDRESS_RATE=0, MIN_FREE_BYTES=0, WHITENOISE_AUTOREFRESH=True):
         yield
@@ -71,7 +71,7 @@ def no_disk_is_known():
     disk_space._watch._probed_at = math.inf
     yield
     disk_space.forget()
-    for waits in (export_jobs._waits, uploading._waits):
+    for waits in (export_jobs._waits, upload_jobs._waits):
         waits.clear()
 
 

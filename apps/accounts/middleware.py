@@ -12,9 +12,9 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
 from django.utils.deprecation import MiddlewareMixin
 
-from apps.accounts.auditing import CURRENT, record
+from apps.accounts.audit_log import CURRENT, record
 from apps.accounts.permissions import Permission, user_may
-from apps.accounts.returning import page_of
+from apps.accounts.return_page import page_of
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 

@@ -4,9 +4,9 @@ import time
 
 from django.http import HttpRequest
 
-from apps.accounts.addressing import client_address, tells_clients_apart
-from apps.accounts.counting import add, forget, network_of
+from apps.accounts.client_address import client_address, tells_clients_apart
 from apps.accounts.known_devices import find_device
+from apps.accounts.tallies import add, forget, network_of
 
 TRIES_PER_NAME = 10
 TRIES_PER_ADDRESS = 50

@@ -4,8 +4,8 @@ from rest_framework import serializers
 from rest_framework.mixins import CreateModelMixin, ListModelMixin, RetrieveModelMixin, UpdateModelMixin
 
 from apps.accounts.permissions import Permission
+from apps.agents.agent_changes import save_agent
 from apps.agents.models import Agent
-from apps.agents.saving import save_agent
 from apps.api.framework.base_viewsets import SLUG, TableViewSet, assign
 from apps.api.framework.declared_fields import DeclaredFields
 

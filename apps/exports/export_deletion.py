@@ -6,7 +6,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import transaction
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.exports.export_folders import default_path, manifest_path, sweep_parts
 from apps.exports.models import Export

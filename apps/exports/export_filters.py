@@ -7,8 +7,8 @@ from typing import Any, Literal, get_type_hints
 import msgspec
 
 from apps.gym.exporters.protocol import Format, Makes
-from apps.rollouts.search.filters.grammar import FilterRefused as NotUnderstood
-from apps.rollouts.search.filters.parsing import parse_filter
+from apps.rollouts.search.filters.filter_grammar import FilterRefused as NotUnderstood
+from apps.rollouts.search.filters.filter_parser import parse_filter
 
 
 class FilterRefused(Exception):

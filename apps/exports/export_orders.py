@@ -7,7 +7,7 @@ import msgspec
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.exports.export_filters import FilterRefused, Filters, kept_filters, resolve_filters
 from apps.exports.export_rollouts import narrow_rollouts
@@ -18,8 +18,8 @@ from apps.gym.exporters.protocol import Format, OptionRefused, resolve_options
 from apps.gym.exporters.registry import FormatUnknown, find_format
 from apps.pairs.models import PairSet, PreferencePair
 from apps.rollouts.models import Collection, Rollout, UnindexedRollout
-from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
-from apps.rollouts.search.filters.parsing import parse_filter
+from apps.rollouts.search.filters.filter_parser import parse_filter
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 
 
 class ExportRefused(Exception):

@@ -18,7 +18,7 @@ many."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
     """`bytes` is the size of each row as JSON, `tokens` how many it has, and `tokens_from` how that is known, see
-    measuring.py. `considered` = `written_from` + the sum of `dropped`, and `written` rows come of them, as the export
+    token_lengths.py. `considered` = `written_from` + the sum of `dropped`, and `written` rows come of them, as the export
     will count; unless it was looked no further after so many seconds, which `stopped_after` says: there may be more."""
 
     rows: list[dict[str, Any]]

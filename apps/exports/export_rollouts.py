@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from apps.exports.export_filters import Filters
 from apps.rollouts.models import RolloutQuerySet
-from apps.rollouts.search.filters.applying import filter_rollouts
+from apps.rollouts.search.filters.filtered_rollouts import filter_rollouts
 
 
 def narrow_rollouts(rollouts: RolloutQuerySet, filters: Filters) -> RolloutQuerySet:

@@ -8,8 +8,8 @@ from apps.exports.export_filters import FilterRefused, Filters
 from apps.exports.file_splits import TRAIN
 from apps.gym.exporters.protocol import Format
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.search.filters.grammar import FilterRefused as NotUnderstood
-from apps.rollouts.search.filters.parsing import parse_filter
+from apps.rollouts.search.filters.filter_grammar import FilterRefused as NotUnderstood
+from apps.rollouts.search.filters.filter_parser import parse_filter
 from apps.tasks.models import Task
 
 NAMED = 20

@@ -1,6 +1,6 @@
 """Words that no slug may be, since the addresses of pages use them where a slug stands."""
 
-from apps.gym.redaction.redacting import Redactor
+from apps.gym.redaction.redactor import Redactor
 
 _REDACTOR = Redactor()
 RESERVED_SLUGS = frozenset({"new", "import"})

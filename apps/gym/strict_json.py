@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from apps.gym.storable import REFUSAL, Path, clean_line, find_unstorable
-from apps.gym.tasks.files.limits import MAX_DEPTH
+from apps.gym.tasks.files.file_limits import MAX_DEPTH
 
 _TOO_DEEP = f"This is nested deeper than {MAX_DEPTH} levels."
 _LONGEST_NUMBER = 400

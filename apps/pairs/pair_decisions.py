@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.pairs.models import PairDecision, PreferencePair
 from apps.policies.typed_texts import clean_typed

@@ -134,7 +134,9 @@ class PolicyModel(models.Model):
     health = models.CharField(max_length=16, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     health_message = models.CharField(max_length=500, blank=True, editable=False)
     health_checks = models.JSONField(
-        default=list, editable=False, help_text="What the last health check asked, as apps.gym.wires.checking has it"
+        default=list,
+        editable=False,
+        help_text="What the last health check asked, as apps.gym.wires.endpoint_checks has it",
     )
     capabilities = models.JSONField(
         default=dict, editable=False, help_text="What the endpoint tells of itself: max_model_len, server_version, …"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from apps.accounts.auditing import CURRENT
-from apps.policies.redacting import fresh_redactor
+from apps.accounts.audit_log import CURRENT
+from apps.policies.installation_redactor import fresh_redactor
 
 REDACTED = "redacted"
 """The attribute of a request that counts, by kind, what was taken out of its texts."""

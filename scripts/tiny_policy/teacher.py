@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.environments.calculator import Calculator
+from apps.gym.environments.calculator.environment import Calculator
 from apps.gym.environments.protocol import ToolRefused
 from apps.gym.traces.items import dump_json
 

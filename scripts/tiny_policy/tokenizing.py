@@ -6,7 +6,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from apps.gym.environments.calculator import CALCULATOR_TOOL
+from apps.gym.environments.calculator.environment import CALCULATOR_TOOL
 from apps.gym.wires.chat import chat_tool
 
 from .teacher import Turn

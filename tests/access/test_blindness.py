@@ -15,7 +15,7 @@ from django.urls import get_resolver
 from django.utils import timezone
 from django.utils.regex_helper import normalize
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import Role, Scope
 from apps.accounts.permissions import ROLE_PERMISSIONS
 from apps.pairs.models import PairSet, PreferencePair

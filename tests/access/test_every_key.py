@@ -5,7 +5,7 @@ from asgiref.sync import async_to_sync
 from channels.testing import WebsocketCommunicator
 from django.test import Client
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import ApiKey, Role, Scope, User
 from apps.accounts.permissions import (
     ROLE_PERMISSIONS,

@@ -12,8 +12,8 @@ from django.conf import settings
 from django.test import Client
 
 from apps.accounts.models import Role, User
-from apps.accounts.people import change_password, edit_user
 from apps.accounts.permissions import Permission
+from apps.accounts.user_accounts import change_password, edit_user
 from apps.rollouts.notifications import announce_from_loop
 from gymweb.asgi import application
 from tests.access.routes import every_route

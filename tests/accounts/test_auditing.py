@@ -6,11 +6,11 @@ from django.conf import settings
 from django.test import AsyncClient, Client
 from django.urls import get_resolver
 
-from apps.accounts.auditing import describe, record
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
+from apps.accounts.audit_log import describe, record
 from apps.accounts.models import AuditEntry, Role
-from apps.accounts.people import edit_user
-from apps.policies.saving import save_policy_model
+from apps.accounts.user_accounts import edit_user
+from apps.policies.policy_model_changes import save_policy_model
 from apps.rollouts.steering.controls import adjust_collection
 from tests.access.routes import every_route
 from tests.factories import make_agent, make_collection, make_dataset, make_policy_model, make_rollout, make_user

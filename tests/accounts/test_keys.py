@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from apps.accounts.keys import NotYourKey, create_api_key, find_api_key, revoke_api_key
+from apps.accounts.api_keys import NotYourKey, create_api_key, find_api_key, revoke_api_key
 from apps.accounts.models import ApiKey, AuditEntry, Role
 from apps.accounts.permissions import Permission, key_may
 from tests.factories import make_user

@@ -6,9 +6,9 @@ import time
 import pytest
 from django.db import connection
 
-from apps.accounts.counting import add, forget, network_of, sweep
-from apps.accounts.limiting import Limiter
 from apps.accounts.models import Tally
+from apps.accounts.request_limits import Limiter
+from apps.accounts.tallies import add, forget, network_of, sweep
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_limit_of_zero_is_none_and_asks_nothing_of_the_database(django_assert_
 
 @pytest.mark.django_db
 def test_the_database_is_told_once_a_second_and_each_hundredth(clock, django_assert_num_queries, monkeypatch):
-    monkeypatch.setattr("apps.accounts.counting.SWEEP_ONE_IN", 10**9)
+    monkeypatch.setattr("apps.accounts.tallies.SWEEP_ONE_IN", 10**9)
     limiter = Limiter("caller")
     with django_assert_num_queries(10):
         for _ in range(600):
@@ -126,7 +126,7 @@ def test_the_database_is_told_each_hundredth_of_the_limit_and_each_thousandth_cl
 
 
 def test_callers_that_are_remembered_are_bounded(clock, monkeypatch):
-    monkeypatch.setattr("apps.accounts.limiting.MAX_CALLERS", 10)
+    monkeypatch.setattr("apps.accounts.request_limits.MAX_CALLERS", 10)
     limiter = Limiter("address")
     for number in range(25):
         limiter.take(str(number), 6000)

@@ -7,8 +7,8 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 
 from apps.accounts.models import AuditEntry, Role, User
-from apps.accounts.people import LastAdmin, change_password, create_user, edit_user
-from apps.accounts.signing_in import redeem_sign_in_link
+from apps.accounts.sign_in import redeem_sign_in_link
+from apps.accounts.user_accounts import LastAdmin, change_password, create_user, edit_user
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

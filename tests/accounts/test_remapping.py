@@ -3,8 +3,8 @@
 import pytest
 from django.urls import reverse
 
+from apps.accounts.key_bindings import KeymapRefused, remap_keys
 from apps.accounts.models import User
-from apps.accounts.remapping import KeymapRefused, remap_keys
 from tests.dashboard.markup import read
 from tests.dashboard.pages import signed_in
 from tests.factories import make_user

@@ -11,15 +11,15 @@ from django.test import Client
 
 from apps.accounts.known_devices import COOKIE, remember_device
 from apps.accounts.models import Role, User
-from apps.accounts.people import change_password
-from apps.accounts.sign_in_limits import FIRST_DELAY_SECONDS, FREE_FAILURES, LONGEST_DELAY_SECONDS, TRIES_PER_NAME
-from apps.accounts.signing_in import (
+from apps.accounts.sign_in import (
     SignInRefused,
     TooManyTries,
     create_sign_in_link,
     redeem_sign_in_link,
     sign_in_with_password,
 )
+from apps.accounts.sign_in_limits import FIRST_DELAY_SECONDS, FREE_FAILURES, LONGEST_DELAY_SECONDS, TRIES_PER_NAME
+from apps.accounts.user_accounts import change_password
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

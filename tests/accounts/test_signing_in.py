@@ -6,9 +6,9 @@ import pytest
 from django.utils import timezone
 
 from apps.accounts import sign_in_limits
-from apps.accounts.addressing import client_address
+from apps.accounts.client_address import client_address
 from apps.accounts.models import AuditEntry, SignInLink
-from apps.accounts.signing_in import (
+from apps.accounts.sign_in import (
     SignInRefused,
     TooManyTries,
     create_sign_in_link,

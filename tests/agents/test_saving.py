@@ -2,8 +2,8 @@ import pytest
 from django.core.exceptions import ValidationError
 
 from apps.accounts.models import AuditEntry
+from apps.agents.agent_changes import find_problem, save_agent
 from apps.agents.models import Agent
-from apps.agents.saving import find_problem, save_agent
 from tests.factories import make_agent, make_user
 
 CALL = {"type": "function_call", "call_id": "c1", "name": "calculator", "arguments": '{"expression": "1+1"}'}

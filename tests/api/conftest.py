@@ -1,7 +1,7 @@
 import pytest
 from django.test import Client
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import Role
 from tests.factories import make_user
 

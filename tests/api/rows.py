@@ -4,10 +4,10 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from apps.accounts.arranging import save_view
-from apps.accounts.auditing import record
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
+from apps.accounts.audit_log import record
 from apps.accounts.models import SavedView, User
+from apps.accounts.table_preferences import save_view
 from apps.exports.models import Export
 from apps.pairs.models import PairSet, PreferencePair
 from apps.policies.models import RedactionPattern

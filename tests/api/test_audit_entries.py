@@ -9,9 +9,9 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.utils import timezone
 
-from apps.accounts.auditing import record
-from apps.accounts.disclosing import COLUMNS, read_ndjson, tag_entries
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
+from apps.accounts.audit_files import COLUMNS, read_ndjson, tag_entries
+from apps.accounts.audit_log import record
 from apps.accounts.models import AuditEntry, Role
 from tests.api.conftest import client_of
 from tests.factories import make_user

@@ -3,9 +3,9 @@ import json
 import pytest
 from django.test import Client
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import Role
-from apps.gym.serving.environment import cookie_name
+from apps.gym.serving.served_environment import cookie_name
 from apps.rollouts.serving.hosting import HOST
 from tests.factories import make_agent, make_environment, make_policy_model, make_user
 

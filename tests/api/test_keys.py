@@ -5,7 +5,7 @@ import json
 import pytest
 from django.test import Client
 
-from apps.accounts.keys import create_api_key, find_api_key
+from apps.accounts.api_keys import create_api_key, find_api_key
 from apps.accounts.models import ApiKey, Role
 from tests.factories import make_user
 

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from apps.accounts.keys import create_api_key, revoke_api_key
+from apps.accounts.api_keys import create_api_key, revoke_api_key
 from tests.api.conftest import client_of
 from tests.factories import make_user
 

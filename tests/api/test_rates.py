@@ -3,9 +3,9 @@
 import pytest
 from django.test import Client
 
-from apps.accounts.keys import create_api_key
-from apps.accounts.limiting import ADDRESSES, CALLERS
+from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import Role
+from apps.accounts.request_limits import ADDRESSES, CALLERS
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

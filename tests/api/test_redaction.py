@@ -5,8 +5,8 @@ import json
 import pytest
 
 from apps.accounts.models import AuditEntry, Role
+from apps.policies.installation_redactor import forget_redactor
 from apps.policies.models import RedactionPattern
-from apps.policies.redacting import forget_redactor
 from apps.rollouts.models import Rollout
 from apps.tasks.models import ColumnMapping
 from tests.factories import make_agent, make_collection, make_dataset, make_rollout, make_user

@@ -7,9 +7,9 @@ from asgiref.sync import async_to_sync
 from django.test import AsyncClient, Client
 from django.utils import timezone
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
+from apps.accounts.idempotent_requests import sweep_answers
 from apps.accounts.models import KeptAnswer, Role, User
-from apps.accounts.repeating import sweep_answers
 from apps.api.framework.operation_schemas import KEY_PARAMETER
 from apps.reviews.comments.commenting import add_comment
 from apps.reviews.models import Comment

@@ -2,7 +2,7 @@ import pytest
 
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.models import Reverification
-from apps.rollouts.reverification.reverifying import continue_reverification
+from apps.rollouts.reverification.reverification_jobs import continue_reverification
 from tests.factories import make_agent, make_dataset
 from tests.rollouts.stored import as_file, stored_row
 

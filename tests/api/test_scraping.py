@@ -13,7 +13,7 @@ from django.utils import timezone
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import Role
 from apps.api.fleet.prometheus_metrics import COUNTS
 from apps.gym.traces.events import JudgeCall, ModelCall, ToolResult, Verification

@@ -9,8 +9,8 @@ from apps.accounts.models import AuditEntry, Role
 from apps.dashboard import urls_setup
 from apps.environments.models import Environment
 from apps.gym.slugs import RESERVED_SLUGS
-from apps.policies.connecting import stored_key
 from apps.policies.models import PolicyModel
+from apps.policies.policy_clients import stored_key
 from tests.api.conftest import client_of
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_rollout
 

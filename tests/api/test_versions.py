@@ -10,9 +10,9 @@ from django.test import AsyncClient
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import AuditEntry, Role
-from apps.tasks.deleting import delete_next
+from apps.tasks.dataset_deletion import delete_next
 from apps.tasks.models import ColumnMapping, Dataset, DatasetVersion, Task, Upload
-from apps.tasks.uploading import load_queued_upload
+from apps.tasks.upload_jobs import load_queued_upload
 from tests.factories import make_collection, make_dataset, make_row, make_user
 
 pytestmark = pytest.mark.django_db

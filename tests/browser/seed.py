@@ -7,7 +7,7 @@ import django
 
 django.setup()
 
-from apps.accounts.keys import create_api_key  # noqa: E402
+from apps.accounts.api_keys import create_api_key  # noqa: E402
 from apps.accounts.models import Role  # noqa: E402
 from apps.environments.models import Environment  # noqa: E402
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row, make_user  # noqa: E402

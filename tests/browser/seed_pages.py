@@ -11,7 +11,7 @@ django.setup()
 from django.core.management import call_command  # noqa: E402
 from django.urls import reverse  # noqa: E402
 
-from apps.accounts.keys import create_api_key  # noqa: E402
+from apps.accounts.api_keys import create_api_key  # noqa: E402
 from apps.accounts.models import Role, User  # noqa: E402
 from apps.exports.models import Export  # noqa: E402
 from apps.pairs.models import PairSet, PreferencePair  # noqa: E402
@@ -26,8 +26,8 @@ from apps.rollouts.models import (  # noqa: E402
     Rollout,
 )
 from apps.tasks.models import ColumnMapping, Dataset, Deletion, Upload  # noqa: E402
-from apps.tasks.receiving import store_file  # noqa: E402
-from apps.tasks.uploading import upload_file  # noqa: E402
+from apps.tasks.received_files import store_file  # noqa: E402
+from apps.tasks.upload_jobs import upload_file  # noqa: E402
 from tests.browser.conftest import PASSWORD  # noqa: E402
 from tests.factories import make_collection, make_environment, make_policy_model, make_rollout, make_user  # noqa: E402
 from tests.gym.traces import weather_trace, with_tokens  # noqa: E402

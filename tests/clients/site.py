@@ -17,7 +17,7 @@ from tests.walk.processes import process
 _SEED = """
 import django, sys
 django.setup()
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from tests.factories import make_user
 for role in ("engineer", "viewer"):
     print(create_api_key(user=make_user(role, username=role), name="tests", scopes=["admin"])[1])

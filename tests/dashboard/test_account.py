@@ -6,7 +6,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from apps.accounts.keys import create_api_key, find_api_key, revoke_api_key
+from apps.accounts.api_keys import create_api_key, find_api_key, revoke_api_key
 from apps.accounts.models import ApiKey, AuditEntry, Role, User
 from tests.dashboard.markup import read
 from tests.factories import make_user

@@ -3,7 +3,7 @@ from asgiref.sync import async_to_sync
 from django.test import Client
 from django.urls import reverse
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import AuditEntry, User
 from tests.dashboard.markup import read
 

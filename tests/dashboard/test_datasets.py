@@ -7,10 +7,10 @@ from django.urls import reverse
 from apps.environments.models import Environment
 from apps.gym.traces.items import dump_json
 from apps.rollouts.search.keyset_pages import PAGE_ROWS
-from apps.tasks.deleting import delete_next
-from apps.tasks.marking import mark_tasks
+from apps.tasks.dataset_deletion import delete_next
 from apps.tasks.models import Dataset, DatasetVersion, Task
-from apps.tasks.uploading import upload_file
+from apps.tasks.task_marks import mark_tasks
+from apps.tasks.upload_jobs import upload_file
 from tests.factories import make_collection, make_dataset, make_policy_model, make_rollout, make_row
 
 HTMX = {"HX-Request": "true"}

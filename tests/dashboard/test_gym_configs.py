@@ -8,8 +8,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from apps.accounts.models import AuditEntry
 from apps.agents.models import Agent
 from apps.environments.models import Environment
-from apps.policies.connecting import stored_key
 from apps.policies.models import PolicyModel
+from apps.policies.policy_clients import stored_key
 from apps.tasks.models import Dataset
 from tests.dashboard.pages import signed_in
 from tests.gym.gymconfig.test_describing import ENV, LAB, MODEL

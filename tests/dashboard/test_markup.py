@@ -8,9 +8,9 @@ from django.db import connection
 from django.test import Client
 from django.urls import URLPattern, reverse
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import User
-from apps.accounts.signing_in import create_sign_in_link
+from apps.accounts.sign_in import create_sign_in_link
 from apps.dashboard.urls import urlpatterns
 from apps.exports.models import Export
 from apps.pairs.models import PairSet, PreferencePair

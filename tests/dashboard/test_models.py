@@ -4,8 +4,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.policies.connecting import stored_key
 from apps.policies.models import PolicyModel
+from apps.policies.policy_clients import stored_key
 from tests.factories import make_policy_model
 
 HTMX = {"HX-Request": "true"}

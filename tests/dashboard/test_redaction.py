@@ -3,8 +3,8 @@
 import pytest
 
 from apps.accounts.models import AuditEntry, Role
+from apps.policies.installation_redactor import forget_redactor
 from apps.policies.models import RedactionPattern
-from apps.policies.redacting import forget_redactor
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

@@ -2,7 +2,7 @@ import pytest
 
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.models import Reverification
-from apps.rollouts.reverification.reverifying import continue_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import continue_reverification, queue_reverification
 from tests.dashboard.pages import queries_with_one_and_three, signed_in, squeezed
 from tests.factories import make_agent, make_dataset, make_environment
 from tests.rollouts.stored import as_file, stored_row

@@ -11,7 +11,7 @@ from apps.dashboard.views.reviews import review_table_views
 from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.models import Review
 from apps.reviews.queues.item_leases import skip_item
-from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.submission import score_rollout
 from apps.rollouts.models import Rollout
 from apps.rollouts.search import keyset_pages

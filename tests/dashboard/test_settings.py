@@ -1,7 +1,7 @@
 import pytest
 from django.test import Client
 
-from apps.accounts.keys import create_api_key, revoke_api_key
+from apps.accounts.api_keys import create_api_key, revoke_api_key
 from apps.accounts.models import AuditEntry, Role
 from apps.environments.models import Adapter
 from apps.policies.models import PolicyModel

@@ -6,7 +6,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.accounts.models import Role, User
-from apps.accounts.signing_in import create_sign_in_link
+from apps.accounts.sign_in import create_sign_in_link
 from tests.dashboard.markup import read
 from tests.factories import make_user
 

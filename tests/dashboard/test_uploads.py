@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.tasks.models import ColumnMapping, Dataset, Task, Upload
-from apps.tasks.uploading import load_queued_upload
+from apps.tasks.upload_jobs import load_queued_upload
 from tests.dashboard.pages import squeezed
 from tests.factories import make_dataset, make_environment, make_row, make_worker
 

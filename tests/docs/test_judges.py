@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.judging.rubrics import DEFAULT_RUBRICS, PLACEHOLDERS
+from apps.gym.judging.judge_rubrics import DEFAULT_RUBRICS, PLACEHOLDERS
 from apps.gym.judging.settings import JudgeSettings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.exports.export_jobs import write_queued_export
 from apps.rollouts.models import Collection
 from tests.factories import make_rollout, make_trace, make_user

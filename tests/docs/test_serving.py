@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import Role
 from apps.agents.models import Agent
 from apps.environments.models import Environment

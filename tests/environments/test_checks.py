@@ -4,14 +4,14 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from apps.environments.checks import check_written_environments
-from apps.environments.connecting import connect_environment
+from apps.environments.environment_changes import save_environment
 from apps.environments.models import Environment
-from apps.environments.saving import save_environment
+from apps.environments.resource_servers import connect_environment
 from apps.gym.calls.addresses import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import EnvironmentFault
-from apps.gym.written.discovering import load_environments
-from apps.tasks.needing import fields_needed
+from apps.gym.written.discovery import load_environments
+from apps.tasks.row_requirements import fields_needed
 from tests.factories import make_user
 
 FILE = '''

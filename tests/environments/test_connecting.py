@@ -1,12 +1,12 @@
 import pytest
 
-from apps.environments.connecting import connect_environment
 from apps.environments.models import Environment
+from apps.environments.resource_servers import connect_environment
 from apps.gym.calls.addresses import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import EnvironmentFault
-from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.resources.nemo_gym_http import HttpResourceServer
 
 OUTBOUND = Outbound(OutboundPolicy())
 

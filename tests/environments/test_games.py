@@ -2,8 +2,8 @@
 
 import pytest
 
-from apps.environments.playing import play_session
-from apps.environments.proving import prove_environment
+from apps.environments.manual_attempts import play_session
+from apps.environments.verifier_cases import prove_environment
 from apps.gym.traces.events import event_kind
 from tests.factories import make_environment
 

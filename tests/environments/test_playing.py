@@ -2,10 +2,10 @@ import pytest
 from django.core.exceptions import ValidationError
 
 from apps.accounts.models import AuditEntry
-from apps.environments.playing import play_session, suggest_row
-from apps.environments.proving import CasesNotRun, find_cases, prove_environment
-from apps.gym.environments.calculator import Calculator
-from apps.gym.environments.generating import Case, say
+from apps.environments.manual_attempts import play_session, suggest_row
+from apps.environments.verifier_cases import CasesNotRun, find_cases, prove_environment
+from apps.gym.environments.calculator.environment import Calculator
+from apps.gym.environments.task_generation import Case, say
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import event_kind
 from apps.gym.written import Environment as Written

@@ -5,7 +5,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from apps.environments.probing import probe_environment
+from apps.environments.environment_health import probe_environment
 from apps.policies.models import Health
 from tests.examples.processes import weather_server
 from tests.factories import make_environment

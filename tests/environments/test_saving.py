@@ -3,16 +3,16 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
-from apps.environments.connecting import connect_environment
+from apps.environments.environment_changes import EnvironmentChanged, save_environment
 from apps.environments.models import Environment
-from apps.environments.saving import EnvironmentChanged, save_environment
+from apps.environments.resource_servers import connect_environment
 from apps.gym.calls import lookups
 from apps.gym.calls.addresses import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault
 from apps.policies.models import Health
-from apps.policies.saving import KeyRequired
+from apps.policies.policy_model_changes import KeyRequired
 from tests.factories import make_environment, make_policy_model, make_user
 
 pytestmark = pytest.mark.django_db

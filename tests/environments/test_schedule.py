@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from apps.environments import probing
+from apps.environments import environment_health
+from apps.environments.environment_changes import save_environment
+from apps.environments.environment_health import is_held_back, probe_due_environments, probe_environment, worker_group
 from apps.environments.models import Environment
-from apps.environments.probing import is_held_back, probe_due_environments, probe_environment, worker_group
-from apps.environments.saving import save_environment
 from apps.gym import process_exit
 from tests.environments.flag import FlagServer
 from tests.factories import make_environment
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 def quick(settings, monkeypatch):
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
     settings.PROBE_SECONDS = 60.0
-    monkeypatch.setattr(probing, "SECOND_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(environment_health, "SECOND_LOOK_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -117,9 +117,9 @@ def test_many_are_asked_at_once(server):
 
 def test_a_check_that_another_worker_has_taken_is_not_made_twice(server, monkeypatch):
     make_lab(server.url)
-    claimed = probing._claim_due()
+    claimed = environment_health._claim_due()
     assert [environment.slug for environment in claimed] == ["lab"]
-    assert probing._claim_due() == []
+    assert environment_health._claim_due() == []
 
 
 def test_a_verdict_about_a_server_that_was_replaced_meanwhile_is_dropped(server):
@@ -143,7 +143,7 @@ def test_a_check_that_hangs_holds_up_no_worker_that_leaves(monkeypatch):
 
 
 def test_a_server_that_does_not_answer_is_unwell_after_its_time(monkeypatch):
-    monkeypatch.setattr(probing, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(environment_health, "LOOK_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         lab = make_lab(f"http://127.0.0.1:{deaf.getsockname()[1]}")
         probe_due_environments()

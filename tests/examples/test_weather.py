@@ -6,8 +6,8 @@ import pytest
 
 from apps.gym.calls.addresses import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
-from apps.gym.resources.calling import Caller
-from apps.gym.resources.http import HttpResourceServer
+from apps.gym.resources.nemo_gym_http import HttpResourceServer
+from apps.gym.resources.server_calls import Caller
 from tests.examples.processes import EXAMPLES, weather_server
 
 ROW = {"responses_create_params": {"input": "Weather in Paris?"}}

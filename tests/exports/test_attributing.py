@@ -12,7 +12,7 @@ from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queues.queue_changes import create_queue
 from apps.reviews.queues.queue_items import fill_from_sets
-from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.undo import undo_review
 from tests.dashboard.pages import signed_in, squeezed
 from tests.exports.test_commands import command

@@ -20,14 +20,18 @@ from apps.pairs.pair_set_jobs import make_queued_pair_set
 from apps.pairs.pair_sets import build_pairs, queue_pair_set
 from apps.rollouts.metrics.cached_figures import measure_wanted
 from apps.rollouts.models import Collection, KeptFigures, UnindexedRollout
-from apps.rollouts.reverification.reverifying import apply_reverification, continue_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import (
+    apply_reverification,
+    continue_reverification,
+    queue_reverification,
+)
 from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
 from apps.rollouts.steering.collection_deletion import delete_next_collection, queue_collection_deletion
 from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion
-from apps.tasks.choosing import Choices
-from apps.tasks.deleting import delete_next, queue_deletion
-from apps.tasks.receiving import create_upload, parts_file
-from apps.tasks.uploading import load_now, load_queued_upload
+from apps.tasks.dataset_deletion import delete_next, queue_deletion
+from apps.tasks.received_files import create_upload, parts_file
+from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_jobs import load_now, load_queued_upload
 from tests.factories import make_collection, make_dataset, make_rollout, make_trace, make_user, make_worker
 
 

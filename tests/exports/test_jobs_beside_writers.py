@@ -15,12 +15,12 @@ from apps.pairs.pair_sets import queue_pair_set
 from apps.rollouts.models import Collection, RolloutWords
 from apps.rollouts.plans import planning, task_selection
 from apps.rollouts.plans.planning import plan_collection
-from apps.rollouts.reverification.reverifying import continue_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import continue_reverification, queue_reverification
 from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
 from apps.rollouts.steering.collection_deletion import delete_next_collection, queue_collection_deletion
-from apps.tasks.choosing import Choices
-from apps.tasks.deleting import delete_next, queue_deletion
-from apps.tasks.uploading import upload_file
+from apps.tasks.dataset_deletion import delete_next, queue_deletion
+from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_jobs import upload_file
 from tests.concurrent_writes import commits_before_each_write
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace
 

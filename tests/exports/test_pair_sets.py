@@ -39,7 +39,7 @@ from apps.reviews.queues.queue_items import fill_from_sets
 from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
-from apps.tasks.deleting import StillInUse
+from apps.tasks.dataset_deletion import StillInUse
 from apps.tasks.models import Dataset, DatasetVersion, Task
 from tests.exports.test_exporting import read
 from tests.exports.test_pairing import make_groups

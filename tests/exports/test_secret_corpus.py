@@ -16,16 +16,16 @@ from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import queue_export
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.pairs.pair_rule import Rule
-from apps.gym.redaction.redacting import count_marks
+from apps.gym.redaction.redactor import count_marks
 from apps.pairs.pair_sets import build_pairs
+from apps.policies.installation_redactor import forget_redactor
 from apps.policies.models import PolicyModel
-from apps.policies.redacting import forget_redactor
-from apps.policies.saving import save_policy_model
+from apps.policies.policy_model_changes import save_policy_model
 from apps.reviews.comments.commenting import add_comment
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Rollout
-from apps.tasks.uploading import upload_file
+from apps.tasks.upload_jobs import upload_file
 from gymweb.loglines import LineFormatter
 from tests.factories import make_agent, make_dataset, make_row, make_user
 from tests.rollouts.stored import as_file, stored_row

@@ -18,9 +18,9 @@ def main() -> None:
     from django.core.management import execute_from_command_line
 
     from apps.exports import export_jobs
-    from apps.tasks import loading
+    from apps.tasks import version_loading
 
-    export_jobs.SIGN_OF_LIFE_SECONDS = loading.SIGN_OF_LIFE_SECONDS = EAGER_SECONDS
+    export_jobs.SIGN_OF_LIFE_SECONDS = version_loading.SIGN_OF_LIFE_SECONDS = EAGER_SECONDS
     execute_from_command_line(["manage.py", "serve", *sys.argv[1:]])
 
 

@@ -69,7 +69,7 @@ def main() -> None:
         )
         planned[name] = collection.pk
     if name := wanted.get("key"):
-        from apps.accounts.keys import create_api_key
+        from apps.accounts.api_keys import create_api_key
         from apps.accounts.models import User
 
         user = User.objects.create_user(username=name, role="engineer")

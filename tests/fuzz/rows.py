@@ -13,17 +13,17 @@ QUEUED = {"status": "queued", "reward": None, "stop_reason": "", "attempt": 0, "
 
 
 def fill() -> dict[str, Any]:
-    from apps.accounts.arranging import save_view
-    from apps.accounts.keys import create_api_key
+    from apps.accounts.api_keys import create_api_key
+    from apps.accounts.table_preferences import save_view
     from apps.exports.export_jobs import write_export
     from apps.exports.export_orders import queue_export
     from apps.pairs.models import PairSet
     from apps.pairs.pair_sets import build_pairs, queue_pair_set
     from apps.rollouts.models import Collection
-    from apps.rollouts.reverification.reverifying import finish_reverification, queue_reverification
-    from apps.tasks.choosing import Choices
-    from apps.tasks.receiving import start_parts, store_file
-    from apps.tasks.uploading import upload_file
+    from apps.rollouts.reverification.reverification_jobs import finish_reverification, queue_reverification
+    from apps.tasks.received_files import start_parts, store_file
+    from apps.tasks.upload_choices import Choices
+    from apps.tasks.upload_jobs import upload_file
     from tests.api.rows import MAKERS, make_pair
     from tests.factories import make_agent, make_collection, make_dataset, make_rollout, make_row, make_user
     from tests.reviews.queues import claim, judge, make_queue, make_rubric

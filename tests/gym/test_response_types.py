@@ -9,7 +9,7 @@ from apps.gym.traces.chat_turns import assistant_items
 from apps.gym.traces.events import EnvironmentTurn, ModelCall, Prompt, ToolResult
 from apps.gym.traces.items import message
 from apps.gym.traces.responses import assemble_response
-from apps.gym.wires.responses import read_responses_reply
+from apps.gym.wires.responses_wire import read_responses_reply
 from tests.gym.traces import call, said, thought, trace, turn, weather_trace
 
 ROW = {"responses_create_params": {"input": "How warm is it in Paris?"}, "expected_answer": "22"}

@@ -1,6 +1,6 @@
 import pytest
 
-from apps.gym.wires.sampling import find_default_problems, find_sampling_problems
+from apps.gym.wires.sampling_values import find_default_problems, find_sampling_problems
 
 
 @pytest.mark.parametrize(

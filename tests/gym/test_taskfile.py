@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from apps.gym.tasks.file_rows import RowRefused
-from apps.gym.tasks.files.limits import BadRow
+from apps.gym.tasks.files.file_limits import BadRow
 from apps.gym.tasks.files.lines import LineReader
 from apps.gym.tasks.task_rows import parse_line
 

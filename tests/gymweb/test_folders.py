@@ -11,9 +11,9 @@ import pytest
 from django.core.checks import run_checks
 from django.core.management import call_command
 
-from apps.tasks.receiving import store_file
-from apps.tasks.rejecting import rejects_file
-from apps.tasks.uploading import load_now
+from apps.tasks.received_files import store_file
+from apps.tasks.rejected_rows import rejects_file
+from apps.tasks.upload_jobs import load_now
 from gymweb.folders import make_file_private, make_private
 from tests.factories import make_dataset
 from tests.gymweb.serving import ROOT

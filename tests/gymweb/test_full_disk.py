@@ -8,7 +8,7 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import reverse
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import ApiKey
 from apps.api.datasets import dataset_viewsets
 from apps.rollouts.models import Collection
@@ -103,7 +103,7 @@ def test_who_signs_in_while_no_session_can_be_stored_gets_a_page(monkeypatch):
 
 def test_reads_need_neither_the_time_of_a_key_nor_a_count_of_requests(program, monkeypatch, settings):
     settings.API_RATE = 6000
-    monkeypatch.setattr("apps.accounts.limiting.add", full)
+    monkeypatch.setattr("apps.accounts.request_limits.add", full)
     monkeypatch.setattr("django.db.models.query.QuerySet.update", full)
     assert [program.get("/api/v1/collections/").status_code for _ in range(3)] == [200] * 3
     assert ApiKey.objects.get().last_used_at is None

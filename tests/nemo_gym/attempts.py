@@ -11,9 +11,9 @@ import pytest
 from apps.gym.calls.addresses import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.loop.agent_loop import Attempt, Harness
-from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
-from apps.gym.resources.http import HttpResourceServer
+from apps.gym.resources.nemo_gym_http import HttpResourceServer
+from apps.gym.resources.server_calls import Caller
 from apps.gym.traces.events import TraceUnion
 from tests.nemo_gym.rows import OWN
 from tests.nemo_gym.servers import Server

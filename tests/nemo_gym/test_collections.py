@@ -6,16 +6,16 @@ import orjson
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 
+from apps.environments.environment_changes import save_environment
+from apps.environments.environment_health import probe_due_environments
 from apps.environments.models import Environment
-from apps.environments.probing import probe_due_environments
-from apps.environments.saving import save_environment
 from apps.gym.traces.events import Verification
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Rollout
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
 from apps.tasks.models import Upload
-from apps.tasks.uploading import create_dataset, upload_file
+from apps.tasks.upload_jobs import create_dataset, upload_file
 from tests.factories import make_agent
 from tests.nemo_gym import kinds, solving
 from tests.nemo_gym.attempts import needs_shared, rows_of

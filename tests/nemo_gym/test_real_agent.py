@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.environments.calculator import CALCULATOR_TOOL
+from apps.gym.environments.calculator.environment import CALCULATOR_TOOL
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.serving.environment import serve_environment
-from apps.gym.serving.model import ServedModel
-from apps.gym.serving.ports import serve_port
+from apps.gym.serving.own_port import serve_port
+from apps.gym.serving.served_environment import serve_environment
+from apps.gym.serving.served_model import ServedModel
 from apps.gym.wires.scripted import ScriptedPolicy
 from apps.rollouts.imports.rollout_import import import_rollouts
-from apps.rollouts.reverification.reverifying import finish_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import finish_reverification, queue_reverification
 from scripts.servers import free_port
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_environment

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
-from apps.gym.resources.http import HttpResourceServer
+from apps.gym.resources.nemo_gym_http import HttpResourceServer
+from apps.gym.resources.server_calls import Caller
 from scripts.servers import free_port
 from tests.deadlines import DEADLINE
 from tests.nemo_gym import solving

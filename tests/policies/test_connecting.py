@@ -5,13 +5,13 @@ import re
 import pytest
 
 from apps.gym.calls.addresses import OutboundRefused
-from apps.gym.wires.http import HttpPolicy
+from apps.gym.wires.openai_http import HttpPolicy
 from apps.gym.wires.scripted import ScriptedPolicy
-from apps.policies.connecting import KeyMissing, RequestRefused, connect_policy, open_outbound
+from apps.policies.endpoint_health import probe_policy_model
+from apps.policies.model_trial import try_model
 from apps.policies.models import Provider
-from apps.policies.probing import probe_policy_model
+from apps.policies.policy_clients import KeyMissing, RequestRefused, connect_policy, open_outbound
 from apps.policies.secrets import SecretUnreadable, encrypt_secret
-from apps.policies.trying import try_model
 from tests.factories import make_policy_model
 
 pytestmark = pytest.mark.django_db

@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import AuditEntry
-from apps.policies.connecting import stored_key
 from apps.policies.models import PolicyModel
+from apps.policies.policy_clients import stored_key
 from tests.api.conftest import client_of
 from tests.dashboard.test_models import GIVEN
 from tests.factories import make_user

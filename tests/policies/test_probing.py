@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import orjson
 import pytest
 
+from apps.policies.endpoint_health import probe_policy_model
 from apps.policies.models import Health, PolicyModel, Provider
-from apps.policies.probing import probe_policy_model
 from apps.policies.secrets import encrypt_secret
 from tests.factories import make_policy_model
 
@@ -291,7 +291,7 @@ def test_an_endpoint_that_is_not_there_is_unhealthy(server):
 
 
 def test_a_server_that_hangs_is_given_up_in_bounded_time(server, monkeypatch):
-    monkeypatch.setattr("apps.gym.wires.checking.LIST_SECONDS", 0.05)
+    monkeypatch.setattr("apps.gym.wires.endpoint_checks.LIST_SECONDS", 0.05)
     silent = threading.Event()
     server.RequestHandlerClass = type("Silent", (Handler,), {"do_GET": lambda self: silent.wait(5)})
     stored = check(server)

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from django.core.exceptions import ValidationError
 
-from apps.gym.wires.http import HttpPolicy
-from apps.policies.connecting import connect_policy, open_outbound
+from apps.gym.wires.openai_http import HttpPolicy
 from apps.policies.models import PolicyModel
-from apps.policies.saving import KeyRequired, save_policy_model
+from apps.policies.policy_clients import connect_policy, open_outbound
+from apps.policies.policy_model_changes import KeyRequired, save_policy_model
 from apps.policies.secrets import encrypt_secret
 from tests.factories import make_policy_model
 

@@ -4,8 +4,8 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
+from apps.policies.installation_redactor import forget_redactor
 from apps.policies.models import RedactionPattern
-from apps.policies.redacting import forget_redactor
 
 pytestmark = pytest.mark.django_db
 

@@ -5,9 +5,9 @@ from django.core.exceptions import ValidationError
 
 from apps.accounts.models import AuditEntry, Role
 from apps.gym.calls import lookups
-from apps.policies.connecting import stored_key
 from apps.policies.models import Health, PolicyModel, Provider
-from apps.policies.saving import KeyRequired, PolicyModelChanged, save_policy_model
+from apps.policies.policy_clients import stored_key
+from apps.policies.policy_model_changes import KeyRequired, PolicyModelChanged, save_policy_model
 from tests.api.conftest import client_of
 from tests.factories import make_policy_model, make_user
 

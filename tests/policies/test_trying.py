@@ -9,9 +9,9 @@ from django.core.exceptions import ValidationError
 
 from apps.accounts.models import AuditEntry
 from apps.gym.traces.events import ErrorRaised, ModelCall, Prompt
-from apps.policies import trying
+from apps.policies import model_trial
+from apps.policies.model_trial import try_model
 from apps.policies.secrets import encrypt_secret
-from apps.policies.trying import try_model
 from tests.deadlines import DEADLINE
 from tests.factories import make_policy_model, make_user
 
@@ -117,7 +117,7 @@ def test_what_the_endpoint_refuses_is_the_end_of_the_trial_without_its_key(serve
 
 
 def test_nobody_waits_longer_than_the_time_limit(server, monkeypatch):
-    monkeypatch.setattr(trying, "TRY_SECONDS", 0.3)
+    monkeypatch.setattr(model_trial, "TRY_SECONDS", 0.3)
     server.may_answer.clear()
     assert attempt(make_model(server)).events[-1].kind == "timed_out"
 

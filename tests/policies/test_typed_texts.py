@@ -4,9 +4,9 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import Role
+from apps.policies.installation_redactor import forget_redactor
 from apps.policies.models import RedactionPattern
-from apps.policies.redacting import forget_redactor
-from apps.policies.saving import save_policy_model
+from apps.policies.policy_model_changes import save_policy_model
 from apps.rollouts.models import Collection
 from apps.tasks.models import Dataset, DatasetVersion, Upload
 from tests.api.conftest import client_of

@@ -4,9 +4,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from apps.policies.connecting import open_outbound
 from apps.policies.models import PolicyModel
-from apps.policies.versioning import WeightsInUse
+from apps.policies.policy_clients import open_outbound
+from apps.policies.weight_versions import WeightsInUse
 from apps.rollouts.engine.connections import Settings
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.throttling import Throttles

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ValidationError
 
+from apps.policies.model_registration import NotOurs, register_local_model
 from apps.policies.models import PolicyModel
-from apps.policies.registering import NotOurs, register_local_model
-from apps.policies.supervising import ServerBroken, find_flavour, free_port, server_command
+from apps.policies.vllm_process import ServerBroken, find_flavour, free_port, server_command
 from tests.deadlines import DEADLINE
 from tests.migrated import lay_out
 

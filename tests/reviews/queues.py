@@ -8,7 +8,7 @@ from apps.reviews.models import Queue, Review, Rubric
 from apps.reviews.queues.item_leases import claim_item
 from apps.reviews.queues.queue_changes import create_queue
 from apps.reviews.queues.queue_items import fill_from_sets
-from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.submission import submit_review
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_user
 

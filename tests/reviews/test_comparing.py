@@ -7,8 +7,8 @@ from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.item_leases import CannotReview, skip_item
-from apps.reviews.reviews.answers import Answer
 from apps.reviews.reviews.own_verdicts import judge_compared, read_compared
+from apps.reviews.reviews.review_answers import Answer
 from tests.factories import make_user
 from tests.reviews.queues import annotator, claim, make_queue, say
 

@@ -9,7 +9,7 @@ from apps.reviews.models import Queue, Review
 from apps.reviews.queues.item_leases import CannotReview, claim_item
 from apps.reviews.queues.queue_changes import close_queue, delete_queue
 from apps.reviews.queues.queue_items import QueueRefused
-from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.submission import submit_review
 from tests.reviews.queues import annotator, claim, make_queue, say
 

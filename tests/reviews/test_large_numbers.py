@@ -3,7 +3,7 @@
 import pytest
 from asgiref.sync import async_to_sync
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import AuditEntry, Role
 from apps.reviews.models import Review, Rubric
 from tests.factories import make_user

@@ -18,7 +18,7 @@ from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queues.item_leases import skip_item
 from apps.reviews.queues.item_states import State, find_states, holds_place, with_held
 from apps.reviews.queues.queue_filters import ITEM_FILTERS, REVIEW_FILTERS, narrow_items, narrow_reviews
-from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.review_files import tag_reviews
 from apps.reviews.reviews.submission import score_rollout
 from apps.reviews.reviews.undo import undo_review

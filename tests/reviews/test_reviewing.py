@@ -10,7 +10,7 @@ from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.agreement.decisions import read_verdicts
 from apps.reviews.models import PairVerdict, QueueItem, Review
 from apps.reviews.queues.item_leases import CannotReview, skip_item
-from apps.reviews.reviews.answers import Answer, AnswerRefused
+from apps.reviews.reviews.review_answers import Answer, AnswerRefused
 from apps.reviews.reviews.submission import AlreadySubmitted, score_rollout, submit_review
 from apps.reviews.reviews.undo import find_undoable, undo_review
 from tests.factories import make_collection, make_rollout, make_user

@@ -4,7 +4,7 @@ import pytest
 from django.core.exceptions import ValidationError
 
 from apps.reviews.models import Rubric
-from apps.reviews.reviews.rubrics import RubricInUse, delete_rubric, save_rubric
+from apps.reviews.reviews.rubric_changes import RubricInUse, delete_rubric, save_rubric
 from tests.reviews.queues import CRITERIA, make_queue, make_rubric
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from apps.policies.connecting import open_outbound
+from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.claimed_work import fetch_work
 from apps.rollouts.engine.claiming import _claimable
 from apps.rollouts.engine.connections import Settings

@@ -6,11 +6,11 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 
+from apps.environments.environment_changes import save_environment
 from apps.environments.models import Adapter, Environment
-from apps.environments.saving import save_environment
 from apps.gym.errors import VerifierError
 from apps.gym.loop.agent_loop import Attempt, Harness
-from apps.gym.resources.verified import ToollessServer, VerifiedServer
+from apps.gym.resources.own_verifier import ToollessServer, VerifiedServer
 from apps.gym.traces.events import JudgeCall
 from apps.gym.traces.items import message
 from apps.gym.verifiers.processes.process_pool import shared_pool
@@ -19,7 +19,11 @@ from apps.policies.models import Provider
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Rollout
 from apps.rollouts.plans.planning import plan_collection
-from apps.rollouts.reverification.reverifying import apply_reverification, finish_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import (
+    apply_reverification,
+    finish_reverification,
+    queue_reverification,
+)
 from apps.rollouts.steering.local_worker import finish_collection
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_row, make_user
 

@@ -5,7 +5,7 @@ import gc
 
 from apps.gym.errors import PolicyError
 from apps.gym.loop.agent_loop import Attempt, Harness
-from apps.gym.resources.verified import ToollessServer
+from apps.gym.resources.own_verifier import ToollessServer
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.running import Setting, run_rollout
 

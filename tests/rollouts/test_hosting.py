@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from apps.gym.serving.asking import Asked, json_answer
+from apps.gym.serving.served_request import Asked, json_answer
 from apps.rollouts.serving.hosting import Host
 from tests.deadlines import DEADLINE
 

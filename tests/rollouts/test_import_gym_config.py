@@ -10,8 +10,8 @@ from django.core.management import CommandError, call_command
 
 from apps.agents.models import Agent
 from apps.environments.models import Environment
-from apps.policies.connecting import stored_key
 from apps.policies.models import PolicyModel
+from apps.policies.policy_clients import stored_key
 from apps.rollouts.imports.gym_config_import import ask_head
 from apps.tasks.models import Dataset, Task
 from tests.factories import make_row

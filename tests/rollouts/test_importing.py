@@ -21,7 +21,11 @@ from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import File, ImportRefused
 from apps.rollouts.models import Collection, Rollout, TraceEvent
 from apps.rollouts.plans.planning import QUIET, sweep_plans
-from apps.rollouts.reverification.reverifying import apply_reverification, finish_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import (
+    apply_reverification,
+    finish_reverification,
+    queue_reverification,
+)
 from apps.tasks.models import Task
 from tests.factories import make_agent, make_dataset, make_environment, make_policy_model, make_user
 from tests.rollouts.stored import NAMES, as_file, needs_shared, said, shared_files, shared_rows, stored_row

@@ -12,7 +12,11 @@ from apps.gym.traces.items import text_of
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.reverification.reverifying import apply_reverification, finish_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import (
+    apply_reverification,
+    finish_reverification,
+    queue_reverification,
+)
 from tests.factories import make_agent, make_dataset, make_environment, make_user
 from tests.rollouts.stored import as_file, stored_row
 

@@ -13,7 +13,7 @@ from django.db import connection
 
 from apps.environments.models import Environment
 from apps.gym.traces.events import ErrorRaised, JudgeCall, ModelCall, Verification
-from apps.policies.connecting import open_outbound
+from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.circuit_breakers import read_shut
 from apps.rollouts.engine.collection_limits import settle_collections, spent_limit
 from apps.rollouts.engine.connections import Settings
@@ -24,7 +24,11 @@ from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Breaker, Collection, Rollout
 from apps.rollouts.plans.planning import plan_collection
-from apps.rollouts.reverification.reverifying import apply_reverification, finish_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import (
+    apply_reverification,
+    finish_reverification,
+    queue_reverification,
+)
 from apps.rollouts.steering.local_worker import finish_collection
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_breaker, make_dataset, make_environment, make_policy_model, make_row

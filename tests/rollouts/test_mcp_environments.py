@@ -8,13 +8,13 @@ import orjson
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 
+from apps.environments.environment_changes import save_environment
+from apps.environments.environment_health import probe_environment
 from apps.environments.models import Environment
-from apps.environments.probing import probe_environment
-from apps.environments.saving import save_environment
-from apps.gym.serving.asking import Asked, answer_always
+from apps.gym.serving.served_request import Asked, answer_always
 from apps.gym.traces.events import ToolResult
-from apps.policies.connecting import open_outbound
 from apps.policies.models import PolicyModel
+from apps.policies.policy_clients import open_outbound
 from apps.rollouts.models import Rollout
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.serving.served_connections import connect_served_environment

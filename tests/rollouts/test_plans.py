@@ -15,7 +15,7 @@ from apps.rollouts.steering.archiving import archive_collection, restore_collect
 from apps.rollouts.steering.collection_deletion import delete_next_collection, queue_collection_deletion
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.local_worker import finish_collection
-from apps.tasks.deleting import AlreadyBeingDeleted, queue_deletion
+from apps.tasks.dataset_deletion import AlreadyBeingDeleted, queue_deletion
 from apps.tasks.models import Task
 from tests.factories import (
     make_agent,

@@ -7,12 +7,12 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.utils import timezone
 
-from apps.accounts.keys import create_api_key, revoke_api_key, still_may
+from apps.accounts.api_keys import create_api_key, revoke_api_key, still_may
 from apps.accounts.permissions import Permission
 from apps.rollouts.models import Collection
-from apps.rollouts.streams import streaming
-from apps.rollouts.streams.readers import COME_BACK, begin_reading, expect_reader, leave_unread, sweep_left
-from apps.rollouts.streams.streaming import RolloutStream
+from apps.rollouts.streams import rollout_stream
+from apps.rollouts.streams.rollout_stream import RolloutStream
+from apps.rollouts.streams.stream_readers import COME_BACK, begin_reading, expect_reader, leave_unread, sweep_left
 from tests.factories import make_user
 from tests.rollouts.work import plan
 
@@ -62,7 +62,7 @@ def test_whoever_comes_back_reads_on(first_leaves_before):
 
 @pytest.mark.parametrize(("keep", "left"), [(False, "cancelled"), (True, "running")])
 def test_a_stream_ends_when_its_reader_may_read_it_no_more(monkeypatch, keep, left):
-    monkeypatch.setattr(streaming, "ACCESS_SECONDS", 0.0)
+    monkeypatch.setattr(rollout_stream, "ACCESS_SECONDS", 0.0)
     collection = plan()
     given = {"grouped": False, "seconds": 60.0, "keep": keep, "user": None, "may_return": True}
     stream = RolloutStream(collection=collection, **given, may_read=lambda: False)

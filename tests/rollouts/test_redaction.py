@@ -13,17 +13,17 @@ from django.db import connection
 from django.test import Client
 
 from apps.environments.models import Environment
-from apps.gym.redaction.redacting import Redactor
+from apps.gym.redaction.redactor import Redactor
 from apps.gym.traces.events import ModelCall, ToolResult
+from apps.policies.installation_redactor import forget_redactor, fresh_redactor
 from apps.policies.models import PolicyModel, Provider, RedactionPattern
-from apps.policies.redacting import forget_redactor, fresh_redactor
-from apps.policies.saving import save_policy_model
+from apps.policies.policy_model_changes import save_policy_model
 from apps.rollouts.engine.trace_redaction import clean_end, clean_event
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.models import Rollout
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
-from apps.tasks.uploading import upload_file
+from apps.tasks.upload_jobs import upload_file
 from gymweb.loglines import LineFormatter
 from tests.factories import make_agent, make_dataset, make_row, make_user
 from tests.gym.redaction.test_redacting import SECRETS

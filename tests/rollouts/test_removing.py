@@ -17,7 +17,7 @@ from apps.rollouts.search.word_index import mark_unindexed
 from apps.rollouts.steering.collection_deletion import delete_next_collection
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.rollout_deletion import RemovalRefused, queue_rollout_deletion
-from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
+from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse
 from tests.factories import make_collection, make_rollout, make_trace, make_user
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from apps.environments.models import Adapter
 from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import queue_export
 from apps.gym import process_exit
-from apps.gym.environments.exact_match import ExactMatch
+from apps.gym.environments.exact_match.environment import ExactMatch
 from apps.gym.errors import EnvironmentFault
 from apps.gym.resources.inprocess import InProcessServer, InProcessSession
 from apps.gym.traces.events import ErrorRaised, JudgeCall, Verification
@@ -21,7 +21,7 @@ from apps.rollouts.metrics.attempt_history import read_attempts
 from apps.rollouts.models import Collection, Reverification, Rollout
 from apps.rollouts.reverification.ownership import QUIET, Owner
 from apps.rollouts.reverification.rescoring import GIVEN_UP
-from apps.rollouts.reverification.reverifying import (
+from apps.rollouts.reverification.reverification_jobs import (
     CannotApply,
     ReverifyRefused,
     apply_reverification,
@@ -279,8 +279,8 @@ def test_a_worker_turns_to_its_other_chores_now_and_then(monkeypatch):
     collection = imported(*three_rows())
     queued = queue_reverification(collection=collection)
     monkeypatch.setattr("apps.rollouts.reverification.rescoring.CHUNK", 1)
-    monkeypatch.setattr("apps.rollouts.reverification.applying.CHUNK", 1)
-    monkeypatch.setattr("apps.rollouts.reverification.reverifying.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("apps.rollouts.reverification.reward_application.CHUNK", 1)
+    monkeypatch.setattr("apps.rollouts.reverification.reverification_jobs.TURN_SECONDS", 0.0)
     seen = []
     while continue_reverification():
         queued.refresh_from_db()

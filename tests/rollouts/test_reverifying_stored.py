@@ -9,7 +9,11 @@ import pytest
 from apps.environments.models import Adapter
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.models import Reverification
-from apps.rollouts.reverification.reverifying import ReverifyRefused, finish_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import (
+    ReverifyRefused,
+    finish_reverification,
+    queue_reverification,
+)
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_environment
 from tests.gym.verifiers.test_nemo_gym_rollouts import KINDS, STALE

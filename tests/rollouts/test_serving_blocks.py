@@ -4,7 +4,7 @@ import pytest
 from django.core.management import call_command
 
 from apps.environments.models import Environment
-from apps.rollouts.management.ports import yaml_block
+from apps.rollouts.management.serving_options import yaml_block
 
 pytestmark = pytest.mark.django_db
 

@@ -9,7 +9,7 @@ from channels.layers import get_channel_layer
 from django.test import Client
 from django.utils import timezone
 
-from apps.environments import probing
+from apps.environments import environment_health
 from apps.environments.models import Environment
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.worker import RolloutWorker
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.usefixtures("migrated")
 @pytest.fixture(autouse=True)
 def quick(settings, monkeypatch):
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
-    settings.WORKER_CHORES = ["apps.environments.probing.probe_due_environments"]
+    settings.WORKER_CHORES = ["apps.environments.environment_health.probe_due_environments"]
     settings.WORKER_GRACE_SECONDS = 5
     settings.PROBE_SECONDS = 0.2
-    monkeypatch.setattr(probing, "FIRST_PAUSE", 0.2)
-    monkeypatch.setattr(probing, "SECOND_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(probing, "_STALE_AFTER", 100)
+    monkeypatch.setattr(environment_health, "FIRST_PAUSE", 0.2)
+    monkeypatch.setattr(environment_health, "SECOND_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(environment_health, "_STALE_AFTER", 100)
 
 
 def plan(base_url):
@@ -63,7 +63,7 @@ def test_rollouts_wait_for_a_server_that_is_unwell_and_go_on_when_it_is_well():
     with FlagServer() as server:
         server.is_well = False
         collection = plan(server.url)
-        probing.probe_due_environments()
+        environment_health.probe_due_environments()
         waiting, holds = async_to_sync(work)(server, collection)
     assert waiting == 3
     assert len(holds) == 1

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from apps.environments.models import Environment
-from apps.policies.supervising import ServerBroken, ServerProcess, free_port
+from apps.policies.vllm_process import ServerBroken, ServerProcess, free_port
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.models import Collection
 from apps.rollouts.plans.planning import plan_collection

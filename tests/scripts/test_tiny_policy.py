@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.environments.calculator import Calculator
+from apps.gym.environments.calculator.environment import Calculator
 from apps.gym.traces.items import message
 from scripts.tiny_policy.tasks import SYSTEM_PROMPT, Sum, draw_rows, draw_sum, draw_task, value_of
 from scripts.tiny_policy.teacher import write_attempt

@@ -2,9 +2,9 @@
 
 import pytest
 
-from apps.tasks.accepting import RowsRefused, accept_rows
-from apps.tasks.marking import mark_tasks
 from apps.tasks.models import Task
+from apps.tasks.request_rows import RowsRefused, accept_rows
+from apps.tasks.task_marks import mark_tasks
 from tests.factories import make_environment, make_row
 
 pytestmark = pytest.mark.django_db

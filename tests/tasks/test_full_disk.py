@@ -13,12 +13,12 @@ from django.urls import reverse
 
 from apps.accounts.disk_space import DiskFull
 from apps.gym.tasks.files import parquet
-from apps.gym.tasks.files.limits import Limits
-from apps.gym.tasks.files.reading import open_rows
-from apps.tasks import loading, rejecting, uploading
+from apps.gym.tasks.files.file_limits import Limits
+from apps.gym.tasks.files.row_source import open_rows
+from apps.tasks import rejected_rows, upload_jobs, version_loading
 from apps.tasks.models import DatasetVersion, Task, Upload
-from apps.tasks.receiving import store_file
-from apps.tasks.uploading import create_dataset, discard_upload, load_now, load_queued_upload, upload_file
+from apps.tasks.received_files import store_file
+from apps.tasks.upload_jobs import create_dataset, discard_upload, load_now, load_queued_upload, upload_file
 from tests.factories import make_environment, make_row, make_user
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +33,7 @@ def dataset():
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(version_loading, "CHUNK_ROWS", 10)
 
 
 def store(dataset, rows=ROWS) -> Upload:
@@ -51,7 +51,7 @@ def fill_after(monkeypatch, disk, chunks: int) -> None:
         if len(stored) == chunks:
             disk.fill()
 
-    monkeypatch.setattr(loading.Task.objects, "bulk_create", create_and_fill)
+    monkeypatch.setattr(version_loading.Task.objects, "bulk_create", create_and_fill)
 
 
 def test_an_upload_waits_when_the_disk_fills_up_and_goes_on_when_it_is_freed(dataset, disk, monkeypatch):
@@ -67,7 +67,7 @@ def test_an_upload_waits_when_the_disk_fills_up_and_goes_on_when_it_is_freed(dat
         assert not load_queued_upload()
     disk.free()
     if not disk.is_measured:
-        uploading._waits.forget(upload.pk)
+        upload_jobs._waits.forget(upload.pk)
     assert load_queued_upload()
     upload.refresh_from_db()
     assert (upload.state, upload.accepted, upload.attempt, upload.message) == ("ready", 50, 1, "")
@@ -75,10 +75,10 @@ def test_an_upload_waits_when_the_disk_fills_up_and_goes_on_when_it_is_freed(dat
 
 def test_an_upload_that_waits_does_not_hold_up_others_and_can_be_cancelled(dataset, disk, uploads_dir):
     large, small = store(dataset), store(dataset, ROWS[:3])
-    uploading._waits.put(large.pk, 2**60)
+    upload_jobs._waits.put(large.pk, 2**60)
     disk.free()
     if not disk.is_measured:
-        waits = uploading._waits._waits
+        waits = upload_jobs._waits._waits
         waits[large.pk] = waits[large.pk]._replace(not_before=float("inf"))
     assert load_queued_upload()
     small.refresh_from_db()
@@ -112,18 +112,18 @@ def test_a_write_that_the_disk_refuses_is_no_failure_of_the_file(dataset, disk, 
         keys.execute("PRAGMA max_page_count = 1")
         keys.execute("CREATE TABLE keys AS SELECT zeroblob(100000)")
 
-    monkeypatch.setattr(uploading, "Loader", refuse)
+    monkeypatch.setattr(upload_jobs, "Loader", refuse)
     assert load_queued_upload()
     upload.refresh_from_db()
     assert (upload.state, upload.attempt) == ("queued", 0)
-    uploading._waits.forget(upload.pk)
+    upload_jobs._waits.forget(upload.pk)
 
 
 def test_who_waits_for_the_load_is_told_that_it_waits_for_space(dataset, disk, monkeypatch):
     upload = store(dataset)
     fill_after(monkeypatch, disk, chunks=1)
     assert load_now(upload=upload).state == "queued"
-    uploading._waits.forget(upload.pk)
+    upload_jobs._waits.forget(upload.pk)
 
 
 def test_a_command_without_a_kept_file_fails_and_says_why(dataset, disk, monkeypatch):
@@ -136,17 +136,17 @@ def test_a_command_without_a_kept_file_fails_and_says_why(dataset, disk, monkeyp
 
 
 def test_refused_rows_wait_too(dataset, disk, monkeypatch):
-    monkeypatch.setattr(rejecting, "LOOK_AT_DISK_ROWS", 10)
+    monkeypatch.setattr(rejected_rows, "LOOK_AT_DISK_ROWS", 10)
     upload = store(dataset, [b"no row"] * 50)
-    monkeypatch.setattr(uploading, "Seen", _fill_on_enter(disk))
+    monkeypatch.setattr(upload_jobs, "Seen", _fill_on_enter(disk))
     assert load_queued_upload()
     upload.refresh_from_db()
     assert upload.state == "queued"
-    uploading._waits.forget(upload.pk)
+    upload_jobs._waits.forget(upload.pk)
 
 
 def _fill_on_enter(disk):
-    original = uploading.Seen
+    original = upload_jobs.Seen
 
     def begin():
         disk.fill()

@@ -4,7 +4,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.environments.models import Environment
-from apps.gym.environments.workplace.tools import TOOLS
+from apps.gym.environments.workplace.office_tools import TOOLS
 from apps.tasks.models import Task
 from tests.factories import make_environment
 

@@ -52,7 +52,7 @@ def test_a_killed_upload_leaves_nothing_behind(tmp_path):
     with closing(sqlite3.connect(tmp_path / "gymweb.sqlite3")) as database:
         database.execute("UPDATE tasks_upload SET touched_at = '2001-01-01'")
         database.commit()
-    sweep = "from apps.tasks.sweeping import sweep_uploads; print(sweep_uploads(), sweep_uploads())"
+    sweep = "from apps.tasks.upload_cleanup import sweep_uploads; print(sweep_uploads(), sweep_uploads())"
     assert run("shell", "--verbosity", "0", "-c", sweep) == "True False"
     with closing(sqlite3.connect(tmp_path / "gymweb.sqlite3")) as database:
         assert database.execute("SELECT state, version_id FROM tasks_upload").fetchall() == [("failed", None)]

@@ -13,14 +13,14 @@ from django.utils import timezone
 
 from apps.accounts.disk_space import DiskFull
 from apps.gym import process_exit
-from apps.tasks import loading, receiving, rejecting, sweeping, uploading
-from apps.tasks.choosing import Choices
+from apps.tasks import received_files, rejected_rows, upload_cleanup, upload_jobs, version_loading
 from apps.tasks.models import Task, Upload
-from apps.tasks.previewing import preview_upload
-from apps.tasks.receiving import PartTooLarge, start_parts, store_file
-from apps.tasks.rejecting import rejected_path
-from apps.tasks.sweeping import sweep_files, sweep_uploads
-from apps.tasks.uploading import (
+from apps.tasks.received_files import PartTooLarge, start_parts, store_file
+from apps.tasks.rejected_rows import rejected_path
+from apps.tasks.row_preview import preview_upload
+from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_cleanup import sweep_files, sweep_uploads
+from apps.tasks.upload_jobs import (
     NotWaiting,
     create_dataset,
     discard_upload,
@@ -197,9 +197,9 @@ def test_a_worker_that_leaves_hands_the_upload_on_with_nothing_left_behind(datas
     def leave() -> None:
         raise process_exit.Leaving
 
-    monkeypatch.setattr(loading.leaving, "check", leave)
-    monkeypatch.setattr(loading, "delete_version", lambda version: version.delete())
-    monkeypatch.setattr("apps.tasks.uploading.delete_version", lambda version: version.delete())
+    monkeypatch.setattr(version_loading.leaving, "check", leave)
+    monkeypatch.setattr(version_loading, "delete_version", lambda version: version.delete())
+    monkeypatch.setattr("apps.tasks.upload_jobs.delete_version", lambda version: version.delete())
     assert load_queued_upload() is True
     upload.refresh_from_db()
     assert (upload.state, upload.attempt, upload.version, dataset.versions.count()) == ("queued", 0, None, 0)
@@ -226,7 +226,7 @@ def test_an_upload_of_a_lost_worker_is_loaded_by_another_and_given_up_after_the_
 
 
 def test_an_attempt_that_was_taken_over_writes_nothing_more(dataset, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(version_loading, "CHUNK_ROWS", 2)
     upload = store(dataset)
     create = Task.objects.bulk_create
 
@@ -264,8 +264,8 @@ def test_a_database_that_goes_away_is_not_the_files_fault(dataset, monkeypatch):
 
 def test_of_two_workers_one_loads_the_file(dataset):
     upload = store(dataset)
-    assert uploading._claim(upload.pk).attempt == 1
-    assert uploading._claim(upload.pk) is None
+    assert upload_jobs._claim(upload.pk).attempt == 1
+    assert upload_jobs._claim(upload.pk) is None
     assert load_queued_upload() is False
 
 
@@ -284,12 +284,12 @@ def test_a_file_over_the_limit_or_a_full_disk_leaves_nothing(dataset, settings, 
     with pytest.raises(PartTooLarge):
         store(dataset)
     settings.MAX_BODY_BYTES, settings.MIN_FREE_BYTES = 10**9, 2**62
-    monkeypatch.setattr(receiving, "LOOK_AT_DISK_BYTES", 10)
+    monkeypatch.setattr(received_files, "LOOK_AT_DISK_BYTES", 10)
     with pytest.raises(DiskFull):
         store(dataset)
     upload = start_parts(dataset=dataset, filename="a.jsonl")
     with pytest.raises(DiskFull):
-        receiving.append_part(upload=upload, offset=0, stream=io.BytesIO(b"x"))
+        received_files.append_part(upload=upload, offset=0, stream=io.BytesIO(b"x"))
     assert (Upload.objects.count(), [path.stat().st_size for path in uploads_dir.iterdir()]) == (1, [0])
 
 
@@ -304,7 +304,7 @@ def test_a_limit_that_refuses_the_whole_file_is_named(dataset, settings):
 
 
 def test_more_refused_rows_than_can_be_kept_end_the_reading(dataset, monkeypatch):
-    monkeypatch.setattr(rejecting, "MAX_REJECTS_BYTES", 2000)
+    monkeypatch.setattr(rejected_rows, "MAX_REJECTS_BYTES", 2000)
     upload = upload_file(dataset=dataset, stream=io.BytesIO(b"nonsense\n" * 1000), filename="a.jsonl")
     assert (upload.errors[0]["code"], upload.over_limit, upload.rejected < 100) == (
         "too_many_bad_rows", "refused rows", True,
@@ -333,7 +333,7 @@ def test_files_have_their_time(dataset, uploads_dir, settings):
     settings.KEEP_REJECTED_DAYS = 1
     assert sweep_files() == 1
     assert rejected_path(bad) is None
-    assert sweeping.sweep_uploads() is False
+    assert upload_cleanup.sweep_uploads() is False
 
 
 def test_zero_bytes_in_names_and_texts_reach_no_column_that_cannot_hold_them(dataset):

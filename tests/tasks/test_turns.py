@@ -12,15 +12,15 @@ import orjson
 import pytest
 from django.db import connection
 
-from apps.tasks import loading
-from apps.tasks.choosing import Choices
-from apps.tasks.deleting import delete_next, queue_deletion
-from apps.tasks.marking import mark_tasks
+from apps.tasks import version_loading
+from apps.tasks.dataset_deletion import delete_next, queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion, Task, Upload
-from apps.tasks.receiving import store_file
-from apps.tasks.sweeping import sweep_uploads
-from apps.tasks.turns import DatasetIsBusy
-from apps.tasks.uploading import create_dataset, load_now, load_queued_upload, upload_file
+from apps.tasks.received_files import store_file
+from apps.tasks.task_marks import mark_tasks
+from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_cleanup import sweep_uploads
+from apps.tasks.upload_jobs import create_dataset, load_now, load_queued_upload, upload_file
+from apps.tasks.upload_turns import DatasetIsBusy
 from tests.deadlines import DEADLINE
 from tests.factories import make_environment, make_row
 
@@ -121,7 +121,7 @@ class Held(io.BytesIO):
 
 @pytest.mark.django_db(transaction=True)
 def test_while_a_file_is_loading_others_wait_and_the_database_is_free(dataset, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(version_loading, "CHUNK_ROWS", 2)
     other = create_dataset(slug="other", name="Other", environment=dataset.environment)
     slow = Held(lines(*range(10)))
 
@@ -175,7 +175,7 @@ def test_a_file_that_waits_for_its_dataset_holds_up_no_other(dataset):
 
 @pytest.mark.django_db
 def test_a_request_that_must_wait_too_long_leaves_its_file_to_a_worker(dataset, monkeypatch):
-    monkeypatch.setattr("apps.tasks.uploading.ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr("apps.tasks.upload_jobs.ANSWER_SECONDS", 0.0)
     Upload.objects.create(
         dataset=dataset, state="loading", version=DatasetVersion.objects.create(dataset=dataset, number=1)
     )
@@ -261,14 +261,14 @@ def test_tasks_are_not_marked_while_the_next_version_takes_their_marks(dataset, 
     first, base = load(dataset, 1).version, load(dataset, 2, 3).version
     tried = []
 
-    def settle(self: loading.Loader) -> None:
+    def settle(self: version_loading.Loader) -> None:
         with pytest.raises(DatasetIsBusy, match="Version 3 of sums is being loaded"):
             mark_tasks(task_ids=[base.tasks.first().pk], retired=True)
         tried.append(mark_tasks(task_ids=[first.tasks.first().pk], retired=True))
         whole(self)
 
-    whole = loading.Loader._settle
-    monkeypatch.setattr(loading.Loader, "_settle", settle)
+    whole = version_loading.Loader._settle
+    monkeypatch.setattr(version_loading.Loader, "_settle", settle)
     version = load(dataset, 2, 3, 4, mode="replace").version
     assert (tried, version.number) == ([1], 3)
     assert mark_tasks(task_ids=[version.tasks.first().pk, base.tasks.first().pk], retired=True) == 2

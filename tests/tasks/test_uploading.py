@@ -13,13 +13,13 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
-from apps.tasks import loading
-from apps.tasks.choosing import Choices
+from apps.tasks import version_loading
 from apps.tasks.models import DatasetVersion, Task, Upload
-from apps.tasks.receiving import NotReceiving, PartTooLarge, WrongOffset, append_part, finish_parts, start_parts
-from apps.tasks.rejecting import rejected_path
-from apps.tasks.sweeping import sweep_uploads
-from apps.tasks.uploading import create_dataset, load_now, upload_file
+from apps.tasks.received_files import NotReceiving, PartTooLarge, WrongOffset, append_part, finish_parts, start_parts
+from apps.tasks.rejected_rows import rejected_path
+from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_cleanup import sweep_uploads
+from apps.tasks.upload_jobs import create_dataset, load_now, upload_file
 from tests.factories import make_environment, make_row, make_user
 
 pytestmark = pytest.mark.django_db
@@ -140,13 +140,13 @@ def test_the_row_holds_a_hundred_bad_lines_and_the_file_all(dataset):
 
 
 def test_a_bad_last_line_takes_back_the_chunks_already_written(dataset, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(version_loading, "CHUNK_ROWS", 10)
     upload = load(dataset, jsonl(*[make_row()] * 35, b"{"))
     assert (upload.state, upload.accepted, stored()) == ("rejected", 0, (0, 0))
 
 
 def test_big_rows_are_written_in_small_chunks(dataset, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK_BYTES", 10_000)
+    monkeypatch.setattr(version_loading, "CHUNK_BYTES", 10_000)
     sizes = []
     create = Task.objects.bulk_create
     monkeypatch.setattr(Task.objects, "bulk_create", lambda tasks: sizes.append(len(tasks)) or create(tasks))
@@ -155,7 +155,7 @@ def test_big_rows_are_written_in_small_chunks(dataset, monkeypatch):
 
 
 def test_a_crash_in_the_middle_leaves_nothing_visible(dataset, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(version_loading, "CHUNK_ROWS", 10)
 
     class Breaks(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
@@ -194,7 +194,7 @@ def test_an_upload_that_shows_signs_of_life_is_left_alone(dataset):
 
 
 def test_a_loader_that_was_given_up_stops_and_publishes_nothing(dataset, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(version_loading, "CHUNK_ROWS", 10)
 
     class Swept(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
@@ -202,7 +202,7 @@ def test_a_loader_that_was_given_up_stops_and_publishes_nothing(dataset, monkeyp
             sweep_uploads()
             return super().read(size)
 
-    with pytest.raises(loading.UploadTakenAway):
+    with pytest.raises(version_loading.UploadTakenAway):
         upload_file(dataset=dataset, stream=Swept(jsonl(*[make_row()] * 5)), filename="tasks.jsonl")
     assert (Upload.objects.get().state, stored()) == ("failed", (0, 0))
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.tasks import loading, upserting
-from apps.tasks.choosing import Choices
-from apps.tasks.comparing import KINDS, count_changes, find_changes
+from apps.tasks import unchanged_rows, version_loading
 from apps.tasks.models import DatasetVersion
-from apps.tasks.uploading import create_dataset, upload_file
+from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_jobs import create_dataset, upload_file
+from apps.tasks.version_differences import KINDS, count_changes, find_changes
 from tests.factories import make_environment, make_row
 
 pytestmark = pytest.mark.django_db
@@ -28,8 +28,8 @@ def counted(old: DatasetVersion, new: DatasetVersion) -> dict[str, int]:
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(uploads=UPLOADS, size=st.integers(1, 4))
 def test_versions_are_what_a_dictionary_would_hold(db, monkeypatch, uploads, size):
-    monkeypatch.setattr(loading, "CHUNK_ROWS", size)
-    monkeypatch.setattr(upserting, "COPIED_ROWS", size)
+    monkeypatch.setattr(version_loading, "CHUNK_ROWS", size)
+    monkeypatch.setattr(unchanged_rows, "COPIED_ROWS", size)
     environment = make_environment()
     dataset = create_dataset(slug=environment.slug, name="Model", environment=environment)
     held: dict[int, int] = {}

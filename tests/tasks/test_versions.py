@@ -14,16 +14,16 @@ from apps.gym import process_exit
 from apps.rollouts.models import Rollout
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.plans.task_selection import NothingToCollect
-from apps.tasks import deleting, loading, upserting
-from apps.tasks.choosing import ChoiceRefused, Choices
-from apps.tasks.comparing import changed_fields, count_changes, find_changes, with_counterparts
-from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, delete_next, queue_deletion
-from apps.tasks.marking import MarkRefused, mark_tasks
-from apps.tasks.measuring import measure_next_version
+from apps.tasks import dataset_deletion, unchanged_rows, version_loading
+from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse, delete_next, queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, Upload
-from apps.tasks.reading import read_rows
-from apps.tasks.receiving import DatasetIsBeingDeleted, store_file
-from apps.tasks.uploading import create_dataset, load_queued_upload, upload_file
+from apps.tasks.received_files import DatasetIsBeingDeleted, store_file
+from apps.tasks.task_marks import MarkRefused, mark_tasks
+from apps.tasks.upload_choices import ChoiceRefused, Choices
+from apps.tasks.upload_jobs import create_dataset, load_queued_upload, upload_file
+from apps.tasks.version_differences import changed_fields, count_changes, find_changes, with_counterparts
+from apps.tasks.version_metrics import measure_next_version
+from apps.tasks.version_rows import read_rows
 from tests.factories import make_agent, make_collection, make_environment, make_policy_model, make_row, make_user
 
 pytestmark = pytest.mark.django_db
@@ -88,7 +88,7 @@ X, Y = make_row("x"), make_row("y")
 def test_rows_that_stand_several_times_are_counted_against_as_many_of_the_version_before(
     dataset, monkeypatch, base, file, changes
 ):
-    monkeypatch.setattr(loading, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(version_loading, "CHUNK_ROWS", 2)
     assert load(dataset, *base).version.changes["new"] == len(base)
     upload = load(dataset, *file)
     assert tuple(upload.version.changes[name] for name in ("new", "updated", "unchanged", "removed")) == changes
@@ -120,8 +120,8 @@ def test_duplicates_are_kept_skipped_or_refused_as_was_chosen(dataset):
 
 
 def test_an_upsert_replaces_in_place_adds_at_the_end_and_leaves_the_rest(dataset, monkeypatch):
-    monkeypatch.setattr(upserting, "COPIED_ROWS", 2)
-    monkeypatch.setattr(loading, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(unchanged_rows, "COPIED_ROWS", 2)
+    monkeypatch.setattr(version_loading, "CHUNK_ROWS", 2)
     base = load(dataset, *[row(n) for n in range(7)]).version
     mark_tasks(task_ids=[base.tasks.get(index=0).pk], retired=True)
     upload = load(dataset, row(8), row(3, "new"), row(5), row(9), mode="upsert", note="two more")
@@ -302,7 +302,7 @@ def test_a_retired_task_is_left_out_of_new_collections(dataset):
 
 
 def test_all_rows_can_be_had_as_they_were_uploaded(dataset, monkeypatch):
-    monkeypatch.setattr("apps.tasks.reading.CHUNK_ROWS", 2)
+    monkeypatch.setattr("apps.tasks.version_rows.CHUNK_ROWS", 2)
     rows = [row(n) for n in range(5)]
     version = load(dataset, *rows).version
 
@@ -333,7 +333,7 @@ def test_an_upload_against_a_version_without_hashes_measures_it_first(dataset):
 
 
 def test_a_version_is_deleted_in_chunks_and_its_number_never_comes_back(dataset, monkeypatch):
-    monkeypatch.setattr(deleting, "CHUNK_ROWS", 2)
+    monkeypatch.setattr(dataset_deletion, "CHUNK_ROWS", 2)
     load(dataset, row(1))
     second = load(dataset, *[row(n) for n in range(5)]).version
     deletion = queue_deletion(dataset=dataset, version=second, user=make_user())

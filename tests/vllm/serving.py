@@ -17,7 +17,7 @@ from typing import Any
 from apps.gym.calls.addresses import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.wires.dialect import PLAIN, Dialect
-from apps.gym.wires.http import HttpPolicy, Wire
+from apps.gym.wires.openai_http import HttpPolicy, Wire
 from apps.gym.wires.protocol import Ask, Reply
 from scripts.servers import free_port
 from tests.deadlines import DEADLINE

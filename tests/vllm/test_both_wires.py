@@ -8,12 +8,12 @@ import pytest
 
 from apps.gym.calls.addresses import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
-from apps.gym.environments.calculator import CALCULATOR_TOOL, Calculator
+from apps.gym.environments.calculator.environment import CALCULATOR_TOOL, Calculator
 from apps.gym.errors import PolicyError
 from apps.gym.traces.items import function_calls, input_items, text_of
 from apps.gym.wires.chat import chat_request, chat_tool
 from apps.gym.wires.dialect import Dialect
-from apps.gym.wires.http import HttpPolicy
+from apps.gym.wires.openai_http import HttpPolicy
 from apps.gym.wires.protocol import Ask
 from scripts.tiny_policy.tasks import draw_rows
 from tests.vllm.serving import Vllm

@@ -7,7 +7,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.test import Client
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.environments.models import Environment
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.plans.planning import plan_collection

@@ -8,7 +8,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.test import Client
 
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.environments.models import Adapter, Environment
 from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, ToolResult, Verification
 from apps.policies.models import PolicyModel

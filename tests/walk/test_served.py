@@ -17,9 +17,9 @@ import pytest
 from apps.gym.calls.addresses import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.loop.agent_loop import Attempt, Harness
-from apps.gym.resources.calling import Caller
-from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.resources.nemo_gym_http import HttpResourceServer
+from apps.gym.resources.server_calls import Caller
 from apps.gym.wires.scripted import ScriptedPolicy
 from tests.deadlines import DEADLINE
 
@@ -157,7 +157,7 @@ def test_a_port_that_is_taken_and_a_name_that_is_none_say_so(var):
 
 
 KEY = """
-from apps.accounts.keys import create_api_key
+from apps.accounts.api_keys import create_api_key
 from apps.accounts.models import User
 user = User.objects.create_user(username="program", role="engineer")
 print(create_api_key(user=user, name="program", scopes=["admin"])[1])

@@ -12,7 +12,7 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
-from apps.accounts.disclosing import FORMATS, tag_entries
+from apps.accounts.audit_files import FORMATS, tag_entries
 from apps.accounts.models import AuditEntry, AuditEntryQuerySet
 from apps.accounts.permissions import Permission
 from apps.api.collections.stream_viewsets import NdjsonRenderer

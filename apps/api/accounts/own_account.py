@@ -12,7 +12,7 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.keys import create_api_key, revoke_api_key
+from apps.accounts.api_keys import create_api_key, revoke_api_key
 from apps.accounts.models import KEY_STATES, ApiKey, Role, Scope
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import TableViewSet

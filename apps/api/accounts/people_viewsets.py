@@ -13,11 +13,11 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.inviting import invite_person
+from apps.accounts.invitations import invite_person
 from apps.accounts.models import Role, User
-from apps.accounts.people import edit_user
 from apps.accounts.permissions import Permission
-from apps.accounts.signing_in import create_sign_in_link
+from apps.accounts.sign_in import create_sign_in_link
+from apps.accounts.user_accounts import edit_user
 from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 

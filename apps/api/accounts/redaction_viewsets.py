@@ -14,9 +14,9 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
+from apps.policies.installation_redactor import fresh_redactor
 from apps.policies.models import RedactionPattern
-from apps.policies.patterning import MAX_SAMPLE, delete_pattern, save_pattern
-from apps.policies.redacting import fresh_redactor
+from apps.policies.redaction_patterns import MAX_SAMPLE, delete_pattern, save_pattern
 
 
 class RedactionPatternSerializer(DeclaredFields, serializers.ModelSerializer[RedactionPattern]):

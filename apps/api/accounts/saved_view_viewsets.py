@@ -10,14 +10,14 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.accounts.arranging import change_view, delete_view, save_view
 from apps.accounts.models import SavedView
 from apps.accounts.permissions import Permission
+from apps.accounts.table_preferences import change_view, delete_view, save_view
 from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.policies.typed_texts import clean_typed
-from apps.rollouts.search.filters.grammar import FilterRefused
-from apps.rollouts.search.filters.parsing import MAX_LENGTH, parse_filter
+from apps.rollouts.search.filters.filter_grammar import FilterRefused
+from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
 
 MOST_COLUMNS = 40
 

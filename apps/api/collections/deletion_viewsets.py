@@ -14,7 +14,7 @@ from apps.api.framework.pagination import MAX_KEY
 from apps.gym.errors import ErrorKind
 from apps.gym.loop.agent_loop import StopReason
 from apps.rollouts.models import CollectionDeletion
-from apps.rollouts.search.filters.parsing import MAX_LENGTH
+from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 from apps.rollouts.steering.rollout_deletion import ENDED, MAX_IDS
 
 ERROR_KINDS = get_args(ErrorKind)

@@ -16,7 +16,7 @@ from apps.api.framework.base_viewsets import SLUG, TableViewSet
 from apps.api.framework.problems import QueryProblem, flatten_errors
 from apps.api.framework.request_bodies import FILE_PARSERS, RAW_TYPES, open_files
 from apps.api.framework.upload_options import describe_form, read_options
-from apps.gym.rollout_files.shapes.reading import FORMATS
+from apps.gym.rollout_files.shapes.stored_rows import FORMATS
 from apps.policies.models import PolicyModel
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.imports.task_matching import File

@@ -18,7 +18,7 @@ from rest_framework import serializers
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
-from apps.accounts.keys import still_may
+from apps.accounts.api_keys import still_may
 from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
 from apps.api.collections.steering_actions import MAX_INTEGER, LimitsSerializer
@@ -28,13 +28,13 @@ from apps.api.framework.idempotency import HEADER, MAX_KEY_LENGTH, read_key
 from apps.api.framework.problems import Problem
 from apps.environments.models import Environment
 from apps.gym.redaction.shortening import cut
-from apps.policies.addressing import find_addressed
+from apps.policies.address_models import find_addressed
 from apps.policies.models import PolicyModel, Provider, Wire
 from apps.rollouts.models import Collection
 from apps.rollouts.plans.planning import find_planned, plan_collection
-from apps.rollouts.streams.streaming import RolloutStream
-from apps.tasks.accepting import RowsRefused, accept_rows
+from apps.rollouts.streams.rollout_stream import RolloutStream
 from apps.tasks.models import DatasetVersion, Task
+from apps.tasks.request_rows import RowsRefused, accept_rows
 
 NDJSON = "application/x-ndjson"
 PRIORITY = -100

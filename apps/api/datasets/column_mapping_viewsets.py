@@ -11,9 +11,9 @@ from rest_framework.response import Response
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import SLUG, TableViewSet, assign
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.gym.tasks.mappings.columns import MappingRefused, read_mapping
+from apps.gym.tasks.mappings.column_mapping import MappingRefused, read_mapping
+from apps.tasks.column_mapping_changes import delete_mapping, save_mapping
 from apps.tasks.models import ColumnMapping
-from apps.tasks.saving import delete_mapping, save_mapping
 
 
 class ColumnMappingSerializer(DeclaredFields, serializers.ModelSerializer[ColumnMapping]):

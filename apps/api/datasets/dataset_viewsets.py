@@ -26,12 +26,12 @@ from apps.api.framework.request_bodies import FILE_PARSERS, RAW_TYPES, open_body
 from apps.api.framework.upload_options import Options, describe_form, read_options
 from apps.environments.models import Environment
 from apps.gym.strict_json import JsonRefused, load_strict
-from apps.tasks.choosing import MAX_SEED, ChoiceRefused, Choices, choose_filename
-from apps.tasks.deleting import queue_deletion
+from apps.tasks.dataset_deletion import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion, Upload
-from apps.tasks.receiving import start_parts, store_file
-from apps.tasks.turns import ANSWER_SECONDS
-from apps.tasks.uploading import create_dataset, load_now, rename_dataset, upload_file
+from apps.tasks.received_files import start_parts, store_file
+from apps.tasks.upload_choices import MAX_SEED, ChoiceRefused, Choices, choose_filename
+from apps.tasks.upload_jobs import create_dataset, load_now, rename_dataset, upload_file
+from apps.tasks.upload_turns import ANSWER_SECONDS
 
 MAX_DESCRIPTION = 10_000
 

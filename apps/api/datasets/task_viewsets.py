@@ -18,10 +18,10 @@ from apps.api.framework.pagination import MAX_KEY
 from apps.api.framework.problems import QueryProblem
 from apps.api.framework.query_filters import FlagFilter, SlugFilter
 from apps.rollouts.search.rollout_order import Sort
-from apps.tasks.marking import MAX_TASKS, mark_tasks
-from apps.tasks.matching import key_of
 from apps.tasks.models import DatasetVersion, Task, TaskQuerySet
-from apps.tasks.spanning import span
+from apps.tasks.parent_spans import span
+from apps.tasks.row_matching import key_of
+from apps.tasks.task_marks import MAX_TASKS, mark_tasks
 
 
 class TaskSerializer(serializers.ModelSerializer[Task]):

@@ -21,12 +21,12 @@ from apps.api.framework.problems import Problem, QueryProblem
 from apps.api.framework.query_filters import SlugFilter
 from apps.api.framework.request_bodies import RAW_PARSERS, open_part
 from apps.exports.ranged_downloads import stream_file
-from apps.tasks.choosing import MAX_SEED, Choices
 from apps.tasks.models import Upload
-from apps.tasks.previewing import preview_upload
-from apps.tasks.receiving import append_part, finish_parts
-from apps.tasks.rejecting import rejected_path
-from apps.tasks.uploading import discard_upload, explain_wait, load_now, queue_upload
+from apps.tasks.received_files import append_part, finish_parts
+from apps.tasks.rejected_rows import rejected_path
+from apps.tasks.row_preview import preview_upload
+from apps.tasks.upload_choices import MAX_SEED, Choices
+from apps.tasks.upload_jobs import discard_upload, explain_wait, load_now, queue_upload
 
 
 class LineErrorSerializer(serializers.Serializer[Any]):

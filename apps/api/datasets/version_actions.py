@@ -19,10 +19,10 @@ from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.file_answers import stream_rows
 from apps.api.framework.problems import Problem, QueryProblem
 from apps.gym.tasks.dataset_metrics import as_nemo_gym
-from apps.tasks.comparing import KINDS, changed_fields, count_changes, find_changes, with_counterparts
-from apps.tasks.deleting import queue_deletion
+from apps.tasks.dataset_deletion import queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion
-from apps.tasks.reading import read_rows
+from apps.tasks.version_differences import KINDS, changed_fields, count_changes, find_changes, with_counterparts
+from apps.tasks.version_rows import read_rows
 
 NUMBER = r"versions/(?P<number>[0-9]{1,9})"
 

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
-from apps.api.environments.manual_attempts import (
+from apps.api.environments.manual_attempt_actions import (
     PlayedSerializer,
     PlaySerializer,
     ProofSerializer,
@@ -19,11 +19,11 @@ from apps.api.environments.manual_attempts import (
 from apps.api.framework.base_viewsets import SLUG, TableViewSet, assign
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.policy_models.breaker_serializers import BreakerField, ThrottleField
+from apps.environments.environment_changes import save_environment
+from apps.environments.environment_health import probe_environment
+from apps.environments.manual_attempts import play_session
 from apps.environments.models import Adapter, Environment
-from apps.environments.playing import play_session
-from apps.environments.probing import probe_environment
-from apps.environments.proving import prove_environment
-from apps.environments.saving import save_environment
+from apps.environments.verifier_cases import prove_environment
 from apps.policies.models import Health, PolicyModel
 
 

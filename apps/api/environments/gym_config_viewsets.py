@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import TableViewSet
-from apps.gym.gymconfig.pasting import MOST_PASTED
+from apps.gym.gymconfig.pasted_files import MOST_PASTED
 from apps.rollouts.imports.gym_config_import import Registered, register_pasted
 
 

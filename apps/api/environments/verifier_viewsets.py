@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import TableViewSet
-from apps.environments.trying import VerifierTrial, try_verifier
+from apps.environments.verifier_trial import VerifierTrial, try_verifier
 from apps.gym.verifiers.examples import EXAMPLES
 from apps.gym.verifiers.parameters_reader import parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS

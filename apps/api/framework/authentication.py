@@ -5,11 +5,11 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed, Throttled
 from rest_framework.request import Request
 
-from apps.accounts.addressing import client_address, tells_clients_apart
-from apps.accounts.counting import network_of
-from apps.accounts.keys import find_api_key
-from apps.accounts.limiting import ADDRESSES
+from apps.accounts.api_keys import find_api_key
+from apps.accounts.client_address import client_address, tells_clients_apart
 from apps.accounts.models import ApiKey, User
+from apps.accounts.request_limits import ADDRESSES
+from apps.accounts.tallies import network_of
 
 
 class ApiKeyAuthentication(BaseAuthentication):

@@ -14,8 +14,8 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.accounts.idempotent_requests import KeyReused, StillUnderWay, Turn, claim_key, give_up_key, keep_answer
 from apps.accounts.models import User
-from apps.accounts.repeating import KeyReused, StillUnderWay, Turn, claim_key, give_up_key, keep_answer
 from apps.api.framework.problems import Problem
 from apps.api.framework.request_bodies import digest_body, digest_form, is_form
 

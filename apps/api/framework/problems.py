@@ -19,44 +19,44 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from apps.accounts.arranging import NameTaken, NotYourView, ViewRefused
 from apps.accounts.disk_space import DiskFull
-from apps.accounts.people import LastAdmin
-from apps.environments.proving import CasesNotRun
-from apps.environments.saving import EnvironmentChanged
+from apps.accounts.table_preferences import NameTaken, NotYourView, ViewRefused
+from apps.accounts.user_accounts import LastAdmin
+from apps.environments.environment_changes import EnvironmentChanged
+from apps.environments.verifier_cases import CasesNotRun
 from apps.exports.export_deletion import StillBeingWritten
 from apps.exports.export_orders import ExportRefused
-from apps.gym.gymconfig.problems import ConfigRefused
+from apps.gym.gymconfig.config_problems import ConfigRefused
 from apps.gym.redaction.shortening import pointer_step
-from apps.gym.tasks.mappings.columns import MappingRefused
+from apps.gym.tasks.mappings.column_mapping import MappingRefused
 from apps.gym.traces.tokens import TokensUnreadable
 from apps.pairs.pair_decisions import DecisionRefused
 from apps.pairs.pair_sets import CannotCancel, PairingRefused, PairSetInUse
 from apps.pairs.set_differences import NothingToCompare
-from apps.policies.redacting import current_redactor
-from apps.policies.saving import PolicyModelChanged
+from apps.policies.installation_redactor import current_redactor
+from apps.policies.policy_model_changes import PolicyModelChanged
 from apps.reviews.comments.commenting import CommentRefused
 from apps.reviews.queues.item_leases import CannotReview, LeaseLost
 from apps.reviews.queues.queue_items import QueueRefused
-from apps.reviews.reviews.answers import AnswerRefused
 from apps.reviews.reviews.flags import FlagRefused
+from apps.reviews.reviews.review_answers import AnswerRefused
 from apps.reviews.reviews.reward_overrides import OverrideEnded, OverrideRefused
-from apps.reviews.reviews.rubrics import RubricInUse
+from apps.reviews.reviews.rubric_changes import RubricInUse
 from apps.reviews.reviews.submission import AlreadySubmitted
 from apps.rollouts.imports.task_matching import ImportRefused
 from apps.rollouts.metrics.collection_comparison import CannotContrast
 from apps.rollouts.plans.planning import PlanConflict
 from apps.rollouts.plans.task_selection import NothingToCollect
-from apps.rollouts.reverification.reverifying import CannotApply, ReverifyRefused
-from apps.rollouts.search.filters.bounding import FilterTooSlow
+from apps.rollouts.reverification.reverification_jobs import CannotApply, ReverifyRefused
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.rollout_deletion import RemovalRefused
-from apps.tasks.choosing import ChoiceRefused
-from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
-from apps.tasks.marking import MarkRefused
-from apps.tasks.receiving import DatasetIsBeingDeleted, NotReceiving, PartTooLarge, WrongOffset
-from apps.tasks.turns import DatasetIsBusy
-from apps.tasks.uploading import NotWaiting
+from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse
+from apps.tasks.received_files import DatasetIsBeingDeleted, NotReceiving, PartTooLarge, WrongOffset
+from apps.tasks.task_marks import MarkRefused
+from apps.tasks.upload_choices import ChoiceRefused
+from apps.tasks.upload_jobs import NotWaiting
+from apps.tasks.upload_turns import DatasetIsBusy
 
 PROBLEM_TYPE = "application/problem+json"
 WHOLE_BODY = {"non_field_errors", NON_FIELD_ERRORS}

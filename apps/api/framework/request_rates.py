@@ -6,10 +6,10 @@ from django.conf import settings
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from apps.accounts.addressing import client_address, tells_clients_apart
-from apps.accounts.counting import network_of
-from apps.accounts.limiting import ADDRESSES, CALLERS
+from apps.accounts.client_address import client_address, tells_clients_apart
 from apps.accounts.models import ApiKey
+from apps.accounts.request_limits import ADDRESSES, CALLERS
+from apps.accounts.tallies import network_of
 
 
 class RateThrottle(BaseThrottle):

@@ -16,8 +16,8 @@ from apps.agents.models import Agent
 from apps.api.fleet.scraping import AnyFormat
 from apps.environments.models import Environment
 from apps.gym.calls.outbound import Outbound
-from apps.gym.serving.asking import Asked, Served, plain_path
-from apps.gym.serving.environment import cookie_name
+from apps.gym.serving.served_environment import cookie_name
+from apps.gym.serving.served_request import Asked, Served, plain_path
 from apps.policies.models import PolicyModel
 from apps.rollouts.serving.hosting import HOST, Connect
 from apps.rollouts.serving.served_connections import (

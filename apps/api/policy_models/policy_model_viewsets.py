@@ -19,11 +19,11 @@ from apps.api.framework.problems import QueryProblem
 from apps.api.policy_models.breaker_serializers import BreakerField, ThrottleField
 from apps.api.rollouts.rollout_viewsets import TraceEventSerializer
 from apps.gym.traces.events import encode_event, event_kind
-from apps.policies.disclosing import show_extras
+from apps.policies.endpoint_health import probe_policy_model
+from apps.policies.model_trial import MAX_CHARACTERS, try_model
 from apps.policies.models import Health, PolicyModel, Provider
-from apps.policies.probing import probe_policy_model
-from apps.policies.saving import save_policy_model
-from apps.policies.trying import MAX_CHARACTERS, try_model
+from apps.policies.policy_model_changes import save_policy_model
+from apps.policies.shown_requests import show_extras
 from apps.rollouts.metrics.model_versions import track_versions
 from apps.rollouts.models import Collection
 

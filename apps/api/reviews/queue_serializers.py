@@ -10,7 +10,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.reviews.models import Queue, QueueItem, Rubric
 from apps.rollouts.models import Collection
-from apps.rollouts.search.filters.parsing import MAX_LENGTH
+from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 
 _SETTINGS = [
     "name",

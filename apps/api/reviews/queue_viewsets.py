@@ -47,7 +47,7 @@ from apps.reviews.queues.queue_items import (
     fill_from_sets,
 )
 from apps.reviews.queues.waiting_items import read_waiting
-from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.review_files import FORMATS, record_export
 from apps.reviews.reviews.undo import undo_review
 

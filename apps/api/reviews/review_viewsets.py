@@ -33,7 +33,7 @@ from apps.gym.pairs.verdicts import CHOICES
 from apps.reviews.models import Review
 from apps.reviews.queues.item_leases import renew_lease, skip_item
 from apps.reviews.queues.queue_filters import KINDS, narrow_reviews
-from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.review_files import FORMATS, record_export, tag_reviews
 from apps.reviews.reviews.submission import score_rollout, submit_and_claim, submit_review
 

@@ -15,7 +15,7 @@ from apps.accounts.permissions import Permission
 from apps.api.framework.base_viewsets import SLUG, TableViewSet, assign
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.reviews.models import Rubric
-from apps.reviews.reviews.rubrics import delete_rubric, save_rubric
+from apps.reviews.reviews.rubric_changes import delete_rubric, save_rubric
 
 
 class RubricSerializer(DeclaredFields, serializers.ModelSerializer[Rubric]):

@@ -17,7 +17,11 @@ from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import IdFilter
 from apps.rollouts.models import Collection, Reverification, ReverifiedReward
-from apps.rollouts.reverification.reverifying import apply_reverification, cancel_reverification, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import (
+    apply_reverification,
+    cancel_reverification,
+    queue_reverification,
+)
 from apps.rollouts.reverification.reward_changes import compare_rewards
 
 

@@ -24,11 +24,11 @@ from apps.api.rollouts.segment_actions import RolloutTokensSerializer, read_toke
 from apps.gym.traces.items import dump_json
 from apps.rollouts.metrics.attempt_history import OUTCOMES, read_attempts
 from apps.rollouts.models import Rollout, RolloutQuerySet
-from apps.rollouts.search.filters.applying import filter_rollouts
-from apps.rollouts.search.filters.bounding import bound_time
-from apps.rollouts.search.filters.grammar import FilterRefused, Term, Text
-from apps.rollouts.search.filters.parsing import MAX_LENGTH, parse_filter
-from apps.rollouts.search.filters.searching import MANY, count_unindexed
+from apps.rollouts.search.filters.filter_grammar import FilterRefused, Term, Text
+from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
+from apps.rollouts.search.filters.filtered_rollouts import filter_rollouts
+from apps.rollouts.search.filters.query_time_limit import bound_time
+from apps.rollouts.search.filters.text_search import MANY, count_unindexed
 from apps.rollouts.search.rollout_order import SORTS, Sort, expect_values
 from apps.rollouts.steering.flag_resolution import resolve_flag
 from apps.rollouts.steering.rollout_deletion import queue_rollout_deletion

@@ -8,7 +8,7 @@ from django.conf import settings
 
 from apps.dashboard.forms.fields import JSONTextField, count_from_one, slug_field
 from apps.environments.models import Adapter, Environment
-from apps.gym.judging.rubrics import PLACEHOLDERS
+from apps.gym.judging.judge_rubrics import PLACEHOLDERS
 from apps.gym.written.registry import list_names
 
 _SPELLED_OUT = ("question", "reads")

@@ -8,7 +8,7 @@ from django import forms
 from apps.dashboard.forms.fields import MarksField
 from apps.exports.held_out_splits import named_split
 from apps.pairs.models import PreferencePair
-from apps.rollouts.search.filters.parsing import MAX_LENGTH
+from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 
 
 @dataclass(frozen=True, slots=True)

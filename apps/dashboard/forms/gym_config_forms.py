@@ -8,7 +8,7 @@ from django import forms
 
 from apps.dashboard.forms.fields import LinesField
 from apps.dashboard.forms.import_forms import SeveralFiles
-from apps.gym.gymconfig.pasting import MOST_PASTED, join_texts
+from apps.gym.gymconfig.pasted_files import MOST_PASTED, join_texts
 from apps.gym.redaction.shortening import cut
 
 

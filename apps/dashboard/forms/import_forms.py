@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 from apps.agents.models import Agent
-from apps.gym.rollout_files.shapes.reading import FORMATS
+from apps.gym.rollout_files.shapes.stored_rows import FORMATS
 from apps.policies.models import PolicyModel
 from apps.rollouts.imports.task_matching import File
 from apps.tasks.models import Dataset, Upload

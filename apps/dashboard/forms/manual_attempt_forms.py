@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 from apps.dashboard.forms.fields import JSONTextField
-from apps.environments.playing import PLAY_SECONDS
+from apps.environments.manual_attempts import PLAY_SECONDS
 from apps.gym.traces.items import Tool
 
 CALL, VERIFY, BEGIN = "call", "verify", "begin"

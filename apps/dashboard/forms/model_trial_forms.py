@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 from apps.dashboard.forms.fields import JSONTextField
-from apps.policies.trying import MAX_CHARACTERS, TRY_SECONDS
+from apps.policies.model_trial import MAX_CHARACTERS, TRY_SECONDS
 
 EXAMPLE_TOOL = """[
   {

@@ -3,7 +3,7 @@
 from django import forms
 
 from apps.policies.models import RedactionPattern
-from apps.policies.patterning import MAX_SAMPLE
+from apps.policies.redaction_patterns import MAX_SAMPLE
 
 
 class PatternForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -14,9 +14,9 @@ from apps.gym.pairs.review_rubrics import Criterion
 from apps.gym.pairs.verdicts import CONFIDENCE, REASONS
 from apps.gym.redaction.shortening import cut
 from apps.reviews.models import Flag, Queue, Rubric
-from apps.reviews.reviews.answers import MAX_NOTE, Answer
+from apps.reviews.reviews.review_answers import MAX_NOTE, Answer
 from apps.rollouts.models import Collection
-from apps.rollouts.search.filters.parsing import MAX_LENGTH
+from apps.rollouts.search.filters.filter_parser import MAX_LENGTH
 
 REVIEWER_ROLES = [Role.ANNOTATOR, Role.ENGINEER, Role.ADMIN]
 

@@ -6,9 +6,9 @@ from typing import Any, BinaryIO, cast
 from django import forms
 
 from apps.gym.redaction.shortening import cut
-from apps.gym.tasks.mappings.columns import MappingRefused, read_mapping, write_mapping
-from apps.tasks.choosing import MAX_SEED, ChoiceRefused, Choices
+from apps.gym.tasks.mappings.column_mapping import MappingRefused, read_mapping, write_mapping
 from apps.tasks.models import Upload
+from apps.tasks.upload_choices import MAX_SEED, ChoiceRefused, Choices
 
 ACCEPTED = ".jsonl,.ndjson,.json,.csv,.tsv,.parquet,.gz,.zst,.txt"
 _CODE = {"class": "code", "spellcheck": "false", "autocomplete": "off"}

@@ -6,7 +6,7 @@ from django.http import QueryDict
 
 from apps.dashboard.tables.rollouts.listing import RolloutList
 from apps.rollouts.models import Rollout, RolloutQuerySet
-from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 
 PATIENCE = 2.0
 """Seconds: who opens a trace waits no longer to learn what stands beside it."""

@@ -8,13 +8,13 @@ from apps.dashboard.traces.bodies import Body, json_body, read_output
 from apps.dashboard.traces.building import decode
 from apps.dashboard.traces.cards import Card
 from apps.dashboard.traces.parts import find_body
-from apps.dashboard.traces.reading import events_of, read_turn
+from apps.dashboard.traces.trace_reading import events_of, read_turn
 from apps.gym.errors import GymError
 from apps.gym.traces.events import JudgeCall, ModelCall, SessionOpened, TraceUnion
 from apps.gym.traces.items import Item, Tool
 from apps.gym.wires.protocol import Ask
 from apps.policies.models import PolicyModel
-from apps.policies.rebuilding import rebuild_request
+from apps.policies.request_rebuilding import rebuild_request
 from apps.rollouts.models import Rollout
 
 _SAYING = ("prompt", "model_call", "tool_result", "environment_turn")

@@ -9,7 +9,7 @@ import orjson
 from django.contrib.staticfiles import finders
 from django.template.loader import render_to_string
 
-from apps.dashboard.traces.reading import events_of, read_cards, read_spans
+from apps.dashboard.traces.trace_reading import events_of, read_cards, read_spans
 from apps.rollouts.models import Rollout
 
 _STYLES = ("css/gymweb.css", "css/trace.css")

@@ -10,10 +10,10 @@ from apps.accounts.keyset_reading import read_by_key
 from apps.dashboard.traces.building import decode
 from apps.dashboard.traces.outline import KINDS
 from apps.dashboard.traces.parts import bodies_of, names_in
-from apps.dashboard.traces.reading import events_of
+from apps.dashboard.traces.trace_reading import events_of
 from apps.gym.traces.events import TraceUnion
 from apps.rollouts.models import Rollout
-from apps.rollouts.search.filters.words import fold
+from apps.rollouts.search.filters.search_words import fold
 
 MOST_HITS = 200
 AROUND = 60

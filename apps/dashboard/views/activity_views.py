@@ -4,7 +4,7 @@ from django.http import HttpResponse
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.activity_items import read_happening
-from apps.dashboard.chrome.answers import answer, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 
 POLL_ENDED = 286

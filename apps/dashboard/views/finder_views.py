@@ -5,8 +5,8 @@ from django.shortcuts import render
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import wants_fragment
 from apps.dashboard.chrome.finder_entries import MOST_LETTERS, find_everything
+from apps.dashboard.chrome.page_answers import wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 
 

@@ -5,7 +5,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer
+from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.overview.disk_use import read_disk
 from apps.dashboard.overview.first_steps import read_steps

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer
+from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.rollouts.models import Rollout, Worker
 from apps.rollouts.steering.controls import CannotSteer, drain_worker

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from apps.gym.environments.single_turn import SingleTurn
 from apps.gym.errors import VerifierError
 from apps.gym.judging.judge import Hearing
-from apps.gym.judging.scoring import judge_attempt
+from apps.gym.judging.judge_scoring import judge_attempt
 from apps.gym.rewards import Reward
 
 

@@ -1,14 +1,15 @@
 """The kits of the built-in environments by name; where there is none, tasks come from files alone."""
 
-from apps.gym.environments import calculator_kit, exact_match_kit
 from apps.gym.environments.blackjack import kit as blackjack_kit
+from apps.gym.environments.calculator import kit as calculator_kit
 from apps.gym.environments.code_exec import kit as code_exec_kit
-from apps.gym.environments.generating import Kit
+from apps.gym.environments.exact_match import kit as exact_match_kit
 from apps.gym.environments.instruction_following import kit as instruction_following_kit
 from apps.gym.environments.mcqa import kit as mcqa_kit
 from apps.gym.environments.search import kit as search_kit
 from apps.gym.environments.sokoban import kit as sokoban_kit
 from apps.gym.environments.structured_output import kit as structured_output_kit
+from apps.gym.environments.task_generation import Kit
 from apps.gym.environments.text_to_sql import kit as text_to_sql_kit
 from apps.gym.environments.twenty_questions import kit as twenty_questions_kit
 from apps.gym.environments.workplace import kit as workplace_kit

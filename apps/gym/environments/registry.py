@@ -1,9 +1,9 @@
 """The built-in environments by name."""
 
 from apps.gym.environments.blackjack.environment import Blackjack
-from apps.gym.environments.calculator import Calculator
+from apps.gym.environments.calculator.environment import Calculator
 from apps.gym.environments.code_exec.environment import CodeExec
-from apps.gym.environments.exact_match import ExactMatch
+from apps.gym.environments.exact_match.environment import ExactMatch
 from apps.gym.environments.instruction_following.environment import InstructionFollowing
 from apps.gym.environments.judged import Judged
 from apps.gym.environments.mcqa.environment import Mcqa

@@ -7,11 +7,11 @@ text, in the wording of ChatML with Hermes tool calls.
 from collections.abc import Iterator
 from typing import Any
 
-from apps.gym.exporters.columns import as_text
 from apps.gym.exporters.contrasts import pair_conversations
-from apps.gym.exporters.conversations import Conversation, attempt_conversation
+from apps.gym.exporters.dataset_columns import as_text
 from apps.gym.exporters.hermes import completion_text, prompt_text
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row
+from apps.gym.exporters.training_conversations import Conversation, attempt_conversation
 
 _DESTROYED = "Axolotl's DPO reduces messages to role and content, which destroys tool calls: pairs are written as text."
 

@@ -8,8 +8,8 @@ another state: what follows cannot be compared, and there is no pair.
 import json
 from typing import Any
 
-from apps.gym.exporters.conversations import Conversation, read_conversation, worded
 from apps.gym.exporters.protocol import Options, Preference
+from apps.gym.exporters.training_conversations import Conversation, read_conversation, worded
 from apps.gym.traces.courses import meaning_of
 from apps.gym.traces.messages import Dropped, Message
 

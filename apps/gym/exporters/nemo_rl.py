@@ -6,7 +6,8 @@ written into the system message.
 
 from collections.abc import Iterator
 
-from apps.gym.exporters.columns import (
+from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.dataset_columns import (
     ATTEMPT_FEATURES,
     PAIR_FEATURES,
     attempt_columns,
@@ -14,10 +15,9 @@ from apps.gym.exporters.columns import (
     tools_column,
     tools_feature,
 )
-from apps.gym.exporters.contrasts import pair_conversations
-from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row, TaskPrompt
-from apps.gym.exporters.questions import opened_row
+from apps.gym.exporters.task_questions import opened_row
+from apps.gym.exporters.training_conversations import attempt_conversation
 
 
 def sft_rows(attempt: Attempt, options: Options) -> Iterator[Row]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from apps.gym.exporters.contrasts import pair_conversations
-from apps.gym.exporters.conversations import Conversation, attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row
+from apps.gym.exporters.training_conversations import Conversation, attempt_conversation
 from apps.gym.traces.items import TaskRow
 from apps.gym.traces.messages import Message
 

@@ -6,11 +6,17 @@ lists of characters by newer `datasets`, so they are called otherwise.
 
 from collections.abc import Iterator
 
-from apps.gym.exporters.columns import ATTEMPT_FEATURES, PAIR_FEATURES, attempt_columns, margin_column, pair_columns
 from apps.gym.exporters.contrasts import pair_conversations
-from apps.gym.exporters.conversations import attempt_conversation
+from apps.gym.exporters.dataset_columns import (
+    ATTEMPT_FEATURES,
+    PAIR_FEATURES,
+    attempt_columns,
+    margin_column,
+    pair_columns,
+)
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row, TaskPrompt
-from apps.gym.exporters.questions import OPENINGS, TASK_FEATURES, ground_truth, question_messages, task_columns
+from apps.gym.exporters.task_questions import OPENINGS, TASK_FEATURES, ground_truth, question_messages, task_columns
+from apps.gym.exporters.training_conversations import attempt_conversation
 
 _CHOICES = {
     "reasoning": ("field", "inline", "dropped"),

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from apps.gym.exporters.columns import ATTEMPT_FEATURES, as_text, attempt_columns
-from apps.gym.exporters.conversations import attempt_conversation
+from apps.gym.exporters.dataset_columns import ATTEMPT_FEATURES, as_text, attempt_columns
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Group, Options, Row
+from apps.gym.exporters.training_conversations import attempt_conversation
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.messages import Dropped
 from apps.gym.traces.segments import Segment, count_spoken, find_sampled, join_calls, stored_tokens

@@ -6,7 +6,8 @@ everything after the prompt, tool outputs included, so only the step level keeps
 
 from collections.abc import Callable, Iterator
 
-from apps.gym.exporters.columns import (
+from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.dataset_columns import (
     ATTEMPT_FEATURES,
     PAIR_FEATURES,
     attempt_columns,
@@ -14,10 +15,9 @@ from apps.gym.exporters.columns import (
     tools_column,
     tools_feature,
 )
-from apps.gym.exporters.contrasts import pair_conversations
-from apps.gym.exporters.conversations import attempt_conversation
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row, TaskPrompt
-from apps.gym.exporters.questions import OPENINGS, TASK_FEATURES, ground_truth, question_messages, task_columns
+from apps.gym.exporters.task_questions import OPENINGS, TASK_FEATURES, ground_truth, question_messages, task_columns
+from apps.gym.exporters.training_conversations import attempt_conversation
 from apps.gym.traces.messages import Dropped
 from apps.gym.traces.segments import count_spoken, join_calls, stored_tokens
 from apps.gym.traces.tokens import TokensUnreadable

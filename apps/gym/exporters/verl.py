@@ -6,10 +6,10 @@ So messages and tools are text, which a dataset class of a few lines reads back 
 
 from collections.abc import Iterator
 
-from apps.gym.exporters.columns import ATTEMPT_FEATURES, as_text, attempt_columns
-from apps.gym.exporters.conversations import attempt_conversation
+from apps.gym.exporters.dataset_columns import ATTEMPT_FEATURES, as_text, attempt_columns
 from apps.gym.exporters.protocol import Attempt, Format, Options, Row, TaskPrompt
-from apps.gym.exporters.questions import OPENINGS, ground_truth, question_messages, task_columns
+from apps.gym.exporters.task_questions import OPENINGS, ground_truth, question_messages, task_columns
+from apps.gym.exporters.training_conversations import attempt_conversation
 from apps.gym.traces.messages import nested_tools
 
 

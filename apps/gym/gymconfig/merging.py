@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from apps.gym.gymconfig.problems import ConfigRefused, Problem
-from apps.gym.gymconfig.reading import NotYaml, read_yaml
+from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
+from apps.gym.gymconfig.yaml_reader import NotYaml, read_yaml
 
 INCLUDES = "config_paths"
 _MAX_FILES = 200

@@ -10,11 +10,11 @@ import msgspec
 
 from apps.gym.calls.time_limits import TimeLimit, working_time
 from apps.gym.errors import GymError, JudgeError
+from apps.gym.judging.judge_rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.prompts import ask_again, ask_verdict
-from apps.gym.judging.reading import read_verdict
-from apps.gym.judging.rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.scale import Verdict, VerdictUnreadable, read_choice, read_explanation, verdict_schema
 from apps.gym.judging.settings import JudgeSettings
+from apps.gym.judging.verdict_reader import read_verdict
 from apps.gym.redaction.shortening import cut_middle
 from apps.gym.traces.events import JudgeCall
 from apps.gym.traces.items import Item, assistant_text

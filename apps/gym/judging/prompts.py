@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from apps.gym.judging.rubrics import fill_rubric
+from apps.gym.judging.judge_rubrics import fill_rubric
 from apps.gym.redaction.shortening import cut_middle
 from apps.gym.traces.items import Item, dump_json, item_type, message, text_of
 

@@ -3,7 +3,7 @@
 The other way round half a credential is left, `https://user:passw`, and no rule knows that half for what it is.
 """
 
-from apps.gym.redaction.redacting import Redactor
+from apps.gym.redaction.redactor import Redactor
 
 _BODY_BYTES = 64 * 1024
 """Of a body that somebody answered: what is shown of it and any credential that begins there."""

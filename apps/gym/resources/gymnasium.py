@@ -11,11 +11,11 @@ import orjson
 
 from apps.gym.calls.outbound import OutboundReply
 from apps.gym.errors import EnvironmentFault, GymError, VerifierError
-from apps.gym.resources.calling import Caller, describe, is_success, may_pass
-from apps.gym.resources.http import CLOSE_SECONDS
+from apps.gym.resources.nemo_gym_http import CLOSE_SECONDS
 from apps.gym.resources.protocol import Probe, ReverifyMode, Step, ToolOutput
-from apps.gym.resources.scoring import encode_body, is_number, keep_small
-from apps.gym.resources.surveying import probe_server
+from apps.gym.resources.server_calls import Caller, describe, is_success, may_pass
+from apps.gym.resources.server_survey import probe_server
+from apps.gym.resources.verify_bodies import encode_body, is_number, keep_small
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Item, TaskRow, Tool, dump_json, function_calls, message
 

@@ -8,9 +8,9 @@ from apps.gym.calls.observers import Observer, ignore
 from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
-from apps.gym.resources.calling import bearer
 from apps.gym.resources.mcp_client import Command, McpConnection, Trouble, open_over_http, open_process
 from apps.gym.resources.protocol import Probe, ToolOutput
+from apps.gym.resources.server_calls import bearer
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Item, TaskRow, Tool
 

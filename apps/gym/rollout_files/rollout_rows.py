@@ -10,7 +10,7 @@ import orjson
 from apps.gym.errors import ErrorKind
 from apps.gym.loop.agent_loop import StopReason
 from apps.gym.redaction.shortening import cut
-from apps.gym.resources.scoring import keep_small
+from apps.gym.resources.verify_bodies import keep_small
 from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
 from apps.gym.rollout_files.originals import read_original
 from apps.gym.rollout_files.response_turns import CUTS, read_turns, why_cut

@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 
 from apps.gym.sandbox.boot import boot_arguments
+from apps.gym.sandbox.bounded_output import run_bounded
+from apps.gym.sandbox.memory_groups import Share
 from apps.gym.sandbox.protocol import Limits, Outcome, SandboxMissing
-from apps.gym.sandbox.reading import run_bounded
 from apps.gym.sandbox.syscalls import build_filter
-from apps.gym.sandbox.together import Share
 
 logger = logging.getLogger(__name__)
 

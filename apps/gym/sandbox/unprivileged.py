@@ -5,9 +5,9 @@ import shutil
 import tempfile
 
 from apps.gym.sandbox.boot import boot_arguments
+from apps.gym.sandbox.bounded_output import run_bounded
+from apps.gym.sandbox.memory_groups import Share
 from apps.gym.sandbox.protocol import Limits, Outcome, SandboxMissing
-from apps.gym.sandbox.reading import run_bounded
-from apps.gym.sandbox.together import Share
 
 _NOBODY = "65534"
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 from apps.gym.rewards import MAX_REWARD
-from apps.gym.serving.asking import Answer, Asked, invalid, json_answer, read_object
+from apps.gym.serving.served_request import Answer, Asked, invalid, json_answer, read_object
 
 _TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 _Columns = dict[str, list[float]]

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from apps.gym.resources.protocol import Session
-from apps.gym.serving.asking import Refused
+from apps.gym.serving.served_request import Refused
 
 VERIFIED_SECONDS = 60.0
 """How much longer a session lives once it was verified: clients of the protocol never say that they are done."""

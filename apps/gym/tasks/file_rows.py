@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from apps.gym.redaction.shortening import cut
-from apps.gym.tasks.files.limits import MAX_DEPTH
+from apps.gym.tasks.files.file_limits import MAX_DEPTH
 from apps.gym.traces.items import TaskRow
 
 

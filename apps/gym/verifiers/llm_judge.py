@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from apps.gym.errors import VerifierError
 from apps.gym.judging.judge import Hearing
-from apps.gym.judging.scoring import judge_attempt
+from apps.gym.judging.judge_scoring import judge_attempt
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow
 from apps.gym.verifiers.protocol import Verifier

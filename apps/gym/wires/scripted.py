@@ -17,8 +17,8 @@ import orjson
 
 from apps.gym.traces.items import Item, Tool, item_type, text_of
 from apps.gym.wires.protocol import Ask, Reply, Weights
+from apps.gym.wires.scripted_answers import answer_question, combine, compute, find_expressions, number_text
 from apps.gym.wires.scripted_judge import is_asked_to_judge, judge_by_rule
-from apps.gym.wires.solving import answer_question, combine, compute, find_expressions, number_text
 
 MODEL_NAME = "scripted, no LLM"
 

@@ -3,8 +3,8 @@
 What such a file imports is all here.
 """
 
-from apps.gym.environments.generating import Call, Case, Difficulty, Move, Seen, ask, say
 from apps.gym.environments.protocol import ToolRefused
+from apps.gym.environments.task_generation import Call, Case, Difficulty, Move, Seen, ask, say
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Item, TaskRow
 from apps.gym.written.attempts import Attempted

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.environments.generating import Call
+from apps.gym.environments.task_generation import Call
 from apps.gym.traces.items import Item, assistant_text, function_calls, item_type, text_of
 from apps.gym.verifiers.answer_extraction import extract_answer
 

@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from apps.gym.environments.generating import Case, Difficulty, Kit, Move, Seen
+from apps.gym.environments.task_generation import Case, Difficulty, Kit, Move, Seen
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
 from apps.gym.written.attempts import Attempted
-from apps.gym.written.guarding import guard
-from apps.gym.written.tools import WrittenTool, describe_tool
+from apps.gym.written.operator_errors import guard
+from apps.gym.written.typed_tools import WrittenTool, describe_tool
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 _MARK = "_is_tool_of_an_environment"

@@ -2,10 +2,10 @@
 
 from typing import TypeGuard
 
-from apps.gym.environments.generating import Kit
 from apps.gym.environments.kits import KITS
 from apps.gym.environments.protocol import BuiltinEnvironment
 from apps.gym.environments.registry import BUILTINS
+from apps.gym.environments.task_generation import Kit
 from apps.gym.written.environment import Environment
 
 WRITTEN: dict[str, type[Environment]] = {}

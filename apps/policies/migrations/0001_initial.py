@@ -43,7 +43,7 @@ class Migration(migrations.Migration):
                 ('mistake_rate', models.FloatField(default=0.4, help_text='Scripted only: the share of attempts with a realistic mistake', validators=[django.core.validators.MinValueValidator(0), django.core.validators.MaxValueValidator(1)])),
                 ('health', models.CharField(choices=[('unknown', 'not checked yet'), ('healthy', 'healthy'), ('unhealthy', 'unhealthy')], default='unknown', editable=False, max_length=16)),
                 ('health_message', models.CharField(blank=True, editable=False, max_length=500)),
-                ('health_checks', models.JSONField(default=list, editable=False, help_text='What the last health check asked, as apps.gym.wires.checking has it')),
+                ('health_checks', models.JSONField(default=list, editable=False, help_text='What the last health check asked, as apps.gym.wires.endpoint_checks has it')),
                 ('capabilities', models.JSONField(default=dict, editable=False, help_text='What the endpoint tells of itself: max_model_len, server_version, …')),
                 ('health_checked_at', models.DateTimeField(editable=False, null=True)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),

@@ -3,11 +3,11 @@
 from django.db import transaction
 from django.utils import timezone
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.reviews.models import QueueItem, Review
 from apps.reviews.queues.item_leases import CannotReview, lock_queue
-from apps.reviews.reviews.answers import Answer, store_verdicts, take_answer
+from apps.reviews.reviews.review_answers import Answer, store_verdicts, take_answer
 from apps.reviews.reviews.submission import criteria_of
 
 

@@ -3,7 +3,7 @@
 from django.db import transaction
 from django.utils import timezone
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import Comment

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from apps.accounts.auditing import describe, record
+from apps.accounts.audit_log import describe, record
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.reviews.models import Flag, ItemRollout, Queue, QueueItem, QueueReviewer

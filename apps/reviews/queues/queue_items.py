@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from apps.gym.pairs.verdicts import FEWEST, MOST
 from apps.reviews.models import Queue
 from apps.rollouts.models import Rollout
-from apps.rollouts.search.filters.applying import apply_filter
-from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
-from apps.rollouts.search.filters.grammar import FilterRefused
-from apps.rollouts.search.filters.parsing import parse_filter
+from apps.rollouts.search.filters.filter_grammar import FilterRefused
+from apps.rollouts.search.filters.filter_parser import parse_filter
+from apps.rollouts.search.filters.filtered_rollouts import apply_filter
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 
 MAX_ITEMS = 10_000
 """A queue is made in one transaction, which on SQLite holds up every other writer."""

@@ -15,7 +15,7 @@ from apps.reviews.models import Queue, Review
 from apps.reviews.queues.item_leases import CannotReview, claim_item, lock_queue
 from apps.reviews.queues.queue_changes import create_queue
 from apps.reviews.queues.queue_items import fill_from_sets
-from apps.reviews.reviews.answers import Answer
+from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.submission import submit_review
 from apps.reviews.reviews.undo import reopen_review
 

@@ -10,7 +10,7 @@ import orjson
 from django.db.models import Count, F, Max, Q, QuerySet
 from django.db.models.functions import Coalesce
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.reviews.models import Queue, Review
 
 CHUNK_ROWS = 500

@@ -8,7 +8,7 @@ import msgspec
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.gym.pairs.review_rubrics import MAX_NUMBER
 from apps.policies.typed_texts import clean_typed

@@ -7,7 +7,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.gym.pairs.verdicts import Verdict
 from apps.reviews.models import Queue, QueueItem, Review, Rubric
@@ -21,7 +21,7 @@ from apps.reviews.queues.item_leases import (
     own_review,
     take_slot,
 )
-from apps.reviews.reviews.answers import Answer, store_verdicts, take_answer
+from apps.reviews.reviews.review_answers import Answer, store_verdicts, take_answer
 from apps.rollouts.models import Rollout
 
 

@@ -6,12 +6,12 @@ from django.db import transaction
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.hidden_items import BROKEN, UNDO_FOR, end_unkept
 from apps.reviews.queues.item_leases import CannotReview, find_objection, lock_queue, refuse_stranger, take_slot
-from apps.reviews.reviews.answers import store_verdicts
+from apps.reviews.reviews.review_answers import store_verdicts
 from apps.reviews.reviews.submission import is_broken, recount, tell_said
 from apps.rollouts.database_clock import server_now
 

@@ -10,17 +10,17 @@ from django.utils.module_loading import import_string
 
 from apps.accounts.disk_space import Place, find_shortage
 from apps.accounts.outage_log import RetryLog
-from apps.environments.probing import worker_group
+from apps.environments.environment_health import worker_group
 from apps.gym import process_exit
 
 IDLE_SECONDS = 1.0
-CHECKS = frozenset({"apps.environments.probing.probe_due_environments"})
+CHECKS = frozenset({"apps.environments.environment_health.probe_due_environments"})
 """Chores that wait for others. They have a thread of their own: a server that hangs must hold up no upload."""
 DATASETS = frozenset(
     {
-        "apps.tasks.uploading.load_queued_upload",
-        "apps.tasks.measuring.measure_next_version",
-        "apps.tasks.deleting.delete_next",
+        "apps.tasks.upload_jobs.load_queued_upload",
+        "apps.tasks.version_metrics.measure_next_version",
+        "apps.tasks.dataset_deletion.delete_next",
         "apps.rollouts.steering.collection_deletion.delete_next_collection",
     }
 )
@@ -33,12 +33,12 @@ WORDS = frozenset({"apps.rollouts.search.word_index.index_next_rollouts"})
 
 ON_FULL_DISK = frozenset(
     {
-        "apps.environments.probing.probe_due_environments",
+        "apps.environments.environment_health.probe_due_environments",
         "apps.rollouts.steering.controls.sweep_cancelled",
-        "apps.tasks.sweeping.sweep_uploads",
-        "apps.tasks.deleting.delete_next",
+        "apps.tasks.upload_cleanup.sweep_uploads",
+        "apps.tasks.dataset_deletion.delete_next",
         "apps.rollouts.steering.collection_deletion.delete_next_collection",
-        "apps.accounts.repeating.sweep_answers",
+        "apps.accounts.idempotent_requests.sweep_answers",
     }
 )
 """Chores that free space, or take next to none. The others wait until the database has space."""

@@ -7,14 +7,14 @@ from typing import Protocol
 import msgspec
 from django.db import DatabaseError
 
-from apps.environments.connecting import connect_environment, connect_judge
+from apps.environments.resource_servers import connect_environment, connect_judge
 from apps.gym.calls.observers import Outcome
 from apps.gym.calls.outbound import Outbound
 from apps.gym.loop.agent_loop import Harness
 from apps.gym.wires.pricing import FREE
-from apps.policies.connecting import connect_policy
-from apps.policies.redacting import fresh_redactor
-from apps.policies.versioning import WeightsInUse
+from apps.policies.installation_redactor import fresh_redactor
+from apps.policies.policy_clients import connect_policy
+from apps.policies.weight_versions import WeightsInUse
 from apps.rollouts.engine.circuit_breakers import Endpoint
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.running import Setting

@@ -15,7 +15,7 @@ from apps.accounts.disk_space import note_error
 from apps.accounts.outage_log import RetryLog
 from apps.gym.calls.memory_budget import MemoryBudget
 from apps.gym.traces.events import TraceUnion, event_kind
-from apps.policies.redacting import current_redactor
+from apps.policies.installation_redactor import current_redactor
 from apps.rollouts.engine.claiming import Claim
 from apps.rollouts.engine.recording import End, EventRow, record_batch, unstorable_end
 from apps.rollouts.engine.trace_redaction import clean_end, clean_event

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.environments.probing import is_held_back
+from apps.environments.environment_health import is_held_back
 from apps.rollouts.engine.circuit_breakers import Endpoint, Shut, take_trial
 from apps.rollouts.engine.claiming import Claim, Slots
 from apps.rollouts.engine.collection_limits import Budget, room_in_budget

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from apps.gym.redaction.redacting import Counts, Redactor, count_marks
+from apps.gym.redaction.redactor import Counts, Redactor, count_marks
 from apps.gym.traces.events import ModelCall, TraceUnion, encode_event, event_tokens
 from apps.rollouts.engine.recording import End
 

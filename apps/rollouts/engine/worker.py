@@ -19,7 +19,7 @@ from apps.gym.calls.observers import Outcome
 from apps.gym.errors import GymError
 from apps.gym.traces.events import TraceUnion
 from apps.gym.traces.items import TaskRow
-from apps.policies.connecting import open_outbound
+from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.background_jobs import Chores
 from apps.rollouts.engine.circuit_breakers import Breakers, Endpoint
 from apps.rollouts.engine.claimed_work import fetch_work

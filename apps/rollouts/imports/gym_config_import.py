@@ -14,25 +14,25 @@ from django.core.exceptions import ValidationError
 from django.db import models, transaction
 
 from apps.accounts.models import User
+from apps.agents.agent_changes import save_agent
 from apps.agents.models import Agent
-from apps.agents.saving import save_agent
+from apps.environments.environment_changes import save_environment
 from apps.environments.models import Adapter, Environment
-from apps.environments.saving import save_environment
 from apps.gym.calls.addresses import OutboundRefused
 from apps.gym.calls.outbound import OutboundFailed
-from apps.gym.gymconfig import describing
-from apps.gym.gymconfig.looking_up import Values
-from apps.gym.gymconfig.pasting import MOST_DESCRIBED, MOST_PASTED, split_texts
-from apps.gym.gymconfig.problems import ConfigRefused, Problem
+from apps.gym.gymconfig import descriptions
+from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
+from apps.gym.gymconfig.pasted_files import MOST_DESCRIBED, MOST_PASTED, split_texts
+from apps.gym.gymconfig.references import Values
 from apps.gym.redaction.shortening import cut_clean
-from apps.policies.connecting import open_outbound, stored_key
 from apps.policies.models import PolicyModel, Provider, Wire
-from apps.policies.saving import save_policy_model
+from apps.policies.policy_clients import open_outbound, stored_key
+from apps.policies.policy_model_changes import save_policy_model
 from apps.policies.secrets import SecretUnreadable
-from apps.tasks.choosing import Choices
 from apps.tasks.models import Dataset, Upload
-from apps.tasks.turns import DatasetIsBusy
-from apps.tasks.uploading import create_dataset, upload_file
+from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_jobs import create_dataset, upload_file
+from apps.tasks.upload_turns import DatasetIsBusy
 
 _HEAD_SECONDS = 10.0
 _OWN_LOOP = frozenset({"simple_agent", "gymnasium_agent"})
@@ -87,7 +87,7 @@ def ask_head(url: str) -> dict[str, str]:
 
 def register_config(
     *,
-    description: describing.Description,
+    description: descriptions.Description,
     values: Values,
     addresses: Mapping[str, str],
     without_data: bool = False,
@@ -125,7 +125,7 @@ def register_pasted(
     try:
         if len(text) > MOST_PASTED:
             raise ConfigRefused(Problem("", "", f"has {len(text):,} characters; at most {MOST_PASTED:,} are read"))
-        description, values = describing.describe_texts(split_texts(text), without_models=without_models)
+        description, values = descriptions.describe_texts(split_texts(text), without_models=without_models)
         if description.size > MOST_DESCRIBED:
             told = f"describes {description.size:,} things; at most {MOST_DESCRIBED} are registered at once"
             raise ConfigRefused(Problem("", "", told))
@@ -146,8 +146,8 @@ def register_pasted(
 
 
 def _store(
-    description: describing.Description, registrar: "_Registrar", *, without_data: bool
-) -> list[tuple[describing.DatasetFile, Dataset]]:
+    description: descriptions.Description, registrar: "_Registrar", *, without_data: bool
+) -> list[tuple[descriptions.DatasetFile, Dataset]]:
     """Everything but the tasks, and which dataset each file of tasks belongs to."""
     for note in description.notes:
         registrar.done.add("note", str(note), "skipped")
@@ -171,7 +171,7 @@ class _Registrar:
         self.done = done
         self._environments: dict[str, Environment] = {}
 
-    def environment(self, server: describing.ResourceServer) -> None:
+    def environment(self, server: descriptions.ResourceServer) -> None:
         url = (self._addresses.get(server.name) or server.url).rstrip("/")
         if not url:
             where = f"{server.name}=URL (of the command --server or --head)"
@@ -189,7 +189,7 @@ class _Registrar:
         if row is not None:
             self._environments[server.name] = row
 
-    def agent(self, agent: describing.Agent) -> None:
+    def agent(self, agent: descriptions.Agent) -> None:
         if agent.kind not in _OWN_LOOP:
             told = f"{agent.kind} is a harness of its own; what it uses is registered, to be attempted by an agent here"
             self.done.add("agent", _slug(agent.name), "skipped", told)
@@ -197,7 +197,7 @@ class _Registrar:
         fields = {} if agent.max_steps is None else {"max_steps": agent.max_steps}
         self._save("agent", agent, fields, model=Agent, save=lambda row: save_agent(agent=row, user=self._user))
 
-    def model(self, model: describing.Model) -> None:
+    def model(self, model: descriptions.Model) -> None:
         fields = {
             "provider": Provider(model.provider).value,
             "wire": Wire(model.wire).value,
@@ -218,7 +218,7 @@ class _Registrar:
             same=lambda row: _has_key(row, model.api_key),
         )
 
-    def dataset(self, given: describing.DatasetFile) -> Dataset | None:
+    def dataset(self, given: descriptions.DatasetFile) -> Dataset | None:
         environment = self._environments.get(given.server)
         if environment is None:
             return None  # its environment is refused already
@@ -237,7 +237,7 @@ class _Registrar:
     def _save(
         self,
         kind: str,
-        given: describing.ResourceServer | describing.Agent | describing.Model,
+        given: descriptions.ResourceServer | descriptions.Agent | descriptions.Model,
         fields: dict[str, Any],
         *,
         model: type[Row],
@@ -276,7 +276,7 @@ def _has_key(model: PolicyModel, api_key: str) -> bool:
         return False
 
 
-def _load(given: describing.DatasetFile, dataset: Dataset, done: Registered, *, upload: bool) -> None:
+def _load(given: descriptions.DatasetFile, dataset: Dataset, done: Registered, *, upload: bool) -> None:
     """A new version where the file is here and is not what the newest version was made of."""
     if given.path is None:
         origin = f"; it is to be had from {given.source}" if given.source else ""

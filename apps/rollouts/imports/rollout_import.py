@@ -20,22 +20,22 @@ from django.db.models import F
 from django.utils import timezone
 from django.utils.text import slugify
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.agents.models import Agent
 from apps.gym import process_exit
 from apps.gym.metrics.majority_at_k import MAX_ANSWER, comparable_answer
-from apps.gym.redaction.redacting import Redactor
+from apps.gym.redaction.redactor import Redactor
 from apps.gym.redaction.shortening import cut_clean
 from apps.gym.rollout_files.originals import without_tokens
 from apps.gym.rollout_files.rollout_rows import StoredAttempt
-from apps.gym.rollout_files.shapes.reading import RolloutFormat
+from apps.gym.rollout_files.shapes.stored_rows import RolloutFormat
 from apps.gym.slugs import RESERVED_SLUGS
 from apps.gym.storable import clean_line, clean_names
-from apps.gym.tasks.files.limits import READ_BYTES
+from apps.gym.tasks.files.file_limits import READ_BYTES
 from apps.gym.traces.events import SessionOpened, event_kind
+from apps.policies.installation_redactor import fresh_redactor
 from apps.policies.models import PolicyModel, Provider
-from apps.policies.redacting import fresh_redactor
 from apps.rollouts.engine.running import MAX_MESSAGE, MAX_TOOL_NAME, Tally
 from apps.rollouts.engine.trace_redaction import add_counts, clean_event
 from apps.rollouts.imports.task_matching import BadLine, File, ImportRefused, StoredFiles

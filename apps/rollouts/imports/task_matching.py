@@ -21,19 +21,19 @@ from apps.gym.rollout_files.rollout_rows import (
     read_attempt,
     read_object,
 )
-from apps.gym.rollout_files.shapes.reading import RolloutFormat, StoredLine, read_line
+from apps.gym.rollout_files.shapes.stored_rows import RolloutFormat, StoredLine, read_line
 from apps.gym.tasks.file_rows import RowRefused
-from apps.gym.tasks.files.limits import FileRefused
+from apps.gym.tasks.files.file_limits import FileRefused
 from apps.gym.tasks.files.lines import LineReader
 from apps.gym.tasks.files.streams import Counted, unpack
 from apps.gym.tasks.task_rows import parse_line
 from apps.gym.traces.items import TaskRow, dump_json
-from apps.policies.redacting import fresh_redactor
+from apps.policies.installation_redactor import fresh_redactor
 from apps.rollouts.imports.line_index import MAX_REPEAT, LineIndex
-from apps.tasks.loading import upload_limits
 from apps.tasks.models import Dataset, DatasetVersion
-from apps.tasks.turns import DatasetIsBusy
-from apps.tasks.uploading import upload_file
+from apps.tasks.upload_jobs import upload_file
+from apps.tasks.upload_turns import DatasetIsBusy
+from apps.tasks.version_loading import upload_limits
 
 MAX_ERRORS = 100
 MAX_INDEX = 2**63 - 1

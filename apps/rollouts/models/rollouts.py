@@ -14,7 +14,7 @@ from apps.gym.rewards import MAX_REWARD
 from apps.gym.traces.events import TraceUnion, decode_event
 from apps.rollouts.models.collections import Collection
 from apps.tasks.models import Task
-from apps.tasks.spanning import span
+from apps.tasks.parent_spans import span
 
 ALL_TOKENS = Cast("input_tokens", models.BigIntegerField()) + F("output_tokens")
 """Read and written together; the two largest numbers that a column takes have a sum that it would not."""

@@ -18,7 +18,7 @@ class DocumentField(models.TextField):  # type: ignore[type-arg]
 
 @DocumentField.register_lookup
 class Finds(models.Lookup):
-    """`document__finds`: takes what the database's own search takes; see apps/rollouts/search/filters/searching.py."""
+    """`document__finds`: takes what the database's own search takes; see search/filters/text_search.py."""
 
     lookup_name = "finds"
     prepare_rhs = False

@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 
 from apps.gym.storable import find_unstorable
 from apps.gym.tasks.prompt_templates import PromptTemplate, find_template_problems
-from apps.gym.wires.sampling import find_default_problems
+from apps.gym.wires.sampling_values import find_default_problems
 from apps.rollouts.models import LARGEST, Collection
 from apps.rollouts.plans.task_selection import CHOSEN
 from apps.tasks.models import DatasetVersion

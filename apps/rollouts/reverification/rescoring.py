@@ -10,8 +10,8 @@ from django.db.models import F, Max, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.job_retries import progressed
-from apps.environments.connecting import connect_environment, connect_judge, connect_verifier
 from apps.environments.models import Environment
+from apps.environments.resource_servers import connect_environment, connect_judge, connect_verifier
 from apps.gym import process_exit
 from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import EnvironmentFault, GymError, VerifierError
@@ -24,8 +24,8 @@ from apps.gym.tasks.prompt_templates import PromptTemplate, ask_as_planned
 from apps.gym.traces.events import ModelCall, TraceUnion, encode_event
 from apps.gym.traces.items import TaskRow
 from apps.gym.wires.pricing import FREE
-from apps.policies.connecting import open_outbound
-from apps.policies.redacting import fresh_redactor
+from apps.policies.installation_redactor import fresh_redactor
+from apps.policies.policy_clients import open_outbound
 from apps.rollouts.engine.circuit_breakers import Endpoint
 from apps.rollouts.engine.running import MAX_MESSAGE
 from apps.rollouts.engine.throttling import Throttles

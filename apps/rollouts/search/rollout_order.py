@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import F
 
 from apps.rollouts.models import ALL_TOKENS, Rollout
-from apps.rollouts.search.filters.grammar import Term, Text
+from apps.rollouts.search.filters.filter_grammar import Term, Text
 
 _ENDED = {Rollout.Status.COMPLETED, Rollout.Status.FAILED, Rollout.Status.CANCELLED}
 

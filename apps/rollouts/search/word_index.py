@@ -23,8 +23,8 @@ from apps.gym import process_exit
 from apps.gym.traces.event_texts import texts_of
 from apps.gym.traces.events import decode_event
 from apps.rollouts.models import Rollout, RolloutWords, TraceEvent, UnindexedRollout
-from apps.rollouts.search.filters.searching import MAX_WORDS
-from apps.rollouts.search.filters.words import BREAK, split_words
+from apps.rollouts.search.filters.search_words import BREAK, split_words
+from apps.rollouts.search.filters.text_search import MAX_WORDS
 
 logger = logging.getLogger(__name__)
 

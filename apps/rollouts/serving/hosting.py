@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from apps.gym.calls.outbound import Outbound
 from apps.gym.errors import GymError
-from apps.gym.serving.asking import Answer, Asked, Served, answer_always, json_answer
-from apps.gym.serving.environment import CannotServe
-from apps.policies.connecting import open_outbound
+from apps.gym.serving.served_environment import CannotServe
+from apps.gym.serving.served_request import Answer, Asked, Served, answer_always, json_answer
+from apps.policies.policy_clients import open_outbound
 
 TIDY_SECONDS = 30.0
 CONNECT_SECONDS = 60.0

@@ -5,16 +5,16 @@ import asyncio
 from django.conf import settings
 
 from apps.agents.models import Agent
-from apps.environments.connecting import connect_environment, connect_judge, connect_verifier
 from apps.environments.models import Adapter, Environment
+from apps.environments.resource_servers import connect_environment, connect_judge, connect_verifier
 from apps.gym.calls.outbound import Outbound
 from apps.gym.judging.judge import Judge
 from apps.gym.loop.agent_loop import Harness
-from apps.gym.serving.agent import ServedAgent
-from apps.gym.serving.environment import CannotServe, ServedEnvironment, serve_environment
-from apps.gym.serving.model import ServedModel
-from apps.policies.connecting import connect_policy
+from apps.gym.serving.served_agent import ServedAgent
+from apps.gym.serving.served_environment import CannotServe, ServedEnvironment, serve_environment
+from apps.gym.serving.served_model import ServedModel
 from apps.policies.models import PolicyModel
+from apps.policies.policy_clients import connect_policy
 
 RUN_SECONDS = 1800.0
 """For one attempt of a served agent, unless it is said otherwise."""

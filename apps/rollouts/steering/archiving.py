@@ -3,7 +3,7 @@
 from django.db import transaction
 from django.utils import timezone
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.rollouts.models import Collection
 from apps.rollouts.steering.controls import CannotSteer

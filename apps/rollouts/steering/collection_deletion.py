@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, ProtectedError
 from django.utils import timezone
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.job_retries import claimed, is_due, progressed, put_back
 from apps.accounts.models import User
 from apps.gym import process_exit
@@ -16,7 +16,7 @@ from apps.gym.redaction.shortening import cut_clean
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.rollout_deletion import remove_rollouts
-from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references
+from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse, find_references
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from django.db import transaction
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.rollouts.models import Collection, Rollout
 

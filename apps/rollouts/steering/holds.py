@@ -8,8 +8,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts.disk_space import Place, Shortage, find_shortage
+from apps.environments.environment_health import is_held_back
 from apps.environments.models import Environment
-from apps.environments.probing import is_held_back
 from apps.policies.models import Health, PolicyModel
 from apps.rollouts.database_clock import server_now
 from apps.rollouts.engine.worker_leases import live_workers

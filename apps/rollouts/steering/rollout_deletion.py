@@ -7,7 +7,7 @@ from typing import Any, get_args
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.job_retries import progressed
 from apps.accounts.models import User
 from apps.gym import process_exit
@@ -15,12 +15,12 @@ from apps.gym.errors import ErrorKind
 from apps.gym.loop.agent_loop import StopReason
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, RolloutQuerySet, UnindexedRollout
 from apps.rollouts.notifications import announce_collection
-from apps.rollouts.search.filters.applying import apply_filter
-from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
-from apps.rollouts.search.filters.grammar import Filter, FilterRefused
-from apps.rollouts.search.filters.parsing import parse_filter
+from apps.rollouts.search.filters.filter_grammar import Filter, FilterRefused
+from apps.rollouts.search.filters.filter_parser import parse_filter
+from apps.rollouts.search.filters.filtered_rollouts import apply_filter
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 from apps.rollouts.steering.controls import CannotSteer
-from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references
+from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse, find_references
 
 CHUNK = 200
 MAX_IDS = 1000

@@ -5,7 +5,7 @@ from django.core.management.base import CommandError
 from apps.environments.models import Environment
 from apps.gym.slugs import find_slug_problem
 from apps.tasks.models import Dataset
-from apps.tasks.uploading import create_dataset
+from apps.tasks.upload_jobs import create_dataset
 
 
 def named_dataset(*, slug: str, name: str, environment: str | None) -> Dataset:

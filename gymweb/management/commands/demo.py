@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from apps.accounts.models import Role, User
-from apps.accounts.signing_in import create_sign_in_link
+from apps.accounts.sign_in import create_sign_in_link
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.exports.export_jobs import write_export
@@ -25,13 +25,13 @@ from apps.gym.exporters.registry import FORMATS
 from apps.gym.traces.items import dump_json
 from apps.pairs.models import PairSet
 from apps.pairs.pair_sets import build_pairs
-from apps.policies.registering import register_scripted_model
+from apps.policies.model_registration import register_scripted_model
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection
 from apps.rollouts.plans.planning import plan_collection
 from apps.tasks.models import Dataset, Upload
-from apps.tasks.uploading import create_dataset, upload_file
+from apps.tasks.upload_jobs import create_dataset, upload_file
 
 TASKS = 40
 DEMO_FORMATS = ("trl_sft", "trl_dpo", "nemo_gym_rollouts")

@@ -20,14 +20,14 @@ from apps.gym.traces.items import dump_json
 from apps.gym.traces.segments import check_prefixes, stored_tokens
 from apps.pairs.pair_sets import build_pairs
 from apps.policies.management.commands.vllm_serve import LOOPBACK, base_url, find_python, start_server
-from apps.policies.registering import NotOurs, register_local_model
-from apps.policies.supervising import ServerBroken, free_port
+from apps.policies.model_registration import NotOurs, register_local_model
+from apps.policies.vllm_process import ServerBroken, free_port
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection
 from apps.rollouts.plans.planning import plan_collection
 from apps.tasks.models import Dataset, Upload
-from apps.tasks.uploading import create_dataset, upload_file
+from apps.tasks.upload_jobs import create_dataset, upload_file
 from gymweb.management.commands.demo import DEMO_FORMATS, find_person, write_demo_export
 from gymweb.management.commands.demo import Command as Demo
 

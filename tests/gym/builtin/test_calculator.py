@@ -1,9 +1,9 @@
 import pytest
 
-from apps.gym.environments.calculator import Calculator
-from apps.gym.environments.generating import generate_tasks
+from apps.gym.environments.calculator.environment import Calculator
 from apps.gym.environments.kits import KITS
 from apps.gym.environments.protocol import ToolRefused
+from apps.gym.environments.task_generation import generate_tasks
 from tests.gym.verifiers.replies import response
 
 ROW = {"responses_create_params": {"input": "What is 6 * 7?"}, "expected_answer": "42"}

@@ -6,16 +6,16 @@ import statistics
 
 import pytest
 
-from apps.gym.environments.generating import CASE_KINDS, DIFFICULTIES, TooFewTasks, generate_tasks
 from apps.gym.environments.kits import KITS
 from apps.gym.environments.registry import BUILTINS
-from apps.gym.loop.trials.checking import check_cases, list_cases
-from apps.gym.loop.trials.playing import KNOW_NOTHING, play_attempt, reward_of
-from apps.gym.resources.calling import Caller
+from apps.gym.environments.task_generation import CASE_KINDS, DIFFICULTIES, TooFewTasks, generate_tasks
+from apps.gym.loop.trials.case_runs import check_cases, list_cases
+from apps.gym.loop.trials.players import KNOW_NOTHING, play_attempt, reward_of
 from apps.gym.resources.gymnasium import GymnasiumServer
-from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.serving.environment import serve_environment
+from apps.gym.resources.nemo_gym_http import HttpResourceServer
+from apps.gym.resources.server_calls import Caller
+from apps.gym.serving.served_environment import serve_environment
 from apps.gym.tasks.task_rows import check_task
 from apps.gym.traces.items import dump_json
 from apps.gym.traces.responses import assemble_response

@@ -6,7 +6,7 @@ from apps.gym.environments.protocol import ToolRefused
 from apps.gym.environments.search.documents import write_documents
 from apps.gym.environments.search.environment import Search
 from apps.gym.environments.search.index import find_documents, find_problem
-from apps.gym.environments.search.questions import list_questions
+from apps.gym.environments.search.search_questions import list_questions
 from tests.gym.verifiers.replies import attempt, calls, returns, says
 
 QUESTION = list_questions()[2][0]

@@ -1,9 +1,9 @@
 import pytest
 
-from apps.gym.environments.turns import all_replies, answered_replies
-from apps.gym.environments.twenty_questions.asking import questions_needed
+from apps.gym.environments.turn_environments import all_replies, answered_replies
 from apps.gym.environments.twenty_questions.environment import TwentyQuestions
 from apps.gym.environments.twenty_questions.game import Questions, read_guess, read_properties
+from apps.gym.environments.twenty_questions.question_choice import questions_needed
 from apps.gym.environments.twenty_questions.things import PROPERTIES, THINGS
 from apps.gym.errors import EnvironmentFault
 from apps.gym.traces.items import message

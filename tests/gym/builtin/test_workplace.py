@@ -3,11 +3,11 @@ import json
 
 import pytest
 
-from apps.gym.environments.generating import generate_tasks
 from apps.gym.environments.kits import KITS
 from apps.gym.environments.protocol import ToolRefused
+from apps.gym.environments.task_generation import generate_tasks
 from apps.gym.environments.workplace.environment import Workplace
-from apps.gym.environments.workplace.tools import READING, TOOLS
+from apps.gym.environments.workplace.office_tools import READING, TOOLS
 from apps.gym.errors import EnvironmentFault, VerifierError
 from tests.gym.verifiers.replies import attempt, calls, returns, says
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.gym.exporters.contrasts import pair_conversations
-from apps.gym.exporters.conversations import Conversation
 from apps.gym.exporters.protocol import Options
+from apps.gym.exporters.training_conversations import Conversation
 from apps.gym.traces.events import EnvironmentTurn, ToolResult, TraceUnion
 from apps.gym.traces.items import message
 from apps.gym.traces.messages import Dropped, completion_messages

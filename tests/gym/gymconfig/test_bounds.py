@@ -2,9 +2,9 @@
 
 import pytest
 
-from apps.gym.gymconfig.describing import describe_config
-from apps.gym.gymconfig.problems import ConfigRefused
-from apps.gym.gymconfig.reading import NotYaml, read_yaml
+from apps.gym.gymconfig.config_problems import ConfigRefused
+from apps.gym.gymconfig.descriptions import describe_config
+from apps.gym.gymconfig.yaml_reader import NotYaml, read_yaml
 
 SERVER = 'lab:\n  resources_servers:\n    lab: {host: 127.0.0.1, port: 8123, description: "%s"}\n'
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from apps.gym.gymconfig.describing import DatasetFile, Model, describe_config
-from apps.gym.gymconfig.problems import ConfigRefused
+from apps.gym.gymconfig.config_problems import ConfigRefused
+from apps.gym.gymconfig.descriptions import DatasetFile, Model, describe_config
 
 LAB = """
 lab:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from apps.gym.gymconfig.describing import describe_texts
-from apps.gym.gymconfig.pasting import join_texts, split_texts
-from apps.gym.gymconfig.problems import ConfigRefused
+from apps.gym.gymconfig.config_problems import ConfigRefused
+from apps.gym.gymconfig.descriptions import describe_texts
+from apps.gym.gymconfig.pasted_files import join_texts, split_texts
 from tests.gym.gymconfig.test_describing import ENV, LAB, MODEL
 
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from apps.gym.judging import reading
-from apps.gym.judging.reading import MAX_READ, read_verdict
+from apps.gym.judging import verdict_reader
 from apps.gym.judging.scale import Scale, VerdictUnreadable
 from apps.gym.judging.settings import read_settings
+from apps.gym.judging.verdict_reader import MAX_READ, read_verdict
 
 NUMBERS, NAMES = Scale(), Scale(verdicts={"correct": 1.0, "wrong": 0.0})
 
@@ -106,7 +106,7 @@ def test_an_answer_that_is_nothing_but_openings_is_parsed_a_bounded_number_of_ti
                 parsed.append(error.pos - idx)
                 raise
 
-    monkeypatch.setattr(reading.json, "JSONDecoder", Counting)
+    monkeypatch.setattr(verdict_reader.json, "JSONDecoder", Counting)
     with pytest.raises(VerdictUnreadable):
         read_verdict(text, "a1b2c3d4", NUMBERS.read, lambda verdict: verdict.said)
     # 64 marks are looked at, for each so much is parsed in vain, and the last try may go one text beyond.

@@ -3,7 +3,7 @@
 import pytest
 
 from apps.gym.tasks.file_rows import RowRefused
-from apps.gym.tasks.mappings.columns import Mapping, MappingRefused, apply_mapping, read_mapping, write_mapping
+from apps.gym.tasks.mappings.column_mapping import Mapping, MappingRefused, apply_mapping, read_mapping, write_mapping
 from apps.gym.tasks.mappings.leftovers import Leftovers
 from apps.gym.tasks.mappings.paths import MISSING, look_up
 from apps.gym.tasks.mappings.shapes import find_shape

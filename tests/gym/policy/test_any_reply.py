@@ -15,7 +15,7 @@ from apps.gym.traces.items import message, text_of
 from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.wires.chat_stream import join_chat_stream
 from apps.gym.wires.dialect import Dialect
-from apps.gym.wires.http import HttpPolicy
+from apps.gym.wires.openai_http import HttpPolicy
 from apps.gym.wires.protocol import Ask, Reply
 from tests.deadlines import cpu_deadline
 

@@ -12,7 +12,7 @@ from apps.gym.wires.chat import chat_request, chat_sampling, chat_tool
 from apps.gym.wires.chat_reply import CallsMissing, ReplyMalformed, read_chat_reply
 from apps.gym.wires.dialect import Dialect, SamplingRefused
 from apps.gym.wires.protocol import Ask
-from apps.gym.wires.responses import responses_request
+from apps.gym.wires.responses_wire import responses_request
 
 
 def said(text):

@@ -14,9 +14,9 @@ from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.wires import sending
 from apps.gym.wires.dialect import Dialect
-from apps.gym.wires.http import HttpPolicy, PolicyReplyTooLarge, is_strict
+from apps.gym.wires.openai_http import HttpPolicy, PolicyReplyTooLarge, is_strict
 from apps.gym.wires.protocol import Ask
-from apps.gym.wires.responses import responses_request
+from apps.gym.wires.responses_wire import responses_request
 
 KEY = "sk-test-0123456789abcdef"
 ASK = Ask(items=[{"role": "user", "content": "Hi"}], sampling={"seed": 3})

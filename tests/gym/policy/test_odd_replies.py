@@ -11,7 +11,7 @@ from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError
 from apps.gym.traces.items import message
-from apps.gym.wires.http import HttpPolicy
+from apps.gym.wires.openai_http import HttpPolicy
 from apps.gym.wires.protocol import Ask
 
 ASK = Ask(items=[message("user", "What is 6 * 7?")])

@@ -11,7 +11,7 @@ from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.traces.items import message, text_of
-from apps.gym.wires.http import PATHS, HttpPolicy
+from apps.gym.wires.openai_http import PATHS, HttpPolicy
 from apps.gym.wires.package import PackageSender, open_azure, open_openai
 from apps.gym.wires.protocol import Ask
 

@@ -6,7 +6,7 @@ import pytest
 from apps.gym.wires.chat_reply import ReplyMalformed
 from apps.gym.wires.dialect import Dialect
 from apps.gym.wires.protocol import Ask
-from apps.gym.wires.responses import ReplyFailed, read_responses_reply, responses_request
+from apps.gym.wires.responses_wire import ReplyFailed, read_responses_reply, responses_request
 
 CALL = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}", "async": None, "new": [1]}
 TEXT = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "4", "annotations": []}]}

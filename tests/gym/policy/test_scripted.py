@@ -5,7 +5,7 @@ import asyncio
 import orjson
 import pytest
 
-from apps.gym.environments.calculator import CALCULATOR_TOOL
+from apps.gym.environments.calculator.environment import CALCULATOR_TOOL
 from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.traces.items import assistant_text, function_call_output, function_calls
@@ -13,7 +13,7 @@ from apps.gym.verifiers.math.numeric import verify_numeric
 from apps.gym.verifiers.text.exact_match import verify_exact_match
 from apps.gym.wires.protocol import Ask
 from apps.gym.wires.scripted import MODEL_NAME, WITH_TOOL, WITHOUT_TOOL, ScriptedPolicy, _Attempt, _View
-from apps.gym.wires.solving import compute
+from apps.gym.wires.scripted_answers import compute
 
 ARITHMETIC = "What is (17 + 5) * 3?"
 CAPITAL = "What is the capital of France?"

@@ -12,7 +12,7 @@ from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError
 from apps.gym.traces.items import message
-from apps.gym.wires.http import HttpPolicy
+from apps.gym.wires.openai_http import HttpPolicy
 from apps.gym.wires.protocol import Ask
 
 REPLY = {"id": "r", "choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.gym.wires.solving import answer_question, combine, compute, find_expressions
+from apps.gym.wires.scripted_answers import answer_question, combine, compute, find_expressions
 from tests.deadlines import cpu_deadline
 
 

@@ -11,8 +11,8 @@ from apps.gym.traces.responses import assemble_response
 from apps.gym.wires.chat import chat_tool
 from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
 from apps.gym.wires.chat_stream import join_chat_stream
-from apps.gym.wires.http import _says_context_length, explain_refusal
-from apps.gym.wires.responses import read_responses_reply
+from apps.gym.wires.openai_http import _says_context_length, explain_refusal
+from apps.gym.wires.responses_wire import read_responses_reply
 from tests.gym.policy.shared_material import SHARED
 
 SAMPLES = SHARED / "vllm_samples"

@@ -6,7 +6,7 @@ from random import Random
 import msgspec
 import pytest
 
-from apps.gym.redaction.redacting import Pattern, Redactor
+from apps.gym.redaction.redactor import Pattern, Redactor
 from tests.deadlines import cpu_deadline
 
 PLAIN = Redactor()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.gym.redaction.redacting import Redactor
+from apps.gym.redaction.redactor import Redactor
 from apps.gym.redaction.shortening import cut, cut_body, cut_clean, cut_middle, cut_to_end, shorten, shorten_with
 from apps.gym.storable import clean_line
 from apps.gym.tasks.file_rows import RowRefused, read_row
@@ -71,7 +71,7 @@ def test_a_row_is_refused_without_half_a_password_in_the_name_that_is_quoted(lin
     assert "correct" not in said
 
 
-IN_THEMSELVES = {"gym/redaction/redacting.py", "gym/redaction/shortening.py"}
+IN_THEMSELVES = {"gym/redaction/redactor.py", "gym/redaction/shortening.py"}
 HARMLESS = {("accounts/models.py", "self.key[:8]")}
 """What of a key is shown on purpose."""
 

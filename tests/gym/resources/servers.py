@@ -10,8 +10,8 @@ from aiohttp import web
 from apps.gym.calls.addresses import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.retries import Pauses
-from apps.gym.resources.calling import Caller
-from apps.gym.resources.http import HttpResourceServer
+from apps.gym.resources.nemo_gym_http import HttpResourceServer
+from apps.gym.resources.server_calls import Caller
 
 BROKEN = object()
 """An answer that is none: the connection is dropped."""

@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
-from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
+from apps.gym.resources.server_calls import Caller
 from apps.gym.rewards import Reward
 from apps.gym.traces.events import EnvironmentTurn, ToolResult
 from apps.gym.traces.items import message

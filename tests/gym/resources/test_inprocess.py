@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from apps.gym.environments.calculator import Calculator
+from apps.gym.environments.calculator.environment import Calculator
 from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.resources.inprocess import InProcessServer

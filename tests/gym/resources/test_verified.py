@@ -7,8 +7,8 @@ import pytest
 from apps.gym.errors import VerifierError
 from apps.gym.loop.reverification import ask_reverify_mode
 from apps.gym.resources.gymnasium import GymnasiumServer
+from apps.gym.resources.own_verifier import ToollessServer, VerifiedServer
 from apps.gym.resources.protocol import AsksJudge, Stepped
-from apps.gym.resources.verified import ToollessServer, VerifiedServer
 from tests.gym.resources.servers import Answers, serve
 from tests.gym.verifiers.replies import response, says
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.gym.rollout_files.rollout_rows import check_task, read_attempt
-from apps.gym.rollout_files.shapes.reading import read_line
+from apps.gym.rollout_files.shapes.stored_rows import read_line
 from apps.gym.tasks.file_rows import RowRefused
 
 TEXTS = ["", "x", "text", "user", "assistant", "tool", "image_url", "[1]", "{}", '{"name": "f"}', "\x00", "length"]

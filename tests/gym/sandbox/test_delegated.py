@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from apps.gym.sandbox import together
-from apps.gym.sandbox.choosing import Choice, ChosenSandbox
-from apps.gym.sandbox.delegated import NotDelegated, Place, find_place
-from apps.gym.sandbox.together import MemoryGroup
+from apps.gym.sandbox import memory_groups
+from apps.gym.sandbox.control_groups import NotDelegated, Place, find_place
+from apps.gym.sandbox.memory_groups import MemoryGroup
+from apps.gym.sandbox.sandbox_choice import Choice, ChosenSandbox
 from tests.gym.sandbox.needing import needs_sandbox
 
 OTHERS = "22 1 0:20 / /proc rw shared:5 - proc proc rw\nshort line\n"
@@ -135,7 +135,7 @@ def test_where_nothing_is_mounted_there_is_none():
 
 
 def test_version_2_bounds_all_together_and_ends_one_execution_as_a_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(together, "_TRIES", 1)
+    monkeypatch.setattr(memory_groups, "_TRIES", 1)
     group = MemoryGroup(Place(folder=tmp_path, version=2), most=2**26)
     assert contents(group.folder) == {
         "cgroup.subtree_control": "+memory",
@@ -160,8 +160,8 @@ def contents(folder):
 
 @needs_sandbox
 def test_programs_join_a_group_of_version_2_by_its_list_of_processes(tmp_path, monkeypatch):
-    monkeypatch.setattr(together, "_TRIES", 1)
-    monkeypatch.setattr(together, "find_place", lambda: Place(folder=tmp_path, version=2))
+    monkeypatch.setattr(memory_groups, "_TRIES", 1)
+    monkeypatch.setattr(memory_groups, "find_place", lambda: Place(folder=tmp_path, version=2))
     chosen = ChosenSandbox(Choice(at_once=1, memory_mb=400))
     assert chosen.run("print(6 * 7)").stdout == b"42\n"
     assert chosen.describe() == "bubblewrap; all that run at once have 400 MB of memory together (cgroup v2)"

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from apps.gym.environments.code_exec.environment import CodeExec
-from apps.gym.sandbox import together
-from apps.gym.sandbox.choosing import Choice, ChosenSandbox, choose_sandbox, the_sandbox
-from apps.gym.sandbox.delegated import NotDelegated, Place, find_place
+from apps.gym.sandbox import memory_groups
+from apps.gym.sandbox.control_groups import NotDelegated, Place, find_place
+from apps.gym.sandbox.memory_groups import MemoryGroup, TotalMemory
 from apps.gym.sandbox.protocol import Limits
-from apps.gym.sandbox.together import MemoryGroup, TotalMemory
+from apps.gym.sandbox.sandbox_choice import Choice, ChosenSandbox, choose_sandbox, the_sandbox
 from tests.deadlines import DEADLINE
 from tests.gym.sandbox.needing import needs_group, needs_sandbox
 from tests.gym.verifiers.replies import response
@@ -251,7 +251,7 @@ def test_where_none_can_be_made_any_more_code_runs_without(monkeypatch, caplog):
 PROGRAM = f"""
 import os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
-from apps.gym.sandbox.choosing import Choice, ChosenSandbox
+from apps.gym.sandbox.sandbox_choice import Choice, ChosenSandbox
 chosen = ChosenSandbox(Choice(at_once=1, memory_mb=100))
 print(chosen.run("print(1)").stdout == b"1\\n", flush=True)
 if sys.argv[1] == "fork":
@@ -315,7 +315,7 @@ def test_where_no_group_can_be_made_code_runs_as_before_and_it_is_said(problem, 
     def find():
         raise problem
 
-    monkeypatch.setattr(together, "find_place", find)
+    monkeypatch.setattr(memory_groups, "find_place", find)
     chosen = ChosenSandbox(Choice(at_once=1))
     assert chosen.run("print(1)").stdout == b"1\n"
     assert chosen.describe() == f"bubblewrap; their memory together is bounded by their number alone: {problem}"
@@ -323,9 +323,9 @@ def test_where_no_group_can_be_made_code_runs_as_before_and_it_is_said(problem, 
 
 @needs_sandbox
 def test_a_group_that_nobody_can_join_is_not_used(tmp_path, monkeypatch):
-    monkeypatch.setattr(together, "find_place", lambda: Place(folder=tmp_path, version=2))
-    monkeypatch.setattr(together, "_JOIN", 'echo "no room" >&2; exit 96')
-    monkeypatch.setattr(together, "_TRIES", 1)
+    monkeypatch.setattr(memory_groups, "find_place", lambda: Place(folder=tmp_path, version=2))
+    monkeypatch.setattr(memory_groups, "_JOIN", 'echo "no room" >&2; exit 96')
+    monkeypatch.setattr(memory_groups, "_TRIES", 1)
     chosen = ChosenSandbox(Choice(at_once=1))
     assert chosen.run("print(1)").stdout == b"1\n"
     assert chosen.describe().endswith("bounded by their number alone: no process can join a group there: no room")

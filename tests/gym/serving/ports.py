@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from apps.gym.calls.addresses import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
-from apps.gym.serving.ports import serve_port
+from apps.gym.serving.own_port import serve_port
 
 
 @asynccontextmanager

@@ -7,8 +7,8 @@ from openai.types.responses import Response
 from apps.gym.errors import EnvironmentFault
 from apps.gym.loop.agent_loop import Harness
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.serving.agent import ServedAgent
-from apps.gym.serving.asking import Asked, answer_always
+from apps.gym.serving.served_agent import ServedAgent
+from apps.gym.serving.served_request import Asked, answer_always
 from apps.gym.tasks.rollout_keys import own_task
 from apps.gym.traces.tokens import capture_tokens
 from apps.gym.wires.protocol import Reply

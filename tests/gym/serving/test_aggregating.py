@@ -1,7 +1,7 @@
 import pytest
 
 from apps.gym.serving.aggregating import aggregate_metrics
-from apps.gym.serving.asking import Refused
+from apps.gym.serving.served_request import Refused
 
 USAGE = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
 ROWS = [

@@ -5,19 +5,19 @@ import json
 import msgspec
 import pytest
 
-from apps.gym.environments.calculator import Calculator
-from apps.gym.environments.generating import generate_tasks
+from apps.gym.environments.calculator.environment import Calculator
 from apps.gym.environments.kits import KITS
 from apps.gym.environments.protocol import ToolRefused
 from apps.gym.environments.registry import BUILTINS
+from apps.gym.environments.task_generation import generate_tasks
 from apps.gym.judging.judge import Judge
 from apps.gym.loop.agent_loop import Attempt, Harness
-from apps.gym.resources.calling import Caller
-from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.resources.verified import VerifiedServer
-from apps.gym.serving.asking import Asked, Refused, answer_always, plain_path
-from apps.gym.serving.environment import CannotServe, serve_environment
+from apps.gym.resources.nemo_gym_http import HttpResourceServer
+from apps.gym.resources.own_verifier import VerifiedServer
+from apps.gym.resources.server_calls import Caller
+from apps.gym.serving.served_environment import CannotServe, serve_environment
+from apps.gym.serving.served_request import Asked, Refused, answer_always, plain_path
 from apps.gym.traces.events import JudgeCall, SessionOpened, ToolResult, Verification
 from apps.gym.wires.scripted import ScriptedPolicy
 from tests.deadlines import DEADLINE, wait_until_async

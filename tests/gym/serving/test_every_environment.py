@@ -8,12 +8,12 @@ import pytest
 from apps.gym.calls.addresses import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.judging.judge import Judge
-from apps.gym.resources.calling import Caller
-from apps.gym.resources.http import HttpResourceServer
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command
-from apps.gym.resources.verified import ToollessServer, VerifiedServer
-from apps.gym.serving.environment import serve_environment
+from apps.gym.resources.nemo_gym_http import HttpResourceServer
+from apps.gym.resources.own_verifier import ToollessServer, VerifiedServer
+from apps.gym.resources.server_calls import Caller
+from apps.gym.serving.served_environment import serve_environment
 from apps.gym.traces.events import JudgeCall, ToolResult, Verification
 from apps.gym.traces.items import item_type
 from apps.gym.verifiers.examples import EXAMPLES

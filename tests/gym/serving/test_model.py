@@ -6,11 +6,11 @@ import pytest
 from openai.types.responses import Response
 
 from apps.gym.errors import PolicyError, TimedOut
-from apps.gym.serving.asking import Asked, answer_always
-from apps.gym.serving.model import ServedModel
+from apps.gym.serving.served_model import ServedModel
+from apps.gym.serving.served_request import Asked, answer_always
 from apps.gym.traces.tokens import capture_tokens
 from apps.gym.wires.protocol import Reply
-from apps.gym.wires.responses import responses_request
+from apps.gym.wires.responses_wire import responses_request
 from apps.gym.wires.scripted import ScriptedPolicy
 from tests.gym.serving.ports import on_a_port
 

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from apps.gym.serving.asking import Refused
+from apps.gym.serving.served_request import Refused
 from apps.gym.serving.sessions import VERIFIED_SECONDS, Sessions
 
 

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from apps.gym.resources.calling import Caller
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.serving import turns
-from apps.gym.serving.asking import Asked, Refused
-from apps.gym.serving.environment import serve_environment
+from apps.gym.resources.server_calls import Caller
+from apps.gym.serving import served_turns
+from apps.gym.serving.served_environment import serve_environment
+from apps.gym.serving.served_request import Asked, Refused
 from tests.gym.serving.ports import on_a_port
 from tests.gym.verifiers.replies import calls, says
 
@@ -59,7 +59,7 @@ def test_an_attempt_is_opened_stepped_and_rewarded_at_its_end():
 
 
 def test_an_attempt_that_goes_on_for_too_long_is_truncated(monkeypatch):
-    monkeypatch.setattr(turns, "MOST_STEPS", 2)
+    monkeypatch.setattr(served_turns, "MOST_STEPS", 2)
 
     async def play(told):
         served = await serve()
@@ -69,8 +69,8 @@ def test_an_attempt_that_goes_on_for_too_long_is_truncated(monkeypatch):
 
     last = asyncio.run(play("Moves: left"))
     assert (last["reward"], last["terminated"], last["truncated"]) == (0.0, False, True)
-    monkeypatch.setattr(turns, "MOST_STEPS", 1_000)
-    monkeypatch.setattr(turns, "MOST_CHARACTERS", 5_000)
+    monkeypatch.setattr(served_turns, "MOST_STEPS", 1_000)
+    monkeypatch.setattr(served_turns, "MOST_CHARACTERS", 5_000)
     assert asyncio.run(play("Moves: left"))["truncated"] is False
     assert asyncio.run(play("Moves: left" + " " * 5_000))["truncated"] is True
 

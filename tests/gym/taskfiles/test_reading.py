@@ -15,8 +15,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gym.tasks.files.limits import BadRow, FileRefused, Limits
-from apps.gym.tasks.files.reading import open_rows
+from apps.gym.tasks.files.file_limits import BadRow, FileRefused, Limits
+from apps.gym.tasks.files.row_source import open_rows
 
 ROWS = [
     {"id": n, "question": f'What is {n} + 1?\nAnswer: "[{{,}}]\\', "nested": {"list": [1, [2, {}]]}} for n in range(5)

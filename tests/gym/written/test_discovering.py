@@ -4,8 +4,8 @@ from textwrap import dedent
 
 import pytest
 
-from apps.gym.written import discovering, registry
-from apps.gym.written.discovering import load_environments
+from apps.gym.written import discovery, registry
+from apps.gym.written.discovery import load_environments
 from apps.gym.written.registry import PROBLEMS, WRITTEN, find_environment, find_kit, list_kits, list_names
 
 FILE = dedent(
@@ -126,7 +126,7 @@ def test_an_installed_package_is_found_by_its_entry_point(tmp_path, monkeypatch)
         folder = tmp_path / f"{name}-1.0.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (folder / "entry_points.txt").write_text(f"[{discovering.ENTRY_POINTS}]\n{name} = {value}\n")
+        (folder / "entry_points.txt").write_text(f"[{discovery.ENTRY_POINTS}]\n{name} = {value}\n")
     monkeypatch.syspath_prepend(tmp_path)
     load_environments([])
     assert sorted(WRITTEN) == ["harvest"]

@@ -5,13 +5,13 @@ from functools import partial
 import pytest
 
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
-from apps.gym.loop.trials.playing import play_attempt, reward_of
-from apps.gym.resources.calling import Caller
+from apps.gym.loop.trials.players import play_attempt, reward_of
 from apps.gym.resources.gymnasium import GymnasiumServer
-from apps.gym.resources.http import HttpResourceServer
+from apps.gym.resources.nemo_gym_http import HttpResourceServer
 from apps.gym.resources.protocol import ToolOutput
-from apps.gym.resources.written import WrittenServer
-from apps.gym.serving.environment import serve_environment
+from apps.gym.resources.server_calls import Caller
+from apps.gym.resources.written_environments import WrittenServer
+from apps.gym.serving.served_environment import serve_environment
 from apps.gym.written import Attempted, Call, Environment, Move, Reward, ToolRefused, ask, say, tool
 from tests.deadlines import DEADLINE
 from tests.gym.serving.ports import on_a_port

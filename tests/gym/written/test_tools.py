@@ -8,7 +8,7 @@ import pytest
 
 from apps.gym.environments.protocol import ToolRefused
 from apps.gym.written import Environment, tool
-from apps.gym.written.tools import describe_tool, read_docstring, write_output
+from apps.gym.written.typed_tools import describe_tool, read_docstring, write_output
 
 
 class Colour(enum.Enum):

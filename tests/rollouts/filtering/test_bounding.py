@@ -10,8 +10,8 @@ from apps.accounts.models import Role
 from apps.dashboard.tables.neighbours import find_neighbours
 from apps.reviews.queues.queue_items import QueueRefused, fill_from_filter
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout
-from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
-from apps.rollouts.search.filters.parsing import parse_filter
+from apps.rollouts.search.filters.filter_parser import parse_filter
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 from apps.rollouts.search.word_index import mark_unindexed
 from apps.rollouts.steering.rollout_deletion import RemovalRefused, queue_rollout_deletion
 from tests.dashboard.pages import signed_in

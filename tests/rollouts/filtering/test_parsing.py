@@ -5,9 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.rollouts.models import Rollout
-from apps.rollouts.search.filters.compiling import FLAGS as COMPILED_FLAGS
-from apps.rollouts.search.filters.compiling import OF_COLLECTIONS, OF_ROLLOUTS
-from apps.rollouts.search.filters.grammar import (
+from apps.rollouts.search.filters.filter_grammar import (
     Anything,
     Between,
     Filter,
@@ -18,9 +16,11 @@ from apps.rollouts.search.filters.grammar import (
     Text,
     Value,
 )
-from apps.rollouts.search.filters.keys import ALIASES, FLAGS, KEYS, STATUSES, Key, Kind
-from apps.rollouts.search.filters.parsing import MAX_LENGTH, MAX_TERMS, MAX_VALUES, parse_filter
-from apps.rollouts.search.filters.words import split_words
+from apps.rollouts.search.filters.filter_keys import ALIASES, FLAGS, KEYS, STATUSES, Key, Kind
+from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, MAX_TERMS, MAX_VALUES, parse_filter
+from apps.rollouts.search.filters.filter_sql import FLAGS as COMPILED_FLAGS
+from apps.rollouts.search.filters.filter_sql import OF_COLLECTIONS, OF_ROLLOUTS
+from apps.rollouts.search.filters.search_words import split_words
 
 WHOLE = st.integers(-(10**15), 10**15).map(float)
 FLOATS = st.floats(-1e15, 1e15, allow_nan=False).map(lambda number: number + 0.0)

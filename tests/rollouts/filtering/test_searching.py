@@ -6,8 +6,8 @@ from django.core.management import call_command
 from apps.gym.traces.events import ModelCall, Prompt, ToolResult, Verification
 from apps.gym.traces.items import message
 from apps.rollouts.models import Rollout, RolloutWords, TraceEvent, UnindexedRollout
-from apps.rollouts.search.filters.applying import filter_rollouts
-from apps.rollouts.search.filters.searching import count_unindexed
+from apps.rollouts.search.filters.filtered_rollouts import filter_rollouts
+from apps.rollouts.search.filters.text_search import count_unindexed
 from apps.rollouts.search.word_index import MAX_TRIES, PART, index_next_rollouts, mark_unindexed
 from tests.factories import make_collection, make_rollout
 

@@ -8,10 +8,10 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.accounts.links import add_link_arguments, link_query, sign_in_url
 from apps.accounts.models import Role, User
-from apps.accounts.people import create_user
-from apps.accounts.signing_in import create_sign_in_link
+from apps.accounts.sign_in import create_sign_in_link
+from apps.accounts.sign_in_links import add_link_arguments, link_query, sign_in_url
+from apps.accounts.user_accounts import create_user
 
 
 class Command(BaseCommand):

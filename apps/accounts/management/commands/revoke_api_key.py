@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.accounts.keys import revoke_api_key
+from apps.accounts.api_keys import revoke_api_key
 from apps.accounts.models import ApiKey
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from apps.dashboard.tables.rollouts.listing import RolloutList
 from apps.rollouts.models import Collection, RolloutQuerySet
-from apps.rollouts.search.filters.grammar import Between, Filter, Number, Term, Text, Value
+from apps.rollouts.search.filters.filter_grammar import Between, Filter, Number, Term, Text, Value
 
 LOOKED_AT = 10_000
 SHOWN = 8

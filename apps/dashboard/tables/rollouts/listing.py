@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 
 from apps.rollouts.models import Rollout, RolloutQuerySet
-from apps.rollouts.search.filters.applying import apply_filter
-from apps.rollouts.search.filters.grammar import Filter, FilterRefused, Term, Text, write_term
-from apps.rollouts.search.filters.parsing import parse_filter
+from apps.rollouts.search.filters.filter_grammar import Filter, FilterRefused, Term, Text, write_term
+from apps.rollouts.search.filters.filter_parser import parse_filter
+from apps.rollouts.search.filters.filtered_rollouts import apply_filter
 from apps.rollouts.search.keyset_pages import PAGE_ROWS, Page, page_by_column, page_by_id
 from apps.rollouts.search.rollout_order import SORTS, expect_values
 

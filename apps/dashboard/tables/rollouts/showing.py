@@ -19,10 +19,10 @@ from apps.dashboard.tables.rollouts.columns import (
 )
 from apps.dashboard.tables.rollouts.listing import NEWEST, OLDEST, RolloutList
 from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
-from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
-from apps.rollouts.search.filters.grammar import Term, Text
-from apps.rollouts.search.filters.keys import KEYS
-from apps.rollouts.search.filters.searching import MANY, count_unindexed
+from apps.rollouts.search.filters.filter_grammar import Term, Text
+from apps.rollouts.search.filters.filter_keys import KEYS
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.text_search import MANY, count_unindexed
 from apps.rollouts.search.keyset_pages import Page
 
 UNSEEN = ("task__row_json", "collection__snapshot", "components", "collection__prompt_template")

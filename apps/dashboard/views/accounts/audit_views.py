@@ -5,10 +5,10 @@ from typing import Any
 import orjson
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 
-from apps.accounts.disclosing import FORMATS
+from apps.accounts.audit_files import FORMATS
 from apps.accounts.models import AuditEntry
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer
+from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.forms.audit_forms import AuditSearchForm
 from apps.rollouts.search.keyset_pages import page_by_id
 

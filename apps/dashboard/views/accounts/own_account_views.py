@@ -11,13 +11,13 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 
-from apps.accounts.keys import NotYourKey, create_api_key, revoke_api_key
+from apps.accounts.api_keys import NotYourKey, create_api_key, revoke_api_key
+from apps.accounts.key_bindings import KeymapRefused, remap_keys
 from apps.accounts.known_devices import remember_device
 from apps.accounts.models import ApiKey, User
-from apps.accounts.people import change_password
 from apps.accounts.permissions import Permission, allow
-from apps.accounts.remapping import KeymapRefused, remap_keys
-from apps.dashboard.chrome.answers import answer, go
+from apps.accounts.user_accounts import change_password
+from apps.dashboard.chrome.page_answers import answer, go
 from apps.dashboard.forms.account_forms import ApiKeyForm, PasswordForm
 
 

@@ -10,12 +10,12 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 
-from apps.accounts.inviting import invite_person
+from apps.accounts.invitations import invite_person
 from apps.accounts.models import Role, User
-from apps.accounts.people import LastAdmin, edit_user
 from apps.accounts.permissions import ROLE_PERMISSIONS, Permission, allow
-from apps.accounts.signing_in import create_sign_in_link
-from apps.dashboard.chrome.answers import answer, answer_form, go, posted
+from apps.accounts.sign_in import create_sign_in_link
+from apps.accounts.user_accounts import LastAdmin, edit_user
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.forms.account_forms import PersonCreateForm, PersonEditForm
 from apps.dashboard.forms.fields import add_errors
 

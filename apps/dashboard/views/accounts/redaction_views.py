@@ -8,9 +8,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.redaction_forms import PatternForm, SampleForm
+from apps.policies.installation_redactor import fresh_redactor
 from apps.policies.models import RedactionPattern
-from apps.policies.patterning import delete_pattern, save_pattern
-from apps.policies.redacting import fresh_redactor
+from apps.policies.redaction_patterns import delete_pattern, save_pattern
 from apps.rollouts.models import Collection
 from apps.rollouts.steering.flag_resolution import resolve_flags
 

@@ -15,10 +15,10 @@ from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.settings_forms import AddressForm, SecretForm
 from apps.dashboard.overview.outbound_access import read_called, read_entries, try_address
+from apps.environments.environment_changes import save_environment
 from apps.environments.models import OVER_HTTP, Environment
-from apps.environments.saving import save_environment
 from apps.policies.models import PolicyModel, RedactionPattern
-from apps.policies.saving import save_policy_model
+from apps.policies.policy_model_changes import save_policy_model
 
 _SHOWN_KEYS = 500
 

@@ -14,13 +14,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django_htmx.http import HttpResponseClientRedirect
 
-from apps.accounts.auditing import record
+from apps.accounts.audit_log import record
 from apps.accounts.known_devices import remember_device
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
-from apps.accounts.returning import landing_page, page_of
-from apps.accounts.signing_in import SignInRefused, TooManyTries, is_open, redeem_sign_in_link, sign_in_with_password
-from apps.dashboard.chrome.answers import posted, wants_fragment
+from apps.accounts.return_page import landing_page, page_of
+from apps.accounts.sign_in import SignInRefused, TooManyTries, is_open, redeem_sign_in_link, sign_in_with_password
+from apps.dashboard.chrome.page_answers import posted, wants_fragment
 from apps.dashboard.chrome.page_context import THEMES
 from apps.dashboard.forms.sign_in_forms import SignInForm
 

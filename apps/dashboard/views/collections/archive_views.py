@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.dataset_forms import DeleteForm
 from apps.dashboard.tables.rollouts.listing import RolloutList
@@ -17,7 +17,7 @@ from apps.rollouts.steering.archiving import archive_collection, restore_collect
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.rollout_deletion import RemovalRefused, queue_rollout_deletion
-from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references
+from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse, find_references
 
 
 def _collection(pk: int) -> Collection:

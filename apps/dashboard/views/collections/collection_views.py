@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.answers import answer
+from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.collection_forms import CollectionForm, LimitsForm
 from apps.dashboard.forms.fields import add_errors
@@ -28,7 +28,7 @@ from apps.rollouts.metrics.consistent_reads import consistent_reads
 from apps.rollouts.models import Collection, CollectionQuerySet, Rollout
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.plans.task_selection import NothingToCollect
-from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 from apps.rollouts.search.keyset_pages import page_by_id
 
 

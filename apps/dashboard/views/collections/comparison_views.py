@@ -10,7 +10,7 @@ from django.urls import reverse
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.bubbles import draw_bubbles
 from apps.dashboard.charts.shares import draw_shares
-from apps.dashboard.chrome.answers import answer
+from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.tables.csv_files import answer_csv
 from apps.rollouts.metrics.collection_comparison import (

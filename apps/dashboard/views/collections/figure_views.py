@@ -6,7 +6,7 @@ from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.charts.intervals import draw_intervals
-from apps.dashboard.chrome.answers import answer, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.overview.collection_results import read_results
 from apps.dashboard.tables.breakdown_rows import lay_out_shares, name_attempts

@@ -8,9 +8,9 @@ from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer
+from apps.dashboard.chrome.page_answers import answer
+from apps.tasks.column_mapping_changes import delete_mapping
 from apps.tasks.models import ColumnMapping
-from apps.tasks.saving import delete_mapping
 
 
 @allow(GET=Permission.READ)

@@ -11,18 +11,18 @@ from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.forms.dataset_forms import DatasetForm, DatasetNamesForm, DeleteForm, MarkForm
 from apps.dashboard.forms.fields import add_errors
 from apps.gym.storable import clean_line
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.keyset_pages import page_by_id
-from apps.tasks.comparing import KINDS, changed_fields, count_changes, find_changes, with_counterparts
-from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse, find_references, queue_deletion
-from apps.tasks.marking import MAX_TASKS, mark_tasks
+from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse, find_references, queue_deletion
 from apps.tasks.models import Dataset, DatasetVersion, Deletion, Task, TaskQuerySet
-from apps.tasks.turns import DatasetIsBusy
-from apps.tasks.uploading import create_dataset, rename_dataset
+from apps.tasks.task_marks import MAX_TASKS, mark_tasks
+from apps.tasks.upload_jobs import create_dataset, rename_dataset
+from apps.tasks.upload_turns import DatasetIsBusy
+from apps.tasks.version_differences import KINDS, changed_fields, count_changes, find_changes, with_counterparts
 
 _SHOWN_UPLOADS = 5
 _SHOWN_VERSIONS = 20

@@ -14,22 +14,22 @@ from django.utils.text import slugify
 from apps.accounts.disk_space import DiskFull
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer, answer_form, go, posted
 from apps.dashboard.chrome.file_downloads import send_file
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.forms.upload_forms import CommitForm, MappingForm, UploadForm, mapping_initial
 from apps.gym.storable import clean_line
-from apps.gym.tasks.files.reading import FORMATS
-from apps.gym.tasks.mappings.columns import MappingRefused
+from apps.gym.tasks.files.row_source import FORMATS
+from apps.gym.tasks.mappings.column_mapping import MappingRefused
 from apps.gym.tasks.mappings.shapes import SHAPES
 from apps.rollouts.engine.worker_leases import live_workers
-from apps.tasks.choosing import Choices
+from apps.tasks.column_mapping_changes import save_mapping
 from apps.tasks.models import ColumnMapping, Dataset, Upload
-from apps.tasks.previewing import Preview, preview_upload
-from apps.tasks.receiving import DatasetIsBeingDeleted, PartTooLarge, parts_file, store_file
-from apps.tasks.rejecting import rejected_path
-from apps.tasks.saving import save_mapping
-from apps.tasks.sweeping import QUIET_LOADING
-from apps.tasks.uploading import NotWaiting, discard_upload, explain_wait, may_go_on, queue_upload
+from apps.tasks.received_files import DatasetIsBeingDeleted, PartTooLarge, parts_file, store_file
+from apps.tasks.rejected_rows import rejected_path
+from apps.tasks.row_preview import Preview, preview_upload
+from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_cleanup import QUIET_LOADING
+from apps.tasks.upload_jobs import NotWaiting, discard_upload, explain_wait, may_go_on, queue_upload
 
 SHOWN_PREVIEW_ROWS = 10
 _SLOW = timedelta(seconds=20)

@@ -9,8 +9,8 @@ from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer, wants_fragment
 from apps.dashboard.chrome.file_downloads import send_archive, send_file
+from apps.dashboard.chrome.page_answers import answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.export_forms import ExportForm
 from apps.dashboard.traces.bodies import pretty

@@ -8,11 +8,11 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.answers import answer, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.pair_forms import ASK, AskForm, DecisionForm, MarkedForm, PairSetForm
-from apps.dashboard.traces.reading import read_trace
 from apps.dashboard.traces.side_by_side import Comparison, compare_rollouts
+from apps.dashboard.traces.trace_reading import read_trace
 from apps.dashboard.views.output.export_views import POLL_ENDED
 from apps.pairs.models import PairSet, PreferencePair
 from apps.pairs.pair_counts import NewPair, count_pairs

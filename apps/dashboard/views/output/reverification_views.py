@@ -6,11 +6,11 @@ from django.shortcuts import get_object_or_404, redirect, render
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.histogram import draw_histogram
-from apps.dashboard.chrome.answers import answer, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.reverification_forms import ReverificationForm
 from apps.rollouts.models import Reverification
-from apps.rollouts.reverification.reverifying import (
+from apps.rollouts.reverification.reverification_jobs import (
     CannotApply,
     ReverifyRefused,
     apply_reverification,

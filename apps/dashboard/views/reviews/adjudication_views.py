@@ -21,7 +21,7 @@ from apps.reviews.agreement.queue_agreement import read_disputed
 from apps.reviews.models import Queue, QueueItem, Review
 from apps.reviews.queues.blind_items import LABELS
 from apps.reviews.queues.item_leases import CannotReview
-from apps.reviews.reviews.answers import AnswerRefused
+from apps.reviews.reviews.review_answers import AnswerRefused
 from apps.reviews.reviews.submission import criteria_of
 
 _SEEN = "items_seen"

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.answers import answer, answer_form, go, posted, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.review_forms import QueueChangeForm, QueueForm

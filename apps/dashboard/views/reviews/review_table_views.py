@@ -4,7 +4,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer
+from apps.dashboard.chrome.page_answers import answer
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.review_filters import ItemFilterForm, ReviewFilterForm
 from apps.dashboard.reviewing.review_words import for_item_rows, for_review_rows, tell_item, tell_review

@@ -14,8 +14,8 @@ from apps.dashboard.views.rollouts.trace_part_views import find_rollout
 from apps.reviews.comments.commenting import resolve_comment
 from apps.reviews.models import Comment, Flag, RewardOverride, Rubric
 from apps.reviews.queues.item_leases import CannotReview
-from apps.reviews.reviews.answers import AnswerRefused
 from apps.reviews.reviews.flags import FlagRefused, raise_flag, withdraw_flag
+from apps.reviews.reviews.review_answers import AnswerRefused
 from apps.reviews.reviews.reward_overrides import OverrideRefused, override_reward, withdraw_override
 from apps.reviews.reviews.submission import score_rollout
 

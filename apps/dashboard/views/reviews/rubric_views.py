@@ -6,12 +6,12 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.review_forms import RubricChangeForm, RubricForm
 from apps.reviews.models import Rubric
-from apps.reviews.reviews.rubrics import RubricInUse, delete_rubric, is_used, save_rubric
+from apps.reviews.reviews.rubric_changes import RubricInUse, delete_rubric, is_used, save_rubric
 from apps.rollouts.search.keyset_pages import page_by_id
 
 

@@ -13,7 +13,7 @@ from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.answers import wants_fragment
+from apps.dashboard.chrome.page_answers import wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.review_forms import read_posted_answer
 from apps.dashboard.reviewing.work_items import count_mine, read_fields, read_judged, read_text
@@ -24,9 +24,9 @@ from apps.reviews.queues.blind_items import reveal
 from apps.reviews.queues.hidden_items import find_kept
 from apps.reviews.queues.item_leases import CannotReview, claim_item, find_held, refuse_stranger, skip_item
 from apps.reviews.queues.waiting_items import count_with_others, read_waiting
-from apps.reviews.reviews.answers import Answer, AnswerRefused
 from apps.reviews.reviews.drafts import tell_draft
 from apps.reviews.reviews.haste import read_haste
+from apps.reviews.reviews.review_answers import Answer, AnswerRefused
 from apps.reviews.reviews.submission import criteria_of, find_lapsed, submit_review
 from apps.reviews.reviews.undo import find_undoable, undo_review
 

@@ -9,21 +9,21 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.vary import vary_on_headers
 
-from apps.accounts.arranging import NotYourView, ViewRefused, arrange_table, delete_view, save_view
 from apps.accounts.models import SavedView
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer, wants_fragment
+from apps.accounts.table_preferences import NotYourView, ViewRefused, arrange_table, delete_view, save_view
+from apps.dashboard.chrome.page_answers import answer, wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.live.followed_attempt import followed_rollouts
 from apps.dashboard.tables.rollouts.columns import DENSITIES, TABLE, known_columns
 from apps.dashboard.tables.rollouts.facets import read_facets
 from apps.dashboard.tables.rollouts.listing import RolloutList
 from apps.dashboard.tables.rollouts.showing import show_table
-from apps.dashboard.traces.reading import find_next, open_chunk, open_trace
+from apps.dashboard.traces.trace_reading import find_next, open_chunk, open_trace
 from apps.dashboard.views.rollouts.trace_part_views import attempt_context, find_rollout, read_place
 from apps.policies.typed_texts import clean_typed
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.search.filters.bounding import FilterTooSlow, bound_time
+from apps.rollouts.search.filters.query_time_limit import FilterTooSlow, bound_time
 
 
 @allow(GET=Permission.READ)

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import wants_fragment
+from apps.dashboard.chrome.page_answers import wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.rollout_forms import CommentForm
 from apps.dashboard.live.followed_attempt import Mark, read_news, read_parts

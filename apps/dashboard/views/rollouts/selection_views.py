@@ -12,11 +12,11 @@ from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.views.rollouts.rollout_table_views import back_of, go_back
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.reverification.reverifying import ReverifyRefused, queue_reverification
+from apps.rollouts.reverification.reverification_jobs import ReverifyRefused, queue_reverification
 from apps.rollouts.steering.controls import CannotSteer
 from apps.rollouts.steering.flag_resolution import resolve_flag
 from apps.rollouts.steering.rollout_deletion import MAX_IDS, RemovalRefused, queue_rollout_deletion
-from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
+from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse
 
 _NONE = "Mark some rollouts first."
 

@@ -23,9 +23,9 @@ from apps.reviews.models import Flag, Queue, Review
 from apps.reviews.queues.blind_items import LABELS
 from apps.reviews.queues.item_leases import CannotReview
 from apps.reviews.queues.queue_items import QueueRefused
-from apps.reviews.reviews.answers import Answer, AnswerRefused
 from apps.reviews.reviews.flags import FlagRefused, raise_flag
 from apps.reviews.reviews.own_verdicts import judge_compared, read_compared
+from apps.reviews.reviews.review_answers import Answer, AnswerRefused
 from apps.rollouts.models import Rollout
 
 _MOST_PAIRS = 50

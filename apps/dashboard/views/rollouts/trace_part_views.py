@@ -12,16 +12,16 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.vary import vary_on_headers
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.answers import wants_fragment
+from apps.dashboard.chrome.page_answers import wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.live.followed_attempt import followed_rollouts
 from apps.dashboard.traces.building import decode
+from apps.dashboard.traces.captured_tokens import read_captured
 from apps.dashboard.traces.exchange import read_step, read_text
 from apps.dashboard.traces.filing import write_html, write_json
 from apps.dashboard.traces.finding import find_words
 from apps.dashboard.traces.images import read_image
-from apps.dashboard.traces.reading import events_of, open_chunk, open_outline
-from apps.dashboard.traces.tokens import read_captured
+from apps.dashboard.traces.trace_reading import events_of, open_chunk, open_outline
 from apps.rollouts.models import Rollout
 
 Answer = TypeVar("Answer", bound=HttpResponseBase)

@@ -7,9 +7,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 
 from apps.accounts.permissions import Permission, allow
+from apps.agents.agent_changes import find_errors, save_agent
 from apps.agents.models import Agent
-from apps.agents.saving import find_errors, save_agent
-from apps.dashboard.chrome.answers import answer, answer_form, go, posted
+from apps.dashboard.chrome.page_answers import answer, answer_form, go, posted
 from apps.dashboard.forms.agent_forms import AgentForm
 from apps.dashboard.forms.fields import add_errors, add_found
 

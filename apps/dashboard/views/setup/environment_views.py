@@ -9,18 +9,18 @@ from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.permissions import Permission, allow, user_may
-from apps.dashboard.chrome.answers import answer, answer_form, answer_health, go, posted
+from apps.dashboard.chrome.page_answers import answer, answer_form, answer_health, go, posted
 from apps.dashboard.forms.environment_forms import EnvironmentForm
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.verifier_forms import CHOOSE, VerifierForm, typed
 from apps.dashboard.overview.breaker_cards import answer_breaker, breaker_context, targets_breaker
 from apps.dashboard.overview.environment_tools import list_tools
 from apps.dashboard.traces.bodies import pretty
+from apps.environments.environment_changes import save_environment
+from apps.environments.environment_health import probe_environment
 from apps.environments.models import Environment
-from apps.environments.probing import probe_environment
-from apps.environments.proving import find_cases
-from apps.environments.saving import save_environment
-from apps.gym.judging.rubrics import DEFAULT_RUBRICS
+from apps.environments.verifier_cases import find_cases
+from apps.gym.judging.judge_rubrics import DEFAULT_RUBRICS
 from apps.gym.judging.settings import read_settings
 from apps.gym.verifiers.registry import VERIFIERS
 from apps.gym.written.registry import find_environment

@@ -10,7 +10,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.forms.gym_config_forms import GymConfigForm
-from apps.gym.gymconfig.problems import ConfigRefused
+from apps.gym.gymconfig.config_problems import ConfigRefused
 from apps.rollouts.imports.gym_config_import import Registered, register_pasted
 
 _PAGE = "environments/import.html"

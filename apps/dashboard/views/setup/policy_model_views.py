@@ -11,18 +11,18 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from apps.accounts.permissions import Permission, allow
 from apps.dashboard.charts.versions_chart import draw_versions
-from apps.dashboard.chrome.answers import answer, answer_form, answer_health, go, posted, wants_fragment
+from apps.dashboard.chrome.page_answers import answer, answer_form, answer_health, go, posted, wants_fragment
 from apps.dashboard.forms.fields import add_errors, add_found
 from apps.dashboard.forms.model_trial_forms import TryForm
 from apps.dashboard.forms.policy_model_forms import PolicyModelForm
 from apps.dashboard.forms.version_forms import VersionFilterForm
 from apps.dashboard.overview.breaker_cards import answer_breaker, breaker_context, targets_breaker
 from apps.dashboard.traces.building import show_events
-from apps.policies.disclosing import show_extras
+from apps.policies.endpoint_health import probe_policy_model
+from apps.policies.model_trial import try_model
 from apps.policies.models import PolicyModel
-from apps.policies.probing import probe_policy_model
-from apps.policies.saving import find_errors, save_policy_model
-from apps.policies.trying import try_model
+from apps.policies.policy_model_changes import find_errors, save_policy_model
+from apps.policies.shown_requests import show_extras
 from apps.rollouts.metrics.cached_figures import read_versions
 from apps.rollouts.metrics.model_versions import track_versions
 

@@ -6,11 +6,11 @@ from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 
 from apps.accounts.permissions import Permission, allow
-from apps.dashboard.chrome.answers import answer, answer_form, posted
+from apps.dashboard.chrome.page_answers import answer, answer_form, posted
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.verifier_forms import TryVerifierForm, VerifierForm, describe
 from apps.dashboard.traces.bodies import pretty
-from apps.environments.trying import try_verifier
+from apps.environments.verifier_trial import try_verifier
 from apps.gym.verifiers.examples import EXAMPLES
 from apps.gym.verifiers.parameters_reader import parameters_schema
 from apps.gym.verifiers.registry import VERIFIERS

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.environments.scaffolding import CannotScaffold, scaffold_environment
+from apps.environments.scaffold import CannotScaffold, scaffold_environment
 
 
 class Command(BaseCommand):

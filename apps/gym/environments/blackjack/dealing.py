@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from apps.gym.environments.blackjack.rules import FULL, RANKS, Action, Round, basic_strategy, count
+from apps.gym.environments.blackjack.blackjack_rules import FULL, RANKS, Action, Round, basic_strategy, count
 
 CARDS = 14
 """Of each round. Nobody draws more often: the dealer stops at 17, and players who go on are over 21 before."""

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
+from apps.gym.environments.blackjack.blackjack_rules import RANKS
 from apps.gym.environments.blackjack.game import BlackjackGame
-from apps.gym.environments.blackjack.rules import RANKS
-from apps.gym.environments.turns import GameInTurns
+from apps.gym.environments.turn_environments import GameInTurns
 from apps.gym.errors import EnvironmentFault
 from apps.gym.rewards import Reward
 

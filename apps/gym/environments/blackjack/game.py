@@ -2,7 +2,7 @@
 
 import re
 
-from apps.gym.environments.blackjack.rules import ACTIONS, Action, Round, basic_strategy, count
+from apps.gym.environments.blackjack.blackjack_rules import ACTIONS, Action, Round, basic_strategy, count
 from apps.gym.environments.protocol import Transition
 
 MOST_MISTAKES = 3

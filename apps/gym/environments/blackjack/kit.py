@@ -2,9 +2,9 @@
 
 import random
 
+from apps.gym.environments.blackjack.blackjack_rules import ACTIONS, basic_strategy
 from apps.gym.environments.blackjack.dealing import deal
-from apps.gym.environments.blackjack.rules import ACTIONS, basic_strategy
-from apps.gym.environments.generating import Case, Difficulty, Kit, Move, Seen, ask, say
+from apps.gym.environments.task_generation import Case, Difficulty, Kit, Move, Seen, ask, say
 from apps.gym.traces.items import TaskRow
 
 _ROUNDS: dict[Difficulty, int] = {"easy": 5, "medium": 7, "hard": 10}

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from apps.gym.environments.code_exec import steps
-from apps.gym.environments.generating import Call, Case, Difficulty, Kit, Move, Seen, ask, say
+from apps.gym.environments.task_generation import Call, Case, Difficulty, Kit, Move, Seen, ask, say
 from apps.gym.traces.items import TaskRow, dump_json
 
 _STEPS = {"easy": 1, "medium": 3, "hard": 5}

@@ -1,9 +1,9 @@
 """What comes with instruction following: who follows every instruction, who always writes the same, and cases."""
 
-from apps.gym.environments.generating import Case, Kit, Move, Seen, ask, say
-from apps.gym.environments.instruction_following.searching import find_constant
+from apps.gym.environments.instruction_following.best_single_text import find_constant
 from apps.gym.environments.instruction_following.tasks import make_task
 from apps.gym.environments.instruction_following.writing import write_answer
+from apps.gym.environments.task_generation import Case, Kit, Move, Seen, ask, say
 from apps.gym.traces.items import TaskRow
 
 

@@ -3,8 +3,8 @@
 import random
 from math import prod
 
-from apps.gym.environments.generating import Difficulty, ask
 from apps.gym.environments.instruction_following.constraints import MAKERS, TOPICS, Asked
+from apps.gym.environments.task_generation import Difficulty, ask
 from apps.gym.traces.items import TaskRow
 from apps.gym.verifiers.instructions.ifeval_checks import CONSTRAINTS
 

@@ -1,7 +1,7 @@
 """What comes with multiple choice: who knows the letter, who does not, and cases."""
 
-from apps.gym.environments.generating import Case, Kit, Move, Seen, ask, say
 from apps.gym.environments.mcqa.tasks import make_task
+from apps.gym.environments.task_generation import Case, Kit, Move, Seen, ask, say
 from apps.gym.verifiers.text.multiple_choice import read_options
 
 

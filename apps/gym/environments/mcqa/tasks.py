@@ -3,8 +3,8 @@
 import random
 from string import ascii_uppercase
 
-from apps.gym.environments.generating import Difficulty, ask
-from apps.gym.environments.mcqa.questions import LEVEL, MAKERS, near_answers
+from apps.gym.environments.mcqa.question_kinds import LEVEL, MAKERS, near_answers
+from apps.gym.environments.task_generation import Difficulty, ask
 from apps.gym.traces.items import TaskRow
 
 OPTIONS = 16

@@ -2,9 +2,9 @@
 
 import random
 
-from apps.gym.environments.generating import Call, Case, Difficulty, Kit, Move, Player, Seen, ask, say
 from apps.gym.environments.search.documents import write_documents
-from apps.gym.environments.search.questions import list_questions
+from apps.gym.environments.search.search_questions import list_questions
+from apps.gym.environments.task_generation import Call, Case, Difficulty, Kit, Move, Player, Seen, ask, say
 from apps.gym.traces.items import TaskRow
 
 _LEVEL: dict[Difficulty, int] = {"easy": 1, "medium": 2, "hard": 3}

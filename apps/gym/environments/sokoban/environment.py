@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from apps.gym.environments.sokoban.board import BadBoard, read_board
 from apps.gym.environments.sokoban.game import SokobanGame
-from apps.gym.environments.turns import GameInTurns
+from apps.gym.environments.turn_environments import GameInTurns
 from apps.gym.errors import EnvironmentFault
 from apps.gym.rewards import Reward
 

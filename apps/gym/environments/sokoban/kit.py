@@ -2,9 +2,9 @@
 
 import random
 
-from apps.gym.environments.generating import Case, Difficulty, Kit, Move, Seen, ask, say
 from apps.gym.environments.sokoban.board import MOVES, read_board
-from apps.gym.environments.sokoban.solving import draw_board, solve
+from apps.gym.environments.sokoban.solver import draw_board, solve
+from apps.gym.environments.task_generation import Case, Difficulty, Kit, Move, Seen, ask, say
 from apps.gym.traces.items import TaskRow
 
 _PROMPT = (

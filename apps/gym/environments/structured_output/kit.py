@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from apps.gym.environments.generating import Case, Kit, Move, Seen, ask, say
 from apps.gym.environments.structured_output.tasks import make_task
+from apps.gym.environments.task_generation import Case, Kit, Move, Seen, ask, say
 from apps.gym.traces.items import dump_json
 
 

@@ -2,8 +2,8 @@
 
 import random
 
-from apps.gym.environments.generating import Difficulty, ask
 from apps.gym.environments.structured_output.texts import ASIDES, MAKERS
+from apps.gym.environments.task_generation import Difficulty, ask
 from apps.gym.traces.items import TaskRow, dump_json
 
 _LEVEL: dict[Difficulty, int] = {"easy": 1, "medium": 2, "hard": 3}

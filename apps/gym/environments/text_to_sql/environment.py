@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 from apps.gym.environments.protocol import ToolRefused, unknown_tool
 from apps.gym.environments.text_to_sql.databases.registry import DATABASES, build_database
-from apps.gym.environments.text_to_sql.guarding import QueryRefused, run_query
-from apps.gym.environments.text_to_sql.matching import match_queries
+from apps.gym.environments.text_to_sql.execution_match import match_queries
+from apps.gym.environments.text_to_sql.query_guard import QueryRefused, run_query
 from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Item, TaskRow, Tool, dump_json

@@ -2,9 +2,9 @@
 
 import re
 
-from apps.gym.environments.generating import Call, Case, Kit, Move, Seen, ask, say
+from apps.gym.environments.task_generation import Call, Case, Kit, Move, Seen, ask, say
 from apps.gym.environments.text_to_sql.databases.registry import DATABASES, build_database
-from apps.gym.environments.text_to_sql.guarding import run_query
+from apps.gym.environments.text_to_sql.query_guard import run_query
 from apps.gym.environments.text_to_sql.tasks import make_task
 from apps.gym.traces.items import TaskRow
 

@@ -4,12 +4,12 @@ import random
 import sqlite3
 from collections.abc import Iterator
 
-from apps.gym.environments.generating import Difficulty, ask
+from apps.gym.environments.task_generation import Difficulty, ask
 from apps.gym.environments.text_to_sql.databases.protocol import Database, Question
 from apps.gym.environments.text_to_sql.databases.registry import DATABASES, build_database
-from apps.gym.environments.text_to_sql.guarding import Table
-from apps.gym.environments.text_to_sql.matching import HIDDEN, same_rows
+from apps.gym.environments.text_to_sql.execution_match import HIDDEN, same_rows
 from apps.gym.environments.text_to_sql.mutating import list_mutants
+from apps.gym.environments.text_to_sql.query_guard import Table
 from apps.gym.traces.items import TaskRow
 
 _LEVEL: dict[Difficulty, int] = {"easy": 1, "medium": 2, "hard": 3}

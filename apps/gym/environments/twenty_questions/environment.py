@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from apps.gym.environments.protocol import unknown_tool
-from apps.gym.environments.turns import all_replies
+from apps.gym.environments.turn_environments import all_replies
 from apps.gym.environments.twenty_questions.game import Questions
 from apps.gym.environments.twenty_questions.things import THINGS
 from apps.gym.errors import EnvironmentFault

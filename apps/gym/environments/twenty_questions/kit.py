@@ -2,8 +2,8 @@
 
 import random
 
-from apps.gym.environments.generating import Case, Difficulty, Kit, Move, Seen, ask, say
-from apps.gym.environments.twenty_questions.asking import best_question, keep, questions_needed
+from apps.gym.environments.task_generation import Case, Difficulty, Kit, Move, Seen, ask, say
+from apps.gym.environments.twenty_questions.question_choice import best_question, keep, questions_needed
 from apps.gym.environments.twenty_questions.things import PROPERTIES, THINGS
 from apps.gym.traces.items import TaskRow, item_type, text_of
 

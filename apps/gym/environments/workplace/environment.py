@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 import orjson
 
 from apps.gym.environments.protocol import ToolRefused
-from apps.gym.environments.workplace.comparing import compare
 from apps.gym.environments.workplace.office import Office
-from apps.gym.environments.workplace.tools import TOOLS, use_tool
+from apps.gym.environments.workplace.office_differences import compare
+from apps.gym.environments.workplace.office_tools import TOOLS, use_tool
 from apps.gym.errors import VerifierError
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Item, TaskRow, Tool, assistant_text, dump_json, function_calls

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from apps.gym.environments.generating import Call, Case, Difficulty, Kit, Move, Seen, ask, say
+from apps.gym.environments.task_generation import Call, Case, Difficulty, Kit, Move, Seen, ask, say
 from apps.gym.environments.workplace.requests import REQUESTS
 from apps.gym.environments.workplace.staffing import draw_office
 from apps.gym.traces.items import TaskRow

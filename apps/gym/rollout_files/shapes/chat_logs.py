@@ -2,7 +2,13 @@
 
 from typing import Any
 
-from apps.gym.rollout_files.shapes.conversations import Message, prompt_items, read_messages, read_tools, spoken_items
+from apps.gym.rollout_files.shapes.stored_conversations import (
+    Message,
+    prompt_items,
+    read_messages,
+    read_tools,
+    spoken_items,
+)
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.parameters import PARAMS
 from apps.gym.traces.items import TaskRow, TokenUsage

@@ -9,7 +9,7 @@ from apps.gym.rewards import MAX_REWARD
 from apps.gym.rollout_files.response_turns import TOKEN_FIELDS, TURN_ENDS
 from apps.gym.rollout_files.rollout_rows import FAILURE_CLASS
 from apps.gym.rollout_files.shapes.chat_logs import FINISHED
-from apps.gym.rollout_files.shapes.conversations import prompt_items, read_messages, read_tools, spoken_items
+from apps.gym.rollout_files.shapes.stored_conversations import prompt_items, read_messages, read_tools, spoken_items
 from apps.gym.rollout_files.shapes.verifiers_results import class_of, is_number
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.parameters import PARAMS

@@ -9,7 +9,7 @@ from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import MAX_REWARD, REWARD_BOUNDS
 from apps.gym.rollout_files.rollout_rows import FAILURE_CLASS
 from apps.gym.rollout_files.shapes.chat_logs import read_usage
-from apps.gym.rollout_files.shapes.conversations import prompt_items, read_messages, read_tools, spoken_items
+from apps.gym.rollout_files.shapes.stored_conversations import prompt_items, read_messages, read_tools, spoken_items
 from apps.gym.tasks.file_rows import RowRefused
 from apps.gym.tasks.parameters import PARAMS
 from apps.gym.traces.items import TaskRow

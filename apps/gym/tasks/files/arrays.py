@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from apps.gym.tasks.files.limits import READ_BYTES, FileRefused, Readable
+from apps.gym.tasks.files.file_limits import READ_BYTES, FileRefused, Readable
 from apps.gym.tasks.files.lines import BOM
 
 _OUTSIDE = re.compile(rb'["\[\]{},]')

@@ -1,6 +1,6 @@
 """Whether zstd data is whole: the library reads a file that was cut off as if it had ended there (RFC 8878, 3.1)."""
 
-from apps.gym.tasks.files.limits import READ_BYTES, FileRefused, Readable
+from apps.gym.tasks.files.file_limits import READ_BYTES, FileRefused, Readable
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _DICTIONARY_BYTES, _SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from apps.gym.tasks.files.limits import KEPT_OF_LONG_ROW, READ_BYTES, BadRow, Readable, too_long
+from apps.gym.tasks.files.file_limits import KEPT_OF_LONG_ROW, READ_BYTES, BadRow, Readable, too_long
 
 BOM = b"\xef\xbb\xbf"
 

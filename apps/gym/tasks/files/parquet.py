@@ -11,7 +11,7 @@ from typing import IO, Any
 import orjson
 
 from apps.gym.redaction.shortening import cut
-from apps.gym.tasks.files.limits import READ_BYTES, BadRow, FileRefused, Limits, Readable
+from apps.gym.tasks.files.file_limits import READ_BYTES, BadRow, FileRefused, Limits, Readable
 from apps.gym.tasks.files.lines import LineReader
 from apps.gym.tasks.files.streams import Counted
 

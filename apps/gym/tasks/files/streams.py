@@ -3,8 +3,7 @@
 import zlib
 from typing import IO, Any
 
-from apps.gym.tasks.files.frames import ZstdFrames
-from apps.gym.tasks.files.limits import (
+from apps.gym.tasks.files.file_limits import (
     MAX_ZSTD_WINDOW,
     RATIO_COUNTS_FROM,
     READ_BYTES,
@@ -12,6 +11,7 @@ from apps.gym.tasks.files.limits import (
     Limits,
     Readable,
 )
+from apps.gym.tasks.files.frames import ZstdFrames
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 

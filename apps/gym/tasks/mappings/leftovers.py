@@ -5,7 +5,7 @@ from collections.abc import Mapping as Row
 from collections.abc import Sequence
 from typing import Any
 
-from apps.gym.tasks.mappings.columns import Mapping
+from apps.gym.tasks.mappings.column_mapping import Mapping
 from apps.gym.tasks.mappings.shapes import ANSWER_NAMES, PROMPT_NAMES, is_filled
 
 PROMPT_LIKE = (

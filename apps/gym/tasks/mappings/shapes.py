@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
-from apps.gym.tasks.mappings.columns import Mapping, parse_cell
+from apps.gym.tasks.mappings.column_mapping import Mapping, parse_cell
 from apps.gym.tasks.parameters import PARAMS
 
 PROMPT_NAMES = ("prompt", "question", "problem", "instruction", "query", "input", "task")

@@ -9,9 +9,9 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
+from apps.policies.installation_redactor import fresh_redactor
 from apps.policies.models import RedactionPattern
-from apps.policies.patterning import delete_pattern, save_pattern
-from apps.policies.redacting import fresh_redactor
+from apps.policies.redaction_patterns import delete_pattern, save_pattern
 
 
 class Command(BaseCommand):

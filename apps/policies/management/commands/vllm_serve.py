@@ -14,9 +14,9 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.policies.probing import probe_policy_model
-from apps.policies.registering import NotOurs, register_local_model
-from apps.policies.supervising import ServerBroken, ServerProcess, find_flavour, server_command
+from apps.policies.endpoint_health import probe_policy_model
+from apps.policies.model_registration import NotOurs, register_local_model
+from apps.policies.vllm_process import ServerBroken, ServerProcess, find_flavour, server_command
 
 LOOPBACK = "127.0.0.1"
 

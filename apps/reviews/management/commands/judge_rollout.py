@@ -11,13 +11,13 @@ from apps.accounts.management.people import find_person
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission
 from apps.reviews.comments.commenting import CommentRefused, add_comment, resolve_comment
-from apps.reviews.management.answers import read_object
+from apps.reviews.management.answer_options import read_object
 from apps.reviews.management.telling import tell_comment, tell_flag, tell_score
 from apps.reviews.models import Comment, Flag, Review, Rubric
 from apps.reviews.queues.blind_access import find_refusal
 from apps.reviews.queues.item_leases import CannotReview
-from apps.reviews.reviews.answers import AnswerRefused
 from apps.reviews.reviews.flags import FlagRefused, raise_flag, withdraw_flag
+from apps.reviews.reviews.review_answers import AnswerRefused
 from apps.reviews.reviews.submission import score_rollout
 from apps.rollouts.models import Rollout
 

@@ -16,14 +16,14 @@ from apps.gym.pairs.verdicts import CHOICES
 from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.agreement.queue_agreement import read_disputed
 from apps.reviews.agreement.queue_figures import Figures, read_figures
-from apps.reviews.management.answers import add_answer, read_answer
+from apps.reviews.management.answer_options import add_answer, read_answer
 from apps.reviews.models import Queue, QueueItem
 from apps.reviews.queues.item_leases import CannotReview
 from apps.reviews.queues.item_states import State
 from apps.reviews.queues.queue_changes import change_queue, close_queue, delete_queue, open_queue
 from apps.reviews.queues.queue_filters import narrow_items
 from apps.reviews.queues.queue_items import QueueRefused
-from apps.reviews.reviews.answers import AnswerRefused
+from apps.reviews.reviews.review_answers import AnswerRefused
 
 _FILTERS = ("state", "reviewer", "verdict", "skipped", "task_number", "text")
 _CHANGES = ("name", "instructions", "overlap", "order", "lease_minutes")

@@ -12,13 +12,13 @@ from apps.accounts.management.people import find_person
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission
 from apps.gym.traces.alignment import steps_of
-from apps.reviews.management.answers import add_answer, read_answer, read_object
+from apps.reviews.management.answer_options import add_answer, read_answer, read_object
 from apps.reviews.management.telling import printable
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.blind_items import read_shown, reveal, tell_shown
 from apps.reviews.queues.item_leases import MAX_DRAFT, CannotReview, claim_item, find_held, renew_lease, skip_item
-from apps.reviews.reviews.answers import AnswerRefused
 from apps.reviews.reviews.drafts import find_draft_problem, tell_draft
+from apps.reviews.reviews.review_answers import AnswerRefused
 from apps.reviews.reviews.submission import submit_and_claim, submit_review
 from apps.reviews.reviews.undo import undo_review
 

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from apps.accounts.management.people import find_person
 from apps.accounts.permissions import Permission
 from apps.reviews.models import Rubric
-from apps.reviews.reviews.rubrics import RubricInUse, delete_rubric, save_rubric
+from apps.reviews.reviews.rubric_changes import RubricInUse, delete_rubric, save_rubric
 
 
 class Command(BaseCommand):

@@ -15,9 +15,9 @@ from django.db.models import Count, Max
 from tqdm import tqdm
 
 from apps.rollouts.checks import PROCESS_STARTS, WORKER_STARTS
-from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
+from apps.rollouts.management.limit_options import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.management.options import read_key, read_seats
-from apps.rollouts.management.plans import add_plan, given_plan
+from apps.rollouts.management.plan_options import add_plan, given_plan
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.plans.estimates import Estimate, estimate_plan

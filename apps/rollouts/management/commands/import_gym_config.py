@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.gym.gymconfig.describing import describe_config
-from apps.gym.gymconfig.problems import ConfigRefused
+from apps.gym.gymconfig.config_problems import ConfigRefused
+from apps.gym.gymconfig.descriptions import describe_config
 from apps.rollouts.imports.gym_config_import import Registered, ask_head, register_config
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.agents.models import Agent
-from apps.gym.rollout_files.shapes.reading import FORMATS
+from apps.gym.rollout_files.shapes.stored_rows import FORMATS
 from apps.policies.models import PolicyModel
 from apps.rollouts.imports.rollout_import import Imported, import_rollouts
 from apps.rollouts.imports.task_matching import File, ImportRefused

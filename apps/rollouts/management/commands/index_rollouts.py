@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.search.filters.searching import count_unindexed
+from apps.rollouts.search.filters.text_search import count_unindexed
 from apps.rollouts.search.word_index import index_all, mark_unindexed
 
 CHUNK = 20_000

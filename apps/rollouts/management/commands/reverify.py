@@ -11,7 +11,7 @@ from apps.gym.loop.agent_loop import StopReason
 from apps.rollouts.models import Collection, Reverification
 from apps.rollouts.reverification.ownership import requeue_quiet
 from apps.rollouts.reverification.rescoring import FAILED_BY_VERIFIER
-from apps.rollouts.reverification.reverifying import (
+from apps.rollouts.reverification.reverification_jobs import (
     ReverifyRefused,
     apply_reverification,
     finish_reverification,

@@ -6,9 +6,9 @@ from typing import Any
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym.calls.outbound import Outbound
-from apps.gym.serving.asking import Served
+from apps.gym.serving.served_request import Served
 from apps.policies.models import PolicyModel
-from apps.rollouts.management.ports import PortCommand, find_row, yaml_block
+from apps.rollouts.management.serving_options import PortCommand, find_row, yaml_block
 from apps.rollouts.serving.served_connections import RUN_SECONDS, connect_served_agent
 
 

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from apps.environments.models import Environment
-from apps.rollouts.management.ports import PortCommand, find_row, yaml_block
+from apps.rollouts.management.serving_options import PortCommand, find_row, yaml_block
 from apps.rollouts.serving.served_connections import answer_seconds, connect_served_environment
 
 

@@ -4,9 +4,9 @@ from argparse import ArgumentParser
 from typing import Any
 
 from apps.gym.calls.outbound import Outbound
-from apps.gym.serving.asking import Served
+from apps.gym.serving.served_request import Served
 from apps.policies.models import PolicyModel
-from apps.rollouts.management.ports import PortCommand, find_row, yaml_block
+from apps.rollouts.management.serving_options import PortCommand, find_row, yaml_block
 from apps.rollouts.serving.served_connections import connect_served_model, model_seconds
 
 

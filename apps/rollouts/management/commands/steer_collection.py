@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.gym.errors import ErrorKind
 from apps.gym.loop.agent_loop import StopReason
-from apps.rollouts.management.limits import add_limits, given_limits, say_what_is_wrong
+from apps.rollouts.management.limit_options import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.models import Collection
 from apps.rollouts.steering.archiving import archive_collection, restore_collection
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
@@ -25,7 +25,7 @@ from apps.rollouts.steering.controls import (
 from apps.rollouts.steering.flag_resolution import resolve_flags
 from apps.rollouts.steering.holds import explain_missing_worker, explain_pause, find_holds
 from apps.rollouts.steering.rollout_deletion import ENDED, RemovalRefused, queue_rollout_deletion
-from apps.tasks.deleting import AlreadyBeingDeleted, StillInUse
+from apps.tasks.dataset_deletion import AlreadyBeingDeleted, StillInUse
 
 
 class Command(BaseCommand):

@@ -9,16 +9,16 @@ from typing import Any
 import orjson
 from django.core.management.base import BaseCommand, CommandError
 
+from apps.environments.environment_changes import save_environment
 from apps.environments.models import Adapter, Environment
-from apps.environments.saving import save_environment
-from apps.gym.environments.generating import DIFFICULTIES, Kit, TooFewTasks, generate_tasks
+from apps.gym.environments.task_generation import DIFFICULTIES, Kit, TooFewTasks, generate_tasks
 from apps.gym.errors import EnvironmentFault
 from apps.gym.traces.items import TaskRow, Tool
 from apps.gym.written.registry import find_environment, find_kit, list_kits
-from apps.tasks.choosing import Choices
 from apps.tasks.management.datasets import named_dataset
 from apps.tasks.models import Upload
-from apps.tasks.uploading import upload_file
+from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_jobs import upload_file
 
 
 class Command(BaseCommand):

@@ -11,12 +11,12 @@ from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from apps.accounts.disk_space import DiskFull
-from apps.tasks.choosing import ChoiceRefused, Choices
 from apps.tasks.management.datasets import named_dataset
 from apps.tasks.models import Upload
-from apps.tasks.rejecting import rejected_path
-from apps.tasks.turns import DatasetIsBusy
-from apps.tasks.uploading import upload_file
+from apps.tasks.rejected_rows import rejected_path
+from apps.tasks.upload_choices import ChoiceRefused, Choices
+from apps.tasks.upload_jobs import upload_file
+from apps.tasks.upload_turns import DatasetIsBusy
 
 
 class Command(BaseCommand):

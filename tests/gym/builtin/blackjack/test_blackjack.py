@@ -2,10 +2,10 @@ import random
 
 import pytest
 
+from apps.gym.environments.blackjack.blackjack_rules import Round, basic_strategy, count
 from apps.gym.environments.blackjack.dealing import deal
 from apps.gym.environments.blackjack.environment import Blackjack
 from apps.gym.environments.blackjack.game import read_action
-from apps.gym.environments.blackjack.rules import Round, basic_strategy, count
 from apps.gym.errors import EnvironmentFault
 
 PARAMS = {"responses_create_params": {"input": "Play."}}

@@ -6,11 +6,11 @@ import pytest
 from apps.gym.environments.code_exec import kit, steps
 from apps.gym.environments.code_exec.environment import CodeExec
 from apps.gym.environments.code_exec.testing import HiddenTest, HiddenTests, find_code, read_tests, run_tests
-from apps.gym.environments.generating import DIFFICULTIES, generate_tasks
 from apps.gym.environments.protocol import ToolRefused
+from apps.gym.environments.task_generation import DIFFICULTIES, generate_tasks
 from apps.gym.errors import EnvironmentFault, VerifierError
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.sandbox.choosing import Choice, choose_sandbox, the_sandbox
+from apps.gym.sandbox.sandbox_choice import Choice, choose_sandbox, the_sandbox
 from tests.gym.sandbox.needing import needs_sandbox
 from tests.gym.verifiers.replies import response
 

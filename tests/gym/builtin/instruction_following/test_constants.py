@@ -5,12 +5,12 @@ from math import prod, sqrt
 
 import pytest
 
-from apps.gym.environments.generating import DIFFICULTIES, generate_tasks
-from apps.gym.environments.instruction_following import searching, tasks
+from apps.gym.environments.instruction_following import best_single_text, tasks
 from apps.gym.environments.instruction_following.constraints import ENDS, MAKERS, STARTS, TOPICS
 from apps.gym.environments.instruction_following.environment import InstructionFollowing
 from apps.gym.environments.instruction_following.kit import KIT
 from apps.gym.environments.instruction_following.writing import write_answer
+from apps.gym.environments.task_generation import DIFFICULTIES, generate_tasks
 from apps.gym.verifiers.instructions.ifeval_checks import CONSTRAINTS
 from tests.gym.verifiers.replies import attempt, says
 
@@ -46,8 +46,8 @@ def test_the_constraints_of_a_task_are_met_together_by_no_text_for_many(difficul
 
 def test_where_tasks_are_drawn_without_that_rule_the_search_finds_a_text_that_is_paid(monkeypatch):
     monkeypatch.setattr(tasks, "MOST_CHANCE", 1.0)
-    monkeypatch.setattr(searching, "_TASKS", 40)
-    found = searching.find_constant.__wrapped__("easy")
+    monkeypatch.setattr(best_single_text, "_TASKS", 40)
+    found = best_single_text.find_constant.__wrapped__("easy")
     rows = list(generate_tasks(KIT, count=200, seed=4, difficulty="easy"))
     paid = [InstructionFollowing(row, seed=0).verify(attempt(says(found))).value for row in rows]
     assert sum(paid) / len(paid) > 0.15

@@ -5,7 +5,7 @@ import pytest
 from apps.gym.environments.sokoban.board import BadBoard, read_board
 from apps.gym.environments.sokoban.environment import Sokoban
 from apps.gym.environments.sokoban.game import read_moves
-from apps.gym.environments.sokoban.solving import draw_board, solve
+from apps.gym.environments.sokoban.solver import draw_board, solve
 from apps.gym.errors import EnvironmentFault
 
 PARAMS = {"responses_create_params": {"input": "Play."}}

@@ -3,7 +3,7 @@
 import pytest
 
 from apps.gym.environments.text_to_sql.databases.registry import DATABASES, build_database
-from apps.gym.environments.text_to_sql.guarding import LONGEST_QUERY, QueryRefused, run_query
+from apps.gym.environments.text_to_sql.query_guard import LONGEST_QUERY, QueryRefused, run_query
 
 SHOP = build_database("shop", 1)
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from apps.gym.environments.generating import DIFFICULTIES, generate_tasks
 from apps.gym.environments.kits import KITS
+from apps.gym.environments.task_generation import DIFFICULTIES, generate_tasks
 from apps.gym.environments.text_to_sql.databases.registry import DATABASES
 from apps.gym.environments.text_to_sql.environment import TextToSql
 from apps.gym.environments.text_to_sql.mutating import list_mutants

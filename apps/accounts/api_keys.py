@@ -1,0 +1,97 @@
+"""API keys: `gw_<prefix>_<secret>`, shown once, kept as a hash, found by prefix."""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from apps.accounts.audit_log import record
+from apps.accounts.disk_space import skip_when_full
+from apps.accounts.models import ApiKey, User
+from apps.accounts.permissions import Permission, caller_may, user_may
+
+# A key in constant use must not cost a write for every request.
+LAST_USED_PRECISION = timedelta(minutes=1)
+_NO_KEY_HASH = hashlib.sha256(b"no such key").hexdigest()
+
+
+class NotYourKey(Exception):
+    """Somebody else's key can be revoked only by who may edit accounts."""
+
+
+def _hash(secret: str) -> str:
+    # The secret has 256 bits of randomness, so a slow password hash would add nothing but time.
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+@transaction.atomic
+def create_api_key(
+    *, user: User, name: str, scopes: Sequence[str], expires_at: datetime | None = None, by: User | None = None
+) -> tuple[ApiKey, str]:
+    """The row and the token; the token cannot be had again. Raises ValidationError for a scope that there is not."""
+    prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    api_key = ApiKey(
+        user=user, name=name, scopes=list(scopes), prefix=prefix, secret_hash=_hash(secret), expires_at=expires_at
+    )
+    api_key.full_clean()
+    api_key.save()
+    expires = expires_at.isoformat() if expires_at else None
+    record(user=by, action="api_key.create", target=api_key, owner=user.username, scopes=list(scopes), expires=expires)
+    return api_key, f"gw_{prefix}_{secret}"
+
+
+def find_api_key(token: str, *, address: str = "") -> ApiKey | None:
+    """The usable key of this token, with its user; None for anything else. `address` is who asks with it."""
+    parts = token.split("_", 2)
+    # PostgreSQL refuses a text with a zero byte, and a prefix has none.
+    if len(parts) != 3 or parts[0] != "gw" or not parts[1].isalnum():
+        return None
+    _, prefix, secret = parts
+    api_key = ApiKey.objects.usable().select_related("user").filter(prefix=prefix).first()
+    known_hash = api_key.secret_hash if api_key else _NO_KEY_HASH
+    if not secrets.compare_digest(known_hash, _hash(secret)) or api_key is None:
+        return None
+    _touch(api_key, address)
+    return api_key
+
+
+def still_may(user_id: int, api_key: object, permission: Permission) -> bool:
+    """Whether who was let in a while ago would be let in now: asked by what stays open for long."""
+    if isinstance(api_key, ApiKey):
+        api_key = ApiKey.objects.usable().filter(pk=api_key.pk).first()
+        if api_key is None:
+            return False
+    return caller_may(User.objects.filter(pk=user_id).first(), api_key, permission)
+
+
+def _touch(api_key: ApiKey, address: str) -> None:
+    now = timezone.now()
+    stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now - LAST_USED_PRECISION)
+    if api_key.last_used_at is None or api_key.last_used_at < now - LAST_USED_PRECISION:
+        with skip_when_full():
+            ApiKey.objects.filter(stale, pk=api_key.pk).update(last_used_at=now, last_used_address=address)
+        api_key.last_used_at, api_key.last_used_address = now, address
+
+
+@transaction.atomic
+def revoke_api_key(*, api_key: ApiKey, user: User | None) -> ApiKey:
+    """Raises NotYourKey; revoking a revoked key changes nothing. Without a user it is the operator who revokes."""
+    if user is not None and api_key.user_id != user.pk and not user_may(user, Permission.ACCOUNTS):
+        raise NotYourKey("Only its owner or an admin can revoke this key.")
+    if ApiKey.objects.filter(pk=api_key.pk, revoked_at__isnull=True).update(revoked_at=timezone.now()):
+        record(user=user, action="api_key.revoke", target=api_key, owner=api_key.user.username)
+    api_key.refresh_from_db()
+    return api_key
+
+
+@transaction.atomic
+def revoke_keys_of(*, person: User, by: User | None) -> int:
+    """Revoke all active API keys of a user and return how many there were. Raises NotYourKey."""
+    api_keys = list(person.api_keys.usable().select_related("user"))
+    for api_key in api_keys:
+        revoke_api_key(api_key=api_key, user=by)
+    return len(api_keys)

@@ -1,0 +1,115 @@
+"""The audit log: every operation that changes something says here who did what to what, and how it was before."""
+
+import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import orjson
+from django.db.models import Model
+from django.http import HttpRequest
+
+from apps.accounts.client_address import client_address
+from apps.accounts.models import ApiKey, AuditEntry, User
+from apps.gym.redaction.redactor import Redactor
+from apps.gym.storable import bound_numbers, clean_line
+
+MAX_TEXT = 400
+MAX_MEMBERS = 50
+MAX_DEPTH = 6
+# Callers pass no secrets. Should one do so all the same, it does not stay.
+_REDACTOR = Redactor()
+# Nobody asks of a log when a row was saved last, and secrets have no place there in any form.
+_LEFT_OUT = ("_at", "_encrypted", "_hash", "_hint", "password", "last_login")
+
+# The request that is being answered, in its own thread or task; none in a worker or a command.
+CURRENT: ContextVar[HttpRequest | None] = ContextVar("audited request", default=None)
+
+
+def record(
+    *,
+    user: object,
+    action: str,
+    target: object = "",
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+    request: HttpRequest | None = None,
+    **detail: Any,
+) -> AuditEntry:
+    """Write one entry; `action` is `noun.verb`, such as `dataset.create`. Of `before` and `after` what differs is kept.
+
+    The key, the address and whether it was a page or the API are those of the request that is being answered.
+    """
+    request = request or CURRENT.get()
+    # Commands and the engine act without a person; anonymous callers have no row to point to.
+    actor = user if isinstance(user, User) and user.pk else None
+    api_key = getattr(request, "auth", None)
+    was, now = _differences(before or {}, after or {})
+    entry = AuditEntry.objects.create(
+        user=actor,
+        api_key=api_key if isinstance(api_key, ApiKey) else None,
+        action=action,
+        noun=action.partition(".")[0],
+        target=clean_line(_REDACTOR.redact_text(str(target))[0], 200),
+        before=_storable(was),
+        after=_storable(now),
+        detail=_storable(detail),
+        origin=_origin(request),
+        address=client_address(request) if request else "",
+    )
+    if request is not None:
+        request.audited = True  # type: ignore[attr-defined]
+    return entry
+
+
+def describe(row: Model | None) -> dict[str, Any]:
+    """The fields of a row, without secrets and times: for `before` and `after`."""
+    if row is None:
+        return {}
+    names = [field.attname for field in row._meta.concrete_fields if not field.attname.endswith(_LEFT_OUT)]
+    return {name: getattr(row, name) for name in names}
+
+
+def _origin(request: HttpRequest | None) -> str:
+    if request is not None:
+        return "api" if hasattr(request, "auth") else "page"
+    # Such as `manage.py collect`, or `manage.py serve` where its worker acts.
+    return clean_line(" ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]), 64)
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    names = [name for name in {**before, **after} if before.get(name, ...) != after.get(name, ...)]
+    return {one: before[one] for one in names if one in before}, {one: after[one] for one in names if one in after}
+
+
+def _storable(value: dict[str, Any]) -> dict[str, Any]:
+    """What JSON and every database can hold, shortened, without credentials. Numbers beyond all numbers become null."""
+    plain = orjson.loads(_dump(value)) if value else {}
+    # Before it is shortened: no rule knows half a credential.
+    clean = _shorten(_REDACTOR.redact_value(plain)[0])
+    return clean if isinstance(clean, dict) else {}
+
+
+def _dump(value: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+    except orjson.JSONEncodeError:
+        # What is done is done: no number is so large that nobody learns of it.
+        return orjson.dumps(bound_numbers(value), default=str, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _shorten(value: Any, depth: int = 0) -> Any:
+    if isinstance(value, str):
+        cut = clean_line(value, MAX_TEXT) if "\x00" in value else value[:MAX_TEXT]
+        return cut if len(value) <= MAX_TEXT else f"{cut}… ({len(value):,} characters)"
+    if not isinstance(value, dict | list):
+        return value
+    if depth >= MAX_DEPTH:
+        return "…"
+    left_out = len(value) - MAX_MEMBERS
+    if isinstance(value, dict):
+        kept = {_shorten(name): _shorten(one, depth + 1) for name, one in list(value.items())[:MAX_MEMBERS]}
+        return {**kept, "…": f"{left_out:,} more"} if left_out > 0 else kept
+    members = [_shorten(one, depth + 1) for one in value[:MAX_MEMBERS]]
+    return [*members, f"… {left_out:,} more"] if left_out > 0 else members

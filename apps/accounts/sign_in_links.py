@@ -1,0 +1,26 @@
+"""The address of a one-time sign-in link, for commands that print it."""
+
+from argparse import ArgumentParser
+
+from django.core.management.base import CommandError
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from apps.accounts.return_page import find_page
+
+
+def add_link_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--base-url", default="http://127.0.0.1:8000", help="where the server answers")
+    parser.add_argument("--next", default="", metavar="PATH", help="the page that the link opens, such as /queues/")
+
+
+def link_query(wanted: str) -> str:
+    """Return the query that names the page a link opens. Raises CommandError for an address of another site."""
+    page = find_page(wanted)
+    if wanted and not page:
+        raise CommandError(f"The link cannot open {wanted}. Give a path on this site, such as /queues/.")
+    return "?" + urlencode({"next": page}) if page else ""
+
+
+def sign_in_url(base_url: str, token: str, query: str = "") -> str:
+    return base_url.rstrip("/") + reverse("dashboard:sign_in_link", args=[token]) + query

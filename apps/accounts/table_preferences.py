@@ -1,0 +1,102 @@
+"""How somebody wants a table: which columns, how dense; and views of it that are saved under a name."""
+
+from collections.abc import Sequence
+
+from django.db import IntegrityError, transaction
+
+from apps.accounts.audit_log import record
+from apps.accounts.models import SavedView, User
+
+MOST_VIEWS = 200
+"""Of one person."""
+
+
+class ViewRefused(Exception):
+    """This cannot be saved as it is; `argument` is the part to change."""
+
+    def __init__(self, message: str, argument: str = "") -> None:
+        super().__init__(message)
+        self.argument = argument
+
+
+class NameTaken(ViewRefused):
+    """Another view of theirs, `view`, has this name."""
+
+    def __init__(self, name: str, view: SavedView, remedy: str) -> None:
+        super().__init__(f"A view of yours is called “{name}” already: {remedy}.", "name")
+        self.view = view
+
+
+class NotYourView(Exception):
+    """Somebody else saved it: it can be seen, and not changed."""
+
+
+def arrange_table(*, user: User, table: str, columns: Sequence[str], density: str) -> None:
+    """In place of what was chosen before. The caller knows which columns and densities there are."""
+    user.tables = {**user.tables, table: {"columns": list(columns), "density": density}}
+    user.save(update_fields=["tables"])
+
+
+def save_view(
+    *,
+    user: User,
+    table: str,
+    name: str,
+    query: str = "",
+    sort: str = "",
+    columns: Sequence[str] = (),
+    is_shared: bool = False,
+    replace: bool = False,
+) -> SavedView:
+    """A new view; with `replace` the one of this name of theirs as it shall be now. The caller has read the query.
+
+    Raises NameTaken, and ViewRefused for a name that is none and for too many.
+    """
+    name = " ".join(name.split())
+    if not name or len(name) > 100 or not name.isprintable():
+        raise ViewRefused("A view has a name of 1 to 100 characters.", "name")
+    given = {"query": query, "sort": sort, "columns": list(columns), "is_shared": is_shared}
+    with transaction.atomic():
+        if user.saved_views.exclude(table=table, name=name).count() >= MOST_VIEWS:
+            raise ViewRefused(f"There are {MOST_VIEWS} views of yours: delete some first.")
+        view, is_new = SavedView.objects.get_or_create(user=user, table=table, name=name, defaults=given)
+        if not is_new:
+            if not replace:
+                raise NameTaken(name, view, "replace it, or choose another name")
+            for field, value in given.items():
+                setattr(view, field, value)
+            view.save(update_fields=[*given])
+        record(user=user, action="view.saved", target=f"view {view.pk}", name=name, shared=is_shared)
+    return view
+
+
+def change_view(*, view: SavedView, user: User, **changes: object) -> SavedView:
+    """Raises NotYourView, NameTaken and ViewRefused."""
+    _refuse_others(view, user)
+    if "name" in changes:
+        changes["name"] = " ".join(str(changes["name"]).split())
+        if not changes["name"]:
+            raise ViewRefused("A view has a name of 1 to 100 characters.", "name")
+    for name, value in changes.items():
+        setattr(view, name, value)
+    try:
+        with transaction.atomic():
+            view.save(update_fields=[*changes])
+            record(user=user, action="view.changed", target=f"view {view.pk}", fields=sorted(changes))
+    except IntegrityError:
+        other = user.saved_views.get(table=view.table, name=view.name)
+        raise NameTaken(other.name, other, "choose another name, or delete that one") from None
+    return view
+
+
+def delete_view(*, view: SavedView, user: User) -> None:
+    """Raises NotYourView."""
+    _refuse_others(view, user)
+    with transaction.atomic():
+        record(user=user, action="view.deleted", target=f"view {view.pk}", name=view.name)
+        view.delete()
+
+
+def _refuse_others(view: SavedView, user: User) -> None:
+    if view.user_id != user.pk:
+        raise NotYourView(f"{view.user} saved this view: save one of your own.")

@@ -1,0 +1,66 @@
+"""Creating and changing accounts. There is no registration and no default password: admins invite."""
+
+from django.contrib.auth.password_validation import validate_password
+from django.db import transaction
+
+from apps.accounts.api_keys import revoke_keys_of
+from apps.accounts.audit_log import record
+from apps.accounts.models import Role, User
+
+
+class LastAdmin(Exception):
+    """Without an admin nobody could manage accounts again."""
+
+
+@transaction.atomic
+def create_user(
+    *, username: str, role: str = Role.VIEWER, password: str | None = None, email: str = "", by: User | None = None
+) -> User:
+    """Without a password the account can be entered by a sign-in link only. Raises ValidationError."""
+    user = User(username=username, role=role, email=email)
+    if password is None:
+        user.set_unusable_password()
+    else:
+        validate_password(password, user)
+        user.set_password(password)
+    user.full_clean()
+    user.save()
+    record(user=by, action="user.create", target=user, role=role)
+    return user
+
+
+@transaction.atomic
+def edit_user(*, person: User, role: str, is_active: bool = True, email: str | None = None, by: User | None) -> User:
+    """Change the role, or close or reopen the account. Raises LastAdmin and ValidationError."""
+    admins = User.objects.select_for_update().filter(role=Role.ADMIN, is_active=True)
+    stays_admin = role == Role.ADMIN and is_active
+    # Evaluated as a whole, so that the rows are locked: two admins cannot demote one another at once.
+    others = [admin for admin in admins if admin.pk != person.pk]
+    if not stays_admin and not others and User.objects.filter(pk=person.pk, role=Role.ADMIN, is_active=True).exists():
+        raise LastAdmin("This is the last admin. Make somebody else an admin first.")
+    before = _facts(User.objects.get(pk=person.pk))
+    person.role, person.is_active = role, is_active
+    if email is not None:
+        person.email = email
+    person.full_clean()
+    person.save(update_fields=["role", "is_active", "email"])
+    record(user=by, action="user.edit", target=person, before=before, after=_facts(person))
+    return person
+
+
+def _facts(person: User) -> dict[str, object]:
+    return {"role": person.role, "is_active": person.is_active, "email": person.email}
+
+
+@transaction.atomic
+def change_password(*, person: User, password: str, by: User | None, revoke_keys: bool = False) -> int:
+    """Set a new password and return how many API keys were revoked. All other sessions of the user end.
+
+    Raises ValidationError for a weak password.
+    """
+    validate_password(password, person)
+    person.set_password(password)
+    person.save(update_fields=["password"])
+    revoked = revoke_keys_of(person=person, by=by) if revoke_keys else 0
+    record(user=by, action="user.change_password", target=person, revoked_keys=revoked)
+    return revoked

@@ -1,0 +1,93 @@
+"""Save an agent whose few-shot examples are a conversation and whose sampling is an object."""
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from apps.accounts.audit_log import describe, record
+from apps.agents.models import Agent
+from apps.gym.slugs import find_slug_problem
+from apps.gym.wires.sampling_values import find_default_problems
+
+_ROLES = ("user", "assistant", "system", "developer")
+
+
+def save_agent(*, agent: Agent, user: object) -> Agent:
+    """Create or change one. Raises ValidationError by field.
+
+    Planned collections keep the agent as it was: they hold a snapshot.
+    """
+    _check(agent)
+    with transaction.atomic():
+        stored = Agent.objects.filter(pk=agent.pk).first()
+        agent.save()
+        action = "agent.create" if stored is None else "agent.change"
+        record(user=user, action=action, target=agent.slug, before=describe(stored), after=describe(agent))
+    return agent
+
+
+def find_errors(agent: Agent) -> dict[str, list[str]]:
+    """By field, what keeps an agent from being saved that its fields' own validators do not see."""
+    problem = find_problem(agent.examples)
+    found = {"examples": [problem] if problem else [], "sampling": find_default_problems(agent.sampling)}
+    if agent._state.adding and (taken := find_slug_problem(agent.slug)):
+        found["slug"] = [taken]
+    return {field: problems for field, problems in found.items() if problems}
+
+
+def _check(agent: Agent) -> None:
+    errors: dict[str, list[Any]] = {}
+    try:
+        agent.full_clean()
+    except ValidationError as wrong:
+        errors = wrong.update_error_dict({})
+    for field, problems in find_errors(agent).items():
+        errors.setdefault(field, [ValidationError(problem) for problem in problems])
+    if errors:
+        raise ValidationError(errors)
+
+
+def find_problem(examples: object) -> str:
+    """What keeps these examples from being a conversation that every policy model accepts; empty when nothing does."""
+    if not isinstance(examples, list):
+        return "Give a JSON list of Responses items."
+    open_calls: set[str] = set()
+    for number, item in enumerate(examples, start=1):
+        problem = _problem_of_item(item, open_calls)
+        if problem:
+            return f"Item {number} {problem}."
+    if open_calls:
+        return f"The call {min(open_calls)!r} has no function_call_output."
+    return ""
+
+
+def _problem_of_item(item: object, open_calls: set[str]) -> str:
+    if not isinstance(item, dict):
+        return "is not an object"
+    kind = item.get("type", "message")
+    if kind == "message":
+        return _problem_of_message(item)
+    if kind == "function_call":
+        absent = [key for key in ("call_id", "name", "arguments") if not isinstance(item.get(key), str)]
+        open_calls.update([] if absent else [item["call_id"]])
+        return f"is a function_call without the text {absent[0]!r}" if absent else ""
+    if kind == "function_call_output":
+        return _problem_of_output(item, open_calls)
+    return "" if isinstance(kind, str) else "has a type that is no text"
+
+
+def _problem_of_message(item: dict[str, Any]) -> str:
+    if item.get("role") not in _ROLES:
+        return f"has none of the roles {', '.join(_ROLES)}"
+    return "" if isinstance(item.get("content"), str | list) else "has no content"
+
+
+def _problem_of_output(item: dict[str, Any], open_calls: set[str]) -> str:
+    if not isinstance(item.get("output"), str | list):
+        return "is a function_call_output without an output"
+    call_id = item.get("call_id")
+    if not isinstance(call_id, str) or call_id not in open_calls:
+        return "is the output of a call that does not stand before it"
+    open_calls.discard(call_id)
+    return ""

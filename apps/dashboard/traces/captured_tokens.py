@@ -1,0 +1,135 @@
+"""The captured tokens of an attempt: which calls have them, where sequences break, and the ids of one call."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from apps.dashboard.traces.trace_reading import events_of
+from apps.gym.traces.segments import Break, TokenFigures, check_prefixes
+from apps.gym.traces.tokens import TokenCapture, TokenShape, TokensUnreadable, read_shape, unpack_tokens
+from apps.rollouts.models import Rollout
+
+PAGE = 1_000
+_STEPS = (-0.05, -0.3, -1.0, -2.5, -5.0)
+"""Logprobs down to each are of one colour; what is less likely still is of the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One model call; `shape` is None where nothing was captured, `segment` counts from 1."""
+
+    number: int
+    seq: int
+    shape: TokenShape | None = None
+    segment: int = 0
+    broken: Break | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """`logprob` is None for what the model read: only what it sampled is trained on."""
+
+    place: int
+    id: int
+    logprob: float | None = None
+
+    @property
+    def probability(self) -> float | None:
+        return None if self.logprob is None else math.exp(min(0.0, self.logprob))
+
+    @property
+    def level(self) -> int:
+        """0 for the likeliest to 5."""
+        return 0 if self.logprob is None else sum(self.logprob < step for step in _STEPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A part of one call's tokens: prompt, then generation."""
+
+    call: Call
+    tokens: list[Token]
+    first: int
+    total: int
+    prompt: int
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.tokens)
+
+    @property
+    def before(self) -> int | None:
+        return max(0, self.first - PAGE) if self.first else None
+
+    @property
+    def after(self) -> int | None:
+        return self.last if self.last < self.total else None
+
+    @property
+    def mean_logprob(self) -> float | None:
+        """Of the sampled ones that are shown."""
+        sampled = [token.logprob for token in self.tokens if token.logprob is not None]
+        return sum(sampled) / len(sampled) if sampled else None
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    calls: list[Call]
+    figures: TokenFigures | None = None
+    strip: Strip | None = None
+    problem: str = ""
+
+
+def read_captured(rollout: Rollout, attempt: int, *, call: int | None = None, first: int | None = None) -> Captured:
+    """The calls of the attempt, and the tokens of number `call`, else of the first that has some. Without `first` they
+    begin where the call's own ones do, after what it shares with the call before."""
+    rows = list(events_of(rollout, attempt).filter(kind="model_call").values_list("seq", "tokens"))
+    stored = [None if tokens is None else bytes(tokens) for _, tokens in rows]
+    try:
+        figures = check_prefixes(stored)
+        calls = _calls([seq for seq, _ in rows], stored, figures)
+        chosen = next((each for each in calls if each.shape and (call is None or each.number == call)), None)
+        strip = _strip(chosen, _unpack(stored, chosen.number), first) if chosen else None
+    except TokensUnreadable as why:
+        return Captured([Call(number, seq) for number, (seq, _) in enumerate(rows, start=1)], problem=str(why))
+    return Captured(calls, figures, strip)
+
+
+def _calls(seqs: Sequence[int], stored: Sequence[bytes | None], figures: TokenFigures) -> list[Call]:
+    breaks = {each.call: each for each in figures.breaks}
+    calls, segment = [], 0
+    for number, (seq, packed) in enumerate(zip(seqs, stored, strict=True), start=1):
+        if packed is None:
+            calls.append(Call(number, seq))
+            continue
+        segment += not segment or number in breaks
+        calls.append(Call(number, seq, read_shape(packed), segment, breaks.get(number)))
+    return calls
+
+
+def _unpack(stored: Sequence[bytes | None], number: int) -> TokenCapture:
+    """That of one call: each stores only what is new since the one before."""
+    before = b""
+    capture: TokenCapture | None = None
+    for packed in stored[:number]:
+        if packed is not None:
+            capture = unpack_tokens(packed, before=before)
+            before = capture.ids
+    assert capture is not None
+    return capture
+
+
+def _strip(call: Call, capture: TokenCapture, first: int | None) -> Strip:
+    assert call.shape is not None
+    fields = capture.fields()
+    prompt, sampled, logprobs = (
+        fields[name] for name in ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+    )
+    total = len(prompt) + len(sampled)
+    start = call.shape.shared if first is None else first
+    start = min(max(0, start), max(0, total - 1))
+    tokens = [Token(place, prompt[place]) for place in range(start, min(len(prompt), start + PAGE))]
+    for place in range(max(start, len(prompt)), min(total, start + PAGE)):
+        at = place - len(prompt)
+        tokens.append(Token(place, sampled[at], logprobs[at]))
+    return Strip(call, tokens, start, total, len(prompt))

@@ -1,0 +1,171 @@
+"""Connect an environment: from its row to the resource server that speaks for it, and to its judge."""
+
+from contextlib import AbstractAsyncContextManager
+from copy import copy
+from typing import Any
+
+from django.conf import settings
+
+from apps.environments.models import Adapter, Environment
+from apps.gym.calls.flow_control import Gate
+from apps.gym.calls.observers import Observer, ignore
+from apps.gym.calls.outbound import Outbound
+from apps.gym.errors import EnvironmentFault, JudgeError, PolicyError
+from apps.gym.judging.judge import Judge
+from apps.gym.judging.settings import read_settings
+from apps.gym.resources.gymnasium import GymnasiumServer
+from apps.gym.resources.inprocess import InProcessServer
+from apps.gym.resources.mcp import McpServer
+from apps.gym.resources.mcp_client import Command
+from apps.gym.resources.nemo_gym_http import HttpResourceServer
+from apps.gym.resources.own_verifier import ToollessServer, VerifiedServer
+from apps.gym.resources.protocol import ResourceServer
+from apps.gym.resources.server_calls import Caller
+from apps.gym.resources.server_survey import read_survey
+from apps.gym.resources.written_environments import WrittenServer
+from apps.gym.verifiers.parameters_reader import VerifierMisconfigured
+from apps.gym.wires.protocol import Weights
+from apps.gym.written.registry import WRITTEN
+from apps.policies.policy_clients import connect_policy
+from apps.policies.secrets import SecretUnreadable, decrypt_secret
+
+
+def connect_environment(
+    environment: Environment,
+    outbound: Outbound,
+    observe: Observer = ignore,
+    judge: Judge | None = None,
+    gate: Gate | None = None,
+) -> ResourceServer:
+    """Opens no connection yet. Raises EnvironmentFault for a built-in that no longer exists and a verifier that cannot
+    be."""
+    server = _connect_server(environment, outbound, observe, judge, gate)
+    if not environment.verifies or not environment.verifies_here:
+        return server
+    try:
+        return VerifiedServer(
+            server, verifier=environment.verifier, verify_timeout=environment.verify_timeout, judge=judge
+        )
+    except VerifierMisconfigured as wrong:
+        raise EnvironmentFault(f"{environment.slug}: its verifier cannot be used: {wrong}").lasting() from None
+
+
+def connect_verifier(
+    environment: Environment, outbound: Outbound, judge: Judge | None = None, gate: Gate | None = None
+) -> ResourceServer:
+    """The environment for attempts that have been made. Where a verifier of ours reads the trace alone, whatever has
+    the tools need not be there, nor hold a session. Raises what `connect_environment` does."""
+    if environment.verifies_here:
+        environment = copy(environment)
+        environment.adapter = Adapter.DECLARED
+    return connect_environment(environment, outbound, judge=judge, gate=gate)
+
+
+def _connect_server(
+    environment: Environment, outbound: Outbound, observe: Observer, judge: Judge | None, gate: Gate | None
+) -> ResourceServer:
+    if environment.adapter == Adapter.DECLARED:
+        return ToollessServer(name=environment.slug)
+    written = WRITTEN.get(environment.builtin) if environment.adapter == Adapter.BUILTIN else None
+    if written is not None:
+        return WrittenServer(
+            written,
+            name=environment.slug,
+            verifies=environment.verifies,
+            call_timeout=environment.call_timeout,
+            verify_timeout=environment.verify_timeout,
+        )
+    if environment.adapter == Adapter.BUILTIN:
+        return InProcessServer(
+            environment.builtin,
+            name=environment.slug,
+            verifies=environment.verifies,
+            call_timeout=environment.call_timeout,
+            verify_timeout=environment.verify_timeout,
+            judge=judge,
+        )
+    if environment.adapter == Adapter.GYMNASIUM:
+        return GymnasiumServer(_call(environment, outbound, observe, gate), verifies=environment.verifies)
+    if environment.adapter in (Adapter.MCP, Adapter.MCP_PROCESS):
+        return McpServer(
+            outbound,
+            name=environment.slug,
+            url=environment.base_url,
+            command=_find_command(environment) if environment.adapter == Adapter.MCP_PROCESS else None,
+            call_timeout=environment.call_timeout,
+            connect_timeout=environment.connect_timeout,
+            observe=observe,
+            max_tries=environment.max_tries,
+            verifies=environment.verifies,
+            api_key=_read_key(environment),
+        )
+    return HttpResourceServer(
+        _call(environment, outbound, observe, gate),
+        verify_timeout=environment.verify_timeout,
+        verifies=environment.verifies,
+        survey=read_survey(environment.survey),
+    )
+
+
+def _call(environment: Environment, outbound: Outbound, observe: Observer, gate: Gate | None) -> Caller:
+    return Caller(
+        outbound,
+        name=environment.slug,
+        base_url=environment.base_url,
+        call_timeout=environment.call_timeout,
+        connect_timeout=environment.connect_timeout,
+        observe=observe,
+        gate=gate,
+        max_tries=environment.max_tries,
+        api_key=_read_key(environment),
+    )
+
+
+def _read_key(environment: Environment) -> str:
+    try:
+        return decrypt_secret(environment.api_key_encrypted) if environment.api_key_encrypted else ""
+    except SecretUnreadable as problem:
+        raise EnvironmentFault(f"{environment.slug}: {problem}").lasting() from None
+
+
+def _find_command(environment: Environment) -> Command:
+    command = settings.MCP_COMMANDS.get(environment.command)
+    if command is None:
+        told = f"GYMWEB_MCP_COMMANDS of this worker has no command named {environment.command!r}"
+        raise EnvironmentFault(f"{environment.slug}: {told}").lasting()
+    return Command(command["command"], command["environment"])
+
+
+def connect_judge(
+    environment: Environment,
+    outbound: Outbound,
+    observe: Observer = ignore,
+    seats: AbstractAsyncContextManager[Any] | None = None,
+    *,
+    weights: Weights | None = None,
+    gate: Gate | None = None,
+) -> Judge | None:
+    """The judge that this environment names, asked at most so often at once as there are `seats`; None without one.
+
+    Raises JudgeError where the model cannot be connected or no judge understands the settings.
+    """
+    model = environment.judge_model
+    if model is None:
+        return None
+    try:
+        asked = read_settings(environment.judge_settings)
+    except ValueError as error:
+        raise JudgeError(f"{environment.slug}: the judge's settings: {error}").lasting() from None
+    try:
+        policy = connect_policy(model, outbound, observe=observe, weights=weights, gate=gate)
+    except PolicyError as error:
+        raise JudgeError(f"The judge {model.slug} cannot be connected: {error}").lasting() from error
+    return Judge(
+        policy,
+        name=model.slug,
+        rubric=environment.judge_rubric,
+        settings=asked,
+        sampling=model.sampling,
+        seats=seats,
+        call_timeout=environment.verify_timeout,
+    )

@@ -1,0 +1,1 @@
+"""One turn: the answer is compared with the expected one."""

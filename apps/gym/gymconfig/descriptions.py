@@ -1,0 +1,320 @@
+"""What a configuration describes: resource servers, agents with their datasets, models."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
+from apps.gym.gymconfig.inheritance import resolve_inheritance
+from apps.gym.gymconfig.merging import Merged, find_file, merge_files, merge_texts
+from apps.gym.gymconfig.references import Values
+from apps.gym.gymconfig.unsupported_values import find_unusable
+
+SERVERS, AGENTS, MODELS = "resources_servers", "responses_api_agents", "responses_api_models"
+SPLITS = {"train": "train", "validation": "validation", "benchmark": "test", "example": "example"}
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what a server listens on is not where it is reached
+
+
+class ResourceServer(msgspec.Struct, kw_only=True):
+    """`url` is empty where the configuration says neither host nor port: its servers then take any free port."""
+
+    name: str
+    key: str
+    kind: str
+    url: str
+    description: str
+    is_gymnasium: bool = False
+
+
+class DatasetFile(msgspec.Struct, kw_only=True):
+    """`path` is None where the file is not on this machine; `wanted` is what the configuration calls it."""
+
+    name: str
+    key: str
+    server: str
+    split: str
+    wanted: str
+    path: Path | None
+    license: str = ""
+    source: str = ""
+
+
+class Agent(msgspec.Struct, kw_only=True):
+    name: str
+    key: str
+    kind: str
+    server: str
+    model: str
+    max_steps: int | None
+
+
+class Model(msgspec.Struct, kw_only=True):
+    """`provider` is `openai`, `azure`, `vllm` or `compatible`; `wire` `responses` or `chat`."""
+
+    name: str
+    key: str
+    provider: str
+    wire: str
+    base_urls: list[str]
+    model: str
+    api_key: str = ""
+    api_version: str = ""
+    headers: dict[str, str] = {}
+    extra_body: dict[str, Any] = {}
+    captures_tokens: bool = False
+
+
+class Description(msgspec.Struct, kw_only=True):
+    """`notes` tell of what was left out, and why; `files` says for each key where it stands."""
+
+    servers: list[ResourceServer] = []
+    agents: list[Agent] = []
+    models: list[Model] = []
+    datasets: list[DatasetFile] = []
+    notes: list[Problem] = []
+
+    @property
+    def size(self) -> int:
+        return len(self.servers) + len(self.agents) + len(self.models) + len(self.datasets)
+
+
+def describe_config(
+    files: Sequence[Path],
+    *,
+    environment: Mapping[str, str],
+    roots: Sequence[Path] = (),
+    settings: Mapping[str, str] | None = None,
+    without_models: bool = False,
+) -> tuple[Description, Values]:
+    """`settings` are dotted keys with their values, over all files. Raises ConfigRefused with all that is wrong."""
+
+    def locate(wanted: str, file: str) -> Path | None:
+        beside = Path(file) if Path(file).is_file() else files[0]
+        return find_file(wanted, roots=roots, beside=beside)
+
+    merged = merge_files(files, roots=roots)
+    return _describe(merged, environment, locate, settings=settings, without_models=without_models)
+
+
+def describe_texts(texts: Mapping[str, str], *, without_models: bool = False) -> tuple[Description, Values]:
+    """The same for texts by their names, of whoever may not read this machine's files or environment."""
+    return _describe(merge_texts(texts), {}, lambda wanted, file: None, without_models=without_models)
+
+
+def _describe(
+    merged: Merged,
+    environment: Mapping[str, str],
+    locate: Callable[[str, str], Path | None],
+    *,
+    settings: Mapping[str, str] | None = None,
+    without_models: bool,
+) -> tuple[Description, Values]:
+    """`locate` finds what a file of the configuration calls a path."""
+    for key, value in (settings or {}).items():
+        tree: Any = value
+        for name in reversed(key.split(".")):
+            tree = {name: tree}
+        merged.add(tree, "command line")
+    if unusable := find_unusable(merged):
+        raise ConfigRefused(*unusable)
+    try:
+        resolve_inheritance(merged)
+    except RecursionError:
+        raise ConfigRefused(Problem("", "", "what it inherits is nested too deep")) from None
+    values = Values(merged, environment)
+    reader = _Reader(values, locate, kinds=(SERVERS, AGENTS) if without_models else (SERVERS, AGENTS, MODELS))
+    for name in values.names:
+        reader.read(name)
+    reader.check_references()
+    if reader.problems:
+        raise ConfigRefused(*reader.problems)
+    return reader.found, values
+
+
+class _Reader:
+    def __init__(self, values: Values, locate: Callable[[str, str], Path | None], *, kinds: tuple[str, ...]) -> None:
+        self._kinds = kinds
+        self._values = values
+        self._locate = locate
+        self.found = Description()
+        self.problems: list[Problem] = []
+
+    def read(self, name: str) -> None:
+        value = self._values.raw(name)
+        for kind in [kind for kind in self._kinds if isinstance(value, dict) and kind in value]:
+            try:
+                self._read_server(name, kind)
+            except ConfigRefused as refused:
+                self.problems += refused.problems
+
+    def _read_server(self, name: str, kind: str) -> None:
+        inner = self._values.raw(f"{name}.{kind}")
+        if not isinstance(inner, dict) or len(inner) != 1:
+            told = "must hold one implementation by its name"
+            raise self._values.refuse(f"{name}.{kind}", told)
+        (implementation,) = inner
+        key = f"{name}.{kind}.{implementation}"
+        if not isinstance(inner[implementation], dict):
+            raise self._values.refuse(key, "must have keys")
+        read = {SERVERS: self._read_resources, AGENTS: self._read_agent, MODELS: self._read_model}[kind]
+        read(name, implementation, key)
+
+    def _read_resources(self, name: str, implementation: str, key: str) -> None:
+        values = self._values
+        host, port = values.text(f"{key}.host"), values.whole(f"{key}.port", 0)
+        host = _ANY_ADDRESS.get(host, host) or values.text("default_host", "127.0.0.1")
+        bracketed = f"[{host}]" if ":" in host else host
+        self.found.servers.append(
+            ResourceServer(
+                name=name,
+                key=key,
+                kind=implementation,
+                url=f"http://{bracketed}:{port}" if port else "",
+                description=values.text(f"{key}.description"),
+            )
+        )
+
+    def _read_agent(self, name: str, implementation: str, key: str) -> None:
+        server, model = (
+            self._reference(f"{key}.resources_server", SERVERS),
+            self._reference(f"{key}.model_server", MODELS),
+        )
+        steps = self._values.get(f"{key}.max_steps")
+        self.found.agents.append(
+            Agent(
+                name=name,
+                key=key,
+                kind=implementation,
+                server=server,
+                model=model,
+                max_steps=self._values.whole(f"{key}.max_steps", 10) if steps is not None else None,
+            )
+        )
+        for place, given in enumerate(self._values.rows(f"{key}.datasets")):
+            self._read_dataset(given, f"{key}.datasets[{place}]", server)
+
+    def _reference(self, key: str, kind: str) -> str:
+        """The name in `{type, name}`; empty where there is no such key."""
+        given = self._values.get(key)
+        if given is None:
+            return ""
+        if not isinstance(given, dict) or given.get("type", kind) != kind or not isinstance(given.get("name"), str):
+            raise self._values.refuse(key, f"must be {{type: {kind}, name: …}}")
+        return str(given["name"])
+
+    def _read_dataset(self, given: Any, key: str, server: str) -> None:
+        refuse = self._values.refuse
+        if not isinstance(given, dict):
+            raise refuse(key, "must have keys")
+        for needed in ("name", "type", "jsonl_fpath"):
+            if not isinstance(given.get(needed), str) or not given[needed]:
+                raise refuse(f"{key}.{needed}", "is needed, as a text")
+        if given["type"] not in SPLITS:
+            raise refuse(f"{key}.type", f"must be one of {', '.join(SPLITS)}, not {given['type']!r}")
+        if not server:
+            told = f"the dataset {given['name']} belongs to an agent that has no resource server"
+            self.found.notes.append(Problem(self._values.file_of(key), key, told))
+            return
+        self.found.datasets.append(
+            DatasetFile(
+                name=given["name"],
+                key=key,
+                server=server,
+                split=SPLITS[given["type"]],
+                wanted=given["jsonl_fpath"],
+                path=self._locate(given["jsonl_fpath"], self._values.file_of(key)),
+                license=str(given.get("license") or ""),
+                source=_source(given),
+            )
+        )
+
+    def _read_model(self, name: str, implementation: str, key: str) -> None:
+        values = self._values
+        if implementation in ("openai_model", "azure_openai_model"):
+            url = values.text(f"{key}.openai_base_url")
+            azure = implementation == "azure_openai_model"
+            self._add_model(
+                key,
+                Model(
+                    name=name,
+                    key=key,
+                    provider="azure" if azure else "openai" if _is_openai(url) else "compatible",
+                    wire="responses",
+                    base_urls=[url],
+                    model=values.text(f"{key}.openai_model"),
+                    api_key=values.text(f"{key}.openai_api_key"),
+                    api_version=values.text(f"{key}.default_query.api-version") if azure else "",
+                    headers=_texts(values.mapping(f"{key}.openai_default_headers")),
+                ),
+            )
+        elif implementation == "vllm_model":
+            given = values.get(f"{key}.base_url", "")
+            extra = dict(values.mapping(f"{key}.extra_body"))
+            if template := values.mapping(f"{key}.chat_template_kwargs"):
+                extra["chat_template_kwargs"] = template
+            self._add_model(
+                key,
+                Model(
+                    name=name,
+                    key=key,
+                    provider="vllm",
+                    wire="chat",
+                    base_urls=[str(url) for url in given] if isinstance(given, list) else [str(given)],
+                    model=values.text(f"{key}.model"),
+                    api_key=values.text(f"{key}.api_key"),
+                    headers=_texts(values.mapping(f"{key}.default_headers")),
+                    extra_body=extra,
+                    captures_tokens=values.get(f"{key}.return_token_id_information") is True,
+                ),
+            )
+        else:
+            told = (
+                f"{implementation} is started by NeMo Gym itself: serve it, and name it as a vllm_model or openai_model"
+            )
+            self.found.notes.append(Problem(values.file_of(key), key, told))
+
+    def _add_model(self, key: str, model: Model) -> None:
+        if not model.base_urls or not all(model.base_urls):
+            raise self._values.refuse(key, "has no base URL")
+        if not model.model:
+            raise self._values.refuse(key, "does not say what the model is called")
+        self.found.models.append(model)
+
+    def check_references(self) -> None:
+        """Every server that an agent names must be there; what is a Gymnasium server shows in its agent."""
+        servers = {server.name: server for server in self.found.servers}
+        models = {name for name in self._values.names if self._is_model(name)}
+        for agent in self.found.agents:
+            if agent.server and agent.server not in servers:
+                told = (
+                    f"refers to {agent.server!r}, which is not there; there are: {', '.join(sorted(servers)) or 'none'}"
+                )
+                self.problems.append(Problem(self._values.file_of(agent.key), f"{agent.key}.resources_server", told))
+            elif agent.server and re.search("gymnasium", agent.kind):
+                servers[agent.server].is_gymnasium = True
+            if agent.model and agent.model not in models:
+                told = f"its model server {agent.model!r} is in none of these files"
+                self.found.notes.append(Problem(self._values.file_of(agent.key), f"{agent.key}.model_server", told))
+
+    def _is_model(self, name: str) -> bool:
+        value = self._values.raw(name)
+        return isinstance(value, dict) and MODELS in value
+
+
+def _is_openai(url: str) -> bool:
+    return re.match(r"https://api\.openai\.com(/|$)", url) is not None
+
+
+def _texts(given: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in given.items()}
+
+
+def _source(given: dict[str, Any]) -> str:
+    """Where the file can be had, in one line."""
+    source = given.get("source") or given.get("huggingface_identifier")
+    if isinstance(source, dict) and source.get("repo_id"):
+        return f"Hugging Face {source['repo_id']} {source.get('artifact_fpath') or ''}".strip()
+    return ""

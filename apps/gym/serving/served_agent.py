@@ -1,0 +1,178 @@
+"""One agent as an agent server: `/run` attempts a task and verifies it, `/v1/responses` attempts a prompt alone."""
+
+import asyncio
+import secrets
+import time
+import zlib
+from typing import Any
+
+from apps.gym.calls.time_limits import TimeLimit, working_time
+from apps.gym.errors import JudgeError, TimedOut
+from apps.gym.exporters.nemo_gym_rollouts import materialised_params
+from apps.gym.loop.agent_loop import Attempt, Harness
+from apps.gym.resources.protocol import Probe, ResourceServer, Session, Stepped, ToolOutput
+from apps.gym.rewards import Reward
+from apps.gym.serving.aggregating import aggregate
+from apps.gym.serving.served_request import (
+    Answer,
+    Asked,
+    Routes,
+    find_route,
+    greet,
+    invalid,
+    json_answer,
+    not_found,
+    read_object,
+    read_params,
+    read_row,
+)
+from apps.gym.tasks.rollout_keys import OURS, with_details
+from apps.gym.traces.events import TraceUnion, Verification
+from apps.gym.traces.items import Item, TaskRow, Tool
+from apps.gym.traces.responses import assemble_response
+from apps.gym.traces.tokens import restore_tokens
+from apps.gym.wires.protocol import Policy
+
+_OURS = frozenset({"reward", "response", "reward_components", "explanation"})
+
+
+class ServedAgent:
+    """`seats` attempts at once; others wait, and all have `seconds` in all. Attempts of one row and rollout index have
+    the same seed."""
+
+    cookie = ""
+
+    def __init__(
+        self, *, name: str, harness: Harness, policy: Policy, server: ResourceServer, seats: int, seconds: float
+    ) -> None:
+        self.name = name
+        self._harness = harness
+        self._policy = policy
+        self._server = server
+        self._seats = asyncio.Semaphore(seats)
+        self._seconds = seconds
+
+        self._routes: Routes = {
+            ("GET", ""): greet,
+            ("POST", "run"): self._run,
+            ("POST", "v1/responses"): self._respond,
+            ("POST", "aggregate_metrics"): aggregate,
+        }
+
+    async def answer(self, asked: Asked) -> Answer:
+        route = find_route(self._routes, asked)
+        if route is None:
+            raise not_found()
+        return await route(asked)
+
+    async def tidy(self) -> None:
+        """Nothing is held between two requests."""
+
+    async def close(self) -> None:
+        """Nothing is held between two requests."""
+
+    async def _run(self, asked: Asked) -> Answer:
+        row = {key: value for key, value in read_row(asked.body).items() if key not in _OURS}
+        try:
+            events, params, response = await self._attempt(row, self._server)
+        except JudgeError as error:
+            failure = {"reward": 0.0, "_ng_failure_class": "judge_failed", "_ng_failure_judge_error": str(error)}
+            return json_answer({**row, **failure})
+        verified = next(event for event in reversed(events) if isinstance(event, Verification))
+        whole, echoed = with_details(row, verified.details)
+        return json_answer(
+            {
+                **whole,
+                "responses_create_params": params,
+                "response": response,
+                **_scored(verified),
+                OURS: {"stop_reason": verified.stop_reason, **echoed},
+            }
+        )
+
+    async def _respond(self, asked: Asked) -> Answer:
+        params = read_params(read_object(asked.body), ["body"])
+        if params.get("stream"):
+            raise invalid("value_error", ["body", "stream"], "This agent answers in whole; stream is not served")
+        _, _, response = await self._attempt({"responses_create_params": params}, _Unverified(self._server))
+        return json_answer(response)
+
+    async def _attempt(
+        self, row: TaskRow, server: ResourceServer
+    ) -> tuple[list[TraceUnion], dict[str, Any], dict[str, Any]]:
+        """The events, what was really asked, and the response with its tokens. Raises GymError."""
+        try:
+            async with TimeLimit(self._seconds), self._seats:
+                began = working_time()
+                attempt = Attempt(
+                    row=row,
+                    server=server,
+                    policy=self._policy,
+                    harness=self._harness,
+                    seed=_seed_of(row),
+                    elapsed=lambda: working_time() - began,
+                    name=secrets.token_hex(8),
+                )
+                events = [event async for event in attempt.events()]
+        except TimeoutError:
+            raise TimedOut(f"{self.name}: the attempt took longer than {self._seconds:g} s") from None
+        events = restore_tokens(events)
+        params = materialised_params(events, row)
+        stop_reason = next(event.stop_reason for event in reversed(events) if isinstance(event, Verification))
+        response = assemble_response(events, {**row, "responses_create_params": params}, stop_reason=stop_reason)
+        return events, params, {**response, "created_at": time.time()}
+
+
+def _scored(verified: Verification) -> dict[str, Any]:
+    """Where nothing is verified the reward is no score, and the reply says so as NeMo Gym's agents do."""
+    if verified.reward is None:
+        return {"reward": 0.0, "verification_skipped": True}
+    return {
+        "reward": verified.reward,
+        **({"reward_components": verified.components} if verified.components else {}),
+        **({"explanation": verified.explanation} if verified.explanation else {}),
+    }
+
+
+def _seed_of(row: TaskRow) -> int:
+    """The same for the same rollout of the same task; without an index each attempt is another one."""
+    place = [row.get("_ng_task_index"), row.get("_ng_rollout_index")]
+    if all(isinstance(number, int) for number in place):
+        return zlib.crc32(f"{place[0]}:{place[1]}".encode()) & 0x7FFFFFFF
+    return secrets.randbelow(2**31)
+
+
+class _Unverified:
+    """The same environment, whose attempts end without a verdict."""
+
+    def __init__(self, server: ResourceServer) -> None:
+        self.name = server.name
+        self._server = server
+
+    async def seed_session(self, row: TaskRow, *, seed: int) -> Session:
+        session = await self._server.seed_session(row, seed=seed)
+        # Stepped ones sum up the rewards that they were given: nobody is asked for a verdict.
+        return session if isinstance(session, Stepped) else _UnverifiedSession(session)
+
+    async def probe(self) -> Probe:
+        return await self._server.probe()
+
+
+class _UnverifiedSession:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def list_tools(self) -> list[Tool]:
+        return await self._session.list_tools()
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
+        return await self._session.call_tool(name, arguments)
+
+    async def respond(self, items: list[Item]) -> list[Item] | None:
+        return await self._session.respond(items)
+
+    async def verify(self, response: dict[str, Any]) -> Reward:
+        return Reward(value=None)
+
+    async def close(self) -> None:
+        await self._session.close()

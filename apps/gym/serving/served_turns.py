@@ -1,0 +1,104 @@
+"""One attempt in turns, served as Gymnasium has it: `/reset`, then `/step` with every reply of the policy model."""
+
+import asyncio
+from typing import Any
+
+from apps.gym.loop.agent_loop import parse_arguments
+from apps.gym.resources.protocol import Session, Step, Stepped, ToolOutput
+from apps.gym.rewards import Reward
+from apps.gym.serving.served_request import dump
+from apps.gym.traces.items import Item, Tool, dump_json, function_calls, text_of
+
+MOST_STEPS = 1_000
+MOST_CHARACTERS = 4_000_000
+"""Of what was said: an attempt that goes on for longer is truncated."""
+
+
+class Turns:
+    """A session with what was said in it. The reward comes with the last step, when the whole attempt is verified."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._output: list[Item] = []
+        self._steps = 0
+        self._room = MOST_CHARACTERS
+        self._turn = asyncio.Lock()
+        self._end: dict[str, Any] | None = None
+
+    def open(self) -> dict[str, Any]:
+        """The reply to `/reset`."""
+        opening = self.session.opening if isinstance(self.session, Stepped) else []
+        return {"observation": _text(opening), "info": {"supports_explicit_close": True}}
+
+    async def step(self, response: dict[str, Any]) -> dict[str, Any]:
+        """The reply to `/step`. After the end it is the same for ever."""
+        async with self._turn:
+            if self._end is not None:
+                return self._end
+            told = await self._step(response)
+            if told["terminated"] or told["truncated"]:
+                self._end = told
+            return told
+
+    async def list_tools(self) -> list[Tool]:
+        return await self.session.list_tools()
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
+        return await self.session.call_tool(name, arguments)
+
+    async def respond(self, items: list[Item]) -> list[Item] | None:
+        return await self.session.respond(items)
+
+    async def verify(self, response: dict[str, Any]) -> Reward:
+        return await self.session.verify(response)
+
+    async def close(self) -> None:
+        await self.session.close()
+
+    async def _step(self, response: dict[str, Any]) -> dict[str, Any]:
+        self._steps += 1
+        given: list[Item] = response["output"]
+        step = await self._answer(given, response)
+        outputs = [
+            {"type": "function_call_output", "call_id": call_id, "output": output.text}
+            for call_id, output in step.outputs.items()
+        ]
+        said = [*given, *outputs, *step.items]
+        self._output += said
+        self._room -= len(dump(said))
+        truncated = not step.done and (self._steps >= MOST_STEPS or self._room < 0)
+        info: dict[str, Any] = {"tool_outputs": outputs}
+        told = {
+            "observation": _text(step.items),
+            "reward": 0.0,
+            "terminated": step.done,
+            "truncated": truncated,
+            "info": info,
+        }
+        if step.done or truncated:
+            status = response.get("status", "completed")
+            reward = await self.session.verify({**response, "status": status, "output": self._output})
+            told["reward"] = reward.value or 0.0
+            info |= {"reward_components": reward.components, "explanation": reward.explanation}
+        return told
+
+    async def _answer(self, given: list[Item], response: dict[str, Any]) -> Step:
+        if isinstance(self.session, Stepped):
+            return await self.session.step(response)
+        if calls := function_calls(given):
+            outputs = {str(call.get("call_id", "")): await self._call(call) for call in calls}
+            return Step(outputs=outputs)
+        observations = await self.session.respond(given)
+        return Step(done=True) if observations is None else Step(items=observations)
+
+    async def _call(self, call: Item) -> ToolOutput:
+        try:
+            arguments = parse_arguments(call.get("arguments"))
+        except ValueError as problem:
+            told = dump_json({"error": f"Invalid tool call arguments: {problem}"})
+            return ToolOutput(text=told, error="invalid_arguments")
+        return await self.session.call_tool(str(call.get("name", "")), arguments)
+
+
+def _text(items: list[Item]) -> str:
+    return "\n".join(map(text_of, items))

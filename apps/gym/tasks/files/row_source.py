@@ -1,0 +1,95 @@
+"""Rows out of a file, whatever it comes as: its content says what it is, and its name only where that says nothing."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from apps.gym.tasks.files.arrays import ArrayReader
+from apps.gym.tasks.files.file_limits import BadRow, FileRefused, Limits, Readable
+from apps.gym.tasks.files.lines import BOM, LineReader
+from apps.gym.tasks.files.parquet import MAGIC, ParquetReader
+from apps.gym.tasks.files.streams import Counted, unpack
+from apps.gym.tasks.files.tabular_files import TableReader, find_delimiter
+
+FORMATS = {"jsonl": "JSONL", "array": "JSON array", "csv": "CSV", "tsv": "TSV", "parquet": "Parquet"}
+_OTHER_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
+_OTHER_FILES = {b"PK\x03\x04": "a ZIP archive", b"BZh": "a bzip2 file", b"\xfd7zXZ": "an xz file", b"%PDF": "a PDF"}
+
+
+@dataclass
+class OpenFile:
+    """The rows of a file: JSON bytes each, or why one is none, with the line (row, record) where it begins, from 1."""
+
+    format: str
+    packing: str
+    rows: Iterator[tuple[int, bytes | BadRow]]
+    _source: Counted
+    _table: TableReader | None = None
+
+    @property
+    def header(self) -> list[str]:
+        """The columns that a table names, once its first row was read: its rows are without those that are empty."""
+        return self._table.columns if self._table else []
+
+    @property
+    def bytes_read(self) -> int:
+        """How far into the file as it was uploaded."""
+        return self._source.count
+
+
+def open_rows(stream: Readable, *, filename: str, limits: Limits) -> OpenFile:
+    """Look at the start of the file and open it. Raises FileRefused, as reading the rows does later on."""
+    source = Counted(stream)
+    content, packing = unpack(source, limits)
+    start = content.peek()
+    name = filename.lower().removesuffix(".gz").removesuffix(".zst")
+    format = _find_format(start, name)
+    reader = _reader(format, content, name=name, limits=limits, packed=bool(packing))
+    table = reader if isinstance(reader, TableReader) else None
+    return OpenFile(format=format, packing=packing, rows=_bounded(iter(reader), limits), _source=source, _table=table)
+
+
+def _find_format(start: bytes, name: str) -> str:
+    if start.startswith(MAGIC):
+        return "parquet"
+    for mark, encoding in _OTHER_ENCODINGS.items():
+        if start.startswith(mark):
+            raise FileRefused("not_utf8", f"the file is {encoding}: save it as UTF-8")
+    for mark, what in _OTHER_FILES.items():
+        if start.startswith(mark):
+            raise FileRefused("unknown_format", f"this is {what}: upload {', '.join(FORMATS.values())}, or .gz or .zst")
+    if b"\x00" in start[:4096]:
+        raise FileRefused("not_text", "the file holds zero bytes: it is no text in UTF-8")
+    if name.endswith((".csv", ".tsv", ".tab")):
+        return "csv" if name.endswith(".csv") else "tsv"
+    text = start.removeprefix(BOM).lstrip()
+    if text.startswith(b"["):
+        # A line that is a list is no row: it is told as such. An array has its rows inside.
+        return "jsonl" if name.endswith((".jsonl", ".ndjson")) and _is_jsonl(text) else "array"
+    return "jsonl"
+
+
+def _is_jsonl(text: bytes) -> bool:
+    """Whether the first line is a whole list by itself and another follows."""
+    line, _, rest = text.partition(b"\n")
+    return line.rstrip().endswith(b"]") and bool(rest.strip())
+
+
+def _reader(
+    format: str, content: Counted, *, name: str, limits: Limits, packed: bool
+) -> Iterable[tuple[int, bytes | BadRow]]:
+    if format == "parquet":
+        return ParquetReader(content, limits, packed=packed)
+    if format == "array":
+        return ArrayReader(content, max_line_bytes=limits.line_bytes)
+    if format in {"csv", "tsv"}:
+        delimiter = find_delimiter(content.peek(), name)
+        return TableReader(content, max_line_bytes=limits.line_bytes, delimiter=delimiter)
+    return LineReader(content, max_line_bytes=limits.line_bytes)
+
+
+def _bounded(rows: Iterator[tuple[int, bytes | BadRow]], limits: Limits) -> Iterator[tuple[int, bytes | BadRow]]:
+    for count, row in enumerate(rows, 1):
+        if count > limits.rows:
+            message = f"the file has more than {limits.rows:,} rows (GYMWEB_MAX_UPLOAD_ROWS)"
+            raise FileRefused("too_many_rows", message, line=row[0], limit="GYMWEB_MAX_UPLOAD_ROWS")
+        yield row

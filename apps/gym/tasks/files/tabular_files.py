@@ -1,0 +1,126 @@
+"""CSV and TSV: the first record names the columns, and each further one becomes a JSON object of texts."""
+
+import csv
+from collections.abc import Iterator
+
+import orjson
+
+from apps.gym.redaction.shortening import cut
+from apps.gym.tasks.files.file_limits import KEPT_OF_LONG_ROW, BadRow, FileRefused, Readable, too_long
+from apps.gym.tasks.files.lines import LineReader
+
+# The module's own limit of 128 KB is less than a prompt may have; lengths are bounded below.
+csv.field_size_limit(2**31 - 1)
+MAX_COLUMNS = 2000
+DELIMITERS = ",\t;|"
+
+
+class _TooLong(Exception):
+    pass
+
+
+class _Broken(Exception):
+    pass
+
+
+class _Lines:
+    """Lines for csv.reader, which asks for more of them while a quote is open: bounded, and alive after an error."""
+
+    def __init__(self, lines: Iterator[tuple[int, bytes | BadRow]], limit: int) -> None:
+        self._lines, self._limit = lines, limit
+        self.number = 0
+        self.began = 0
+        self.size = 0
+        self.head = b""
+
+    def begin(self) -> None:
+        self.began, self.size, self.head = self.number + 1, 0, b""
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        self.number, line = next(self._lines)
+        if isinstance(line, BadRow):
+            self.head = self.head or line.head
+            raise _TooLong(line.message)
+        self.size += len(line) + 1
+        if not self.head:
+            self.head = line[:KEPT_OF_LONG_ROW]
+        if self.size > self._limit + 1:
+            raise _TooLong(too_long(self.size, self._limit, "record"))
+        try:
+            return line.decode() + "\n"
+        except UnicodeDecodeError as error:
+            raise _Broken(f"byte {error.start + 1} (0x{line[error.start]:02x}) is not UTF-8") from None
+
+
+class TableReader:
+    """Rows as JSON, with the number of the line they begin in. An empty cell is left out: there is no value."""
+
+    def __init__(self, stream: Readable, *, max_line_bytes: int, delimiter: str) -> None:
+        self._lines = _Lines(iter(LineReader(stream, max_line_bytes=max_line_bytes, exact=True)), max_line_bytes)
+        self._records = csv.reader(self._lines, delimiter=delimiter, strict=True)
+        self.columns: list[str] = []
+        """The names in the header, once the first row was read."""
+
+    def __iter__(self) -> Iterator[tuple[int, bytes | BadRow]]:
+        columns = self.columns = self._header()
+        if not columns:
+            return
+        while True:
+            self._lines.begin()
+            try:
+                cells = next(self._records)
+            except StopIteration:
+                return
+            except _TooLong as error:
+                yield self._lines.began, BadRow("too_long", str(error), self._lines.head)
+                continue
+            except _Broken as error:
+                yield self._lines.began, BadRow("not_utf8", str(error), self._lines.head)
+                continue
+            except csv.Error as error:
+                yield self._lines.began, BadRow("not_csv", f"not CSV: {error}", self._lines.head)
+                continue
+            if not any(cells):
+                continue
+            if len(cells) != len(columns):
+                held = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+                message = f"{held}, but the header names {len(columns)} columns"
+                yield self._lines.began, BadRow("wrong_columns", message, self._lines.head)
+                continue
+            row = {name: cell for name, cell in zip(columns, cells, strict=True) if cell}
+            yield self._lines.began, orjson.dumps(row)
+
+    def _header(self) -> list[str]:
+        names: list[str] = []
+        while not any(names):
+            self._lines.begin()
+            try:
+                names = [name.strip() for name in next(self._records)]
+            except StopIteration:
+                return []
+            except _TooLong as error:
+                raise FileRefused("too_long", str(error), limit="GYMWEB_MAX_LINE_BYTES") from None
+            except _Broken as error:
+                raise FileRefused("not_utf8", f"the header: {error}") from None
+            except csv.Error as error:
+                raise FileRefused("bad_header", f"the header cannot be read: {error}") from None
+        if len(names) > MAX_COLUMNS:
+            message = f"{len(names):,} columns: the limit is {MAX_COLUMNS:,}"
+            raise FileRefused("too_many_columns", message, limit="columns")
+        for number, name in enumerate(names, 1):
+            if not name:
+                raise FileRefused("bad_header", f"column {number} has no name in the header")
+            if names.index(name) != number - 1:
+                raise FileRefused("bad_header", f"two columns are called {cut(name, 80)}")
+        return names
+
+
+def find_delimiter(start: bytes, filename: str) -> str:
+    """By the file's name, else what the header holds most of."""
+    if filename.lower().endswith((".tsv", ".tab")):
+        return "\t"
+    header = start.split(b"\n", 1)[0].decode(errors="replace")
+    return max(DELIMITERS, key=header.count)

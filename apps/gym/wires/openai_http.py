@@ -1,0 +1,289 @@
+"""A policy model behind an OpenAI-compatible endpoint, over either wire."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, Self
+
+import msgspec
+from yarl import URL
+
+from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.calls.flow_control import EndpointPaused, Gate
+from apps.gym.calls.observers import Observer, Outcome, ignore
+from apps.gym.calls.outbound import (
+    Outbound,
+    OutboundFailed,
+    OutboundRedirectRefused,
+    OutboundReply,
+    OutboundTimedOut,
+    OutboundTooLarge,
+)
+from apps.gym.calls.refusals import explain_refusal, is_quota_exhausted, is_throttled, read_retry_after
+from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
+from apps.gym.errors import GymError, PolicyError, TimedOut
+from apps.gym.redaction.shortening import cut
+from apps.gym.wires.chat import chat_request
+from apps.gym.wires.chat_reply import ReplyMalformed, read_chat_reply
+from apps.gym.wires.chat_stream import EVENT_STREAM, join_chat_stream
+from apps.gym.wires.dialect import PLAIN, Dialect
+from apps.gym.wires.protocol import Ask, Reply, Weights, reseed
+from apps.gym.wires.responses_wire import ReplyFailed, read_responses_reply, responses_request
+from apps.gym.wires.sending import PlainSender, Sender
+
+_MESSAGE_CHARACTERS = 500
+_LARGE_REPLY = 512 * 1024  # bytes that are decoded in a thread
+# One thread, so that only one large reply at a time needs the memory that decoding takes for a moment.
+_LARGE_REPLIES = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-replies")
+_SHORTEST_SECRET = 4  # a shorter "key" (such as `x` for a server that wants none) is in every message by chance
+
+Wire = Literal["responses", "chat"]
+PATHS: dict[Wire, str] = {"responses": "/responses", "chat": "/chat/completions"}
+
+# How the endpoints say that the conversation has outgrown the model: OpenAI by code, vLLM and SGLang in words,
+# llama.cpp by type.
+_CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
+_CONTEXT_WORDS = (
+    "maximum context length",
+    "longer than the maximum model length",
+    "longer than the model's context length",
+    "exceeds the context window",
+    "exceeds the available context size",
+)
+_STRICT_HOSTS = ("openai.com", "openai.azure.com")
+
+
+class PolicyReplyTooLarge(PolicyError):
+    """The reply is larger than MAX_REPLY or than the memory budget. Another try would be as large."""
+
+
+class HttpPolicy:
+    """One endpoint over one wire. Retries 408, 5xx, transport errors, timeouts and malformed replies, in bounds.
+
+    With a `gate`, throttled calls wait and use up no try; without one they are retried as the others are.
+    `secrets` are what no message may quote; every reply tells the version that `weights` had when it was asked for.
+    Where the dialect asks for tokens, replies hold token ids and logprobs, over Chat Completions only: the Responses
+    API has no place for the ids.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        *,
+        model_name: str,
+        wire: Wire,
+        dialect: Dialect = PLAIN,
+        secrets: Iterable[str] = (),
+        weights: Weights | None = None,
+        max_tries: int = 4,
+        pauses: Pauses | None = None,
+        observe: Observer = ignore,
+        gate: Gate | None = None,
+    ) -> None:
+        self.sender = sender
+        self._model_name = model_name
+        self._is_chat = wire == "chat"
+        self._dialect = dialect
+        self._read: Callable[[bytes], Reply] = (
+            functools.partial(read_chat_reply, asked_tokens=dialect.asks_tokens, reasoning=dialect.reasoning)
+            if self._is_chat
+            else read_responses_reply
+        )
+        self.weights = weights or Weights()
+        self._secrets = list(secrets)
+        written = [msgspec.json.encode(secret)[1:-1] for secret in self._secrets]
+        self._written_secrets = [secret for secret in written if len(secret) >= _SHORTEST_SECRET]
+        self._observe = observe
+        self._gate = gate
+        self._max_tries = max_tries
+        self._pauses = pauses or Pauses()
+
+    @classmethod
+    def plain(
+        cls,
+        outbound: Outbound,
+        *,
+        base_urls: Sequence[str],
+        model_name: str,
+        wire: Wire,
+        api_key: str = "",
+        headers: Mapping[str, str] | None = None,
+        dialect: Dialect = PLAIN,
+        call_timeout: float = 120.0,
+        connect_timeout: float = 10.0,
+        max_tries: int = 4,
+        pauses: Pauses | None = None,
+        observe: Observer = ignore,
+        gate: Gate | None = None,
+    ) -> Self:
+        """A policy over the engine's own HTTP client, with the key as a bearer token."""
+        bearer = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        sender = PlainSender(
+            outbound,
+            base_urls=base_urls,
+            path=PATHS[wire],
+            headers={**(headers or {}), **bearer},
+            call_timeout=call_timeout,
+            connect_timeout=connect_timeout,
+        )
+        return cls(
+            sender,
+            model_name=model_name,
+            wire=wire,
+            dialect=dialect,
+            secrets=[api_key],
+            max_tries=max_tries,
+            pauses=pauses,
+            observe=observe,
+            gate=gate,
+        )
+
+    def __repr__(self) -> str:
+        return f"HttpPolicy({self._model_name!r} at {self.sender!r})"
+
+    async def ask(self, ask: Ask) -> Reply:
+        request = chat_request if self._is_chat else responses_request
+        packed = self.sender.pack(request(ask, model_name=self._model_name, dialect=self._dialect))
+        tries, version, asked = 0, "", ask
+
+        async def send() -> Reply:
+            nonlocal tries, version, asked, packed
+            tries += 1
+            version = self.weights.version
+            try:
+                return await self._try_once(packed, ask.session, tries)
+            except TryAgain as again:
+                if isinstance(again.error, ReplyMalformed):
+                    asked = msgspec.structs.replace(ask, sampling=reseed(ask.sampling, tries + 1))
+                    packed = self.sender.pack(request(asked, model_name=self._model_name, dialect=self._dialect))
+                raise
+
+        reply, retries = await call_with_retries(send, max_tries=self._max_tries, pauses=self._pauses)
+        reply.retries, reply.version = retries, version
+        reply.sampling = asked.sampling if asked is not ask else None
+        return reply
+
+    async def _try_once(self, packed: Any, session: str, tries: int) -> Reply:
+        try:
+            send = functools.partial(self.sender.send, packed, session=session, tries=tries)
+            got = await (self._gate.send(send, self._tell_throttled) if self._gate else send())
+        except EndpointPaused as paused:
+            raise self._error(f"The policy model is throttled: {paused}").refused("rate_limit") from None
+        except OutboundTimedOut as error:
+            self._observe("timed_out", self._said(str(error)))
+            raise TryAgain(TimedOut(self._said(f"The policy model did not answer in time: {error}"))) from error
+        except OutboundTooLarge as error:
+            self._observe("failed", self._said(str(error)))
+            told = (
+                f"The policy model's reply is too large. {error} Give the model or the agent a lower max_output_tokens."
+            )
+            raise PolicyReplyTooLarge(self._said(told)).lasting() from error
+        except OutboundFailed as error:
+            self._observe("unreachable", self._said(str(error)))
+            raise TryAgain(self._error(f"The policy model cannot be reached: {error}")) from error
+        except OutboundRefused as error:
+            refused = self._error(str(error)).lasting()
+            raise (refused if isinstance(error, OutboundRedirectRefused) else refused.ours()) from error
+        if got.status != 200:
+            return self._refused(got)
+        try:
+            if len(got.body) > _LARGE_REPLY:
+                reply = await asyncio.get_running_loop().run_in_executor(_LARGE_REPLIES, self._read_whole, got)
+            else:
+                reply = self._read_whole(got)
+        except ReplyMalformed as error:
+            if _says_context_length(str(error), ""):
+                self._observe("ok")
+                return Reply(items=[], finish_reason="context_length")
+            failure = type(error)(self._said(str(error)))
+            self._observe("malformed", str(failure))
+            raise TryAgain(failure) from None
+        except ReplyFailed as error:
+            if _says_context_length(str(error), error.code):
+                self._observe("ok")
+                return Reply(items=[], finish_reason="context_length")
+            failed = self._error(str(error))
+            self._observe("server_error" if error.retryable else "ok", str(failed))
+            raise (TryAgain(failed) if error.retryable else failed.lasting()) from None
+        self._observe("ok")
+        return reply
+
+    def _read_whole(self, got: OutboundReply) -> Reply:
+        """What was said, without our secrets, should the endpoint repeat them: replies are shown and exported."""
+        reply = self._read(self._joined(got))
+        try:
+            told = (reply.items, reply.model, reply.response_id, reply.server_finish_reason)
+            said = msgspec.json.encode(told)
+        except (RecursionError, OverflowError, TypeError, ValueError) as error:
+            raise ReplyMalformed(f"The endpoint's reply cannot be kept: {error}") from None
+        # Searched as bytes: as text a large reply would be in memory once more.
+        if any(secret in said for secret in self._written_secrets):
+            clean = hide_secrets(said.decode(), [secret.decode() for secret in self._written_secrets])
+            reply.items, reply.model, reply.response_id, reply.server_finish_reason = msgspec.json.decode(clean)
+        return reply
+
+    def _joined(self, got: OutboundReply) -> bytes:
+        """The body, put together where an endpoint streams it: `extra_body` may ask for that."""
+        if self._is_chat and got.headers.get("Content-Type", "").startswith(EVENT_STREAM):
+            return join_chat_stream(got.body)
+        return got.body
+
+    def _refused(self, got: OutboundReply) -> Reply:
+        """A status that is no success: a reply that ends the attempt, an error, or a reason to try again."""
+        message, code = explain_refusal(got.body)
+        if got.status in (400, 413, 422) and _says_context_length(message, code):
+            self._observe("ok")
+            return Reply(items=[], finish_reason="context_length")
+        error = self._error(f"The policy model answered {got.status}: {message or 'without a message'}")
+        if is_quota_exhausted(got):
+            self._observe("quota", str(error))
+            raise error.lasting().refused("quota")
+        after = read_retry_after(got)
+        if is_throttled(got):
+            self._observe("throttled", str(error))
+            raise TryAgain(error.refused("rate_limit", retry_after=after), after=after)
+        self._observe(_outcome(got.status), str(error))
+        if got.status in (408, 425) or got.status >= 500:
+            raise TryAgain(error, after=after)
+        raise error.lasting()
+
+    def _tell_throttled(self, got: OutboundReply) -> str:
+        said, _ = explain_refusal(got.body)
+        message = self._said(f"{got.status}: {said or 'without a message'}")
+        self._observe("throttled", message)
+        return message
+
+    def _error(self, message: str) -> GymError:
+        """Endpoints quote what they were sent; what they say is stored and shown, so the key must not be in it."""
+        return PolicyError(self._said(message))
+
+    def _said(self, message: str) -> str:
+        return cut(hide_secrets(message, self._secrets), _MESSAGE_CHARACTERS)
+
+
+def hide_secrets(message: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET and secret in message:
+            message = message.replace(secret, "[API key]")
+    return message
+
+
+def _outcome(status: int) -> Outcome:
+    """What an unsuccessful status says about the endpoint, as opposed to the request."""
+    if status >= 500 or status == 408:
+        return "server_error"
+    return "refused" if status in (401, 403, 404) else "ok"
+
+
+def is_strict(base_url: str) -> bool:
+    """Whether this endpoint refuses parameters it does not know, as OpenAI's own do."""
+    try:
+        host = URL(base_url).host or ""
+    except ValueError:
+        return False
+    return any(host == strict or host.endswith("." + strict) for strict in _STRICT_HOSTS)
+
+
+def _says_context_length(message: str, code: str) -> bool:
+    return code in _CONTEXT_CODES or any(words in message for words in _CONTEXT_WORDS)

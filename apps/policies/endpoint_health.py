@@ -1,0 +1,78 @@
+"""The health check of a policy model: what its endpoint says and does when it is asked, check by check."""
+
+import copy
+
+import msgspec
+from asgiref.sync import async_to_sync
+from django.utils import timezone
+
+from apps.gym.errors import PolicyError
+from apps.gym.storable import clean_line
+from apps.gym.wires.endpoint_checks import CALL_SECONDS, Check, Checkup, Endpoint, check_endpoint
+from apps.gym.wires.openai_http import HttpPolicy
+from apps.policies.models import Health, PolicyModel, Provider
+from apps.policies.policy_clients import connect_policy, open_outbound, stored_key
+
+_MESSAGE_CHARACTERS = 500
+_TRIES = 3
+
+
+def probe_policy_model(*, policy_model: PolicyModel) -> PolicyModel:
+    """Ask for its models, make one call, and store what came of it. Never raises for an endpoint that fails."""
+    checkup = _check(policy_model)
+    failures = checkup.failures
+    policy_model.health = Health.UNHEALTHY if failures else Health.HEALTHY
+    policy_model.health_message = clean_line(_summary(checkup), _MESSAGE_CHARACTERS)
+    policy_model.health_checks = msgspec.to_builtins(checkup.checks)
+    policy_model.capabilities = checkup.capabilities
+    policy_model.health_checked_at = timezone.now()
+    policy_model.save(update_fields=["health", "health_message", "health_checks", "capabilities", "health_checked_at"])
+    return policy_model
+
+
+def _check(policy_model: PolicyModel) -> Checkup:
+    if policy_model.is_scripted:
+        return Checkup([Check(name="reachable", status="ok", message="Scripted, no LLM: always ready.")], {})
+    try:
+        return async_to_sync(_ask)(policy_model)
+    except PolicyError as error:
+        return Checkup([Check(name="reachable", status="failed", message=str(error))], {})
+
+
+async def _ask(policy_model: PolicyModel) -> Checkup:
+    """Raises PolicyError where there is no key to ask with."""
+    key = stored_key(policy_model)
+    patient = copy.copy(policy_model)
+    patient.call_timeout = min(policy_model.call_timeout, CALL_SECONDS)
+    # One try for each server: what fails is to be seen, not to be waited out.
+    patient.max_tries = min(len(policy_model.base_urls), _TRIES)
+    outbound = open_outbound()
+    try:
+        policy = connect_policy(patient, outbound)
+        assert isinstance(policy, HttpPolicy)
+        return await check_endpoint(
+            Endpoint(
+                sender=policy.sender,
+                policy=policy,
+                model_name=policy_model.model_name,
+                secrets=[key],
+                has_key=bool(key),
+                lists_models=policy_model.provider != Provider.AZURE,
+                tells_version=policy_model.provider == Provider.VLLM,
+                wants_tokens=policy_model.capture_tokens,
+                sampling=policy_model.sampling,
+            )
+        )
+    finally:
+        await outbound.close()
+
+
+def _summary(checkup: Checkup) -> str:
+    failures = checkup.failures
+    if failures:
+        more = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
+        return failures[0].message + more
+    if len(checkup.checks) == 1:
+        return checkup.checks[0].message
+    tokens = " and gives its tokens" if any(c.name == "tokens" and c.status == "ok" for c in checkup.checks) else ""
+    return f"It answers, has the model and calls tools{tokens}."

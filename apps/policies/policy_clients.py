@@ -1,0 +1,147 @@
+"""From a row to something that answers: the policy client that a policy model describes."""
+
+from typing import cast
+
+from django.conf import settings
+
+from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.flow_control import Gate
+from apps.gym.calls.memory_budget import MIB, MemoryBudget
+from apps.gym.calls.observers import Observer, ignore
+from apps.gym.calls.outbound import Outbound
+from apps.gym.errors import PolicyError
+from apps.gym.traces.chat_turns import Reasoning
+from apps.gym.wires.dialect import Dialect
+from apps.gym.wires.openai_http import PATHS, HttpPolicy, is_strict
+from apps.gym.wires.openai_http import Wire as Wires
+from apps.gym.wires.protocol import Policy, Weights
+from apps.gym.wires.scripted import ScriptedPolicy
+from apps.gym.wires.sending import PlainSender, Sender
+from apps.policies.models import KEY_PLACE, PolicyModel, Provider, Wire
+from apps.policies.request_options import find_request_problems
+from apps.policies.secrets import decrypt_secret
+
+
+class KeyMissing(PolicyError):
+    """Nobody is let in there without a key."""
+
+
+class RequestRefused(PolicyError):
+    """The row would put something into requests that none may have: it was saved before there was a rule for it."""
+
+
+def open_outbound() -> Outbound:
+    """A pool of connections under the operator's allow list, with a memory budget of its own. The caller closes it."""
+    return Outbound(OutboundPolicy(settings.OUTBOUND_ALLOW), memory=MemoryBudget(settings.WORKER_MEMORY_MB * MIB))
+
+
+def stored_key(policy_model: PolicyModel) -> str:
+    """The API key in clear, or nothing. Raises SecretUnreadable (a PolicyError)."""
+    return decrypt_secret(policy_model.api_key_encrypted) if policy_model.api_key_encrypted else ""
+
+
+def connect_policy(
+    policy_model: PolicyModel,
+    outbound: Outbound,
+    observe: Observer = ignore,
+    weights: Weights | None = None,
+    gate: Gate | None = None,
+) -> Policy:
+    """A client for it; its replies tell the version of `weights`, where given, else the model's version of now. With a
+    gate, throttled calls wait as long as the endpoint wants.
+
+    Raises SecretUnreadable or KeyMissing where there is no key that can be used, RequestRefused where its requests may
+    not be sent; all are PolicyErrors.
+    """
+    weights = weights or Weights(policy_model.version)
+    if policy_model.is_scripted:
+        return ScriptedPolicy(mistake_rate=policy_model.mistake_rate, weights=weights)
+    _refuse_problems(policy_model)
+    key = stored_key(policy_model)
+    wire: Wires = "responses" if policy_model.wire == Wire.RESPONSES else "chat"
+    return HttpPolicy(
+        _open_sender(policy_model, outbound, key, wire),
+        model_name=policy_model.model_name,
+        wire=wire,
+        dialect=read_dialect(policy_model, wire),
+        secrets=[key],
+        weights=weights,
+        max_tries=policy_model.max_tries,
+        observe=observe,
+        gate=gate,
+    )
+
+
+def _refuse_problems(policy_model: PolicyModel) -> None:
+    for field, problems in find_request_problems(policy_model).items():
+        name, why = field.replace("_", " "), " ".join(problems)
+        raise RequestRefused(f"Its {name} cannot be used: {why} Change and save the model.").lasting()
+
+
+def read_dialect(policy_model: PolicyModel, wire: Wires) -> Dialect:
+    """How its endpoint departs from the wire."""
+    strict = policy_model.provider in (Provider.OPENAI, Provider.AZURE) or is_strict(policy_model.base_url)
+    reasoning: Reasoning = cast(Reasoning, policy_model.reasoning)
+    return Dialect(
+        takes_seed=not strict,
+        reasoning=reasoning,
+        asks_tokens=policy_model.capture_tokens and wire == "chat",
+        extra_body=policy_model.extra_body,
+        renamed=policy_model.renamed_fields,
+    )
+
+
+def _open_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: Wires) -> Sender:
+    call, connect = policy_model.call_timeout, policy_model.connect_timeout
+    if policy_model.provider in (Provider.OPENAI, Provider.AZURE):
+        return _open_package_sender(policy_model, outbound, key, wire)
+    headers = _read_headers(policy_model, key)
+    carried = headers != policy_model.extra_headers
+    # Where a header carries the key, the server wants it there and not as a bearer token.
+    bearer = {"Authorization": f"Bearer {key}"} if key and not carried else {}
+    return PlainSender(
+        outbound,
+        base_urls=policy_model.base_urls,
+        path=PATHS[wire],
+        headers={**headers, **bearer},
+        call_timeout=call,
+        connect_timeout=connect,
+    )
+
+
+def _read_headers(policy_model: PolicyModel, key: str) -> dict[str, str]:
+    """Raises KeyMissing where a header needs the key that there is not."""
+    headers: dict[str, str] = policy_model.extra_headers
+    if not key and any(KEY_PLACE in value for value in headers.values()):
+        raise KeyMissing("No API key is stored, and a header needs it.").lasting()
+    return {name: value.replace(KEY_PLACE, key) for name, value in headers.items()}
+
+
+def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str, wire: Wires) -> Sender:
+    if not key:
+        raise KeyMissing(f"No API key is stored: {policy_model.get_provider_display()} needs one.").lasting()
+    # Imported where it is used: the package takes a third of a second that no other model needs.
+    from apps.gym.wires.package import PackageSender, open_azure, open_openai
+
+    call, connect, headers = policy_model.call_timeout, policy_model.connect_timeout, _read_headers(policy_model, key)
+    if policy_model.provider == Provider.OPENAI:
+        client = open_openai(
+            outbound,
+            base_url=policy_model.base_url,
+            api_key=key,
+            call_timeout=call,
+            connect_timeout=connect,
+            headers=headers,
+        )
+    else:
+        client = open_azure(
+            outbound,
+            endpoint=policy_model.base_url,
+            api_version=policy_model.api_version,
+            api_key=key,
+            is_token=policy_model.key_is_token,
+            call_timeout=call,
+            connect_timeout=connect,
+            headers=headers,
+        )
+    return PackageSender(client, path=PATHS[wire])

@@ -1,0 +1,199 @@
+"""Save a policy model with its API key: write-only, and bound to the address it was entered for."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from apps.accounts.audit_log import describe, record
+from apps.gym.calls import lookups
+from apps.gym.calls.addresses import OutboundPolicy, OutboundRefused
+from apps.gym.slugs import find_slug_problem
+from apps.gym.wires.sampling_values import find_default_problems
+from apps.policies.installation_redactor import forget_redactor
+from apps.policies.models import DEFAULT_BASE_URLS, KEY_PLACE, Health, PolicyModel, Provider, Wire
+from apps.policies.request_options import find_request_problems
+from apps.policies.secrets import encrypt_secret, hint_of
+from apps.policies.shown_requests import show_extras
+from apps.policies.typed_texts import clean_typed
+
+MAX_PRICE = 1_000_000
+"""USD for a million tokens. No endpoint asks as much, and sums of costs stay finite."""
+
+
+class KeyRequired(ValidationError):
+    """The address or the provider changed, and the key was entered for the old one: who changes it must know it."""
+
+    def __init__(self) -> None:
+        super().__init__({"api_key": "Enter the API key again: the stored one belongs to the old address or provider."})
+
+
+class PolicyModelChanged(Exception):
+    """The row to change is no longer there."""
+
+
+def save_policy_model(*, policy_model: PolicyModel, api_key: str | None, user: object) -> PolicyModel:
+    """Create or change one. `api_key` None keeps the stored key, an empty one removes it.
+
+    Raises ValidationError by field, and KeyRequired (one of them) where a new base URL meets a stored key.
+    """
+    key = None if api_key is None else api_key.strip()
+    _check(policy_model, key)
+    # No field of the model can: the redactor reads the models for their keys.
+    policy_model.name = clean_typed(policy_model.name)[:100]
+    with transaction.atomic():
+        stored = _lock_stored(policy_model)
+        moved = stored is not None and _goes_elsewhere(stored, policy_model)
+        if key is None and stored is not None:
+            if moved and stored.api_key_encrypted:
+                raise KeyRequired
+            policy_model.api_key_encrypted = stored.api_key_encrypted
+            policy_model.api_key_hint = stored.api_key_hint
+        else:
+            policy_model.api_key_encrypted = encrypt_secret(key) if key else ""
+            policy_model.api_key_hint = hint_of(key or "")
+        if stored is None or moved or key is not None or stored.model_name != policy_model.model_name:
+            policy_model.health, policy_model.health_message = Health.UNKNOWN, ""
+            policy_model.health_checks, policy_model.capabilities = [], {}
+            policy_model.health_checked_at = None
+        policy_model.save()
+        record(
+            user=user,
+            action="policy_model.create" if stored is None else "policy_model.change",
+            target=policy_model.slug,
+            base_url=policy_model.base_url,
+            model_name=policy_model.model_name,
+            version=policy_model.version,
+            key_changed=key is not None,
+            before=describe(stored),
+            after=describe(policy_model),
+        )
+        if key is not None:
+            # It is a credential to look for from now on: at once here, and for other threads when it is stored.
+            transaction.on_commit(forget_redactor)
+    forget_redactor()
+    return policy_model
+
+
+def find_errors(policy_model: PolicyModel) -> dict[str, list[str]]:
+    """By field, what keeps a policy model from being saved that its fields' own validators do not see."""
+    found = find_request_problems(policy_model)
+    if policy_model._state.adding and (taken := find_slug_problem(policy_model.slug)):
+        found["slug"] = [taken]
+    of_saving = {
+        "base_url": _problems_of_address(policy_model),
+        "more_base_urls": _problems_of_more_addresses(policy_model),
+        "api_version": _problems_of_version(policy_model),
+        # One that is refused for its name needs no second sentence.
+        "extra_headers": [] if "extra_headers" in found else _credentials_in(policy_model.extra_headers),
+        "extra_body": _credentials_in(policy_model.extra_body),
+        "model_name": [] if policy_model.is_scripted or policy_model.model_name else ["Give the model's name."],
+        "capture_tokens": _problems_of_capturing(policy_model),
+        "sampling": find_default_problems(policy_model.sampling),
+        "input_price": _problems_of_price(policy_model.input_price),
+        "cached_input_price": _problems_of_price(policy_model.cached_input_price or 0.0),
+        "output_price": _problems_of_price(policy_model.output_price),
+    }
+    for field, problems in of_saving.items():
+        if problems:
+            found.setdefault(field, []).extend(problems)
+    return found
+
+
+def _credentials_in(extras: Any) -> list[str]:
+    if not isinstance(extras, dict):
+        return []
+    return [
+        f"{_named(name)} holds what looks like a credential: enter it as the API key, which is kept encrypted, "
+        f"and write {KEY_PLACE} into the header that needs it."
+        for name, value in extras.items()
+        if show_extras({name: value}) != {name: value}
+    ]
+
+
+def _named(name: Any) -> str:
+    return clean_typed(str(name))[:100]
+
+
+def _problems_of_price(price: float) -> list[str]:
+    return [] if price <= MAX_PRICE else [f"Give at most {MAX_PRICE:,} USD for a million tokens."]
+
+
+def _problems_of_address(policy_model: PolicyModel) -> list[str]:
+    base_url = policy_model.base_url.strip()
+    if not base_url:
+        return [] if policy_model.is_scripted else ["Give a base URL, or choose the scripted provider."]
+    return _refusals(base_url)
+
+
+def _refusals(base_url: str) -> list[str]:
+    try:
+        lookups.check_saved_url(OutboundPolicy(settings.OUTBOUND_ALLOW), base_url)
+    except OutboundRefused as error:
+        return [str(error)]
+    return []
+
+
+def _problems_of_more_addresses(policy_model: PolicyModel) -> list[str]:
+    more = policy_model.more_base_urls
+    if not isinstance(more, list) or not all(isinstance(url, str) and url.strip() for url in more):
+        return []
+    if more and policy_model.provider not in (Provider.VLLM, Provider.COMPATIBLE):
+        return ["Only vLLM and other compatible servers have several base URLs."]
+    return [problem for url in more for problem in _refusals(url)]
+
+
+def _problems_of_version(policy_model: PolicyModel) -> list[str]:
+    if policy_model.provider == Provider.AZURE and not policy_model.api_version.strip():
+        return ["Azure OpenAI needs an API version, such as 2025-04-01-preview."]
+    return []
+
+
+def _goes_elsewhere(stored: PolicyModel, wanted: PolicyModel) -> bool:
+    """Whether the key would be sent where it was not sent before, or in another way."""
+    if stored.provider != wanted.provider and not wanted.is_scripted:
+        return True
+    known = {url.rstrip("/") for url in stored.base_urls}
+    return not {url.rstrip("/") for url in wanted.base_urls} <= known
+
+
+def _problems_of_capturing(policy_model: PolicyModel) -> list[str]:
+    if not policy_model.capture_tokens or policy_model.is_scripted:
+        return []
+    if policy_model.provider in (Provider.OPENAI, Provider.AZURE):
+        return [f"{policy_model.get_provider_display()} gives no token ids: only vLLM and servers like it do."]
+    if policy_model.wire != Wire.CHAT:
+        return ["Token ids come over the Chat Completions API only."]
+    return []
+
+
+def _check(policy_model: PolicyModel, key: str | None) -> None:
+    """Everything that is wrong at once: a caller who learns one thing a round needs many rounds."""
+    policy_model.base_url = policy_model.base_url.strip() or DEFAULT_BASE_URLS.get(policy_model.provider, "")
+    policy_model.version = policy_model.version.strip()
+    if isinstance(policy_model.more_base_urls, list):
+        policy_model.more_base_urls = [
+            url.strip() if isinstance(url, str) else url for url in policy_model.more_base_urls
+        ]
+    errors: dict[str, list[Any]] = {}
+    try:
+        # The constraint of the table says of two fields together what find_errors says of each.
+        policy_model.full_clean(validate_constraints=False)
+    except ValidationError as wrong:
+        errors = wrong.update_error_dict({})
+    for field, problems in find_errors(policy_model).items():
+        errors.setdefault(field, [ValidationError(problem) for problem in problems])
+    if key and not (key.isascii() and key.isprintable()):
+        errors["api_key"] = [ValidationError("A key is one line of ASCII characters: it is sent in a header.")]
+    if errors:
+        raise ValidationError(errors)
+
+
+def _lock_stored(policy_model: PolicyModel) -> PolicyModel | None:
+    if policy_model.pk is None:
+        return None
+    stored = PolicyModel.objects.select_for_update().filter(pk=policy_model.pk).first()
+    if stored is None:
+        raise PolicyModelChanged(f"The policy model {policy_model.slug} was deleted in the meantime.")
+    return stored

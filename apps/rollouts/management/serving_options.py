@@ -1,0 +1,89 @@
+"""What the commands that serve something on a port of its own have in common."""
+
+import asyncio
+import signal
+from argparse import ArgumentParser
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvloop
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
+
+from apps.gym.calls.outbound import Outbound
+from apps.gym.errors import GymError
+from apps.gym.serving.own_port import serve_port
+from apps.gym.serving.served_environment import CannotServe
+from apps.gym.serving.served_request import Served
+from apps.policies.policy_clients import open_outbound
+
+MIB = 1024**2
+
+
+class PortCommand(BaseCommand):
+    """A subclass says what is served (`connect`), for how long an answer may take, and the other side's YAML."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--port", type=int, default=0, help="port (default: any free one)")
+        parser.add_argument(
+            "--host",
+            default="127.0.0.1",
+            help="address to listen on (default: %(default)s). There is no key: whoever reaches it may use it",
+        )
+        parser.add_argument(
+            "--max-body", type=int, default=64, metavar="MIB", help="largest body (default: %(default)s)"
+        )
+
+    def serve(
+        self,
+        connect: Callable[[Outbound], Awaitable[Served]],
+        *,
+        host: str,
+        port: int,
+        max_body: int,
+        seconds: float,
+        explain: Callable[[str, int], str],
+    ) -> None:
+        """Until SIGTERM or SIGINT. Raises CommandError where it cannot be served."""
+        connections.close_all()  # Rows were read; nothing else is asked of the database.
+        try:
+            uvloop.run(
+                self._serve(connect, host=host, port=port, max_body=max_body * MIB, seconds=seconds, explain=explain)
+            )
+        except OSError as error:
+            raise CommandError(f"Cannot listen on {host}:{port}: {error.strerror or error}") from None
+        except (CannotServe, GymError) as problem:
+            raise CommandError(str(problem)) from None
+
+    async def _serve(self, connect: Any, *, host: str, port: int, explain: Any, **limits: Any) -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+        def started(taken: int) -> None:
+            shown = f"[{host}]" if ":" in host else host
+            self.stdout.write(f"Serving at http://{shown}:{taken}\n\n{explain(host, taken)}")
+            self.stdout.flush()
+
+        outbound = open_outbound()
+        try:
+            served = await connect(outbound)
+            await serve_port(served, host=host, port=port, stop=stop, started=started, **limits)
+        finally:
+            await outbound.close()
+
+
+def find_row(model: Any, slug: str) -> Any:
+    found = model.filter(slug=slug).first()
+    if found is None:
+        known = ", ".join(model.order_by("slug").values_list("slug", flat=True)[:20]) or "none yet"
+        raise CommandError(f"No {model.model._meta.verbose_name} {slug!r}; there are: {known}.")
+    return found
+
+
+def yaml_block(*, kind: str, name: str, server: str, at: tuple[str, int], more: str = "") -> str:
+    """The other side's configuration: a server that it does not start, but knows where to find."""
+    return (
+        f"# for the other side's configuration:\n{name}:\n  {kind}:\n    {server}:\n      entrypoint: app.py\n"
+        f"      host: {at[0]}\n      port: {at[1]}\n{more}"
+    )

@@ -1,0 +1,114 @@
+"""A filter as a tree, and as the text that means it. Terms all have to hold; of a term's values one is enough.
+
+filter = term*        term = ["-"] (key ":" value ("," value)* | word | quoted)
+value  = "*" | [">" | ">=" | "<" | "<="] number | [">"] number ".." ["<"] number | word | quoted
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from apps.rollouts.search.filters.filter_keys import KEYS, Kind
+
+Sign = Literal["=", ">", ">=", "<", "<="]
+
+
+class FilterRefused(Exception):
+    """This is no filter. `start` and `end` are the place in the text; `key` is one that nobody knows, `suggestion` what
+    may have been meant instead of what stands at the place."""
+
+    def __init__(self, message: str, *, start: int, end: int, key: str = "", suggestion: str = "") -> None:
+        super().__init__(message)
+        self.start, self.end, self.key, self.suggestion = start, end, key, suggestion
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    sign: Sign
+    number: float
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Both ends belong to it, unless they are said to be beyond it."""
+
+    low: float
+    high: float
+    above: bool = False
+    below: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """`text` with `*` for anything; of words, the beginning of the last one."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """It has a value at all."""
+
+
+Value = Number | Between | Text | Pattern | Anything
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    key: str
+    values: tuple[Value, ...]
+    negated: bool = False
+    start: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    terms: tuple[Term, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(write_term(term) for term in self.terms)
+
+    def without(self, *keys: str) -> "Filter":
+        return Filter(tuple(term for term in self.terms if term.key not in keys))
+
+    def asks_for(self, *keys: str) -> bool:
+        return any(term.key in keys for term in self.terms)
+
+
+_PLAIN = re.compile(r"[^\s\",*:\\<>=-][^\s\",*:\\]*")
+
+
+def write_term(term: Term) -> str:
+    """The text that means it."""
+    values = ",".join(_write_value(term.key, value) for value in term.values)
+    return f"{'-' if term.negated else ''}{term.key}:{values}"
+
+
+def _write_value(key: str, value: Value) -> str:
+    match value:
+        case Anything():
+            return "*"
+        case Number(sign, number):
+            return f"{'' if sign == '=' else sign}{write_number(number)}"
+        case Between(low, high, above, below):
+            return f"{'>' if above else ''}{write_number(low)}..{'<' if below else ''}{write_number(high)}"
+        case Pattern(text) if KEYS[key].kind is Kind.WORDS:
+            return f"{_quoted(text)}*" if not _PLAIN.fullmatch(text) else f"{text}*"
+        case Pattern(text):
+            return text
+        case Text(text):
+            return text if _PLAIN.fullmatch(text) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def write_number(number: float) -> str:
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)

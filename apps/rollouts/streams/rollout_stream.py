@@ -1,0 +1,231 @@
+"""Follow a collection: each rollout as one line of NDJSON as soon as it has ended, one of them in memory at a time."""
+
+import asyncio
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import orjson
+from asgiref.sync import sync_to_async
+from django.db import InterfaceError, OperationalError, connection
+
+from apps.accounts.models import User
+from apps.gym.traces.events import TraceUnion
+from apps.gym.traces.items import dump_json
+from apps.gym.traces.messages import offered_tools
+from apps.gym.traces.responses import assemble_response, prompt_items
+from apps.gym.traces.segments import check_prefixes, find_sampled, join_calls, stored_tokens
+from apps.gym.traces.tokens import TokensUnreadable
+from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.steering.controls import CannotSteer, cancel_collection
+from apps.rollouts.streams.stream_readers import begin_reading, expect_reader, is_last_reader, leave_unread
+
+LOOK_SECONDS = 0.2
+HEARTBEAT_SECONDS = 10.0
+"""After so long without a rollout comes an empty line, before proxies take the connection for dead."""
+AWAY_SECONDS = 1.0
+ACCESS_SECONDS = 2.0
+"""How often it is asked whether the reader may still read."""
+ENDED = (Rollout.Status.COMPLETED, Rollout.Status.FAILED)
+HEARTBEAT = b"\n"
+
+
+class _Look(NamedTuple):
+    state: str
+    running: bool
+    ended: int
+    fresh: list[tuple[int, int]]
+    may_read: bool
+
+
+class RolloutStream:
+    """The lines of one collection, from its first ended rollout on. Iterate `lines()` once; then, or where the reader
+    went away, call `leave()`.
+
+    `may_return` is for a reader who can ask for the same collection again, and is waited for a while. `may_read` says
+    whether they still may, while the stream is open.
+    """
+
+    def __init__(
+        self,
+        *,
+        collection: Collection,
+        grouped: bool,
+        seconds: float,
+        keep: bool,
+        user: User | None,
+        may_return: bool = False,
+        may_read: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._collection = collection
+        self._grouped, self._seconds, self._keep, self._user = grouped, seconds, keep, user
+        self._may_return, self._may_read = may_return, may_read
+        self._reader: uuid.UUID | None = None
+        self._asked_at = time.monotonic()
+        self._sent: set[int] = set()
+        self._groups: dict[int, list[int]] = defaultdict(list)
+        self._is_settled = False
+        if not keep:
+            expect_reader(collection=collection)
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """First the collection, then rollouts (or groups of them) in the order in which they end, then the end."""
+        until = time.monotonic() + self._seconds
+        quiet_since = time.monotonic()
+        self._reader = await sync_to_async(begin_reading)(collection=self._collection)
+        yield _line({"type": "collection", **_counts(self._collection)})
+        reason = ""
+        while not reason:
+            look = await self._look(until)
+            for rollout_id, task_id in look.fresh if look else []:
+                self._sent.add(rollout_id)
+                async for line in self._told(rollout_id, task_id):
+                    quiet_since = time.monotonic()
+                    yield line
+            reason = self._why_over(look, until)
+            if reason:
+                break
+            if time.monotonic() - quiet_since > HEARTBEAT_SECONDS:
+                quiet_since = time.monotonic()
+                yield HEARTBEAT
+            await asyncio.sleep(LOOK_SECONDS if look else AWAY_SECONDS)
+        for task_id in list(self._groups):
+            yield await sync_to_async(self._read_group)(task_id)
+        self._is_settled = True
+        if reason in {"time", "denied"} and not self._keep:
+            await sync_to_async(self._cancel)()
+        yield _line({"type": "end", "reason": reason, **await sync_to_async(self._read_counts)()})
+
+    def leave(self) -> None:
+        """Nobody reads on: cancel what is left of the collection, unless it is to be kept or its reader may come back.
+        Leaving twice is once."""
+        if self._keep or self._is_settled or self._reader is None:
+            return
+        self._is_settled = True
+        if self._may_return:
+            leave_unread(collection=self._collection, reader=self._reader)
+        else:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._reader is None or not is_last_reader(collection=self._collection, reader=self._reader):
+            # Another one came later, and reads on.
+            return
+        try:
+            cancel_collection(collection=self._collection, user=self._user)
+        except CannotSteer:
+            # It has ended meanwhile.
+            return
+
+    async def _told(self, rollout_id: int, task_id: int) -> AsyncIterator[bytes]:
+        if not self._grouped:
+            yield await sync_to_async(_read_rollout_line)(rollout_id)
+            return
+        group = self._groups[task_id]
+        group.append(rollout_id)
+        if len(group) == self._collection.repeats:
+            yield await sync_to_async(self._read_group)(task_id)
+
+    async def _look(self, until: float) -> _Look | None:
+        """None while the database is away, which ends with the stream's own time at the latest."""
+        try:
+            return await sync_to_async(self._read)()
+        except (OperationalError, InterfaceError):
+            if time.monotonic() >= until:
+                raise
+            await sync_to_async(connection.close)()
+            return None
+
+    def _read(self) -> _Look:
+        # The state first: what it says has ended is there when the rollouts are read.
+        row = Collection.objects.values_list("state", "completed", "failed").get(pk=self._collection.pk)
+        state, ended = row[0], row[1] + row[2]
+        fresh: list[tuple[int, int]] = []
+        rollouts = Rollout.objects.filter(collection_id=self._collection.pk)
+        if ended != len(self._sent) or state != Collection.State.RUNNING:
+            rows = rollouts.filter(status__in=ENDED).order_by("finished_at", "pk").values_list("pk", "task_id")
+            fresh = [row for row in rows if row[0] not in self._sent]
+        may_read = True
+        if time.monotonic() - self._asked_at >= ACCESS_SECONDS:
+            self._asked_at, may_read = time.monotonic(), self._may_read()
+        # Asked only where it matters: whether a paused collection has something under way.
+        running = state != Collection.State.PAUSED or rollouts.filter(status=Rollout.Status.RUNNING).exists()
+        return _Look(state, running, ended, fresh if may_read else [], may_read)
+
+    def _why_over(self, look: _Look | None, until: float) -> str:
+        """`completed`, `cancelled` or `paused` as the collection is, `denied` where its reader may read it no more,
+        `time` where its time is up, or nothing."""
+        if look and not look.may_read:
+            return "denied"
+        over = (Collection.State.COMPLETED, Collection.State.CANCELLED)
+        if look and (look.state in over or (look.state == Collection.State.PAUSED and not look.running)):
+            return look.state
+        return "time" if time.monotonic() >= until else ""
+
+    def _read_counts(self) -> dict[str, Any]:
+        self._collection.refresh_from_db()
+        return _counts(self._collection)
+
+    def _read_group(self, task_id: int) -> bytes:
+        """One at a time from the database, and only as text together."""
+        ids = self._groups.pop(task_id)
+        rollouts = b",".join(_read_rollout_line(rollout_id).rstrip() for rollout_id in ids)
+        is_whole = b"true" if len(ids) == self._collection.repeats else b"false"
+        return b'{"type":"group","task":%d,"is_whole":%b,"rollouts":[%b]}\n' % (task_id, is_whole, rollouts)
+
+
+def _counts(collection: Collection) -> dict[str, Any]:
+    names = ("state", "total", "completed", "failed", "cancelled", "rewarded")
+    return {"collection": collection.pk, **{name: getattr(collection, name) for name in names}}
+
+
+def _line(fields: dict[str, Any]) -> bytes:
+    return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _read_rollout_line(rollout_id: int) -> bytes:
+    rollout = Rollout.objects.select_related("task").get(pk=rollout_id)
+    return dump_json(describe_rollout(rollout, rollout.trace(tokens=True))).encode() + b"\n"
+
+
+def describe_rollout(rollout: Rollout, events: list[TraceUnion]) -> dict[str, Any]:
+    """What a trainer needs of an ended rollout. `segments` are its captured tokens, ready to train on; None where they
+    cannot be read."""
+    names = ("repeat", "seed", "status", "reward", "components", "stop_reason", "error_kind", "error_message")
+    figures = ("turns", "tool_calls", "tool_errors", "input_tokens", "output_tokens", "cost", "duration")
+    task = rollout.task
+    row = task.row
+    response = assemble_response(events, row, stop_reason=rollout.stop_reason)
+    return {
+        "type": "rollout",
+        "rollout": rollout.pk,
+        "task": task.pk,
+        "task_index": task.index,
+        "external_id": task.external_id,
+        **{name: getattr(rollout, name) for name in names},
+        "model_version": rollout.model_version,
+        **{name: getattr(rollout, name) for name in figures},
+        "prompt": prompt_items(events),
+        "tools": offered_tools(events, row),
+        "items": response["output"],
+        **_tokens(events),
+    }
+
+
+def _tokens(events: list[TraceUnion]) -> dict[str, Any]:
+    stored = stored_tokens(events)
+    try:
+        found, joined = check_prefixes(stored), join_calls(stored)
+    except TokensUnreadable as wrong:
+        return {"segments": None, "tokens_note": str(wrong)}
+    segments = [
+        {
+            **{name: part if name == "calls" else part.tolist() for name, part in segment._asdict().items()},
+            "sampled": msgspec.to_builtins(find_sampled(segment, events)),
+        }
+        for segment in joined
+    ]
+    return {"segments": segments, "tokens_note": "", "is_one_sequence": found.captured > 0 and found.is_whole}

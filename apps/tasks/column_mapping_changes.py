@@ -1,0 +1,31 @@
+"""Save a column mapping under a name, for the next file of the same columns."""
+
+from django.db import transaction
+
+from apps.accounts.audit_log import describe, record
+from apps.accounts.models import User
+from apps.gym.tasks.mappings.column_mapping import read_mapping, write_mapping
+from apps.policies.typed_texts import clean_typed_texts
+from apps.tasks.models import ColumnMapping
+
+
+def save_mapping(mapping: ColumnMapping, *, user: User | None = None) -> ColumnMapping:
+    """A new one, or a changed one. Raises MappingRefused, and ValidationError for a name or slug that cannot be."""
+    is_new = mapping.pk is None
+    mapping.mapping = clean_typed_texts(write_mapping(read_mapping(mapping.mapping)))
+    if is_new:
+        mapping.created_by = user
+    mapping.full_clean(exclude=["created_by"])
+    with transaction.atomic():
+        stored = ColumnMapping.objects.filter(pk=mapping.pk).first()
+        mapping.save()
+        action = "column_mapping.create" if is_new else "column_mapping.change"
+        record(user=user, action=action, target=mapping, before=describe(stored), after=describe(mapping))
+    return mapping
+
+
+def delete_mapping(*, mapping: ColumnMapping, user: User | None = None) -> None:
+    """Uploads keep the mapping they were made with."""
+    with transaction.atomic():
+        record(user=user, action="column_mapping.delete", target=mapping, before=describe(mapping))
+        mapping.delete()

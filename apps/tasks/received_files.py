@@ -1,0 +1,174 @@
+"""Bytes of a file on their way in: whole or in parts, into a file of our own that a worker reads later."""
+
+import fcntl
+from pathlib import Path
+from typing import IO
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from apps.accounts.audit_log import record
+from apps.accounts.disk_space import check_folder
+from apps.accounts.models import User
+from apps.gym.tasks.files.file_limits import READ_BYTES, Readable
+from apps.tasks.models import Dataset, Deletion, Upload
+from apps.tasks.rejected_rows import rejects_file
+from apps.tasks.upload_choices import Choices, choose_filename
+
+LOOK_AT_DISK_BYTES = 1024**2
+
+
+class NotReceiving(Exception):
+    """A part for an upload that takes no more parts."""
+
+
+class WrongOffset(Exception):
+    """A part that does not begin where the last one ended; `expected` says where that is."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__(f"the next part of this upload begins at byte {expected:,}")
+        self.expected = expected
+
+
+class PartTooLarge(Exception):
+    """A part, or the file that the parts make, is over its limit."""
+
+
+class DatasetIsBeingDeleted(Exception):
+    """Nothing goes into a dataset that is on its way out."""
+
+
+def create_upload(
+    *,
+    dataset: Dataset,
+    filename: str,
+    choices: Choices,
+    user: User | None,
+    state: Upload.State,
+    by_hand: bool = False,
+) -> Upload:
+    """The row of an upload. Raises ChoiceRefused and DatasetIsBeingDeleted."""
+    fields = choices.as_fields()
+    if dataset.deletions.filter(state__in=[Deletion.State.QUEUED, Deletion.State.DELETING], whole=True).exists():
+        raise DatasetIsBeingDeleted(f"The dataset {dataset.slug} is being deleted.")
+    name = choose_filename(filename)
+    with transaction.atomic():
+        upload = Upload.objects.create(
+            dataset=dataset, filename=name, created_by=user, state=state, by_hand=by_hand, **fields
+        )
+        record(user=user, action="upload.create", target=f"upload {upload.pk}", dataset=dataset.slug, filename=name)
+    return upload
+
+
+def start_parts(
+    *, dataset: Dataset, filename: str, choices: Choices | None = None, draft: bool = False, user: User | None = None
+) -> Upload:
+    """An upload that parts are appended to. A draft waits for its mapping when they are all there."""
+    return create_upload(
+        dataset=dataset,
+        filename=filename,
+        choices=choices or Choices(),
+        user=user,
+        state=Upload.State.RECEIVING,
+        by_hand=draft,
+    )
+
+
+def append_part(*, upload: Upload, offset: int, stream: Readable) -> Upload:
+    """Append one part of ≤ settings.UPLOAD_PART_BYTES. Sending the last part once more changes nothing."""
+    part = stream.read(settings.UPLOAD_PART_BYTES + 1)
+    if len(part) > settings.UPLOAD_PART_BYTES:
+        raise PartTooLarge(f"a part has at most {settings.UPLOAD_PART_BYTES:,} bytes")
+    if offset + len(part) > settings.MAX_BODY_BYTES:
+        raise PartTooLarge(f"a file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES)")
+    with open_parts(upload) as file:
+        # The row says how much was received: what a crash left behind that in the file is written over.
+        upload.refresh_from_db()
+        if upload.state != Upload.State.RECEIVING:
+            raise NotReceiving(f"this upload is {upload.get_state_display()}")
+        if offset != upload.received_bytes:
+            file.seek(offset)
+            if offset + len(part) == upload.received_bytes and file.read(len(part)) == part:
+                return upload
+            raise WrongOffset(upload.received_bytes)
+        check_room(len(part))
+        file.seek(offset)
+        file.truncate()
+        file.write(part)
+        file.flush()
+        upload.received_bytes = offset + len(part)
+        upload.save(update_fields=["received_bytes", "touched_at"])
+    return upload
+
+
+def finish_parts(*, upload: Upload) -> Upload:
+    """All parts are there: a worker loads what they make, or somebody maps its columns first. Of two calls at once one
+    is refused."""
+    state = Upload.State.DRAFT if upload.by_hand else Upload.State.QUEUED
+    claimed = Upload.objects.filter(pk=upload.pk, state=Upload.State.RECEIVING).update(
+        state=state, touched_at=timezone.now()
+    )
+    upload.refresh_from_db()
+    if not claimed:
+        raise NotReceiving(f"this upload is {upload.get_state_display()}")
+    with open_parts(upload) as file:
+        file.truncate(upload.received_bytes)
+    return upload
+
+
+def store_file(
+    *,
+    dataset: Dataset,
+    stream: Readable,
+    filename: str,
+    choices: Choices | None = None,
+    draft: bool = False,
+    user: User | None = None,
+) -> Upload:
+    """Keep the stream as a file, to be loaded by a worker or mapped first. Raises PartTooLarge and DiskFull."""
+    check_room(0)
+    upload = start_parts(dataset=dataset, filename=filename, choices=choices, draft=draft, user=user)
+    try:
+        with open_parts(upload) as file:
+            size = 0
+            while block := stream.read(READ_BYTES):
+                size += len(block)
+                if size > settings.MAX_BODY_BYTES:
+                    raise PartTooLarge(f"a file has at most {settings.MAX_BODY_BYTES:,} bytes (GYMWEB_MAX_BODY_BYTES)")
+                if size // LOOK_AT_DISK_BYTES > (size - len(block)) // LOOK_AT_DISK_BYTES:
+                    check_room(0)
+                file.write(block)
+    except BaseException:
+        discard_files(upload)
+        upload.delete()
+        raise
+    Upload.objects.filter(pk=upload.pk).update(received_bytes=size)
+    return finish_parts(upload=upload)
+
+
+def check_room(coming: int) -> None:
+    """Raise DiskFull if so many more bytes would use up the reserve of the disk."""
+    folder = Path(settings.UPLOADS_DIR)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_folder(folder, coming=coming)
+
+
+def parts_file(upload: Upload) -> Path:
+    return Path(settings.UPLOADS_DIR) / f"{upload.pk}.parts"
+
+
+def open_parts(upload: Upload) -> IO[bytes]:
+    """The file of the parts, locked until it is closed."""
+    path = parts_file(upload)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    file = path.open("r+b")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
+def discard_files(upload: Upload) -> None:
+    """The file itself and its refused rows."""
+    parts_file(upload).unlink(missing_ok=True)
+    rejects_file(upload).unlink(missing_ok=True)

@@ -1,0 +1,114 @@
+"""Take rows that come with a request: they become a version of the dataset that belongs to their environment."""
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from apps.accounts.models import User
+from apps.environments.models import Environment
+from apps.gym.redaction.shortening import cut
+from apps.gym.tasks.file_rows import RowRefused
+from apps.gym.tasks.mappings.column_mapping import apply_mapping
+from apps.gym.tasks.mappings.shapes import find_shape
+from apps.gym.tasks.task_rows import parse_changed, parse_line
+from apps.policies.installation_redactor import fresh_redactor
+from apps.tasks.models import Dataset, DatasetVersion, Upload
+from apps.tasks.row_sample import parsed_sample, take_sample
+from apps.tasks.upload_choices import Choices
+from apps.tasks.upload_jobs import create_dataset, upload_file
+from apps.tasks.upload_turns import ANSWER_SECONDS
+
+SLUG = "online-"
+SLUG_CHARS = 64
+SHOWN = 100
+"""How many retired rows a refusal names."""
+
+
+class RowsRefused(Exception):
+    """Rows that are no tasks. `errors` name each by its index, from 0, and the place in it."""
+
+    def __init__(self, message: str, errors: list[dict[str, Any]]) -> None:
+        super().__init__(message)
+        self.errors = errors
+
+
+def accept_rows(*, environment: Environment, rows: Sequence[Any], user: User | None = None) -> DatasetVersion:
+    """The version that holds these rows in their order; the same rows again give the version that exists.
+
+    Raises RowsRefused, where one of them is retired too, and DatasetIsBusy.
+    """
+    lines = [json.dumps(row, ensure_ascii=False).encode() for row in rows]
+    dataset = _dataset_of(environment, user)
+    version = _known_version(dataset, lines) or _load(dataset, lines, user)
+    _refuse_retired(version)
+    return version
+
+
+def _load(dataset: Dataset, lines: Sequence[bytes], user: User | None) -> DatasetVersion:
+    choices = Choices(on_error=Upload.OnError.REJECT, on_duplicate=Upload.OnDuplicate.KEEP)
+    stream = io.BytesIO(b"\n".join(lines) + b"\n")
+    given: dict[str, Any] = {"stream": stream, "filename": "rows.jsonl", "choices": choices, "user": user}
+    upload = upload_file(dataset=dataset, patience=ANSWER_SECONDS, **given)
+    if upload.state != Upload.State.READY or upload.version is None:
+        raise RowsRefused(upload.message, [{**error, "row": error.get("line", 1) - 1} for error in upload.errors])
+    return upload.version
+
+
+def _refuse_retired(version: DatasetVersion) -> None:
+    """Somebody decided that these are not run any more; whoever asks for them must hear it, and not get fewer."""
+    retired = version.tasks.filter(is_retired=True).order_by("index").values_list("index", "pk")
+    if not retired:
+        return
+    errors = [
+        {"row": index, "pointer": "", "code": "retired", "message": f"This row is task {pk}, which is retired."}
+        for index, pk in retired
+    ]
+    rows = (
+        "1 of these rows is a retired task" if len(errors) == 1 else f"{len(errors):,} of these rows are retired tasks"
+    )
+    raise RowsRefused(f"{rows} of {version}: leave them out, or take the tasks back.", errors[:SHOWN])
+
+
+def _dataset_of(environment: Environment, user: User | None) -> Dataset:
+    """Apart from the datasets that people upload: their latest version stays what it was."""
+    slug = f"{SLUG}{environment.slug}"
+    if len(slug) > SLUG_CHARS:
+        slug = slug[: SLUG_CHARS - 9] + "-" + hashlib.sha256(slug.encode()).hexdigest()[:8]
+    found = Dataset.objects.filter(slug=slug).first()
+    if found is None:
+        try:
+            with transaction.atomic():
+                return create_dataset(
+                    slug=slug,
+                    name=cut(f"Online: {environment.name}", 100),
+                    environment=environment,
+                    description="Rows that came with requests for rollouts; others are another version.",
+                    user=user,
+                )
+        except IntegrityError:
+            found = Dataset.objects.get(slug=slug)
+    if found.environment_id != environment.pk:
+        message = f"The dataset {slug} belongs to another environment: rows for {environment.slug} need that name."
+        raise RowsRefused(message, [])
+    return found
+
+
+def _known_version(dataset: Dataset, lines: Sequence[bytes]) -> DatasetVersion | None:
+    """Where the tasks that loading would make of these lines stand already."""
+    digest, redactor = hashlib.sha256(), fresh_redactor()
+    sample = take_sample(iter(enumerate(lines)))
+    _, mapping = find_shape(parsed_sample([line for _, line in sample]))
+    try:
+        for line in lines:
+            task = parse_changed(line, partial(apply_mapping, mapping)) if mapping else parse_line(line)
+            digest.update(redactor.redact_json(task.row_json)[0].encode() + b"\n")
+    except RowRefused:
+        # Loading says what is wrong with them.
+        return None
+    ready = dataset.versions.filter(state=DatasetVersion.State.READY, content_hash=digest.hexdigest())
+    return ready.order_by("number").first()

@@ -1,0 +1,163 @@
+"""The first rows of a file as the tasks they would become: what a mapping is made by."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from apps.gym.redaction.redactor import Redactor
+from apps.gym.redaction.shortening import cut
+from apps.gym.tasks.file_rows import RowRefused, read_row
+from apps.gym.tasks.files.file_limits import BadRow, FileRefused
+from apps.gym.tasks.files.row_source import open_rows
+from apps.gym.tasks.mappings.column_mapping import Mapping, apply_mapping, read_mapping, write_mapping
+from apps.gym.tasks.mappings.leftovers import Leftovers, tell_of_attempts
+from apps.gym.tasks.mappings.shapes import find_shape
+from apps.gym.tasks.task_rows import ParsedTask, check_task, parse_line
+from apps.gym.traces.items import dump_json
+from apps.policies.installation_redactor import fresh_redactor
+from apps.tasks.models import Upload
+from apps.tasks.received_files import parts_file
+from apps.tasks.row_sample import parsed_sample
+from apps.tasks.version_loading import upload_limits
+
+PREVIEWED_ROWS = 50
+PREVIEWED_BYTES = 8 * 1024**2
+MAX_COLUMNS = 200
+SHOWN_CHARS = 200
+
+
+@dataclass
+class PreviewRow:
+    line: int
+    row: dict[str, Any] | None = None
+    external_id: str = ""
+    prompt: str = ""
+    split: str = ""
+    tags: list[str] = field(default_factory=list)
+    error: dict[str, Any] | None = None
+
+
+@dataclass
+class Column:
+    """A path that the file's rows have, with what stands there first; `rows` in which something does."""
+
+    path: str
+    example: str
+    rows: int
+
+
+@dataclass
+class Preview:
+    format: str = ""
+    packing: str = ""
+    shape: str = "unknown"
+    mapping: dict[str, Any] | None = None
+    columns: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[PreviewRow] = field(default_factory=list)
+    problem: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def preview_upload(*, upload: Upload, mapping: dict[str, Any] | None = None) -> Preview:
+    """What the upload's own mapping, the given one, or the one that its rows suggest makes of the first of them.
+
+    Raises MappingRefused.
+    """
+    preview, redactor = Preview(), fresh_redactor()
+    try:
+        with parts_file(upload).open("rb") as stream:
+            lines, header = _read(stream, upload, preview)
+    except FileNotFoundError:
+        preview.problem = "The file is not here (any more)."
+        return preview
+    sample = parsed_sample([row for _, row in lines])
+    preview.shape, found = find_shape(sample, header)
+    given = mapping or upload.mapping
+    chosen = read_mapping(given) if given else found
+    preview.mapping = write_mapping(chosen) if chosen else None
+    preview.notes = _notes(found, sample) if chosen == found else []
+    preview.rows = [_preview_row(number, row, chosen, redactor) for number, row in lines]
+    # In place: nobody looks at them after this.
+    preview.columns = [
+        vars(column) for column in find_columns(redactor.redact_value(sample)[0], redactor.redact_value(header)[0])
+    ]
+    return preview
+
+
+def _notes(mapping: Mapping | None, rows: list[dict[str, Any]]) -> list[str]:
+    if mapping is None:
+        return [told] if (told := tell_of_attempts(rows)) else []
+    leftovers = Leftovers(mapping)
+    for row in rows:
+        leftovers.look(row)
+    return [leftovers.told] if leftovers.told else []
+
+
+def _read(stream: Any, upload: Upload, preview: Preview) -> tuple[list[tuple[int, bytes | BadRow]], list[str]]:
+    """The first rows, and the names in the header where there is one."""
+    lines: list[tuple[int, bytes | BadRow]] = []
+    header: list[str] = []
+    size = 0
+    try:
+        file = open_rows(stream, filename=upload.filename, limits=upload_limits())
+        preview.format, preview.packing = file.format, file.packing
+        for number, row in islice(file.rows, PREVIEWED_ROWS):
+            lines.append((number, row))
+            header = file.header
+            size += len(row) if isinstance(row, bytes) else 0
+            if size > PREVIEWED_BYTES:
+                break
+    except FileRefused as refused:
+        preview.problem = fresh_redactor().redact_text(refused.message)[0]
+    return lines, header
+
+
+def _preview_row(number: int, line: bytes | BadRow, mapping: Mapping | None, redactor: Redactor) -> PreviewRow:
+    """As it would be stored: without credentials."""
+    try:
+        if isinstance(line, BadRow):
+            raise RowRefused(line.code, line.message)
+        task = _parse(line, mapping)
+        text, found = redactor.redact_json(task.row_json)
+        task = parse_line(text.encode()) if found else task
+    except RowRefused as error:
+        message, pointer = (redactor.redact_text(one)[0] for one in (error.message, error.pointer))
+        return PreviewRow(number, error={"line": number, "pointer": pointer, "code": error.code, "message": message})
+    return PreviewRow(
+        number, row=task.row, external_id=task.external_id, prompt=task.prompt_excerpt, split=task.split,
+        tags=list(task.tags),
+    )  # fmt: skip
+
+
+def _parse(line: bytes, mapping: Mapping | None) -> ParsedTask:
+    if mapping is None:
+        return parse_line(line)
+    row = apply_mapping(mapping, read_row(line)[1])
+    return check_task(dump_json(row), row)
+
+
+def find_columns(rows: list[dict[str, Any]], header: Iterable[str] = ()) -> list[Column]:
+    """Top-level columns and those one level below, in the order of the header and of the rows."""
+    columns: dict[str, Column] = {}
+    for name in header:
+        _note(columns, name, None)
+    for row in rows:
+        for name, value in row.items():
+            _note(columns, name, value)
+            if isinstance(value, dict):
+                for inner, one in value.items():
+                    _note(columns, f"{name}.{inner}", one)
+    return list(columns.values())
+
+
+def _note(columns: dict[str, Column], path: str, value: Any) -> None:
+    if path not in columns and len(columns) < MAX_COLUMNS:
+        columns[path] = Column(path, "", 0)
+    if value is None or path not in columns:
+        return
+    column = columns[path]
+    if not column.rows:
+        text = value if isinstance(value, str) else dump_json(value)
+        column.example = cut(" ".join(cut(text, 4 * SHOWN_CHARS).split()), SHOWN_CHARS)
+    column.rows += 1

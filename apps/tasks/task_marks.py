@@ -1,0 +1,84 @@
+"""What people mark tasks with beside their rows: a split, tags, and that they are retired."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from django.db import transaction
+
+from apps.accounts.audit_log import record
+from apps.accounts.models import User
+from apps.gym.storable import clean_line
+from apps.gym.tasks.task_rows import MARK_CHARS, MAX_TAGS
+from apps.tasks.models import DatasetVersion, Task, join_tags
+from apps.tasks.upload_turns import check_nothing_follows
+
+MAX_TASKS = 1000
+
+
+class MarkRefused(Exception):
+    """A mark that cannot be; `argument` names it."""
+
+    def __init__(self, argument: str, message: str) -> None:
+        super().__init__(message)
+        self.argument, self.message = argument, message
+
+
+def mark_tasks(
+    *,
+    task_ids: Collection[int],
+    split: str | None = None,
+    add_tags: Iterable[str] = (),
+    remove_tags: Iterable[str] = (),
+    retired: bool | None = None,
+    user: User | None = None,
+) -> int:
+    """Mark tasks of ready versions; what is None or empty stays. Says how many there were.
+
+    Raises MarkRefused, or DatasetIsBusy while a file is loaded that takes its marks from theirs.
+    """
+    if len(task_ids) > MAX_TASKS:
+        raise MarkRefused("tasks", f"At most {MAX_TASKS:,} tasks at a time.")
+    split = None if split is None else clean_line(split.strip(), MARK_CHARS)
+    added, removed = _clean(add_tags), set(_clean(remove_tags))
+    with transaction.atomic():
+        named = Task.objects.ready().filter(pk__in=task_ids)
+        # Locked in their order, and before the tasks are read: two people who mark at once do so one after the other.
+        locked = DatasetVersion.objects.filter(pk__in=named.values("version")).order_by("pk")
+        counters = {version.pk: (version, Counter[str](), Counter[str]()) for version in locked.select_for_update()}
+        tasks = list(named.filter(version__in=counters).defer("row_json").order_by("pk"))
+        for version, _, _ in counters.values():
+            check_nothing_follows(version)
+        for task in tasks:
+            _, splits, tags = counters[task.version_id]
+            splits[task.split] -= 1
+            tags.subtract(task.tags)
+            task.split = task.split if split is None else split
+            task.tags_text = join_tags([tag for tag in [*task.tags, *added] if tag not in removed][:MAX_TAGS])
+            task.is_retired = task.is_retired if retired is None else retired
+            splits[task.split] += 1
+            tags.update(task.tags)
+        Task.objects.bulk_update(tasks, ["split", "tags_text", "is_retired"], batch_size=100)
+        for version, splits, tags in counters.values():
+            _count_again(version, splits, tags)
+        if tasks:
+            detail: dict[str, Any] = {"split": split, "add_tags": added, "remove_tags": sorted(removed)}
+            detail |= {"retired": retired, "tasks": [task.pk for task in tasks]}
+            record(user=user, action="task.mark", target=f"{len(tasks)} tasks", **detail)
+    return len(tasks)
+
+
+def _clean(tags: Iterable[str]) -> list[str]:
+    cleaned = [clean_line(tag.strip(), MARK_CHARS).strip() for tag in tags]
+    return list(dict.fromkeys(tag for tag in cleaned if tag))
+
+
+def _count_again(version: DatasetVersion, splits: Counter[str], tags: Counter[str]) -> None:
+    """The version's metrics count splits and tags; what its rows are made of has not changed."""
+    if version.metrics is None:
+        return
+    for name, changes in (("splits", splits), ("tags", tags)):
+        counts = Counter[str](version.metrics.get(name, {}))
+        counts.update(changes)
+        version.metrics[name] = {mark: count for mark, count in counts.most_common() if mark and count > 0}
+    version.save(update_fields=["metrics"])

@@ -1,0 +1,105 @@
+"""How a file shall be loaded: what people and programs may choose, checked before anything is stored."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from apps.gym.storable import clean_line, find_unstorable
+from apps.gym.tasks.mappings.column_mapping import MappingRefused, read_mapping, write_mapping
+from apps.policies.typed_texts import clean_typed_texts
+from apps.tasks.models import ColumnMapping, Upload
+from apps.tasks.task_splits import find_ratio_problem
+
+MAX_SEED = 2**63 - 1
+NOTE_CHARS = 200
+NAME_CHARS = 255
+
+
+class ChoiceRefused(Exception):
+    """A choice that cannot be; `argument` names it."""
+
+    def __init__(self, argument: str, message: str) -> None:
+        super().__init__(message)
+        self.argument, self.message = argument, message
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """`mapping` is a mapping or the slug of a saved one; None finds one by the file's first rows."""
+
+    on_error: str = Upload.OnError.REJECT
+    mode: str = Upload.Mode.REPLACE
+    on_duplicate: str = ""
+    mapping: dict[str, Any] | str | None = None
+    split: str = ""
+    split_ratios: dict[str, float] = field(default_factory=dict)
+    split_seed: int = 0
+    note: str = ""
+    check_only: bool = False
+
+    def as_fields(self) -> dict[str, Any]:
+        """The columns of an Upload. Raises ChoiceRefused."""
+        _check_choice("on_error", self.on_error, Upload.OnError.values)
+        _check_choice("mode", self.mode, Upload.Mode.values)
+        upserts = self.mode == Upload.Mode.UPSERT
+        on_duplicate = self.on_duplicate or (Upload.OnDuplicate.REJECT if upserts else Upload.OnDuplicate.KEEP)
+        _check_choice("on_duplicate", on_duplicate, Upload.OnDuplicate.values)
+        if upserts and on_duplicate == Upload.OnDuplicate.KEEP:
+            raise ChoiceRefused("on_duplicate", "Two rows of one id cannot both replace the same task: skip or reject.")
+        if problem := find_ratio_problem(self.split_ratios):
+            raise ChoiceRefused("split_ratios", problem)
+        if not 0 <= self.split_seed <= MAX_SEED:
+            raise ChoiceRefused("split_seed", f"Give a whole number from 0 to {MAX_SEED}.")
+        if self.split and self.split_ratios:
+            raise ChoiceRefused("split", "Give one split for all rows or shares of several, not both.")
+        if len(self.split) > 64:
+            raise ChoiceRefused("split", "The name of a split has at most 64 characters.")
+        note = self.note.strip()
+        if len(note) > NOTE_CHARS:
+            told = f"A note has at most {NOTE_CHARS} characters; this one has {len(note):,}."
+            raise ChoiceRefused("note", told)
+        return {
+            "on_error": self.on_error,
+            "mode": self.mode,
+            "on_duplicate": on_duplicate,
+            "mapping": _mapping(self.mapping),
+            "split": clean_line(self.split.strip(), 64),
+            "split_ratios": self.split_ratios,
+            "split_seed": self.split_seed,
+            "note": clean_line(note, NOTE_CHARS),
+            "check_only": self.check_only,
+        }
+
+
+def choose_filename(given: str) -> str:
+    """The name as it was given, on one line; of a path its last part. Raises ChoiceRefused.
+
+    It is shown and never opened: what is special in HTML, CSV or a header is escaped where it is shown.
+    """
+    name = Path(given.replace("\\", "/")).name
+    if len(name) > NAME_CHARS:
+        told = f"The name of a file has at most {NAME_CHARS} characters; this one has {len(name):,}."
+        raise ChoiceRefused("filename", told)
+    return clean_line(name, NAME_CHARS)
+
+
+def _check_choice(argument: str, value: str, known: list[str]) -> None:
+    if value not in known:
+        raise ChoiceRefused(argument, f"Choose one of: {', '.join(known)}.")
+
+
+def _mapping(given: dict[str, Any] | str | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    if find_unstorable(given) is not None:
+        raise ChoiceRefused("mapping", "A name or template holds a zero byte or half a surrogate pair.")
+    if isinstance(given, str):
+        saved = ColumnMapping.objects.filter(slug=given).first()
+        if saved is None:
+            known = ", ".join(ColumnMapping.objects.values_list("slug", flat=True)[:20]) or "none"
+            raise ChoiceRefused("mapping", f"There is no saved mapping {given}. Known: {known}.")
+        given = saved.mapping
+    try:
+        return dict(clean_typed_texts(write_mapping(read_mapping(given))))
+    except MappingRefused as error:
+        raise ChoiceRefused("mapping" + error.pointer.rstrip("/"), error.message) from None
