@@ -71,7 +71,7 @@ test-trainers: $(INSTALLED_DEV) ## the real trainers: every TRL export loaded, t
 
 # The checks look at code, not at rows: a database in memory keeps them off yours.
 check: export GYMWEB_DATABASE_URL = sqlite://:memory:
-check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, the API's schema, odd words
+check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, the API's schema, odd words, layout
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy apps gymweb scripts examples clients/python
@@ -80,6 +80,7 @@ check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, th
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/python scripts/check_schema.py
 	$(BIN)/python scripts/check_words.py
+	$(BIN)/python scripts/check_layout.py
 
 schema: $(INSTALLED) ## write docs/openapi.yaml
 	$(BIN)/python scripts/check_schema.py --write

@@ -12,7 +12,7 @@ class Leaving(Exception):
 
 def obey(leaving: threading.Event) -> None:
     """From now on `check` in this thread looks at this event."""
-    _here.leaving = leaving
+    _here.process_exit = leaving
 
 
 def check() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from apps.pairs.models import PairSet, PreferencePair
 from tests.api.test_collections import post
-from tests.exports.test_pairing import make_groups
+from tests.pairs.test_pairing import make_groups
 
 pytestmark = pytest.mark.django_db
 

@@ -399,7 +399,7 @@ def test_an_export_says_how_much_of_it_is_written(monkeypatch):
     monkeypatch.setattr(export_jobs, "SIGN_OF_LIFE_SECONDS", 0.0)
     monkeypatch.setattr("apps.exports.export_selection.TASKS", 1)
     seen: list[int] = []
-    monkeypatch.setattr(export_jobs.leaving, "check", lambda: seen.append(Export.objects.get().rows))
+    monkeypatch.setattr(export_jobs.process_exit, "check", lambda: seen.append(Export.objects.get().rows))
     export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
     assert (seen[0], seen == sorted(seen), 0 < seen[-1] <= export.rows) == (0, True, True)
 

@@ -201,7 +201,7 @@ def test_a_deletion_that_was_cut_off_goes_on_where_it_was(collection, monkeypatc
         if (raised := next(calls, None)) is not None:
             raise raised
 
-    monkeypatch.setattr("apps.rollouts.steering.rollout_deletion.leaving.check", check)
+    monkeypatch.setattr("apps.rollouts.steering.rollout_deletion.process_exit.check", check)
     deletion = queue_rollout_deletion(collection=collection, chosen={"status": "completed"})
     with pytest.raises(process_exit.Leaving):
         delete_next_collection()

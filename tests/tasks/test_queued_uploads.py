@@ -197,7 +197,7 @@ def test_a_worker_that_leaves_hands_the_upload_on_with_nothing_left_behind(datas
     def leave() -> None:
         raise process_exit.Leaving
 
-    monkeypatch.setattr(version_loading.leaving, "check", leave)
+    monkeypatch.setattr(version_loading.process_exit, "check", leave)
     monkeypatch.setattr(version_loading, "delete_version", lambda version: version.delete())
     monkeypatch.setattr("apps.tasks.upload_jobs.delete_version", lambda version: version.delete())
     assert load_queued_upload() is True

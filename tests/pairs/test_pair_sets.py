@@ -42,10 +42,10 @@ from apps.rollouts.steering.collection_deletion import queue_collection_deletion
 from apps.tasks.dataset_deletion import StillInUse
 from apps.tasks.models import Dataset, DatasetVersion, Task
 from tests.exports.test_exporting import read
-from tests.exports.test_pairing import make_groups
 from tests.factories import make_collection, make_rollout, make_trace, make_user
 from tests.gym.test_pairs import rules
 from tests.gym.traces import call, said, trace, turn
+from tests.pairs.test_pairing import make_groups
 from tests.reviews.queues import annotator, claim, say
 
 pytestmark = pytest.mark.django_db
@@ -450,7 +450,7 @@ def test_a_worker_that_leaves_hands_it_on_and_a_bug_is_said_on_the_row(monkeypat
         raise process_exit.Leaving
 
     with monkeypatch.context() as patch:
-        patch.setattr(pair_set_jobs.leaving, "check", leave)
+        patch.setattr(pair_set_jobs.process_exit, "check", leave)
         make_queued_pair_set()
     pair_set.refresh_from_db()
     assert (pair_set.state, pair_set.attempt) == ("queued", 0)

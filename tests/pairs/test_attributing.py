@@ -16,8 +16,8 @@ from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.undo import undo_review
 from tests.dashboard.pages import signed_in, squeezed
 from tests.exports.test_commands import command
-from tests.exports.test_pairing import make_groups
 from tests.factories import make_user
+from tests.pairs.test_pairing import make_groups
 from tests.reviews.queues import annotator, claim, say
 
 pytestmark = pytest.mark.django_db
