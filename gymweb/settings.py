@@ -349,7 +349,7 @@ FILTER_SECONDS = env.number("GYMWEB_FILTER_SECONDS", default=10.0, least=0, most
 BREAKER_FAILURES = env.whole("GYMWEB_BREAKER_FAILURES", default=10, least=1, most=10**9)
 # Long work of the rooms, done in threads of any worker: each name is a function that does one piece and says whether
 # it found any. Named here, since the engine must not import the rooms above it.
-WORKER_CHORES = [
+WORKER_BACKGROUND_JOBS = [
     "apps.environments.environment_health.probe_due_environments",
     "apps.rollouts.plans.planning.sweep_plans",
     "apps.rollouts.steering.controls.sweep_cancelled",

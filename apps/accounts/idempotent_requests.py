@@ -66,7 +66,7 @@ def forget_old(**which: Any) -> int:
 
 
 def sweep_answers() -> bool:
-    """Worker chore: forget some answers whose time is over. Says whether there were any."""
+    """Background job: forget some answers whose time is over. Says whether there were any."""
     over = timezone.now() - timedelta(hours=settings.KEEP_ANSWERS_HOURS)
     some = KeptAnswer.objects.filter(created_at__lt=over).order_by("created_at").values_list("pk", flat=True)
     return KeptAnswer.objects.filter(pk__in=list(some[:SWEPT_AT_ONCE])).delete()[0] > 0

@@ -39,7 +39,7 @@ _STALE_AFTER = 3
 _MESSAGE_CHARACTERS = 500
 
 worker_group: ContextVar[str] = ContextVar("worker_group", default="")
-"""Set by a worker for its chores: what belongs to another group may not even be reachable from here."""
+"""Set by a worker for its background jobs: what belongs to another group may not even be reachable from here."""
 
 
 def probe_environment(*, environment: Environment) -> Environment:
@@ -51,7 +51,7 @@ def probe_environment(*, environment: Environment) -> Environment:
 
 
 def probe_due_environments() -> bool:
-    """Ask the servers whose check is due, all at once; True when there were any. A chore of the workers."""
+    """Ask the servers whose check is due, all at once; True when there were any. A background job."""
     due = _claim_due()
     if due:
         # In this very thread, where whoever asks it to leave is heard.

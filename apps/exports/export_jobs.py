@@ -78,7 +78,7 @@ def check_path(path: Path, export: Export) -> None:
 
 
 def write_queued_export() -> bool:
-    """Worker chore: write one queued export; says whether there was one."""
+    """Background job: write one queued export; says whether there was one."""
     _requeue_quiet()
     queued = Export.objects.filter(is_due(), state=Export.State.QUEUED).exclude(pk__in=_waits.waiting())
     export = queued.order_by("id").first()

@@ -17,9 +17,12 @@ many."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """`bytes` is the size of each row as JSON, `tokens` how many it has, and `tokens_from` how that is known, see
-    token_lengths.py. `considered` = `written_from` + the sum of `dropped`, and `written` rows come of them, as the export
-    will count; unless it was looked no further after so many seconds, which `stopped_after` says: there may be more."""
+    """What an export would write.
+
+    `bytes` is the size of each row as JSON, `tokens` its number of tokens, and `tokens_from` how they were counted (see
+    token_lengths.py). `considered` = `written_from` + the sum of `dropped`; `written` is the number of rows made from
+    them. If `stopped_after` is set, counting ended after so many seconds, and there may be more.
+    """
 
     rows: list[dict[str, Any]]
     bytes: list[int]

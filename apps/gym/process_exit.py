@@ -1,5 +1,5 @@
-"""A process that leaves tells the long chores of its threads, which ask between two pieces of their work: Python waits
-for its threads at exit, however long they take."""
+"""Tell long background jobs that their process ends. Python waits for its threads at exit, however long they take, so
+jobs ask between two pieces of their work."""
 
 import threading
 
@@ -7,7 +7,7 @@ _here = threading.local()
 
 
 class Leaving(Exception):
-    """The chore ends here; what it held is to be taken up by another worker."""
+    """The background job ends here; what it held is to be taken up by another worker."""
 
 
 def obey(leaving: threading.Event) -> None:

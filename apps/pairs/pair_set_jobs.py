@@ -51,7 +51,7 @@ def make_pair_set_to_its_end(*, pair_set: PairSet) -> PairSet:
 
 
 def make_queued_pair_set() -> bool:
-    """Worker chore: make one queued pair set; says whether there was one."""
+    """Background job: make one queued pair set; says whether there was one."""
     _requeue_quiet()
     pair_set = PairSet.objects.filter(is_due(), state=State.QUEUED).order_by("id").first()
     if pair_set is None:

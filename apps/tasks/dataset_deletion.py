@@ -86,7 +86,7 @@ def refuse_references(what: Model) -> None:
 
 
 def delete_next() -> bool:
-    """Worker chore: carry out one deletion; says whether there was one."""
+    """Background job: carry out one deletion; says whether there was one."""
     now = timezone.now()
     quiet = Deletion.objects.filter(state=Deletion.State.DELETING, touched_at__lt=now - QUIET)
     if quiet.exists():

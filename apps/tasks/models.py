@@ -62,7 +62,7 @@ class DatasetVersion(models.Model):
         ordering = ["-number"]
         constraints = [
             models.UniqueConstraint(fields=["dataset", "number"], name="dataset_version_number_once"),
-            # Files are loaded one after the other: what an upsert builds on is then the version before (upload_turns.py).
+            # Files are loaded one after the other, so that an upsert builds on the version before (upload_turns.py).
             models.UniqueConstraint(
                 fields=["dataset"], condition=models.Q(state="loading"), name="dataset_version_loading_once"
             ),

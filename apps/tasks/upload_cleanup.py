@@ -23,7 +23,7 @@ _last_look: list[float] = []
 
 
 def sweep_uploads() -> bool:
-    """Worker chore: take one upload away from a lost worker, or give one up that went quiet, with all it left behind.
+    """Background job: take one upload away from a lost worker, or give one up that went quiet, with all it left behind.
     Says whether there was one."""
     now = timezone.now()
     quiet = Upload.objects.filter(state=Upload.State.LOADING, touched_at__lt=now - QUIET_LOADING)

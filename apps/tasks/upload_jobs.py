@@ -158,7 +158,7 @@ def load_now(*, upload: Upload) -> Upload:
 
 
 def load_queued_upload() -> bool:
-    """Worker chore: load one waiting file; says whether there was one."""
+    """Background job: load one waiting file; says whether there was one."""
     queued = Upload.objects.filter(is_due(), state=Upload.State.QUEUED).exclude(pk__in=_waits.waiting())
     # What cannot be loaded yet must not hold up the files of other datasets. A check needs no turn.
     busy = DatasetVersion.objects.filter(dataset=OuterRef("dataset"), state=DatasetVersion.State.LOADING)

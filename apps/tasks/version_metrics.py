@@ -31,7 +31,7 @@ def measure_version(*, version: DatasetVersion) -> DatasetVersion:
 
 
 def measure_next_version() -> bool:
-    """Worker chore: measure one version that lacks it; says whether there was one."""
+    """Background job: measure one version that lacks it; says whether there was one."""
     version = DatasetVersion.objects.filter(state=DatasetVersion.State.READY, metrics__isnull=True).first()
     if version is None:
         return False

@@ -134,7 +134,7 @@ def test_a_slurm_job_is_told_in_time_to_drain():
     [grace] = re.findall(r"^export GYMWEB_WORKER_GRACE_SECONDS=(\d+)", job, re.MULTILINE)
     assert int(ahead) >= int(grace) + 20
     last = job.strip().splitlines()[-1]
-    assert last.startswith("exec ") and " --no-chores" in last
+    assert last.startswith("exec ") and " --no-background-jobs" in last
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ KINDS = [
 
 def collect(kind, moves, rows, settings):
     """The rollouts of a finished collection, two at each row."""
-    settings.OUTBOUND_ALLOW, settings.WORKER_CHORES = ["127.0.0.1"], []
+    settings.OUTBOUND_ALLOW, settings.WORKER_BACKGROUND_JOBS = ["127.0.0.1"], []
 
     def prepare(server_url, model_url):
         adapter = "gymnasium" if kind.step is not None else "http"

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("migrated")
 
 @pytest.fixture(autouse=True)
 def quick_engine(settings):
-    settings.WORKER_CHORES = []
+    settings.WORKER_BACKGROUND_JOBS = []
     settings.BREAKER_FAILURES = 3
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
 

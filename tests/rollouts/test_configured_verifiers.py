@@ -41,7 +41,7 @@ HANGS = {"type": "math", "expected": "7", "time_limit": 120}
 
 @pytest.fixture(autouse=True)
 def quick_engine(settings):
-    settings.WORKER_CHORES = []
+    settings.WORKER_BACKGROUND_JOBS = []
     settings.WORKER_GRACE_SECONDS = 5
 
 

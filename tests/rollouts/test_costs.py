@@ -20,7 +20,7 @@ USAGE = {"prompt_tokens": 1000, "completion_tokens": 200, "prompt_tokens_details
 
 @pytest.fixture(autouse=True)
 def quick_engine(settings):
-    settings.WORKER_CHORES, settings.OUTBOUND_ALLOW = [], ["127.0.0.1"]
+    settings.WORKER_BACKGROUND_JOBS, settings.OUTBOUND_ALLOW = [], ["127.0.0.1"]
 
 
 def collect(*, rows, sampling=None, agent=None, model=None, usage=USAGE, finish="stop", limits=None, **fields):

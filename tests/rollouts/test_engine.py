@@ -36,7 +36,7 @@ NO_LIMITS = Slots(64, {}, {})
 
 @pytest.fixture(autouse=True)
 def quick_engine(settings):
-    settings.WORKER_CHORES = []
+    settings.WORKER_BACKGROUND_JOBS = []
     settings.WORKER_GRACE_SECONDS = 5
 
 

@@ -30,7 +30,7 @@ def store() -> bool:
 
 
 def test_rollouts_wait_while_the_disk_is_full_and_go_on_by_themselves(settings, monkeypatch, full_disk):
-    settings.WORKER_CHORES = ["tests.rollouts.test_full_disk.free", "tests.rollouts.test_full_disk.store"]
+    settings.WORKER_BACKGROUND_JOBS = ["tests.rollouts.test_full_disk.free", "tests.rollouts.test_full_disk.store"]
     monkeypatch.setattr(background_jobs, "ON_FULL_DISK", frozenset({"tests.rollouts.test_full_disk.free"}))
     dataset = make_dataset([make_row()])
     mine, paused = (

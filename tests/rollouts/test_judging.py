@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("migrated")
 
 @pytest.fixture(autouse=True)
 def quick_engine(settings):
-    settings.WORKER_CHORES = []
+    settings.WORKER_BACKGROUND_JOBS = []
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
 
 
@@ -345,7 +345,7 @@ def test_what_a_judge_failed_at_is_verified_again_and_nothing_else():
 
 
 def _finish_apart(queued):
-    """In a thread of its own, as a worker does its chores."""
+    """In a thread of its own, as a worker does its background jobs."""
     try:
         ready = finish_reverification(reverification=queued)
         return finish_reverification(reverification=apply_reverification(reverification=ready))

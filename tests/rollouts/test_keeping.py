@@ -88,7 +88,7 @@ def test_without_a_worker_whoever_may_wait_measures_and_others_do_not(collection
     assert read_figures(collection, may_wait=False).is_fresh
 
 
-def test_where_workers_do_no_chores_whoever_may_wait_measures_after_a_while(collection):
+def test_where_workers_do_no_background_jobs_whoever_may_wait_measures_after_a_while(collection):
     make_worker()
     assert read_figures(collection, may_wait=True).figures is None
     KeptFigures.objects.update(wanted_at=timezone.now() - timedelta(seconds=31))

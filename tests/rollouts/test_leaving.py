@@ -1,4 +1,4 @@
-"""A worker that leaves ends the chores of its thread, which would hold up its process for as long as they take."""
+"""A worker that leaves ends the background jobs of its thread, which would hold up its process for as long as they take."""
 
 import asyncio
 import threading
@@ -30,8 +30,8 @@ def work_for_an_hour() -> bool:
     return True
 
 
-def test_a_chore_ends_soon_after_its_worker(settings):
-    settings.WORKER_CHORES = ["tests.rollouts.test_leaving.work_for_an_hour"]
+def test_a_background_job_ends_soon_after_its_worker(settings):
+    settings.WORKER_BACKGROUND_JOBS = ["tests.rollouts.test_leaving.work_for_an_hour"]
     worker = RolloutWorker(None, ["rollouts"], get_channel_layer(), seats=1)
 
     async def work_and_leave() -> None:
@@ -42,7 +42,7 @@ def test_a_chore_ends_soon_after_its_worker(settings):
 
     async_to_sync(work_and_leave)()
     # What Python does at its exit.
-    worker._chores.close(wait=True)
+    worker._background_jobs.close(wait=True)
     assert ended == ["asked to"]
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("migrated")
 
 @pytest.fixture(autouse=True)
 def quick_engine(settings):
-    settings.WORKER_CHORES = []
+    settings.WORKER_BACKGROUND_JOBS = []
 
 
 @pytest.mark.parametrize(

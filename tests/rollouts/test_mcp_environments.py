@@ -36,7 +36,7 @@ ROWS = [
 
 @pytest.fixture(autouse=True)
 def quick_engine(settings):
-    settings.OUTBOUND_ALLOW, settings.WORKER_CHORES = ["127.0.0.1"], []
+    settings.OUTBOUND_ALLOW, settings.WORKER_BACKGROUND_JOBS = ["127.0.0.1"], []
     settings.MCP_COMMANDS = {"lab": {"command": [sys.executable, str(LAB), "stdio"], "environment": {}}}
 
 

@@ -223,7 +223,7 @@ def test_a_dataset_can_be_deleted_once_its_collections_are(dataset):
 @pytest.mark.usefixtures("migrated")
 @pytest.mark.django_db(transaction=True)
 def test_a_planned_template_is_what_the_model_is_asked(settings):
-    settings.WORKER_CHORES = []
+    settings.WORKER_BACKGROUND_JOBS = []
     dataset = make_dataset([make_row("What is 2 + 2?", "4", unit="apples")])
     template = {"system": "Count {unit}.", "user": "Carefully: {prompt}"}
     arguments = plan(dataset, prompt_template=template)

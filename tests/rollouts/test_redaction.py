@@ -36,7 +36,7 @@ ALL = {**SECRETS, "named": "swordfish-of-the-corpus", "our key": OUR_KEY}
 
 @pytest.fixture(autouse=True)
 def read_anew(settings):
-    settings.WORKER_CHORES = []
+    settings.WORKER_BACKGROUND_JOBS = []
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
     forget_redactor()
     yield

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("migrated")
 
 @pytest.fixture(autouse=True)
 def quick_engine(settings):
-    settings.WORKER_CHORES = []
+    settings.WORKER_BACKGROUND_JOBS = []
     settings.WORKER_LEASE_SECONDS = 6.0
     settings.OUTBOUND_ALLOW = []
 

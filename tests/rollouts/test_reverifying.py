@@ -244,7 +244,7 @@ def test_applying_twice_is_once_and_a_cancelled_one_is_not_applied():
         cancel_reverification(reverification=done)
 
 
-def test_a_worker_does_what_waits_as_a_chore():
+def test_a_worker_does_what_waits_as_a_background_job():
     collection = imported(*three_rows())
     queued = queue_reverification(collection=collection, user=make_user())
     assert [continue_reverification(), continue_reverification()] == [True, False]
@@ -275,7 +275,7 @@ def test_what_a_lost_worker_left_is_taken_up_where_it_stopped(monkeypatch):
     assert (queued.state, queued.verified, queued.rewards.count()) == (State.READY, 3, 3)
 
 
-def test_a_worker_turns_to_its_other_chores_now_and_then(monkeypatch):
+def test_a_worker_turns_to_its_other_background_jobs_now_and_then(monkeypatch):
     collection = imported(*three_rows())
     queued = queue_reverification(collection=collection)
     monkeypatch.setattr("apps.rollouts.reverification.rescoring.CHUNK", 1)

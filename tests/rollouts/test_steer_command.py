@@ -91,7 +91,7 @@ def test_a_collection_that_is_not_there_is_named():
 
 @pytest.fixture
 def quick(migrated, settings):
-    settings.WORKER_CHORES = []
+    settings.WORKER_BACKGROUND_JOBS = []
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
     settings.BREAKER_FAILURES = 2
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("migrated")
 @pytest.fixture(autouse=True)
 def quick(settings, monkeypatch):
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
-    settings.WORKER_CHORES = ["apps.environments.environment_health.probe_due_environments"]
+    settings.WORKER_BACKGROUND_JOBS = ["apps.environments.environment_health.probe_due_environments"]
     settings.WORKER_GRACE_SECONDS = 5
     settings.PROBE_SECONDS = 0.2
     monkeypatch.setattr(environment_health, "FIRST_PAUSE", 0.2)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("migrated")
 
 @pytest.fixture(autouse=True)
 def quick_engine(settings):
-    settings.WORKER_CHORES, settings.OUTBOUND_ALLOW = [], ["127.0.0.1"]
+    settings.WORKER_BACKGROUND_JOBS, settings.OUTBOUND_ALLOW = [], ["127.0.0.1"]
 
 
 def change(slug, **fields):

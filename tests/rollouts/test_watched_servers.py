@@ -17,7 +17,7 @@ ENDING = "import time; time.sleep(1); print('the engine died')"
 
 
 def test_the_wait_ends_with_the_last_words_of_a_server_that_ended(settings):
-    settings.WORKER_CHORES = []
+    settings.WORKER_BACKGROUND_JOBS = []
     settings.WORKER_GRACE_SECONDS = 1
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
     collection = plan_collection(

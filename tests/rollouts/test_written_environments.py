@@ -23,7 +23,7 @@ class Leaving(Environment):
 
 
 def test_a_verifier_that_would_end_the_process_ends_its_rollout(monkeypatch, settings):
-    settings.WORKER_CHORES = []
+    settings.WORKER_BACKGROUND_JOBS = []
     monkeypatch.setitem(WRITTEN, "leaving", Leaving)
     make_environment(slug="leaving", builtin="leaving")
     rows = [{**make_row(f"What is {n} * 3?", str(n * 3)), "leaves": n == 2} for n in range(4)]

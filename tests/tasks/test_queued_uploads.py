@@ -47,7 +47,7 @@ def store(dataset, content: bytes = QUESTIONS, **options) -> Upload:
     return store_file(dataset=dataset, stream=io.BytesIO(content), filename=filename, choices=choices, draft=draft)
 
 
-def test_a_stored_file_is_loaded_by_the_next_chore_and_then_removed(dataset, uploads_dir):
+def test_a_stored_file_is_loaded_by_the_next_background_job_and_then_removed(dataset, uploads_dir):
     upload = store(dataset)
     assert (upload.state, upload.received_bytes, Task.objects.count()) == ("queued", len(QUESTIONS), 0)
     assert (load_queued_upload(), load_queued_upload()) == (True, False)

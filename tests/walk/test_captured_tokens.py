@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.usefixtures("migrated"), pytest.mark.slow]
 
 def collect(settings, *, capture):
     """A finished collection of four rollouts, three turns each, of a model that offers its tokens."""
-    settings.OUTBOUND_ALLOW, settings.WORKER_CHORES = ["127.0.0.1"], []
+    settings.OUTBOUND_ALLOW, settings.WORKER_BACKGROUND_JOBS = ["127.0.0.1"], []
     call = ("--tool-name", "calculator", "--tool-args", '{"expression": "6 * 7"}', "--final", "\\boxed{42}")
     with process(ROOT / "scripts" / "mock_model.py", "--port", "PORT", "--tokens", TOKENS, *call) as port:
         model = PolicyModel.objects.create(

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.usefixtures("migrated"), pytest.mark.slow]
 
 def walk(settings, *, wire, judge_settings, mock, repeats=3, **fields):
     """Set model and environment by REST, collect, and give the collection and a client of the API."""
-    settings.OUTBOUND_ALLOW, settings.WORKER_CHORES = ["127.0.0.1"], []
+    settings.OUTBOUND_ALLOW, settings.WORKER_BACKGROUND_JOBS = ["127.0.0.1"], []
     _, token = create_api_key(user=make_user("engineer"), name="walk", scopes=["admin"])
     api = Client(headers={"authorization": f"Bearer {token}"})
 

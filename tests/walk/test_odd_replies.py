@@ -54,7 +54,7 @@ def told(rollout):
 
 
 def test_each_fault_of_a_reply_has_its_outcome_over_both_wires_and_none_is_a_crash(settings):
-    settings.OUTBOUND_ALLOW, settings.WORKER_CHORES = ["127.0.0.1"], []
+    settings.OUTBOUND_ALLOW, settings.WORKER_BACKGROUND_JOBS = ["127.0.0.1"], []
     dataset = make_dataset([make_row("What is 6 * 7?", "42")])
     agent, found = make_agent(), {}
     with process(MOCK, "--port", "PORT", "--tool-calls", "0", "--final", ANSWER) as port:

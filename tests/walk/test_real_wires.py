@@ -63,7 +63,7 @@ def check(collection: Collection) -> None:
 
 @pytest.mark.parametrize("wire", ["chat", "responses"])
 def test_our_own_rows_run_over_both_wires(settings, wire):
-    settings.OUTBOUND_ALLOW, settings.WORKER_CHORES = ["127.0.0.1"], []
+    settings.OUTBOUND_ALLOW, settings.WORKER_BACKGROUND_JOBS = ["127.0.0.1"], []
     example = ROOT / "examples" / "resource_servers" / "weather"
     with (
         process(ROOT / "scripts" / "mock_model.py", "--port", "PORT") as model_port,
@@ -76,7 +76,7 @@ def test_our_own_rows_run_over_both_wires(settings, wire):
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared rows and mock model are not beside the checkout")
 @pytest.mark.parametrize("wire", ["chat", "responses"])
 def test_public_rows_run_over_both_wires(settings, wire):
-    settings.OUTBOUND_ALLOW, settings.WORKER_CHORES = ["127.0.0.1"], []
+    settings.OUTBOUND_ALLOW, settings.WORKER_BACKGROUND_JOBS = ["127.0.0.1"], []
     example = ROOT / "examples" / "resource_servers" / "weather"
     with (
         process(SHARED / "bench" / "mock_model.py", "--port", "PORT") as model_port,

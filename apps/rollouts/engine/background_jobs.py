@@ -15,7 +15,7 @@ from apps.gym import process_exit
 
 IDLE_SECONDS = 1.0
 CHECKS = frozenset({"apps.environments.environment_health.probe_due_environments"})
-"""Chores that wait for others. They have a thread of their own: a server that hangs must hold up no upload."""
+"""Background jobs that wait for others. They have a thread of their own: a server that hangs must hold up no upload."""
 DATASETS = frozenset(
     {
         "apps.tasks.upload_jobs.load_queued_upload",
@@ -24,7 +24,7 @@ DATASETS = frozenset(
         "apps.rollouts.steering.collection_deletion.delete_next_collection",
     }
 )
-"""Chores that take minutes for a million tasks. Theirs is another thread: a cancellation must not wait for them."""
+"""Background jobs that take minutes for a million tasks. They have their own thread: a cancellation must not wait."""
 FIGURES = frozenset({"apps.rollouts.metrics.cached_figures.measure_wanted"})
 """Another thread: somebody looks at a page and waits, while an export takes minutes."""
 WORDS = frozenset({"apps.rollouts.search.word_index.index_next_rollouts"})
@@ -41,17 +41,17 @@ ON_FULL_DISK = frozenset(
         "apps.accounts.idempotent_requests.sweep_answers",
     }
 )
-"""Chores that free space, or take next to none. The others wait until the database has space."""
+"""Background jobs that free space, or take next to none. The others wait until the database has space."""
 
 
-class Chores:
+class BackgroundJobs:
     """What a worker does for the rooms. A name is the path of a function: one piece, and whether there was one."""
 
     def __init__(self, names: Sequence[str], *, group: str) -> None:
         self._group = group
         self._leaving = threading.Event()
         kinds = {
-            "chores": [name for name in names if name not in CHECKS | DATASETS | FIGURES | WORDS],
+            "background_jobs": [name for name in names if name not in CHECKS | DATASETS | FIGURES | WORDS],
             "checks": [name for name in names if name in CHECKS],
             "datasets": [name for name in names if name in DATASETS],
             "figures": [name for name in names if name in FIGURES],
@@ -81,7 +81,7 @@ class Chores:
         worker_group.set(self._group)
 
     async def _do(self, paths: list[str], thread: ThreadPoolExecutor) -> None:
-        pieces: list[Callable[[], bool]] = [_chore(path) for path in paths]
+        pieces: list[Callable[[], bool]] = [_load_job(path) for path in paths]
         logs = [RetryLog(path, traceback=True) for path in paths]
         loop = asyncio.get_running_loop()
         while True:
@@ -96,7 +96,7 @@ class Chores:
                 await asyncio.sleep(IDLE_SECONDS)
 
 
-def _chore(path: str) -> Callable[[], bool]:
+def _load_job(path: str) -> Callable[[], bool]:
     work: Callable[[], bool] = import_string(path)
     if path in ON_FULL_DISK:
         return work

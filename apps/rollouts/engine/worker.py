@@ -20,7 +20,7 @@ from apps.gym.errors import GymError
 from apps.gym.traces.events import TraceUnion
 from apps.gym.traces.items import TaskRow
 from apps.policies.policy_clients import open_outbound
-from apps.rollouts.engine.background_jobs import Chores
+from apps.rollouts.engine.background_jobs import BackgroundJobs
 from apps.rollouts.engine.circuit_breakers import Breakers, Endpoint
 from apps.rollouts.engine.claimed_work import fetch_work
 from apps.rollouts.engine.claiming import MAX_CLAIM, Claim
@@ -77,7 +77,7 @@ class RolloutWorker(ChannelsWorker):
         seats: int | None = None,
         group: str = "",
         *,
-        chores: bool = True,
+        background_jobs: bool = True,
     ) -> None:
         super().__init__(application, channels, channel_layer)
         self.seats = seats or settings.WORKER_SEATS
@@ -91,7 +91,7 @@ class RolloutWorker(ChannelsWorker):
         self._stopping = False
         self._changed: set[int] = set()
         self._database = DatabaseThread()
-        self._chores = Chores(settings.WORKER_CHORES if chores else [], group=group)
+        self._background_jobs = BackgroundJobs(settings.WORKER_BACKGROUND_JOBS if background_jobs else [], group=group)
         self._live: list[tuple[int, str]] = []
         self._strays: set[int] = set()
         self._started: set[int] = set()
@@ -129,14 +129,14 @@ class RolloutWorker(ChannelsWorker):
         flushing = asyncio.create_task(self._outbox.run())
         # Results that nobody stores any more must stop the work, not pile up: `await flushing` then says why.
         flushing.add_done_callback(lambda _: self.stop())
-        jobs = [self._listen(), self._announce(), self._watch(), self._mind_database(), self._chores.run()]
+        jobs = [self._listen(), self._announce(), self._watch(), self._mind_database(), self._background_jobs.run()]
         jobs.append(return_freed_memory(self._memory))
         around = [asyncio.create_task(job) for job in jobs]
         try:
             await self._supervise()
             await self._drain()
         finally:
-            self._chores.leave()
+            self._background_jobs.leave()
             stalls.stop()
             for task in around:
                 task.cancel()
@@ -278,7 +278,7 @@ class RolloutWorker(ChannelsWorker):
             pass
         self._rung.clear()
 
-    # -- beside the claiming: doorbell, pages, cancellations, chores --------------------------------------------------
+    # -- beside the claiming: doorbell, pages, cancellations, background jobs ----------------------------------------
 
     async def _listen(self) -> None:
         """Hear the doorbell. A layer that fails costs latency alone."""
@@ -460,7 +460,7 @@ class RolloutWorker(ChannelsWorker):
         await self._outbound.close()
         if self._heart:
             await asyncio.get_running_loop().run_in_executor(None, self._heart.join)
-        self._chores.close()
+        self._background_jobs.close()
 
     async def _in_database(self, work: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
         return await self._database.run(work, *args, **kwargs)

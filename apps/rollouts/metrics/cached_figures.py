@@ -126,7 +126,7 @@ def _has_facets(kept: Any, row: KeptFigures) -> bool:
 
 
 def _waits_in_vain(row: KeptFigures) -> bool:
-    """Workers may live that do no chores."""
+    """Workers may live that do no background jobs."""
     patience = _PATIENCE + SHARE * timedelta(seconds=row.seconds)
     return row.claimed_at is None and row.wanted_at is not None and row.wanted_at < timezone.now() - patience
 
@@ -152,7 +152,7 @@ def _count(owner: Owner) -> str:
 
 
 def measure_wanted() -> bool:
-    """Worker chore: measure what somebody waits for the longest; says whether there was any."""
+    """Background job: measure what somebody waits for the longest; says whether there was any."""
     now = timezone.now()
     free = Q(claimed_at__isnull=True) | Q(claimed_at__lt=now - _FORSAKEN)
     waiting = KeptFigures.objects.filter(free, wanted_at__isnull=False).select_related("collection", "policy_model")

@@ -168,7 +168,7 @@ def _describe_choice(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sweep_plans() -> bool:
-    """Delete one plan whose planner died half-way; True when there was one. A chore of the workers."""
+    """Delete one plan whose planner died half-way; True when there was one. A background job."""
     quiet_since = timezone.now() - QUIET
     dead = Collection.objects.filter(state=Collection.State.PLANNING, touched_at__lt=quiet_since).first()
     if dead is None:

@@ -25,7 +25,7 @@ from apps.rollouts.reverification.reward_application import write_rewards
 FILTERS = ("judge_failures", "min_reward", "max_reward", "stop_reason", "error_kind", "ids")
 MAX_IDS = 1_000
 TURN_SECONDS = 20.0
-"""How long a worker stays with one while its other chores wait."""
+"""How long a worker stays with one while its other background jobs wait."""
 
 State = Reverification.State
 
@@ -117,7 +117,7 @@ async def _ask_mode(environment: Environment) -> ReverifyMode:
 
 
 def continue_reverification() -> bool:
-    """Worker chore: verify or apply for a while what waits, the longest untouched first; says whether there was any."""
+    """Background job: verify or apply what waits, the longest untouched first. Return whether there was any."""
     requeue_quiet()
     waiting = Reverification.objects.filter(is_due(), Q(state=State.QUEUED) | Q(state=State.APPLYING, attempt=0))
     reverification = waiting.order_by("touched_at", "id").first()

@@ -68,7 +68,7 @@ def _with_tries(query: str) -> str:
 
 
 def index_next_rollouts() -> bool:
-    """Worker chore: index a chunk of what waits; says whether there was any."""
+    """Background job: index a chunk of what waits; says whether there was any."""
     taken_at = timezone.now()
     taken = _take(taken_at)
     if not taken:

@@ -58,7 +58,7 @@ def refuse_collection_references(collection: Collection) -> None:
 
 
 def delete_next_collection() -> bool:
-    """Worker chore: carry out one deletion; says whether there was one."""
+    """Background job: carry out one deletion; says whether there was one."""
     now = timezone.now()
     quiet = CollectionDeletion.objects.filter(state=State.DELETING, touched_at__lt=now - QUIET)
     if quiet.exists():

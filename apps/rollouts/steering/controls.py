@@ -110,7 +110,7 @@ def _cancel_queued(collection: Collection) -> None:
 
 
 def sweep_cancelled() -> bool:
-    """Cancel what a canceller that died half-way left queued; True when there was something. A chore of the workers."""
+    """Cancel what a canceller that died half-way left queued; True when there was something. A background job."""
     queued = Rollout.objects.filter(collection=OuterRef("pk"), status=Rollout.Status.QUEUED)
     lately = timezone.now() - timedelta(days=1)
     left = Collection.objects.filter(Exists(queued), state=Collection.State.CANCELLED, finished_at__gte=lately).first()

@@ -38,7 +38,7 @@ def is_last_reader(*, collection: Collection, reader: uuid.UUID) -> bool:
 
 
 def sweep_left() -> bool:
-    """Cancel one collection that nobody came back to read; True when there was one. A chore of the workers."""
+    """Cancel one collection that nobody came back to read; True when there was one. A background job."""
     gone = Collection.objects.filter(left_at__lt=timezone.now() - COME_BACK, state__in=UNFINISHED)
     left = gone.select_related("created_by").first()
     if left is None:

@@ -33,7 +33,8 @@ class Command(BaseCommand):
             help="run only what belongs to this group's models or environments",
         )
         parser.add_argument(
-            "--no-chores",
+            "--no-background-jobs",
+            "--no-chores",  # its name before 0.2.0
             action="store_true",
             help="leave uploads, exports and other long work to workers that share GYMWEB_VAR with the web processes",
         )
@@ -46,11 +47,15 @@ class Command(BaseCommand):
             connection.close()  # The worker's threads have their own.
         # What it writes is for its own user, as with `serve`.
         os.umask(0o077)
-        uvloop.run(work_until_stopped(options["seats"], options["group"], chores=not options["no_chores"]))
+        uvloop.run(
+            work_until_stopped(options["seats"], options["group"], background_jobs=not options["no_background_jobs"])
+        )
 
 
-async def work_until_stopped(seats: int | None, group: str, *, chores: bool) -> None:
-    worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats, group=group, chores=chores)
+async def work_until_stopped(seats: int | None, group: str, *, background_jobs: bool) -> None:
+    worker = RolloutWorker(
+        None, [DOORBELL], get_channel_layer(), seats=seats, group=group, background_jobs=background_jobs
+    )
     loop = asyncio.get_running_loop()
 
     def stop(signum: signal.Signals) -> None:

@@ -19,15 +19,15 @@ def note() -> bool:
     return False
 
 
-@pytest.mark.parametrize(("chores", "times"), [(True, 1), (False, 0)])
-def test_a_worker_does_chores_unless_told_to_leave_them(settings, chores, times):
-    settings.WORKER_CHORES = ["tests.rollouts.test_chores.note"]
+@pytest.mark.parametrize(("background_jobs", "times"), [(True, 1), (False, 0)])
+def test_a_worker_does_background_jobs_unless_told_to_leave_them(settings, background_jobs, times):
+    settings.WORKER_BACKGROUND_JOBS = ["tests.rollouts.test_background_jobs.note"]
     asked.clear()
 
     async def work() -> None:
-        worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=1, chores=chores)
+        worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=1, background_jobs=background_jobs)
         working = asyncio.create_task(worker.handle())
-        if chores:
+        if background_jobs:
             await wait_until_async(lambda: bool(asked))
         else:
             await wait_until_async(lambda: bool(worker.lease))
