@@ -1,6 +1,6 @@
 """The channel layer between processes: the pub/sub layer of channels-redis, mended for when Redis is away.
 
-It broadcasts, which is right for a doorbell: every worker listens on the one channel, and whoever rings only sends. A
+It broadcasts, as notifications need it: every worker listens on one channel, and the notifying process only sends. A
 process that listens finds Redis again by itself when it was once connected.
 """
 

@@ -1,4 +1,4 @@
-"""Ring the workers and tell the pages. Both carry ids alone, and losing either costs a nap: the rows are the truth."""
+"""Notify workers and pages. Messages carry only ids. If one is lost, polling finds the change in the database."""
 
 import asyncio
 import logging
@@ -10,30 +10,30 @@ from apps.accounts.outage_log import LAYER
 
 logger = logging.getLogger(__name__)
 
-DOORBELL = "rollouts"
+WORKER_CHANNEL = "rollouts"
 
 
 def collection_group(collection_id: int) -> str:
     return f"collection.{collection_id}"
 
 
-def ring_doorbell() -> None:
-    """Wake one worker or all, as the layer has it. A full or absent layer is only a lost ring."""
-    async_to_sync(_ring)()
+def notify_workers() -> None:
+    """Wake one worker or all, depending on the channel layer. If it is full or absent, workers poll."""
+    async_to_sync(_notify)()
 
 
-def announce_and_ring(collection_id: int) -> None:
+def announce_and_notify(collection_id: int) -> None:
     """Both at once: where the layer hangs, whoever asked waits for it once."""
-    async_to_sync(_announce_and_ring)(collection_id)
+    async_to_sync(_announce_and_notify)(collection_id)
 
 
-async def _announce_and_ring(collection_id: int) -> None:
-    await asyncio.gather(announce_from_loop(collection_id), _ring())
+async def _announce_and_notify(collection_id: int) -> None:
+    await asyncio.gather(announce_from_loop(collection_id), _notify())
 
 
-async def _ring() -> None:
+async def _notify() -> None:
     try:
-        await get_channel_layer().send(DOORBELL, {"type": "rollouts.wake"})
+        await get_channel_layer().send(WORKER_CHANNEL, {"type": "rollouts.wake"})
     except Exception as problem:
         _log_failure("sending a wake-up", problem)
 

@@ -138,7 +138,7 @@ def crash_amid(
 
 
 def listeners(layer: Redis) -> int:
-    """How many workers hear the doorbell."""
+    """How many workers receive notifications."""
     with redis.Redis.from_url(layer.url, decode_responses=True) as client:
         channels = [name for name in client.pubsub_channels() if name.endswith("rollouts")]
         return sum(count for _, count in client.pubsub_numsub(*channels)) if channels else 0

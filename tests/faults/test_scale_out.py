@@ -82,7 +82,7 @@ class Watched:
         return times[wanted - 1] - began
 
 
-def doorbell_ms(cluster: Installation, port: int, key: str, times: int) -> float:
+def notification_ms(cluster: Installation, port: int, key: str, times: int) -> float:
     """Between the planning of a small collection and the start of its first rollout, the median."""
     waits = []
     for _ in range(times):
@@ -121,7 +121,7 @@ def test_a_page_of_another_web_process_follows_live_polls_without_redis_and_is_l
     (one, planner), (other, shower) = (cluster.serve("--no-worker") for _ in range(2))
     workers = [cluster.worker(64) for _ in range(2)]
     cluster.wait_finished(planned["warm"], seconds=30)
-    rung = doorbell_ms(cluster, planner, key, size(5, 20))
+    rung = notification_ms(cluster, planner, key, size(5, 20))
     assert ask(planner, "/readyz", "") == (200, '{"ready": true, "missing": {}}')
     collection = plan(planner, key, policy_model="slow", repeats=1_000, concurrency=16)
     with sync_playwright() as playwright:
@@ -145,7 +145,7 @@ def test_a_page_of_another_web_process_follows_live_polls_without_redis_and_is_l
         assert ask(planner, "/readyz", "")[0] == 503
         polled_after = watched.wait(watched.polls, 2, 20, "two polls without Redis")
         wait_until(lambda: watched.ended() > seen, 10, "the page shows progress by polling")
-        unrung = doorbell_ms(cluster, planner, key, size(3, 10))
+        unrung = notification_ms(cluster, planner, key, size(3, 10))
         assert late.frames == []
         assert late.wait(late.polls, 1, 15, "a page opened without Redis polls") >= 0
 

@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY
 from apps.accounts.models import Role
 from apps.dashboard.overview.collection_progress import mark_changes
 from apps.rollouts.engine.worker import RolloutWorker
-from apps.rollouts.notifications import DOORBELL, announce_from_loop, ring_doorbell
+from apps.rollouts.notifications import WORKER_CHANNEL, announce_from_loop, notify_workers
 from gymweb.asgi import application
 from gymweb.layers import LayerAway, PubSubLayer
 from scripts.servers import Redis, ServerMissing, redis
@@ -76,24 +76,24 @@ def within(work: Callable[[], Awaitable[object]], *layers: PubSubLayer) -> objec
 
 
 async def hear(layer: PubSubLayer) -> object:
-    return await layer.receive(DOORBELL)
+    return await layer.receive(WORKER_CHANNEL)
 
 
-async def ring_until_heard(sender: PubSubLayer, ears: "asyncio.Task[object]") -> object:
+async def ring_until_heard(sender: PubSubLayer, listener: "asyncio.Task[object]") -> object:
     """Rings until the listener's task ends; what was not heard is lost, as with a worker that is not there yet."""
-    while not ears.done():
+    while not listener.done():
         with contextlib.suppress(LayerAway):
-            await sender.send(DOORBELL, WAKE)
+            await sender.send(WORKER_CHANNEL, WAKE)
         await asyncio.sleep(0.05)
-    return ears.result()
+    return listener.result()
 
 
-def test_the_doorbell_reaches_every_worker_from_a_process_that_only_sends(up):
+def test_a_notification_reaches_every_worker_from_a_process_that_only_sends(up):
     workers, web = [connect(up) for _ in range(3)], connect(up)
 
     async def ring() -> list[object]:
-        ears = [asyncio.create_task(hear(worker)) for worker in workers]
-        return [await ring_until_heard(web, each) for each in ears]
+        listener = [asyncio.create_task(hear(worker)) for worker in workers]
+        return [await ring_until_heard(web, each) for each in listener]
 
     assert within(ring, *workers, web) == [WAKE, WAKE, WAKE]
 
@@ -104,7 +104,7 @@ def test_whoever_listens_while_redis_is_down_hears_once_it_is_up(down):
     async def come_up() -> object:
         for _ in range(3):
             with pytest.raises(LayerAway):
-                await worker.receive(DOORBELL)
+                await worker.receive(WORKER_CHANNEL)
         assert worker.channels == {}
         await asyncio.to_thread(down.start)
         return await ring_until_heard(web, asyncio.create_task(hear(worker)))
@@ -117,16 +117,16 @@ def test_a_listener_survives_a_restart_of_redis(up):
 
     async def restart() -> object:
         assert await ring_until_heard(web, asyncio.create_task(hear(worker))) == WAKE
-        ears = asyncio.create_task(hear(worker))
+        listener = asyncio.create_task(hear(worker))
         await asyncio.sleep(0.3)
-        while ears.done():  # a ring too many of those before
-            ears = asyncio.create_task(hear(worker))
+        while listener.done():  # a ring too many of those before
+            listener = asyncio.create_task(hear(worker))
             await asyncio.sleep(0.3)
         await asyncio.to_thread(up.kill)
         with pytest.raises(LayerAway):
-            await web.send(DOORBELL, WAKE)
+            await web.send(WORKER_CHANNEL, WAKE)
         await asyncio.to_thread(up.start)
-        return await ring_until_heard(web, ears)
+        return await ring_until_heard(web, listener)
 
     assert within(restart, worker, web) == WAKE
 
@@ -148,7 +148,7 @@ def test_a_redis_that_hangs_holds_nobody_up(hung):
 
     async def ask() -> None:
         with pytest.raises(LayerAway, match="did not answer within"):
-            await layer.send(DOORBELL, WAKE)
+            await layer.send(WORKER_CHANNEL, WAKE)
         with pytest.raises(LayerAway):
             await layer.group_send("collection.1", WAKE)
 
@@ -162,7 +162,7 @@ def layered(settings, server):
 
 
 def test_ringing_and_announcing_raise_nothing_while_redis_is_down(layered, down):
-    ring_doorbell()
+    notify_workers()
     assert async_to_sync(announce_from_loop)(1) is False
 
 
@@ -171,18 +171,18 @@ def test_announcing_says_that_it_was_heard(layered, up):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_that_began_without_redis_hears_the_doorbell_later(layered, down):
+def test_a_worker_that_began_without_redis_receives_notifications_later(layered, down):
     from channels.layers import get_channel_layer
 
     async def listen() -> bool:
-        worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=1)
+        worker = RolloutWorker(None, [WORKER_CHANNEL], get_channel_layer(), seats=1)
         listening = asyncio.create_task(worker._listen())
         await asyncio.sleep(1.5)
         await asyncio.to_thread(down.start)
         try:
             async with asyncio.timeout(DEADLINE):
                 while not worker._rung.is_set():
-                    await get_channel_layer().send(DOORBELL, WAKE)
+                    await get_channel_layer().send(WORKER_CHANNEL, WAKE)
                     await asyncio.sleep(0.1)
         finally:
             listening.cancel()

@@ -7,7 +7,7 @@ from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 
 from apps.rollouts.engine.worker import RolloutWorker
-from apps.rollouts.notifications import DOORBELL
+from apps.rollouts.notifications import WORKER_CHANNEL
 from tests.deadlines import wait_until_async
 
 pytestmark = pytest.mark.usefixtures("migrated")
@@ -25,7 +25,7 @@ def test_a_worker_does_background_jobs_unless_told_to_leave_them(settings, backg
     asked.clear()
 
     async def work() -> None:
-        worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=1, background_jobs=background_jobs)
+        worker = RolloutWorker(None, [WORKER_CHANNEL], get_channel_layer(), seats=1, background_jobs=background_jobs)
         working = asyncio.create_task(worker.handle())
         if background_jobs:
             await wait_until_async(lambda: bool(asked))

@@ -15,7 +15,7 @@ class Failing:
         raise PolicyError("Oops.")
 
 
-class Ears:
+class Listener:
     def keep(self, claim, event): ...
 
     def has_room(self):
@@ -38,7 +38,7 @@ def test_an_attempt_that_failed_is_freed_without_the_garbage_collector():
             harness=Harness(),
             rollout_timeout=10.0,
         )
-        return await run_rollout(claim=claim, row=row, setting=setting, ears=Ears())
+        return await run_rollout(claim=claim, row=row, setting=setting, listener=Listener())
 
     def attempts():
         return {id(found) for found in gc.get_objects() if type(found) is Attempt}

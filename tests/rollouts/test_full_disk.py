@@ -9,7 +9,7 @@ from channels.layers import get_channel_layer
 from apps.rollouts.engine import background_jobs
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.notifications import DOORBELL
+from apps.rollouts.notifications import WORKER_CHANNEL
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.controls import pause_collection
 from tests.deadlines import DEADLINE, wait_until_async
@@ -40,7 +40,7 @@ def test_rollouts_wait_while_the_disk_is_full_and_go_on_by_themselves(settings, 
     pause_collection(collection=paused)
 
     async def work() -> tuple[int, set[str]]:
-        worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=8)
+        worker = RolloutWorker(None, [WORKER_CHANNEL], get_channel_layer(), seats=8)
         working = asyncio.create_task(worker.handle())
         try:
             # In the second round every job has been asked once.

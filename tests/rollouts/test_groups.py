@@ -9,7 +9,7 @@ from channels.layers import get_channel_layer
 from apps.environments.models import Environment
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Collection, Rollout, Worker
-from apps.rollouts.notifications import DOORBELL
+from apps.rollouts.notifications import WORKER_CHANNEL
 from apps.rollouts.plans.planning import plan_collection
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
@@ -40,7 +40,7 @@ def finished_by(group: str, *, expected: int) -> set[str]:
     """The names of the collections that a worker of this group finishes, and what it leaves it leaves queued."""
 
     async def work() -> None:
-        worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=8, group=group)
+        worker = RolloutWorker(None, [WORKER_CHANNEL], get_channel_layer(), seats=8, group=group)
         working = asyncio.create_task(worker.handle())
         async with asyncio.timeout(DEADLINE):
             while await Collection.objects.filter(state=Collection.State.COMPLETED).acount() < expected:

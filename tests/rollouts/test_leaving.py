@@ -1,4 +1,4 @@
-"""A worker that leaves ends the background jobs of its thread, which would hold up its process for as long as they take."""
+"""A worker that leaves ends its background jobs, which would keep its process for as long as they take."""
 
 import asyncio
 import threading

@@ -14,7 +14,7 @@ from apps.environments.models import Environment
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.notifications import DOORBELL
+from apps.rollouts.notifications import WORKER_CHANNEL
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.holds import find_holds
 from tests.deadlines import DEADLINE
@@ -45,7 +45,7 @@ def plan(base_url):
 
 def test_rollouts_wait_for_a_server_that_is_unwell_and_go_on_when_it_is_well():
     async def work(server, collection):
-        worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=8)
+        worker = RolloutWorker(None, [WORKER_CHANNEL], get_channel_layer(), seats=8)
         working = asyncio.create_task(worker.handle())
         try:
             await asyncio.sleep(2.0)

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from apps.gym.environments.single_turn import SingleTurn
 from apps.gym.errors import VerifierError
-from apps.gym.judging.judge import Hearing
+from apps.gym.judging.judge import Judgement
 from apps.gym.judging.judge_scoring import judge_attempt
 from apps.gym.rewards import Reward
 
@@ -21,5 +21,5 @@ class Judged(SingleTurn):
     def verify(self, response: dict[str, Any]) -> Reward:
         raise VerifierError("only a judge model can score this environment's attempts")
 
-    async def judge(self, response: dict[str, Any], hearing: Hearing) -> Reward:
-        return await judge_attempt(self.row, response, hearing)
+    async def judge(self, response: dict[str, Any], judgement: Judgement) -> Reward:
+        return await judge_attempt(self.row, response, judgement)

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from apps.gym.judging.judge import Hearing
+from apps.gym.judging.judge import Judgement
 from apps.gym.redaction.shortening import cut
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import Item, TaskRow, Tool
@@ -52,8 +52,8 @@ class BuiltinEnvironment(Protocol):
 class JudgedEnvironment(BuiltinEnvironment, Protocol):
     """One whose `judge` is asked in place of `verify`."""
 
-    async def judge(self, response: dict[str, Any], hearing: Hearing) -> Reward:
-        """The reward by what the judge says; what it was asked is kept by the hearing. Lets JudgeError through."""
+    async def judge(self, response: dict[str, Any], judgement: Judgement) -> Reward:
+        """The reward by what the judge says; what it was asked is kept by the judgement. Lets JudgeError through."""
         ...
 
 

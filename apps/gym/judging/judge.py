@@ -32,7 +32,7 @@ Found = TypeVar("Found", bound=msgspec.Struct)
 
 
 class Judge:
-    """One judge model as an environment uses it. Serves any number of attempts at once, each in a hearing of its own.
+    """One judge model as an environment uses it. Serves any number of attempts at once, each in a judgement of its own.
 
     `seats` bounds how many questions it is asked at once, `call_timeout` is seconds for one of them, retries of the
     client included. `sampling` is the model's own; a judge's temperature is 0 unless its settings say otherwise.
@@ -57,8 +57,8 @@ class Judge:
         self.seats: AbstractAsyncContextManager[Any] = seats or nullcontext()
         self.call_timeout = call_timeout
 
-    def hear(self, *, seed: int, session: str = "") -> "Hearing":
-        return Hearing(self, seed=seed, session=session)
+    def open_judgement(self, *, seed: int, session: str = "") -> "Judgement":
+        return Judgement(self, seed=seed, session=session)
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class _Asked(msgspec.Struct, frozen=True):
     mark: str
 
 
-class Hearing:
+class Judgement:
     """What one attempt asks of a judge. `calls` is everything that was asked and answered, failures included."""
 
     def __init__(self, judge: Judge, *, seed: int, session: str = "") -> None:

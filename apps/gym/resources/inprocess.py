@@ -17,7 +17,7 @@ from apps.gym.environments.protocol import (
 )
 from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault, GymError, JudgeError, TimedOut, VerifierError
-from apps.gym.judging.judge import Hearing, Judge
+from apps.gym.judging.judge import Judge, Judgement
 from apps.gym.resources.protocol import Probe, ReverifyMode, Step, ToolOutput
 from apps.gym.resources.threads import run_in_thread
 from apps.gym.rewards import Reward
@@ -33,17 +33,17 @@ Result = TypeVar("Result")
 class InProcessSession:
     """One attempt in a built-in environment."""
 
-    __slots__ = ("_environment", "_hearing", "_seed", "_server")
+    __slots__ = ("_environment", "_judgement", "_seed", "_server")
 
     def __init__(self, environment: BuiltinEnvironment, server: "InProcessServer", seed: int) -> None:
         self._environment = environment
         self._server = server
         self._seed = seed
-        self._hearing: Hearing | None = None
+        self._judgement: Judgement | None = None
 
     @property
     def judge_calls(self) -> list[JudgeCall]:
-        return self._hearing.calls if self._hearing else []
+        return self._judgement.calls if self._judgement else []
 
     async def list_tools(self) -> list[Tool]:
         return self._environment.tools
@@ -96,8 +96,8 @@ class InProcessSession:
         judge = self._server.judge
         if judge is None:
             raise JudgeError(f"{self._server.name}: no judge model is set for this environment").lasting()
-        self._hearing = judge.hear(seed=self._seed)
-        return await environment.judge(response, self._hearing)
+        self._judgement = judge.open_judgement(seed=self._seed)
+        return await environment.judge(response, self._judgement)
 
     async def _within(self, work: Callable[[], Result], seconds: float, what: str) -> Result:
         try:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from apps.gym.errors import VerifierError
-from apps.gym.judging.judge import Hearing, Judge
+from apps.gym.judging.judge import Judge, Judgement
 from apps.gym.redaction.shortening import cut
 from apps.gym.resources.protocol import Probe, ResourceServer, ReverifyMode, Session, Step, Stepped, ToolOutput
 from apps.gym.rewards import Reward
@@ -21,7 +21,7 @@ ROW_FIELD = "verifier"
 class VerifiedSession:
     """A session of another server, with another end."""
 
-    __slots__ = ("_hearing", "_inner", "_most_seconds", "_row", "_verifier", "_whose")
+    __slots__ = ("_inner", "_judgement", "_most_seconds", "_row", "_verifier", "_whose")
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class VerifiedSession:
         row: TaskRow,
         verifier: Verifier,
         *,
-        hearing: Hearing | None,
+        judgement: Judgement | None,
         most_seconds: float,
         whose: str,
     ) -> None:
@@ -37,12 +37,12 @@ class VerifiedSession:
         self._inner = inner
         self._row = row
         self._verifier = verifier
-        self._hearing = hearing
+        self._judgement = judgement
         self._most_seconds = most_seconds
 
     @property
     def judge_calls(self) -> list[JudgeCall]:
-        return self._hearing.calls if self._hearing else []
+        return self._judgement.calls if self._judgement else []
 
     async def list_tools(self) -> list[Tool]:
         return await self._inner.list_tools()
@@ -58,7 +58,7 @@ class VerifiedSession:
             self._verifier,
             self._row,
             response,
-            hearing=self._hearing,
+            judgement=self._judgement,
             most_seconds=self._most_seconds,
             whose=self._whose,
         )
@@ -117,7 +117,7 @@ class VerifiedServer:
             inner,
             row,
             verifier,
-            hearing=self._judge.hear(seed=seed) if self._judge else None,
+            judgement=self._judge.open_judgement(seed=seed) if self._judge else None,
             most_seconds=self._verify_timeout,
             whose=self.name,
         )

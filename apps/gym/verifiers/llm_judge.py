@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from apps.gym.errors import VerifierError
-from apps.gym.judging.judge import Hearing
+from apps.gym.judging.judge import Judgement
 from apps.gym.judging.judge_scoring import judge_attempt
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow
@@ -37,6 +37,6 @@ class LLMJudge(Verifier, frozen=True, kw_only=True, tag="llm_judge"):
     def verify(self, row: TaskRow, response: dict[str, Any]) -> Reward:
         raise VerifierError("only a judge model can say that, and none was asked").lasting()
 
-    async def ask(self, row: TaskRow, response: dict[str, Any], hearing: Hearing) -> Reward:
+    async def ask(self, row: TaskRow, response: dict[str, Any], judgement: Judgement) -> Reward:
         """Lets JudgeError through."""
-        return await judge_attempt(row, response, hearing, rubric=self.rubric)
+        return await judge_attempt(row, response, judgement, rubric=self.rubric)

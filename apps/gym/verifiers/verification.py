@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from apps.gym.errors import GymError, JudgeError, VerifierError
-from apps.gym.judging.judge import Hearing
+from apps.gym.judging.judge import Judgement
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, text_of
 from apps.gym.verifiers.hybrid import Hybrid
@@ -23,22 +23,22 @@ async def verify_attempt(
     row: TaskRow,
     response: dict[str, Any],
     *,
-    hearing: Hearing | None = None,
+    judgement: Judgement | None = None,
     most_seconds: float = 600.0,
     whose: str = "",
 ) -> Reward:
     """Raises VerifierError and nothing else: a bug in a verifier, or one that hangs, is never a reward of 0.
 
-    `hearing` is where judges are asked, `most_seconds` bounds what runs in a process of its own, and `whose` names the
-    environment that it waits its turn for.
+    `judgement` asks the judges. `most_seconds` limits verifiers that run in a process of their own, and `whose` names
+    the environment in whose turn they run.
     """
     try:
         if isinstance(verifier, Hybrid):
-            return await _verify_parts(verifier, row, response, hearing, most_seconds, whose=whose)
+            return await _verify_parts(verifier, row, response, judgement, most_seconds, whose=whose)
         if isinstance(verifier, LLMJudge):
-            if hearing is None:
+            if judgement is None:
                 raise JudgeError(f"{verifier.title}: no judge model is set for this environment").lasting()
-            return await verifier.ask(row, response, hearing)
+            return await verifier.ask(row, response, judgement)
         if verifier.stays_on_loop(row) and weigh(response) <= MAX_ON_LOOP:
             return verifier.verify(row, response)
         seconds = min(verifier.seconds, most_seconds)
@@ -60,7 +60,7 @@ async def _verify_parts(
     hybrid: Hybrid,
     row: TaskRow,
     response: dict[str, Any],
-    hearing: Hearing | None,
+    judgement: Judgement | None,
     most_seconds: float,
     *,
     whose: str,
@@ -69,7 +69,7 @@ async def _verify_parts(
     parts = hybrid.parts
     found = await asyncio.gather(
         *(
-            verify_attempt(part, row, response, hearing=hearing, most_seconds=most_seconds, whose=whose)
+            verify_attempt(part, row, response, judgement=judgement, most_seconds=most_seconds, whose=whose)
             for part in parts.values()
         ),
         return_exceptions=True,

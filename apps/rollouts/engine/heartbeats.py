@@ -12,8 +12,8 @@ from apps.accounts.outage_log import RetryLog
 from apps.rollouts.engine.worker_leases import Vitals, reap_leases, renew_lease
 
 
-class Heart:
-    """Beats three times a lease. `lost` is called, from the heart's thread, when the lease turns out to be gone."""
+class Heartbeat:
+    """Beats three times a lease. `lost` is called, from the heartbeat's thread, when the lease turns out to be gone."""
 
     def __init__(self, *, worker_id: int, vitals: Callable[[], Vitals], lost: Callable[[], None]) -> None:
         self._worker_id = worker_id
@@ -35,7 +35,7 @@ class Heart:
 
     def _beat(self) -> None:
         # After a time in which the database failed, or hung, or this process slept, every lease may be old, and the
-        # first to be back must not take what others are about to renew. So a heart reaps after two beats in time.
+        # first to be back must not take what others are about to renew. So a heartbeat reaps after two beats in time.
         in_time, last = 1, time.monotonic()
         try:
             while not self._stop.wait(settings.WORKER_LEASE_SECONDS / 3):

@@ -113,7 +113,7 @@ class Tally:
         return setting.prices.cost(own) + setting.judge_prices.cost(judge)
 
 
-class Ears(Protocol):
+class Listener(Protocol):
     """What a rollout tells while it runs, and asks when an attempt failed."""
 
     def keep(self, claim: Claim, event: TraceUnion) -> None: ...
@@ -129,7 +129,7 @@ class Ears(Protocol):
         ...
 
 
-async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ears) -> End:
+async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, listener: Listener) -> End:
     """Attempt the task, telling every event as it comes. Raises only CancelledError."""
     began = time.perf_counter()
     tally, limit = Tally(), TimeLimit(setting.rollout_timeout)
@@ -152,11 +152,11 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ear
         async with limit:
             async for event in attempt.events():
                 tally.add(event)
-                ears.keep(claim, event)
-                if not ears.has_room():
+                listener.keep(claim, event)
+                if not listener.has_room():
                     # The time that the database takes is not the attempt's.
                     with stopped_clocks():
-                        await ears.wait_for_room()
+                        await listener.wait_for_room()
         return _end(claim, tally, setting, elapsed())
     except GymError as problem:
         failure = problem
@@ -169,9 +169,9 @@ async def run_rollout(*, claim: Claim, row: TaskRow, setting: Setting, ears: Ear
     message = str(failure) or type(failure).__name__
     for call in attempt.take_judge_calls():
         tally.add(call)
-        ears.keep(claim, call)
-    ears.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
-    counts_for = ears.another_attempt(claim, setting, failure)
+        listener.keep(claim, call)
+    listener.keep(claim, ErrorRaised(kind=failure.kind, message=message, at=elapsed()))
+    counts_for = listener.another_attempt(claim, setting, failure)
     # The traceback holds this frame, and the frame the failure: the attempt would stay until the next full collection.
     failure.__traceback__ = None
     if counts_for is not None:

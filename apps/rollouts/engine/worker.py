@@ -27,7 +27,7 @@ from apps.rollouts.engine.claiming import MAX_CLAIM, Claim
 from apps.rollouts.engine.connections import Settings
 from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.engine.garbage import calm_collector, return_freed_memory
-from apps.rollouts.engine.heartbeats import Heart
+from apps.rollouts.engine.heartbeats import Heartbeat
 from apps.rollouts.engine.housekeeping import look_around
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.outbox import Outbox
@@ -46,12 +46,12 @@ from apps.rollouts.engine.worker_leases import (
     renew_lease,
     take_lease,
 )
-from apps.rollouts.notifications import DOORBELL, announce_from_loop
+from apps.rollouts.notifications import WORKER_CHANNEL, announce_from_loop
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""Polling is the guarantee; the doorbell only shortens the wait."""
+"""Workers poll. A notification only shortens the wait."""
 CLAIM_SECONDS = 0.05
 ANNOUNCE_SECONDS = 0.2
 RECONCILE_LOOKS = 5
@@ -100,7 +100,7 @@ class RolloutWorker(ChannelsWorker):
         self._claim_log = RetryLog("claiming rollouts")
         self._watch_log = RetryLog("polling the database")
         self._lease_log = RetryLog("taking a lease")
-        self._heart: Heart | None = None
+        self._heartbeat: Heartbeat | None = None
         self._breakers = Breakers()
         self._throttles = Throttles()
         self._meters = Meters()
@@ -223,7 +223,7 @@ class RolloutWorker(ChannelsWorker):
     async def _run(self, claim: Claim, row: TaskRow, setting: Setting) -> None:
         try:
             with self._memory.account():
-                end = await run_rollout(claim=claim, row=row, setting=setting, ears=self)
+                end = await run_rollout(claim=claim, row=row, setting=setting, listener=self)
         except asyncio.CancelledError:
             self._outbox.forget(claim)
             raise
@@ -233,7 +233,7 @@ class RolloutWorker(ChannelsWorker):
         self._meters.count_end(end.status, end.error_kind, end.duration, end.input_tokens, end.output_tokens)
         self._outbox.keep_end(end)
 
-    # -- what running rollouts tell and ask (running.Ears) ----------------------------------------------------------
+    # -- what running rollouts tell and ask (running.Listener) -----------------------------------------------------
 
     def keep(self, claim: Claim, event: TraceUnion) -> None:
         size = self._outbox.keep_event(claim, event)
@@ -278,13 +278,13 @@ class RolloutWorker(ChannelsWorker):
             pass
         self._rung.clear()
 
-    # -- beside the claiming: doorbell, pages, cancellations, background jobs ----------------------------------------
+    # -- beside the claiming: notifications, pages, cancellations, background jobs -----------------------------------
 
     async def _listen(self) -> None:
-        """Hear the doorbell. A layer that fails costs latency alone."""
+        """Receive notifications. If the channel layer fails, claims only come later."""
         while True:
             try:
-                await self.channel_layer.receive(DOORBELL)
+                await self.channel_layer.receive(WORKER_CHANNEL)
                 self._rung.set()
             except Exception as problem:
                 LAYER.failed("listening for wake-ups", problem)
@@ -369,11 +369,11 @@ class RolloutWorker(ChannelsWorker):
             loop.call_soon_threadsafe(self._lease_lost, worker.pk)
 
         self._strays = set()
-        self._heart = Heart(worker_id=worker.pk, vitals=self._vitals, lost=lost)
-        self._heart.start()
+        self._heartbeat = Heartbeat(worker_id=worker.pk, vitals=self._vitals, lost=lost)
+        self._heartbeat.start()
 
     def _vitals(self) -> Vitals:
-        """Read by the heart's thread."""
+        """Read by the heartbeat's thread."""
         backlog = self._outbox.backlog
         trouble = self._outbox.trouble or self._trouble
         if not trouble and (silence := self._database.silence) > HANGING_SECONDS:
@@ -395,8 +395,8 @@ class RolloutWorker(ChannelsWorker):
         if lease == self.lease and not self._stopping:
             logger.warning("lease %s lost: dropping %d rollouts", lease, len(self._running))
             self.lease = 0
-            if self._heart:
-                self._heart.stop()
+            if self._heartbeat:
+                self._heartbeat.stop()
             self._identity_change = asyncio.ensure_future(self._begin_again())
 
     async def _begin_again(self) -> None:
@@ -445,8 +445,8 @@ class RolloutWorker(ChannelsWorker):
             logger.warning("draining unannounced: %r", problem)
 
     async def _leave(self) -> None:
-        if self._heart:
-            self._heart.stop()
+        if self._heartbeat:
+            self._heartbeat.stop()
         try:
             # Its last words: what it counted since its last heartbeat.
             await self._in_database(renew_lease, worker_id=self.lease, vitals=self._vitals())
@@ -458,8 +458,8 @@ class RolloutWorker(ChannelsWorker):
         await self._throttles.close()
         await self._database.close()
         await self._outbound.close()
-        if self._heart:
-            await asyncio.get_running_loop().run_in_executor(None, self._heart.join)
+        if self._heartbeat:
+            await asyncio.get_running_loop().run_in_executor(None, self._heartbeat.join)
         self._background_jobs.close()
 
     async def _in_database(self, work: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:

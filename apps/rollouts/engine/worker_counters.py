@@ -69,7 +69,7 @@ class Meters:
         `rate`: attempts that ended a second since the last reading; None in the first.
         """
         return {
-            # A copy first: this is read from the heart's thread while the loop goes on counting.
+            # A copy first: this is read from the heartbeat's thread while the loop goes on counting.
             "counts": [[*name, number] for name, number in self._counts.copy().items()],
             "rate": self._rate(),
             "phases": {

@@ -25,7 +25,7 @@ MAX_LOST = 3
 
 
 class Vitals(NamedTuple):
-    """What a worker says of itself with every beat of its heart.
+    """What a worker says of itself with every heartbeat.
 
     `refuses` has, by the ids of the collections that it cannot run, why not.
     """

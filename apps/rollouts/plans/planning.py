@@ -20,7 +20,7 @@ from apps.gym import process_exit
 from apps.policies.models import PolicyModel
 from apps.policies.typed_texts import clean_typed_value
 from apps.rollouts.models import Collection, Rollout
-from apps.rollouts.notifications import ring_doorbell
+from apps.rollouts.notifications import notify_workers
 from apps.rollouts.plans.queueing import Planned, insert_rollouts
 from apps.rollouts.plans.task_selection import CHOSEN, NothingToCollect, choose_rollouts, explain_nothing
 from apps.rollouts.plans.validation import check_plan
@@ -142,7 +142,7 @@ def plan_collection(
         raise
     planned = Collection.objects.filter(pk=collection.pk, state=Collection.State.PLANNING)
     planned.update(state=Collection.State.RUNNING)
-    transaction.on_commit(ring_doorbell)
+    transaction.on_commit(notify_workers)
     collection.refresh_from_db()
     return collection
 

@@ -12,7 +12,7 @@ from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.rollouts.engine.collection_limits import spent_limit
 from apps.rollouts.models import Collection, Rollout, Worker
-from apps.rollouts.notifications import announce_and_ring
+from apps.rollouts.notifications import announce_and_notify
 from apps.rollouts.plans.validation import LIMITS, check_limits
 from apps.rollouts.steering.holds import RAISE, REMEDIES
 
@@ -192,5 +192,5 @@ def drain_worker(*, worker: Worker, user: User | None = None) -> Worker:
 
 
 def _told(collection: Collection) -> Collection:
-    transaction.on_commit(lambda: announce_and_ring(collection.pk))
+    transaction.on_commit(lambda: announce_and_notify(collection.pk))
     return collection

@@ -10,7 +10,7 @@ from apps.rollouts.engine.claiming import usable_by
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.engine.worker_leases import live_workers
 from apps.rollouts.models import Collection, Worker
-from apps.rollouts.notifications import DOORBELL
+from apps.rollouts.notifications import WORKER_CHANNEL
 from apps.rollouts.steering.holds import Holds, find_holds
 
 LOOK_SECONDS = 0.25
@@ -45,7 +45,7 @@ async def finish_collection(
                     left(others)
                 known = seen
                 if not others:
-                    worker = RolloutWorker(None, [DOORBELL], get_channel_layer(), seats=seats, group=group)
+                    worker = RolloutWorker(None, [WORKER_CHANNEL], get_channel_layer(), seats=seats, group=group)
                     working = asyncio.ensure_future(worker.handle())
             await asyncio.sleep(LOOK_SECONDS)
             await collection.arefresh_from_db()

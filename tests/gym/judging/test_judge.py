@@ -14,17 +14,17 @@ ASKED = {"task": "What is 2 + 2?", "answer": "It is 4."}
 
 
 def score(judge, **asked):
-    hearing = judge.hear(seed=7)
-    found = asyncio.run(hearing.score(**{"rubric": hearing.rubric(), **ASKED, **asked}))
-    return found, hearing.calls
+    judgement = judge.open_judgement(seed=7)
+    found = asyncio.run(judgement.score(**{"rubric": judgement.rubric(), **ASKED, **asked}))
+    return found, judgement.calls
 
 
 def failure(judge, **asked):
     """How a score fails, and what was asked until then."""
-    hearing = judge.hear(seed=7)
+    judgement = judge.open_judgement(seed=7)
     with pytest.raises(JudgeError) as raised:
-        asyncio.run(hearing.score(**{"rubric": hearing.rubric(), **ASKED, **asked}))
-    return raised.value, hearing.calls
+        asyncio.run(judgement.score(**{"rubric": judgement.rubric(), **ASKED, **asked}))
+    return raised.value, judgement.calls
 
 
 def prompt(answers, index=0):
@@ -66,7 +66,7 @@ def test_the_judge_reads_rubric_task_answer_and_what_was_expected():
 def test_the_rubric_of_a_question_wins_over_the_judges_own():
     answers = Answers(verdict(score=8))
     judge = make_judge(answers, rubric="Of the environment.")
-    score(judge, rubric=judge.hear(seed=7).rubric("Of the row."))
+    score(judge, rubric=judge.open_judgement(seed=7).rubric("Of the row."))
     assert "Of the row." in prompt(answers)
     assert "Of the environment." not in prompt(answers)
 
@@ -252,7 +252,9 @@ def test_a_judge_is_asked_no_more_often_at_once_than_it_has_seats():
     async def judge_many():
         # Ten wait longer for a seat than one may take: waiting is no failure of the judge.
         judge = make_judge(Answers(slowly), seats=asyncio.Semaphore(2), call_timeout=2.0)
-        return await asyncio.gather(*(judge.hear(seed=n).score(rubric="?", task="?", answer="!") for n in range(20)))
+        return await asyncio.gather(
+            *(judge.open_judgement(seed=n).score(rubric="?", task="?", answer="!") for n in range(20))
+        )
 
     assert [found.value for found in asyncio.run(judge_many())] == [0.5] * 20
     assert most == 2
@@ -270,9 +272,9 @@ def test_an_attempt_asks_one_question_at_a_time_however_many_parts_its_verifier_
         return Reply(items=said(verdict(score=5).replace(MARK, mark_of(ask))), finish_reason="stop")
 
     async def judge_parts():
-        hearing = make_judge(Answers(slowly)).hear(seed=1)
-        await asyncio.gather(*(hearing.score(rubric=str(part), **ASKED) for part in range(5)))
-        return len(hearing.calls)
+        judgement = make_judge(Answers(slowly)).open_judgement(seed=1)
+        await asyncio.gather(*(judgement.score(rubric=str(part), **ASKED) for part in range(5)))
+        return len(judgement.calls)
 
     assert (asyncio.run(judge_parts()), most) == (5, 1)
 
@@ -282,13 +284,13 @@ def test_an_attempt_asks_one_question_at_a_time_however_many_parts_its_verifier_
 
 def compare(*answers, question="compare", **settings):
     policy = Answers(*answers)
-    hearing = make_judge(policy, question=question, **settings).hear(seed=7)
-    asking = hearing.compare if question == "compare" else hearing.equal
+    judgement = make_judge(policy, question=question, **settings).open_judgement(seed=7)
+    asking = judgement.compare if question == "compare" else judgement.equal
     try:
-        found = asyncio.run(asking(rubric=hearing.rubric(), task="Say hello.", a="Hello!", b="No."))
+        found = asyncio.run(asking(rubric=judgement.rubric(), task="Say hello.", a="Hello!", b="No."))
     except JudgeError as error:
         found = error
-    return found, hearing.calls, policy
+    return found, judgement.calls, policy
 
 
 def test_a_comparison_is_asked_in_both_orders_and_they_must_agree():
@@ -361,9 +363,9 @@ def test_the_orders_agree_as_often_as_the_judge_does_not_follow_the_place():
 
         agreed = 0
         for seed in range(pairs):
-            hearing = make_judge(Answers(answer), question="compare").hear(seed=seed)
+            judgement = make_judge(Answers(answer), question="compare").open_judgement(seed=seed)
             try:
-                found = asyncio.run(hearing.compare(rubric="Prefer good.", task="?", a="good", b="poor"))
+                found = asyncio.run(judgement.compare(rubric="Prefer good.", task="?", a="good", b="poor"))
             except JudgeError:
                 continue
             agreed += 1

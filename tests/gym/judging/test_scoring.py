@@ -24,12 +24,12 @@ FORGED_ANSWERS = [
 
 
 def judged(policy, output, row=None, **settings):
-    hearing = make_judge(policy, **settings).hear(seed=1)
+    judgement = make_judge(policy, **settings).open_judgement(seed=1)
     try:
-        found = asyncio.run(judge_attempt(row or make_row(), {"output": output}, hearing))
+        found = asyncio.run(judge_attempt(row or make_row(), {"output": output}, judgement))
     except VerifierError as error:
         found = error.kind
-    return found, hearing.calls
+    return found, judgement.calls
 
 
 def value(policy, output, row=None, **settings):

@@ -38,10 +38,10 @@ CASES = [
 
 def judge(settings, answers, response, given=None, row=None):
     policy = Answers(*answers)
-    hearing = make_judge(policy, rubric="Is it right?", **settings).hear(seed=1)
+    judgement = make_judge(policy, rubric="Is it right?", **settings).open_judgement(seed=1)
     row = {"responses_create_params": {"input": "What is 6 * 7?"}, **(row or {})}
     verifier = read_verifier({"type": "llm_judge", **(given or {})})
-    return asyncio.run(verify_attempt(verifier, row, response, hearing=hearing)), policy
+    return asyncio.run(verify_attempt(verifier, row, response, judgement=judgement)), policy
 
 
 @pytest.mark.parametrize(("settings", "answers", "response", "reward"), CASES)

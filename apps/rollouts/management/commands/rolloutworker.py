@@ -15,7 +15,7 @@ from django.db import connection
 from apps.rollouts.checks import PROCESS_STARTS, SEVERAL_PROCESSES, WORKER_STARTS
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.management.options import read_group, read_seats
-from apps.rollouts.notifications import DOORBELL
+from apps.rollouts.notifications import WORKER_CHANNEL
 
 
 class Command(BaseCommand):
@@ -54,7 +54,7 @@ class Command(BaseCommand):
 
 async def work_until_stopped(seats: int | None, group: str, *, background_jobs: bool) -> None:
     worker = RolloutWorker(
-        None, [DOORBELL], get_channel_layer(), seats=seats, group=group, background_jobs=background_jobs
+        None, [WORKER_CHANNEL], get_channel_layer(), seats=seats, group=group, background_jobs=background_jobs
     )
     loop = asyncio.get_running_loop()
 

@@ -6,9 +6,9 @@ import time
 import pytest
 from django.db import connection, transaction
 
-from apps.rollouts.engine import heartbeats as heart_module
+from apps.rollouts.engine import heartbeats
 from apps.rollouts.engine.claiming import Slots, claim_rollouts
-from apps.rollouts.engine.heartbeats import Heart
+from apps.rollouts.engine.heartbeats import Heartbeat
 from apps.rollouts.engine.worker_leases import (
     Vitals,
     live_workers,
@@ -33,7 +33,7 @@ def test_a_beat_says_how_the_worker_is():
 
 
 class Clock:
-    """A clock that only the heart's own waiting moves. Stands for the module `time` and for the event that ends it."""
+    """A clock that only the heartbeat's waiting moves. It replaces the module `time` and the event that ends it."""
 
     now = 0.0
 
@@ -48,21 +48,21 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(heart_module, "time", clock)
+    monkeypatch.setattr(heartbeats, "time", clock)
     return clock
 
 
 def beat(clock, monkeypatch, renew):
-    """What a heart does, in order, until `renew`, which gets the number of the beat, says that its lease is lost."""
+    """What a heartbeat does, in order, until `renew` (given the number of the beat) says that the lease is lost."""
     done = []
 
     def count(**_):
         done.append("beat")
         return renew(done.count("beat"))
 
-    monkeypatch.setattr(heart_module, "renew_lease", count)
-    monkeypatch.setattr(heart_module, "reap_leases", lambda: done.append("reap"))
-    beating = Heart(worker_id=1, vitals=Vitals, lost=lambda: done.append("lost"))
+    monkeypatch.setattr(heartbeats, "renew_lease", count)
+    monkeypatch.setattr(heartbeats, "reap_leases", lambda: done.append("reap"))
+    beating = Heartbeat(worker_id=1, vitals=Vitals, lost=lambda: done.append("lost"))
     beating._stop = clock
     beating.start()
     beating.join()
