@@ -1,1 +1,1 @@
-"""The rooms of GymWeb: see docs/architecture.md."""
+"""The Django apps of GymWeb, and `gym` without Django: see docs/architecture.md."""

@@ -347,8 +347,8 @@ SEARCH_WORDS = env.whole("GYMWEB_SEARCH_WORDS", default=40_000, least=100, most=
 # What one filter of rollouts may ask of the database while somebody waits for it; 0 is no limit.
 FILTER_SECONDS = env.number("GYMWEB_FILTER_SECONDS", default=10.0, least=0, most=3_600)
 BREAKER_FAILURES = env.whole("GYMWEB_BREAKER_FAILURES", default=10, least=1, most=10**9)
-# Long work of the rooms, done in threads of any worker: each name is a function that does one piece and says whether
-# it found any. Named here, since the engine must not import the rooms above it.
+# Background jobs of all apps. Any worker runs them in threads. Each name is a function that does one piece and returns
+# whether it found any. Named here, since the engine must not import the apps above it.
 WORKER_BACKGROUND_JOBS = [
     "apps.environments.environment_health.probe_due_environments",
     "apps.rollouts.plans.planning.sweep_plans",

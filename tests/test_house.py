@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = sorted(path.parent.name for path in (ROOT / "apps").glob("*/__init__.py"))
+APPS = sorted(path.parent.name for path in (ROOT / "apps").glob("*/__init__.py"))
 TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "core", "services", "service", "managers", "misc", "base"}
 MARKED_SAFE: set[str] = set()
@@ -18,21 +18,21 @@ def test_no_module_is_named_for_what_fits_nowhere() -> None:
     assert [str(path) for path in paths if path.stem in NAMELESS] == []
 
 
-def test_every_room_stands_in_the_architecture() -> None:
-    table = (ROOT / "docs" / "architecture.md").read_text().split("## The rooms")[1].split("\n## ")[0]
-    assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == ROOMS
+def test_every_app_stands_in_the_architecture() -> None:
+    table = (ROOT / "docs" / "architecture.md").read_text().split("## The apps")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == APPS
 
 
-def test_every_room_stands_in_the_import_contract_and_in_the_settings() -> None:
+def test_every_app_stands_in_the_import_contract_and_in_the_settings() -> None:
     layers = (ROOT / "pyproject.toml").read_text().split("layers = [\n")[1].split("]")[0]
-    assert sorted(re.findall(r"\w+", layers)) == ROOMS
+    assert sorted(re.findall(r"\w+", layers)) == APPS
     installed = re.findall(r'^    "apps\.(\w+)",$', (ROOT / "gymweb" / "settings.py").read_text(), re.MULTILINE)
-    assert sorted([*installed, "gym"]) == ROOMS
+    assert sorted([*installed, "gym"]) == APPS
 
 
-def test_every_room_has_tests_of_its_own() -> None:
+def test_every_app_has_tests_of_its_own() -> None:
     tested = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
-    assert [room for room in ROOMS if room not in tested] == []
+    assert [app for app in APPS if app not in tested] == []
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("requirements*.txt")))

@@ -96,7 +96,7 @@ class SavedViewQuerySet(models.QuerySet["SavedView"]):
 
 
 class SavedView(models.Model):
-    """A filter, an order and columns of a table under a name. What they mean, the room of the table knows."""
+    """A filter, an order and columns of a table under a name. The app of the table defines their meaning."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="saved_views")
     table = models.CharField(max_length=32, default="rollouts")

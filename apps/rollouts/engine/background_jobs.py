@@ -1,4 +1,4 @@
-"""Long work of the rooms beside the rollouts of a worker: one piece at a time, in a thread of its kind."""
+"""Background jobs of all apps: one piece at a time, in a thread for each kind, beside the rollouts of a worker."""
 
 import asyncio
 import threading
@@ -45,7 +45,7 @@ ON_FULL_DISK = frozenset(
 
 
 class BackgroundJobs:
-    """What a worker does for the rooms. A name is the path of a function: one piece, and whether there was one."""
+    """The background jobs of a worker. Each name is the path of a function that does one piece, if there is one."""
 
     def __init__(self, names: Sequence[str], *, group: str) -> None:
         self._group = group

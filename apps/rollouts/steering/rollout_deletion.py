@@ -168,7 +168,7 @@ def _remove(collection: Collection, ids: list[int]) -> int:
 
 
 def _pair_sets(collection: Collection) -> dict[str, int]:
-    """Sets of pairs go with a collection, but not one rollout of a pair without the other. They are of a room above,
+    """Sets of pairs go with a collection, but not one rollout of a pair without the other. They belong to an app above,
     so they are found by what refers to here."""
     for relation in Collection._meta.related_objects:
         if relation.related_model._meta.model_name == "pairset":
