@@ -12,7 +12,7 @@ class Leaving(Exception):
 
 def obey(leaving: threading.Event) -> None:
     """From now on `check` in this thread looks at this event."""
-    _here.process_exit = leaving
+    _here.leaving = leaving
 
 
 def check() -> None:
