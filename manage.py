@@ -4,7 +4,7 @@
 import os
 import sys
 
-from gymweb.reading import SettingRefused
+from gymweb.environment_variables import SettingRefused
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import DatabaseError, NotSupportedError, OperationalError, connection, connections
 
 from gymweb.folders import who_else_reads
-from gymweb.tables import find_mismatch
+from gymweb.migration_state import find_mismatch
 
 SQLITE = (3, 37)
 POSTGRES = 14

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from apps.accounts.disk_space import DiskFull, find_shortage, note_error
 from apps.accounts.outage_log import DATABASE, LAYER, OutageLog
 from apps.accounts.permissions import Permission, allow
-from gymweb.tables import find_mismatch
+from gymweb.migration_state import find_mismatch
 
 READY_SECONDS = 3.0
 """Within which /readyz answers, whatever does not answer it."""

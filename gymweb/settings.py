@@ -9,10 +9,10 @@ from pathlib import Path
 
 import environ
 
-from gymweb.commands import read_commands
+from gymweb.mcp_commands import read_commands
 from gymweb.databases import connect
 from gymweb.folders import PRIVATE_FOLDER, make_file_private, make_private
-from gymweb.reading import Environment, SettingRefused
+from gymweb.environment_variables import Environment, SettingRefused
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text())["project"]["version"]
@@ -141,7 +141,7 @@ REDIS_URL = env.redis("GYMWEB_REDIS_URL")
 if REDIS_URL:
     CHANNEL_LAYERS = {
         "default": {
-            "BACKEND": "gymweb.layers.PubSubLayer",
+            "BACKEND": "gymweb.channel_layer.PubSubLayer",
             # redis-py 8 gives sockets a 5 s time-out, which kills idle subscriptions.
             "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}]},
         }

@@ -13,13 +13,8 @@ from apps.dashboard.views.collections import (
     steering_views,
 )
 from apps.dashboard.views.output import export_views, pair_views, reverification_views
-from apps.dashboard.views.rollouts import (
-    rollout_table_views,
-    rollout_views,
-    selection_views,
-    side_by_side_views,
-    trace_part_views,
-)
+from apps.dashboard.views.rollouts import rollout_table_views, selection_views, side_by_side_views, trace_part_views
+from apps.dashboard.views.rollouts import trace_views
 
 urlpatterns: list[URLPattern] = [
     path("collections/", collection_views.collection_list, name="collection_list"),
@@ -61,7 +56,7 @@ urlpatterns: list[URLPattern] = [
     path("rollouts/compare/", side_by_side_views.rollout_compare, name="rollout_compare"),
     path("rollouts/compare/judge/", side_by_side_views.rollouts_judge, name="rollouts_judge"),
     path("rollouts/compare/flag/", side_by_side_views.rollouts_flag, name="rollouts_flag"),
-    path("rollouts/<int:pk>/", rollout_views.rollout_detail, name="rollout_detail"),
+    path("rollouts/<int:pk>/", trace_views.rollout_detail, name="rollout_detail"),
     path("rollouts/<int:pk>/raw/", trace_part_views.rollout_raw, name="rollout_raw"),
     path("rollouts/<int:pk>/file/", trace_part_views.rollout_file, name="rollout_file"),
     path("rollouts/<int:pk>/tokens/", trace_part_views.rollout_tokens, name="rollout_tokens"),
@@ -74,8 +69,8 @@ urlpatterns: list[URLPattern] = [
         "rollouts/<int:pk>/steps/<int:seq>/pictures/<str:part>/", trace_part_views.rollout_image, name="rollout_image"
     ),
     path("rollouts/<int:pk>/delete/", archive_views.rollout_delete, name="rollout_delete"),
-    path("rollouts/<int:pk>/resolve-flag/", rollout_views.rollout_resolve_flag, name="rollout_resolve_flag"),
-    path("rollouts/<int:pk>/comments/", rollout_views.rollout_comment, name="rollout_comment"),
+    path("rollouts/<int:pk>/resolve-flag/", trace_views.rollout_resolve_flag, name="rollout_resolve_flag"),
+    path("rollouts/<int:pk>/comments/", trace_views.rollout_comment, name="rollout_comment"),
     path("reverifications/", reverification_views.reverification_list, name="reverification_list"),
     path("reverifications/new/", reverification_views.reverification_create, name="reverification_create"),
     path("reverifications/<int:pk>/", reverification_views.reverification_detail, name="reverification_detail"),

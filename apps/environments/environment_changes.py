@@ -9,7 +9,7 @@ from apps.accounts.audit_log import describe, record
 from apps.environments.models import OVER_HTTP, USUAL_CONCURRENCY, Adapter, Environment
 from apps.environments.verifier_trial import describe_problems
 from apps.gym.calls import lookups
-from apps.gym.calls.addresses import OutboundPolicy, OutboundRefused
+from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.judging.settings import read_settings
 from apps.gym.slugs import find_slug_problem
 from apps.gym.verifiers.registry import asks_judge

@@ -4,7 +4,7 @@ from typing import cast
 
 from django.conf import settings
 
-from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.flow_control import Gate
 from apps.gym.calls.memory_budget import MIB, MemoryBudget
 from apps.gym.calls.observers import Observer, ignore
@@ -121,7 +121,7 @@ def _open_package_sender(policy_model: PolicyModel, outbound: Outbound, key: str
     if not key:
         raise KeyMissing(f"No API key is stored: {policy_model.get_provider_display()} needs one.").lasting()
     # Imported where it is used: the package takes a third of a second that no other model needs.
-    from apps.gym.wires.package import PackageSender, open_azure, open_openai
+    from apps.gym.wires.openai_package import PackageSender, open_azure, open_openai
 
     call, connect, headers = policy_model.call_timeout, policy_model.connect_timeout, _read_headers(policy_model, key)
     if policy_model.provider == Provider.OPENAI:

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from apps.accounts.audit_log import describe, record
 from apps.gym.calls import lookups
-from apps.gym.calls.addresses import OutboundPolicy, OutboundRefused
+from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.slugs import find_slug_problem
 from apps.gym.wires.sampling_values import find_default_problems
 from apps.policies.installation_redactor import forget_redactor

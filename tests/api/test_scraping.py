@@ -198,7 +198,7 @@ def test_nothing_that_workers_count_is_left_out():
     engine = ROOT / "apps" / "rollouts"
     counted = {
         name
-        for path in engine.glob("*.py")
+        for path in engine.rglob("*.py")
         for name in re.findall(r'(?:self|self\._meters|meters)\.count\(\s*"(\w+)"', path.read_text())
     }
     assert {count.name for count in COUNTS} == counted

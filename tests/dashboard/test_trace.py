@@ -3,7 +3,7 @@
 import pytest
 
 from apps.dashboard.traces.bodies import lay_out
-from apps.dashboard.traces.building import build_trace, read_capture
+from apps.dashboard.traces.card_building import build_trace, read_capture
 from apps.dashboard.traces.cards import Capture, Trace
 from apps.gym.traces.events import (
     EnvironmentTurn,

@@ -4,7 +4,7 @@ import json
 import aiohttp
 import pytest
 
-from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.resources.nemo_gym_http import HttpResourceServer
 from apps.gym.resources.server_calls import Caller

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.protocol import Options, Preference
 from apps.gym.pairs.pair_making import pair_group
 from apps.gym.pairs.pair_rule import Attempt, Rule

@@ -1,6 +1,6 @@
 import pytest
 
-from apps.gym.fences import Block, find_block, read_blocks
+from apps.gym.code_blocks import Block, find_block, read_blocks
 from tests.deadlines import cpu_deadline
 
 CODE = "def f():\n    return 1"

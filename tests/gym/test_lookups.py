@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from apps.gym.calls import lookups
-from apps.gym.calls.addresses import OutboundPolicy, OutboundRefused
+from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from tests.deadlines import DEADLINE
 from tests.gym.test_outbound_table import PRIVATE
 

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
-from apps.gym.calls.addresses import OutboundPolicy, OutboundRefused
+from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundRedirectRefused, OutboundTimedOut
 from tests.deadlines import DEADLINE
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.gym.pairs.review_rubrics import check_scores, find_criteria_problem
+from apps.gym.rubric_criteria import check_scores, find_criteria_problem
 
 NUMBER = {"key": "clear", "label": "Clear?", "kind": "numeric", "minimum": 0, "maximum": 1}
 CHOICE = {"key": "tone", "label": "Tone?", "kind": "category", "choices": ["dry", "warm"]}

@@ -57,7 +57,7 @@ def test_an_old_postgres_is_refused(monkeypatch):
 
 
 def test_a_generated_key_is_spoken_of_where_processes_may_be_on_several_machines(monkeypatch, settings):
-    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "gymweb.layers.PubSubLayer"}}
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "gymweb.channel_layer.PubSubLayer"}}
     monkeypatch.setattr(checks, "connection", SimpleNamespace(vendor="postgresql"))
 
     def ids() -> list[str]:

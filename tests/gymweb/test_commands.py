@@ -3,7 +3,7 @@
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from gymweb.commands import read_commands
+from gymweb.mcp_commands import read_commands
 
 
 def test_a_command_is_a_text_or_words_and_may_have_an_environment():

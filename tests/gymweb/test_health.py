@@ -82,7 +82,7 @@ def test_a_database_that_hangs_is_named_in_time_and_costs_one_thread(monkeypatch
 def test_a_layer_that_is_away_is_named(settings):
     settings.CHANNEL_LAYERS = {
         "default": {
-            "BACKEND": "gymweb.layers.PubSubLayer",
+            "BACKEND": "gymweb.channel_layer.PubSubLayer",
             "CONFIG": {"hosts": [{"address": "redis://127.0.0.1:1/0", "socket_timeout": None}]},
         }
     }

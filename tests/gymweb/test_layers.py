@@ -16,7 +16,7 @@ from apps.dashboard.overview.collection_progress import mark_changes
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.notifications import WORKER_CHANNEL, announce_from_loop, notify_workers
 from gymweb.asgi import application
-from gymweb.layers import LayerAway, PubSubLayer
+from gymweb.channel_layer import LayerAway, PubSubLayer
 from scripts.servers import Redis, ServerMissing, redis
 from tests.dashboard.pages import signed_in
 from tests.deadlines import DEADLINE
@@ -158,7 +158,7 @@ def test_a_redis_that_hangs_holds_nobody_up(hung):
 
 @pytest.fixture
 def layered(settings, server):
-    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "gymweb.layers.PubSubLayer", "CONFIG": config(server)}}
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "gymweb.channel_layer.PubSubLayer", "CONFIG": config(server)}}
 
 
 def test_ringing_and_announcing_raise_nothing_while_redis_is_down(layered, down):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gymweb.databases import POSTGRES, SQLITE, connect
-from gymweb.reading import Environment, SettingRefused
+from gymweb.environment_variables import Environment, SettingRefused
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "GYMWEB_X"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.gymnasium import GymnasiumServer

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.wires.openai_http import HttpPolicy
 from apps.gym.wires.scripted import ScriptedPolicy
 from apps.policies.endpoint_health import probe_policy_model

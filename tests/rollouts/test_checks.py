@@ -22,7 +22,7 @@ from apps.rollouts.models import Worker
 from tests.migrated import lay_out
 
 ROOT = Path(__file__).resolve().parents[2]
-REDIS = {"default": {"BACKEND": "gymweb.layers.PubSubLayer", "CONFIG": {"hosts": ["redis://127.0.0.1:1/0"]}}}
+REDIS = {"default": {"BACKEND": "gymweb.channel_layer.PubSubLayer", "CONFIG": {"hosts": ["redis://127.0.0.1:1/0"]}}}
 MEMORY = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.models import AuditEntry
 from apps.rollouts.engine.claiming import Slots, claim_rollouts
-from apps.rollouts.engine.housekeeping import look_around
+from apps.rollouts.engine.surroundings import look_around
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.engine.worker_leases import give_up_lease, live_workers, take_lease
 from apps.rollouts.models import Collection, Rollout, Worker

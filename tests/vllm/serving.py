@@ -14,7 +14,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.wires.dialect import PLAIN, Dialect
 from apps.gym.wires.openai_http import HttpPolicy, Wire

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.environments.calculator.environment import CALCULATOR_TOOL, Calculator
 from apps.gym.errors import PolicyError

@@ -10,7 +10,7 @@ from django.http import QueryDict
 
 from apps.accounts.models import Role, User
 from apps.dashboard.forms.fields import JSONTextField, slug_field
-from apps.gym.pairs.review_rubrics import Criterion
+from apps.gym.rubric_criteria import Criterion
 from apps.gym.pairs.verdicts import CONFIDENCE, REASONS
 from apps.gym.redaction.shortening import cut
 from apps.reviews.models import Flag, Queue, Rubric

@@ -11,7 +11,7 @@ from django.db.models import Count, QuerySet
 from apps.accounts.models import User
 from apps.accounts.permissions import Permission, user_may
 from apps.dashboard.overview.error_causes import CAUSES
-from apps.dashboard.traces.building import build_trace
+from apps.dashboard.traces.card_building import build_trace
 from apps.dashboard.traces.outline import outline
 from apps.dashboard.traces.trace_reading import events_of, find_capture, open_trace, place_of_error, rows_of
 from apps.rollouts.metrics.attempt_history import PastAttempt, read_attempts

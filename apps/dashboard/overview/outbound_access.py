@@ -7,7 +7,7 @@ from django.conf import settings
 
 from apps.environments.models import OVER_HTTP, Environment
 from apps.gym.calls import lookups
-from apps.gym.calls.addresses import OutboundPolicy, OutboundRefused
+from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.policies.models import PolicyModel
 
 _MOST_CALLED = 200

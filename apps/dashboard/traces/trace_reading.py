@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
 
-from apps.dashboard.traces.building import Row, build_trace, decode, read_capture
+from apps.dashboard.traces.card_building import Row, build_trace, decode, read_capture
 from apps.dashboard.traces.cards import Capture, Card, Trace
 from apps.dashboard.traces.chunks import Span, pages_of, shorten, span_of, split_events
 from apps.dashboard.traces.outline import Line, outline

@@ -8,7 +8,7 @@ import queue
 import socket
 import threading
 
-from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound_policy import OutboundPolicy
 
 LOOKUP_SECONDS = 2.0
 

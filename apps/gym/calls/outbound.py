@@ -1,6 +1,6 @@
 """All outbound HTTP: every call to a model or a resource server goes through this module.
 
-It reaches only the addresses that apps.gym.calls.addresses allows, and reads replies within a memory budget.
+It reaches only the addresses that apps.gym.calls.outbound_policy allows, and reads replies within a memory budget.
 """
 
 import io
@@ -14,7 +14,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
-from apps.gym.calls.addresses import OutboundPolicy, OutboundRefused, as_address
+from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused, as_address
 from apps.gym.calls.memory_budget import MIB, SMALL, Hold, MemoryBudget, MemoryExceeded, current_account, text_width
 from apps.gym.calls.time_limits import TimeLimit
 

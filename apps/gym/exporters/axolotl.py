@@ -7,7 +7,7 @@ text, in the wording of ChatML with Hermes tool calls.
 from collections.abc import Iterator
 from typing import Any
 
-from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.dataset_columns import as_text
 from apps.gym.exporters.hermes import completion_text, prompt_text
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row

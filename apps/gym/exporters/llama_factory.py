@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.dataset_columns import as_text
 from apps.gym.exporters.protocol import Attempt, Feature, Format, Options, Preference, Row
 from apps.gym.exporters.training_conversations import Conversation, attempt_conversation, thought_text

@@ -6,7 +6,7 @@ written into the system message.
 
 from collections.abc import Iterator
 
-from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.dataset_columns import (
     ATTEMPT_FEATURES,
     PAIR_FEATURES,

@@ -6,7 +6,7 @@ Reasoning has no field there and is dropped; arguments are text; tool messages h
 from collections.abc import Iterator
 from typing import Any
 
-from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.protocol import Attempt, Format, Options, Preference, Row
 from apps.gym.exporters.training_conversations import Conversation, attempt_conversation
 from apps.gym.traces.items import TaskRow

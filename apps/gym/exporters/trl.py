@@ -6,7 +6,7 @@ everything after the prompt, tool outputs included, so only the step level keeps
 
 from collections.abc import Callable, Iterator
 
-from apps.gym.exporters.contrasts import pair_conversations
+from apps.gym.exporters.chosen_and_rejected import pair_conversations
 from apps.gym.exporters.dataset_columns import (
     ATTEMPT_FEATURES,
     PAIR_FEATURES,

@@ -5,7 +5,7 @@ from functools import partial
 
 import orjson
 
-from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.flow_control import EndpointPaused, Gate
 from apps.gym.calls.observers import Observer, Outcome, ignore
 from apps.gym.calls.outbound import (

@@ -9,7 +9,7 @@ from typing import Any
 from apps.gym.rollout_files.response_turns import TOKEN_FIELDS
 from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.rollout_keys import is_of_attempt
-from apps.gym.traces.completion import complete_choice, complete_tools
+from apps.gym.traces.required_fields import complete_choice, complete_tools
 from apps.gym.traces.events import SessionOpened, TraceUnion
 from apps.gym.traces.items import Item, item_type
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from apps.gym.traces.completion import complete_choice, complete_item, complete_tools
+from apps.gym.traces.required_fields import complete_choice, complete_item, complete_tools
 from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
 from apps.gym.traces.items import Item, TaskRow, TokenUsage
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 import orjson
 
-from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.outbound import OutboundFailed, OutboundReply
 from apps.gym.calls.refusals import explain_refusal
 from apps.gym.calls.time_limits import TimeLimit

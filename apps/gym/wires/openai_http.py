@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import msgspec
 from yarl import URL
 
-from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.flow_control import EndpointPaused, Gate
 from apps.gym.calls.observers import Observer, Outcome, ignore
 from apps.gym.calls.outbound import (

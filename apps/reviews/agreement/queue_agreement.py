@@ -19,7 +19,7 @@ from apps.gym.metrics.agreement import (
     krippendorff_alpha,
     percent_agreement,
 )
-from apps.gym.pairs.review_rubrics import score_level
+from apps.gym.rubric_criteria import score_level
 from apps.reviews.agreement.opinions import find_opinions, find_verdicts
 from apps.reviews.models import Queue, QueueItem
 from apps.reviews.queues.hidden_items import is_whole

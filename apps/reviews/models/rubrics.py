@@ -10,7 +10,7 @@ from apps.policies.typed_texts import TypedCharField, TypedTextField
 
 
 class Rubric(models.Model):
-    """A list of criteria, each a question with the form of its answer; see apps/gym/pairs/review_rubrics.py.
+    """A list of criteria, each a question with the form of its answer; see apps/gym/rubric_criteria.py.
 
     What has been scored by it stays: once a review uses it, another one is made instead of changing it.
     """

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.pairs.review_rubrics import Criterion, check_scores
+from apps.gym.rubric_criteria import Criterion, check_scores
 from apps.gym.pairs.verdicts import (
     CHOICES,
     CONFIDENCE,

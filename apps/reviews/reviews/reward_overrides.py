@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
-from apps.gym.pairs.review_rubrics import MAX_NUMBER
+from apps.gym.rubric_criteria import MAX_NUMBER
 from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import RewardOverride
 from apps.rollouts.models import Rollout

@@ -4,7 +4,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.accounts.audit_log import describe, record
-from apps.gym.pairs.review_rubrics import find_criteria_problem
+from apps.gym.rubric_criteria import find_criteria_problem
 from apps.gym.slugs import find_slug_problem
 from apps.reviews.models import Rubric
 

@@ -28,7 +28,7 @@ from apps.rollouts.engine.connections import Settings
 from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.engine.garbage import calm_collector, return_freed_memory
 from apps.rollouts.engine.heartbeats import Heartbeat
-from apps.rollouts.engine.housekeeping import look_around
+from apps.rollouts.engine.surroundings import look_around
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.outbox import Outbox
 from apps.rollouts.engine.running import Setting, broken_end, cancelled_end, run_rollout

@@ -6,13 +6,13 @@ import orjson
 import pytest
 from aiohttp import web
 
-from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.traces.items import message, text_of
 from apps.gym.wires.openai_http import PATHS, HttpPolicy
-from apps.gym.wires.package import PackageSender, open_azure, open_openai
+from apps.gym.wires.openai_package import PackageSender, open_azure, open_openai
 from apps.gym.wires.protocol import Ask
 
 KEY = "sk-0123456789abcdef"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.memory_budget import MemoryBudget
 from apps.gym.calls.outbound import Outbound
 from apps.gym.calls.retries import Pauses
@@ -378,7 +378,7 @@ def test_a_process_ends_with_the_attempt_and_with_whoever_started_it(tmp_path):
 ORPHANING = """
 import asyncio, sys
 from pathlib import Path
-from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command

@@ -21,13 +21,15 @@ from tests.gym.sandbox.needing import NO_GROUP, needs_group, needs_sandbox
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = "/usr/bin/python3"
 SANDBOX = ChosenSandbox(Choice(python=PYTHON))
+FILES = Limits().files + os.getpid()
+"""Limit on files. It is on the command line of each sandbox, so it tells these sandboxes from those of other runs."""
 pytestmark = needs_sandbox
 
 
 def attempt(program, *, stdin=b"", **limits):
     """What the program wrote, and how it ended; the line of it is what `make sandbox-escapes` shows."""
     before = own_memory()
-    outcome = SANDBOX.run(program, stdin=stdin, limits=Limits(**{"seconds": DEADLINE, **limits}))
+    outcome = SANDBOX.run(program, stdin=stdin, limits=Limits(**{"seconds": DEADLINE, "files": FILES, **limits}))
     text = outcome.stdout.decode(errors="replace")
     last = (outcome.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
     grew = (own_memory() - before) / 1e6
@@ -231,7 +233,7 @@ except OSError as problem:
 
 
 def processes_of_nobody():
-    """The processes of sandboxes that run now and do not end. Those of other tests beside this one do end."""
+    """Return the sandboxed processes of this file that run now and do not end."""
     left = sandboxed()
     with contextlib.suppress(AssertionError):
         wait_until(lambda: not left & sandboxed())
@@ -239,11 +241,12 @@ def processes_of_nobody():
 
 
 def sandboxed():
-    """Number and start of each process whose command line is that of a sandbox."""
+    """Return pid and start time of each sandboxed process of this file."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if b"resource.setrlimit" in (folder / "cmdline").read_bytes() and int(folder.name) != os.getpid():
+            command = (folder / "cmdline").read_bytes()
+            if b"resource.setrlimit" in command and b"\0%d\0" % FILES in command:
                 found.add((int(folder.name), (folder / "stat").read_text().rpartition(")")[2].split()[19]))
     return found
 
@@ -278,7 +281,7 @@ print("held")
     many = ChosenSandbox(Choice(python=PYTHON, at_once=8, memory_mb=512))
     before = own_memory()
     with ThreadPoolExecutor(8) as threads:
-        outcomes = list(threads.map(many.run, [program] * 8))
+        outcomes = list(threads.map(lambda _: many.run(program, limits=Limits(files=FILES)), range(8)))
     most = many._memory.open().read_most_used() / 2**20
     ended = sum(outcome.ending == "too_much_memory" for outcome in outcomes)
     print(f"the_memory_of_the_machine: {ended} of 8 ended for it, {most:.0f} of 512 MB held at most")
@@ -422,12 +425,13 @@ sys.path.insert(0, {str(ROOT)!r})
 from apps.gym.sandbox.bubblewrap import Bubblewrap
 from apps.gym.sandbox.protocol import Limits
 print("ready", flush=True)
-Bubblewrap(python={PYTHON!r}).run("import time; time.sleep(1000)", limits=Limits(seconds=1000.0))
+Bubblewrap(python={PYTHON!r}).run("import time; time.sleep(1000)", limits=Limits(seconds=1000.0, files={FILES}))
 """
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     with child:
         assert child.stdout.readline() == "ready\n"
-        wait_until(lambda: Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text() != "" and sandboxed())
+        # bubblewrap takes a moment to tie itself to its parent: the program runs after that.
+        wait_until(lambda: any(Path(f"/proc/{pid}/comm").read_text().startswith("python") for pid, _ in sandboxed()))
         child.kill()
     assert processes_of_nobody() == []
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from apps.gym.calls.addresses import OutboundPolicy
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
 from apps.gym.judging.judge import Judge
 from apps.gym.resources.mcp import McpServer

@@ -11,7 +11,7 @@ from apps.dashboard.chrome.page_answers import answer, answer_form
 from apps.dashboard.forms.fields import add_errors
 from apps.dashboard.forms.manual_attempt_forms import BEGIN, VERIFY, PlayForm
 from apps.dashboard.overview.environment_tools import list_tools
-from apps.dashboard.traces.building import show_events
+from apps.dashboard.traces.card_building import show_events
 from apps.environments.manual_attempts import play_session, suggest_row
 from apps.environments.models import Environment
 from apps.environments.verifier_cases import CasesNotRun, find_cases, prove_environment

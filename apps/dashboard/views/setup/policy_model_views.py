@@ -17,7 +17,7 @@ from apps.dashboard.forms.model_trial_forms import TryForm
 from apps.dashboard.forms.policy_model_forms import PolicyModelForm
 from apps.dashboard.forms.version_forms import VersionFilterForm
 from apps.dashboard.overview.breaker_cards import answer_breaker, breaker_context, targets_breaker
-from apps.dashboard.traces.building import show_events
+from apps.dashboard.traces.card_building import show_events
 from apps.policies.endpoint_health import probe_policy_model
 from apps.policies.model_trial import try_model
 from apps.policies.models import PolicyModel

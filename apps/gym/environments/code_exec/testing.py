@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from apps.gym.errors import VerifierError
-from apps.gym.fences import find_block
+from apps.gym.code_blocks import find_block
 from apps.gym.redaction.shortening import cut
 from apps.gym.sandbox.protocol import Limits, Outcome
 from apps.gym.sandbox.sandbox_choice import the_sandbox

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from apps.gym.fences import read_blocks
+from apps.gym.code_blocks import read_blocks
 
 _NAMES = frozenset({"json", "jsonc", "json5"})
 _MAX_STARTS = 2_000

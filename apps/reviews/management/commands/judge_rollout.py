@@ -12,7 +12,7 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission
 from apps.reviews.comments.commenting import CommentRefused, add_comment, resolve_comment
 from apps.reviews.management.answer_options import read_object
-from apps.reviews.management.telling import tell_comment, tell_flag, tell_score
+from apps.reviews.management.review_lines import tell_comment, tell_flag, tell_score
 from apps.reviews.models import Comment, Flag, Review, Rubric
 from apps.reviews.queues.blind_access import find_refusal
 from apps.reviews.queues.item_leases import CannotReview

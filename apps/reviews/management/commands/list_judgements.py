@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.accounts.keyset_reading import read_by_key
 from apps.reviews.agreement.decisions import read_verdicts
-from apps.reviews.management.telling import tell_comment, tell_flag, tell_score, tell_verdict
+from apps.reviews.management.review_lines import tell_comment, tell_flag, tell_score, tell_verdict
 from apps.reviews.models import Comment, Flag, Review
 from apps.rollouts.models import Collection
 

@@ -13,7 +13,7 @@ from apps.accounts.models import User
 from apps.accounts.permissions import Permission
 from apps.gym.traces.alignment import steps_of
 from apps.reviews.management.answer_options import add_answer, read_answer, read_object
-from apps.reviews.management.telling import printable
+from apps.reviews.management.review_lines import printable
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.blind_items import read_shown, reveal, tell_shown
 from apps.reviews.queues.item_leases import MAX_DRAFT, CannotReview, claim_item, find_held, renew_lease, skip_item

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from apps.dashboard.traces.bodies import Body
-from apps.dashboard.traces.building import show_one
+from apps.dashboard.traces.card_building import show_one
 from apps.gym.traces.events import ToolResult, TraceUnion
 from apps.gym.traces.items import Item, item_type
 

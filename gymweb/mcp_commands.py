@@ -5,7 +5,7 @@ import re
 import shlex
 from typing import Any
 
-from gymweb.reading import SettingRefused
+from gymweb.environment_variables import SettingRefused
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

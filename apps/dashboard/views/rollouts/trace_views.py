@@ -86,7 +86,7 @@ def _page(request: PageRequest, rollout: Rollout, context: dict[str, Any], *, st
         beside = Neighbours(previous=numbers[place], next=numbers[place + 2])
     return render(
         request,
-        "rollouts/detail.html",
+        "rollouts/trace.html",
         context
         | links
         | {

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import openai
 
-from apps.gym.calls.addresses import OutboundRefused
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundReply
 from apps.gym.wires.sending import MAX_REPLY
 
