@@ -16,8 +16,6 @@ def _known_migrations() -> frozenset[tuple[str, str]]:
 def find_mismatch() -> str:
     """What is wrong and what to do about it, or nothing; one query. Raises DatabaseError."""
     known, applied = _known_migrations(), MigrationRecorder(connection).applied_migrations().keys()
-    if waiting := len(known - applied):
-        return f"{waiting} migration{' is' if waiting == 1 else 's are'} not applied: run manage.py migrate"
     # Of our own apps: what others left behind in the same database is none of our business.
     labels = {label for label, _ in known}
     if others := sorted(name for label, name in applied - known if label in labels):
@@ -25,4 +23,6 @@ def find_mismatch() -> str:
             f"the tables are of another version ({others[-1]} was applied): run that version, or restore a backup of "
             "this one; a database from before 0.2.0 cannot be upgraded, so start with a new one"
         )
+    if waiting := len(known - applied):
+        return f"{waiting} migration{' is' if waiting == 1 else 's are'} not applied: run manage.py migrate"
     return ""

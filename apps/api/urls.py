@@ -21,8 +21,7 @@ from apps.api.environments.verifier_viewsets import VerifierViewSet
 from apps.api.export_viewsets import ExportViewSet
 from apps.api.fleet.worker_viewsets import WorkerViewSet
 from apps.api.framework.not_found import NothingHereView
-from apps.api.framework.openapi_schema import SchemaView
-from apps.api.framework.swagger import docs
+from apps.api.framework.openapi_schema import SchemaView, swagger_page
 from apps.api.pairs.pair_viewsets import PairSetViewSet, PairViewSet
 from apps.api.policy_models.policy_model_viewsets import PolicyModelViewSet
 from apps.api.reviews.comment_viewsets import CommentViewSet
@@ -74,6 +73,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("v1/rollouts/stream/", StreamViewSet.as_view({"post": "stream"}), name="rollout_stream"),
     path("v1/", include(router.urls)),
     path("schema/", SchemaView.as_view(), name="schema"),
-    path("docs/", docs, name="docs"),
+    path("docs/", swagger_page, name="docs"),
     re_path("", NothingHereView.as_view(), name="nothing"),
 ]

@@ -44,8 +44,8 @@ def queue_export(
 ) -> Export:
     """An export that a worker will write. Raises ExportRefused.
 
-    `filters` as of filtering.Filters, `options` as of gym.exporters.protocol.Options; left out, the format's own
-    defaults hold, and of a dataset with splits `train` is taken, see holding_out.py. The export keeps what was applied.
+    `filters` as of export_filters.Filters, `options` as of gym.exporters.protocol.Options; left out, the format's own
+    defaults hold, and of a dataset with splits `train` is taken, see held_out_splits.py. The export keeps what was applied.
     Rollouts that had credentials, and that nobody has looked at since, refuse the export unless `include_flagged` is
     true.
     """

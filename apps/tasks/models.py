@@ -150,7 +150,7 @@ class Task(models.Model):
 
 
 class ColumnMapping(models.Model):
-    """A saved way to make tasks of somebody's columns (gym/tasks/files/mapping.py)."""
+    """A saved way to make tasks of somebody's columns (gym/tasks/mappings/column_mapping.py)."""
 
     slug = models.SlugField(max_length=64, unique=True)
     name = TypedCharField(max_length=100)

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from django.views.generic import TemplateView
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.views import SpectacularAPIView
 
-from apps.accounts.permissions import Permission
+from apps.accounts.permissions import Permission, allow
 from apps.api.framework.body_examples import REQUESTS
 from apps.api.framework.operation_schemas import problem_responses
 
@@ -60,3 +61,7 @@ def add_problems(result: dict[str, Any], generator: Any, request: Any, public: b
         result["components"]["schemas"][name]["example"] = example
     result["components"]["responses"] = problem_responses()
     return result
+
+
+swagger_page = allow(GET=Permission.MEMBER)(TemplateView.as_view(template_name="api/docs.html"))
+"""Swagger UI from the files of drf-spectacular's sidecar, under our content security policy."""

@@ -1,4 +1,4 @@
-"""Forms of accounts: one's own password and keys; for admins, other people."""
+"""Forms of accounts: signing in, the own password and keys; for admins, other users."""
 
 from datetime import datetime, timedelta
 
@@ -8,6 +8,15 @@ from django.utils import timezone
 
 from apps.accounts.models import Role, User
 from apps.accounts.permissions import scopes_worth_having
+
+
+class SignInForm(forms.Form):
+    username = forms.CharField(
+        label="User name", max_length=150, widget=forms.TextInput(attrs={"autocomplete": "username", "autofocus": True})
+    )
+    password = forms.CharField(
+        strip=False, max_length=1000, widget=forms.PasswordInput(attrs={"autocomplete": "current-password"})
+    )
 
 
 class PasswordForm(forms.Form):

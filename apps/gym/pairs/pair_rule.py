@@ -1,6 +1,6 @@
 """What a rule of preference pairs can say, and what it is told of attempts: their rewards, and what people judged.
 
-`pairing.pair_group` applies it. Sources of the modes are in `docs/pairs.md`.
+`pair_making.pair_group` applies it. Sources of the modes are in `docs/pairs.md`.
 """
 
 import hashlib

@@ -39,7 +39,7 @@ _CLOSED_ROUTES = ("api:collection-contrast", "dashboard:collection_deletion")
 
 def hides_anything(user: object) -> bool:
     """Whether anything is kept from this person: at most two queries for annotators, none for others. Each ends at the
-    first item that `hiding` finds, however many there are."""
+    first item found, however many there are."""
     return any(items.exists() for items in find_unsaid(user))
 
 

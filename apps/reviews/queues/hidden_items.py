@@ -1,6 +1,6 @@
 """What is hidden from a reviewer, item by item: of all that they may still submit, and of all that waits for them.
 
-This is the one rule; the doors (`blinding`), what an item shows (`withholding`) and what ends (`end_unkept`) ask it.
+Access checks (`blind_access`), the content of an item (`blind_items`) and `end_unkept` all use this rule.
 """
 
 from datetime import datetime, timedelta

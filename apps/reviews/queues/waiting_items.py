@@ -1,4 +1,4 @@
-"""How much waits for a reviewer, by queue, as `leasing` would give it to them."""
+"""How much waits for a reviewer, by queue, as `item_leases` would give it to them."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -22,7 +22,7 @@ from apps.accounts.return_page import landing_page, page_of
 from apps.accounts.sign_in import SignInRefused, TooManyTries, is_open, redeem_sign_in_link, sign_in_with_password
 from apps.dashboard.chrome.page_answers import posted, wants_fragment
 from apps.dashboard.chrome.page_context import THEMES
-from apps.dashboard.forms.sign_in_forms import SignInForm
+from apps.dashboard.forms.account_forms import SignInForm
 
 _BACKEND = "django.contrib.auth.backends.ModelBackend"
 

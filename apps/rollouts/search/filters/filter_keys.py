@@ -1,4 +1,4 @@
-"""What can be filtered by: each key with what its values are. Pure data; `compiling` says what it means in SQL."""
+"""What can be filtered by: each key with what its values are. Pure data; `filter_sql` compiles it."""
 
 from dataclasses import dataclass
 from enum import StrEnum

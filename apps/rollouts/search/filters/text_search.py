@@ -1,4 +1,4 @@
-"""Which rollouts have a text in their traces: by the words that word_indexing.py keeps."""
+"""Which rollouts have a text in their traces: by the words that word_index.py keeps."""
 
 from django.db import connection
 from django.db.models import Exists, OuterRef, Q
