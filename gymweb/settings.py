@@ -9,10 +9,10 @@ from pathlib import Path
 
 import environ
 
-from gymweb.mcp_commands import read_commands
 from gymweb.databases import connect
-from gymweb.folders import PRIVATE_FOLDER, make_file_private, make_private
 from gymweb.environment_variables import Environment, SettingRefused
+from gymweb.folders import PRIVATE_FOLDER, make_file_private, make_private
+from gymweb.mcp_commands import read_commands
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text())["project"]["version"]

@@ -13,8 +13,13 @@ from apps.dashboard.views.collections import (
     steering_views,
 )
 from apps.dashboard.views.output import export_views, pair_views, reverification_views
-from apps.dashboard.views.rollouts import rollout_table_views, selection_views, side_by_side_views, trace_part_views
-from apps.dashboard.views.rollouts import trace_views
+from apps.dashboard.views.rollouts import (
+    rollout_table_views,
+    selection_views,
+    side_by_side_views,
+    trace_part_views,
+    trace_views,
+)
 
 urlpatterns: list[URLPattern] = [
     path("collections/", collection_views.collection_list, name="collection_list"),

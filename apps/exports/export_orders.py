@@ -45,8 +45,8 @@ def queue_export(
     """An export that a worker will write. Raises ExportRefused.
 
     `filters` as of export_filters.Filters, `options` as of gym.exporters.protocol.Options; left out, the format's own
-    defaults hold, and of a dataset with splits `train` is taken, see held_out_splits.py. The export keeps what was applied.
-    Rollouts that had credentials, and that nobody has looked at since, refuse the export unless `include_flagged` is
+    defaults hold, and of a dataset with splits `train` is taken, see held_out_splits.py. The export keeps what was
+    applied. Rollouts with credentials that no user has looked at since refuse the export unless `include_flagged` is
     true.
     """
     export = prepare_export(

@@ -4,11 +4,11 @@ from typing import cast
 
 from django.conf import settings
 
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.flow_control import Gate
 from apps.gym.calls.memory_budget import MIB, MemoryBudget
 from apps.gym.calls.observers import Observer, ignore
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.errors import PolicyError
 from apps.gym.traces.chat_turns import Reasoning
 from apps.gym.wires.dialect import Dialect

@@ -7,8 +7,8 @@ from apps.environments.checks import check_written_environments
 from apps.environments.environment_changes import save_environment
 from apps.environments.models import Environment
 from apps.environments.resource_servers import connect_environment
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.errors import EnvironmentFault
 from apps.gym.written.discovery import load_environments
 from apps.tasks.row_requirements import fields_needed

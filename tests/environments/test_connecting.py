@@ -2,8 +2,8 @@ import pytest
 
 from apps.environments.models import Environment
 from apps.environments.resource_servers import connect_environment
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.errors import EnvironmentFault
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.nemo_gym_http import HttpResourceServer

@@ -7,8 +7,8 @@ from apps.environments.environment_changes import EnvironmentChanged, save_envir
 from apps.environments.models import Environment
 from apps.environments.resource_servers import connect_environment
 from apps.gym.calls import lookups
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.environments.registry import BUILTINS
 from apps.gym.errors import EnvironmentFault
 from apps.policies.models import Health

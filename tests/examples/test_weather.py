@@ -4,8 +4,8 @@ import json
 import aiohttp
 import pytest
 
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.resources.nemo_gym_http import HttpResourceServer
 from apps.gym.resources.server_calls import Caller
 from tests.examples.processes import EXAMPLES, weather_server

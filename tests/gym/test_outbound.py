@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
-from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundRedirectRefused, OutboundTimedOut
+from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from tests.deadlines import DEADLINE
 
 LOCAL = OutboundPolicy(["127.0.0.1"])

@@ -6,8 +6,8 @@ import socket
 import pytest
 from aiohttp import ClientConnectionError, TCPConnector
 
-from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from apps.gym.calls.outbound import Outbound, OutboundFailed
+from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused
 from tests.deadlines import DEADLINE
 from tests.gym.test_outbound import Names, call, hello, redirecting
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.gymnasium import GymnasiumServer
 from apps.gym.resources.nemo_gym_http import HttpResourceServer

@@ -14,8 +14,8 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.wires.dialect import PLAIN, Dialect
 from apps.gym.wires.openai_http import HttpPolicy, Wire
 from apps.gym.wires.protocol import Ask, Reply

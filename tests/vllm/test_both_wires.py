@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.environments.calculator.environment import CALCULATOR_TOOL, Calculator
 from apps.gym.errors import PolicyError
 from apps.gym.traces.items import function_calls, input_items, text_of

@@ -14,8 +14,8 @@ from pathlib import Path
 import openai
 import pytest
 
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.loop.agent_loop import Attempt, Harness
 from apps.gym.resources.inprocess import InProcessServer
 from apps.gym.resources.nemo_gym_http import HttpResourceServer

@@ -10,9 +10,9 @@ from django.http import QueryDict
 
 from apps.accounts.models import Role, User
 from apps.dashboard.forms.fields import JSONTextField, slug_field
-from apps.gym.rubric_criteria import Criterion
 from apps.gym.pairs.verdicts import CONFIDENCE, REASONS
 from apps.gym.redaction.shortening import cut
+from apps.gym.rubric_criteria import Criterion
 from apps.reviews.models import Flag, Queue, Rubric
 from apps.reviews.reviews.review_answers import MAX_NOTE, Answer
 from apps.rollouts.models import Collection

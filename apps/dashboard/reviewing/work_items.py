@@ -9,8 +9,8 @@ from django.utils import timezone
 from apps.dashboard.traces.card_building import show_events
 from apps.dashboard.traces.cards import Card
 from apps.dashboard.traces.side_by_side import SHOWN, Line, compare_steps, find_start
-from apps.gym.rubric_criteria import Criterion
 from apps.gym.pairs.verdicts import CHOICES, CONFIDENCE, REASONS
+from apps.gym.rubric_criteria import Criterion
 from apps.gym.traces.alignment import Step, steps_of
 from apps.reviews.models import Queue, Review
 from apps.reviews.queues.blind_items import LABELS, Shown, read_shown

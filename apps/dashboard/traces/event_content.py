@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from apps.dashboard.traces.bodies import Body, json_body
-from apps.dashboard.traces.cards import Block, Fact
 from apps.dashboard.traces.call_facts import call_facts, judge_facts
-from apps.dashboard.traces.item_blocks import item_blocks
 from apps.dashboard.traces.call_outputs import Pairing
+from apps.dashboard.traces.cards import Block, Fact
+from apps.dashboard.traces.item_blocks import item_blocks
 from apps.gym.traces.events import (
     EnvironmentTurn,
     ErrorRaised,

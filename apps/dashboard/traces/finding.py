@@ -8,8 +8,8 @@ from unicodedata import normalize
 
 from apps.accounts.keyset_reading import read_by_key
 from apps.dashboard.traces.card_building import decode
-from apps.dashboard.traces.outline import KINDS
 from apps.dashboard.traces.card_parts import bodies_of, names_in
+from apps.dashboard.traces.outline import KINDS
 from apps.dashboard.traces.trace_reading import events_of
 from apps.gym.traces.events import TraceUnion
 from apps.rollouts.models import Rollout

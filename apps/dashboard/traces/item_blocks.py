@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from apps.dashboard.traces.bodies import Body, json_body, parse_json
+from apps.dashboard.traces.call_outputs import Pairing, Position, output_body
 from apps.dashboard.traces.cards import Block
 from apps.dashboard.traces.images import find_image
-from apps.dashboard.traces.call_outputs import Pairing, Position, output_body
 from apps.gym.traces.items import Item, item_type, text_of
 
 _TEXT_PARTS = {"input_text", "output_text", "text", "refusal"}

@@ -6,8 +6,8 @@ from typing import Any
 from apps.accounts.keyset_reading import read_by_key
 from apps.dashboard.traces.bodies import Body, json_body, read_output
 from apps.dashboard.traces.card_building import decode
-from apps.dashboard.traces.cards import Card
 from apps.dashboard.traces.card_parts import find_body
+from apps.dashboard.traces.cards import Card
 from apps.dashboard.traces.trace_reading import events_of, read_turn
 from apps.gym.errors import GymError
 from apps.gym.traces.events import JudgeCall, ModelCall, SessionOpened, TraceUnion

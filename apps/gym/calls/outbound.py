@@ -14,8 +14,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
-from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused, as_address
 from apps.gym.calls.memory_budget import MIB, SMALL, Hold, MemoryBudget, MemoryExceeded, current_account, text_width
+from apps.gym.calls.outbound_policy import OutboundPolicy, OutboundRefused, as_address
 from apps.gym.calls.time_limits import TimeLimit
 
 _MAX_REDIRECTS = 3

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundReply, OutboundTimedOut, OutboundTooLarge
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import EnvironmentFault, TimedOut
 from apps.gym.redaction.shortening import cut, cut_body

@@ -5,7 +5,6 @@ from functools import partial
 
 import orjson
 
-from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.flow_control import EndpointPaused, Gate
 from apps.gym.calls.observers import Observer, Outcome, ignore
 from apps.gym.calls.outbound import (
@@ -16,6 +15,7 @@ from apps.gym.calls.outbound import (
     OutboundTimedOut,
     OutboundTooLarge,
 )
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.refusals import read_retry_after
 from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
 from apps.gym.errors import EnvironmentFault, TimedOut

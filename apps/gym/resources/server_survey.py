@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import orjson
 
-from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.outbound import OutboundFailed, OutboundReply
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.errors import EnvironmentFault
 from apps.gym.resources.openapi import read_routes, read_tools
 from apps.gym.resources.protocol import Probe, ReverifyMode

@@ -9,9 +9,9 @@ from typing import Any
 from apps.gym.rollout_files.response_turns import TOKEN_FIELDS
 from apps.gym.tasks.parameters import PARAMS
 from apps.gym.tasks.rollout_keys import is_of_attempt
-from apps.gym.traces.required_fields import complete_choice, complete_tools
 from apps.gym.traces.events import SessionOpened, TraceUnion
 from apps.gym.traces.items import Item, item_type
+from apps.gym.traces.required_fields import complete_choice, complete_tools
 
 _FROM_EVENTS = frozenset({"response", "reward", "gymweb"})
 """Keys of the attempt that events and the rollout itself tell in full."""

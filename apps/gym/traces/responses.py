@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from apps.gym.traces.required_fields import complete_choice, complete_item, complete_tools
 from apps.gym.traces.events import ModelCall, Prompt, SessionOpened, TraceUnion
 from apps.gym.traces.items import Item, TaskRow, TokenUsage
+from apps.gym.traces.required_fields import complete_choice, complete_item, complete_tools
 
 _INCOMPLETE = {"max_output_tokens": "max_output_tokens", "content_filter": "content_filter"}
 

@@ -4,8 +4,8 @@ from apps.gym.verifiers.efficiency import Efficiency
 from apps.gym.verifiers.final_state import FinalState
 from apps.gym.verifiers.instructions.instruction_constraints import Instructions
 from apps.gym.verifiers.llm_judge import LLMJudge
-from apps.gym.verifiers.math.numeric import Numeric
 from apps.gym.verifiers.math.math_verifier import Mathematics
+from apps.gym.verifiers.math.numeric import Numeric
 from apps.gym.verifiers.protocol import Verifier, read_type
 from apps.gym.verifiers.structured.structured_output import StructuredOutput
 from apps.gym.verifiers.text.contains import Contains

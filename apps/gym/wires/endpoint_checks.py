@@ -8,8 +8,8 @@ from typing import Any, Literal
 import msgspec
 import orjson
 
-from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.outbound import OutboundFailed, OutboundReply
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.refusals import explain_refusal
 from apps.gym.calls.time_limits import TimeLimit
 from apps.gym.errors import GymError

@@ -9,7 +9,6 @@ from typing import Any, Literal, Self
 import msgspec
 from yarl import URL
 
-from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.flow_control import EndpointPaused, Gate
 from apps.gym.calls.observers import Observer, Outcome, ignore
 from apps.gym.calls.outbound import (
@@ -20,6 +19,7 @@ from apps.gym.calls.outbound import (
     OutboundTimedOut,
     OutboundTooLarge,
 )
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.refusals import explain_refusal, is_quota_exhausted, is_throttled, read_retry_after
 from apps.gym.calls.retries import Pauses, TryAgain, call_with_retries
 from apps.gym.errors import GymError, PolicyError, TimedOut

@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import openai
 
-from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.outbound import Outbound, OutboundFailed, OutboundReply
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.wires.sending import MAX_REPLY
 
 _UNSENT = frozenset({"host", "content-length", "connection", "accept-encoding"})

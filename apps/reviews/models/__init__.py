@@ -1,9 +1,9 @@
 """What people say of rollouts, and the queues in which they are asked."""
 
+from apps.reviews.models.annotations import Comment, Flag, RewardOverride
 from apps.reviews.models.queues import ItemRollout, Queue, QueueItem, QueueReviewer
 from apps.reviews.models.reviews import PairVerdict, Review
 from apps.reviews.models.rubrics import Rubric
-from apps.reviews.models.annotations import Comment, Flag, RewardOverride
 
 __all__ = [
     "Comment",

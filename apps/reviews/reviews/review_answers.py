@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from apps.gym.rubric_criteria import Criterion, check_scores
 from apps.gym.pairs.verdicts import (
     CHOICES,
     CONFIDENCE,
@@ -17,6 +16,7 @@ from apps.gym.pairs.verdicts import (
     read_ranks,
 )
 from apps.gym.redaction.shortening import cut
+from apps.gym.rubric_criteria import Criterion, check_scores
 from apps.gym.storable import find_unstorable
 from apps.policies.typed_texts import clean_typed
 from apps.reviews.models import PairVerdict, Queue, Review

@@ -28,12 +28,12 @@ from apps.rollouts.engine.connections import Settings
 from apps.rollouts.engine.database_thread import DatabaseThread
 from apps.rollouts.engine.garbage import calm_collector, return_freed_memory
 from apps.rollouts.engine.heartbeats import Heartbeat
-from apps.rollouts.engine.surroundings import look_around
 from apps.rollouts.engine.judge_seats import JudgeSeats
 from apps.rollouts.engine.outbox import Outbox
 from apps.rollouts.engine.running import Setting, broken_end, cancelled_end, run_rollout
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.stalls import StallWatch
+from apps.rollouts.engine.surroundings import look_around
 from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker_counters import Meters
 from apps.rollouts.engine.worker_leases import (

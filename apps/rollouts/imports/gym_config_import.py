@@ -18,8 +18,8 @@ from apps.agents.agent_changes import save_agent
 from apps.agents.models import Agent
 from apps.environments.environment_changes import save_environment
 from apps.environments.models import Adapter, Environment
-from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.calls.outbound import OutboundFailed
+from apps.gym.calls.outbound_policy import OutboundRefused
 from apps.gym.gymconfig import descriptions
 from apps.gym.gymconfig.config_problems import ConfigRefused, Problem
 from apps.gym.gymconfig.pasted_files import MOST_DESCRIBED, MOST_PASTED, split_texts

@@ -7,9 +7,9 @@ import orjson
 import pytest
 from aiohttp import web
 
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.memory_budget import MemoryBudget
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError, TimedOut
 from apps.gym.wires import sending

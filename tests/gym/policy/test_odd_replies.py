@@ -6,8 +6,8 @@ import orjson
 import pytest
 from aiohttp import web
 
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import PolicyError
 from apps.gym.traces.items import message

@@ -7,8 +7,8 @@ from typing import Any
 
 from aiohttp import web
 
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.retries import Pauses
 from apps.gym.resources.nemo_gym_http import HttpResourceServer
 from apps.gym.resources.server_calls import Caller

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.memory_budget import MemoryBudget
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.retries import Pauses
 from apps.gym.errors import EnvironmentFault, TimedOut, VerifierError
 from apps.gym.resources.mcp import McpServer

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.calls.outbound import Outbound
+from apps.gym.calls.outbound_policy import OutboundPolicy
 from apps.gym.judging.judge import Judge
 from apps.gym.resources.mcp import McpServer
 from apps.gym.resources.mcp_client import Command

@@ -15,12 +15,12 @@ from apps.accounts.permissions import Permission, allow, user_may
 from apps.dashboard.chrome.page_answers import wants_fragment
 from apps.dashboard.chrome.page_request import PageRequest
 from apps.dashboard.live.followed_attempt import followed_rollouts
-from apps.dashboard.traces.card_building import decode
 from apps.dashboard.traces.captured_tokens import read_captured
-from apps.dashboard.traces.step_exchange import read_step, read_text
-from apps.dashboard.traces.rollout_file import write_html, write_json
+from apps.dashboard.traces.card_building import decode
 from apps.dashboard.traces.finding import find_words
 from apps.dashboard.traces.images import read_image
+from apps.dashboard.traces.rollout_file import write_html, write_json
+from apps.dashboard.traces.step_exchange import read_step, read_text
 from apps.dashboard.traces.trace_reading import events_of, open_chunk, open_outline
 from apps.rollouts.models import Rollout
 

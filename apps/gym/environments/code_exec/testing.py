@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from apps.gym.errors import VerifierError
 from apps.gym.code_blocks import find_block
+from apps.gym.errors import VerifierError
 from apps.gym.redaction.shortening import cut
 from apps.gym.sandbox.protocol import Limits, Outcome
 from apps.gym.sandbox.sandbox_choice import the_sandbox

@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from typing import Any
 
+from apps.gym.code_blocks import find_block
 from apps.gym.environments.text_to_sql.databases.registry import build_database
 from apps.gym.environments.text_to_sql.query_guard import QueryRefused, Table, Value, run_query
 from apps.gym.errors import VerifierError
-from apps.gym.code_blocks import find_block
 from apps.gym.rewards import Reward
 from apps.gym.traces.items import TaskRow, item_type, text_of
 from apps.gym.verifiers.answer_extraction import excerpt
