@@ -1,4 +1,4 @@
-"""Live pages: a socket per open page, which hears when rows of its collection change."""
+"""Live pages: one socket for each open page, told when rows of its collection change."""
 
 import asyncio
 import contextlib

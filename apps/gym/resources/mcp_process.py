@@ -50,8 +50,8 @@ class ProcessStreams:
     @contextlib.asynccontextmanager
     async def open(self) -> "AsyncIterator[TransportStreams]":
         """Raises OSError where the process cannot be started."""
-        hearing, heard = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
-        saying, said = anyio.create_memory_object_stream["SessionMessage"](0)
+        incoming, received = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
+        sent, to_send = anyio.create_memory_object_stream["SessionMessage"](0)
         errors, errors_end = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -65,54 +65,54 @@ class ProcessStreams:
             )
         except BaseException:
             os.close(errors)
-            for stream in (hearing, heard, saying, said):
+            for stream in (incoming, received, sent, to_send):
                 stream.close()
             raise
         finally:
             os.close(errors_end)
-        reading = asyncio.create_task(self._read(process, hearing))
-        writing = asyncio.create_task(_write(process, said, hearing))
-        listening = asyncio.create_task(self._listen(errors))
+        reading = asyncio.create_task(self._read(process, incoming))
+        writing = asyncio.create_task(_write(process, to_send, incoming))
+        listening = asyncio.create_task(self._read_errors(errors))
         try:
-            yield heard, saying
+            yield received, sent
         finally:
-            heard.close()
-            saying.close()
+            received.close()
+            sent.close()
             try:
                 await asyncio.wait([writing], timeout=_FLUSH_SECONDS)
                 await _stop(process)
-                # What it said last is read to its end, unless somebody else holds on to the pipe.
+                # Its last output is read to its end, unless another process holds the pipe open.
                 await asyncio.wait([listening], timeout=_FLUSH_SECONDS)
             finally:
-                # At once, where whoever waits for it is cancelled.
+                # Kill at once if this task is cancelled.
                 if process.returncode is None:
                     _signal(process, signal.SIGKILL)
                 for task in (reading, writing, listening):
                     task.cancel()
-                for stream in (hearing, said):
+                for stream in (incoming, to_send):
                     stream.close()
                 # A descendant may hold a pipe open.
                 process._transport.close()  # type: ignore[attr-defined]
             await asyncio.gather(reading, writing, listening, return_exceptions=True)
 
     async def _read(
-        self, process: asyncio.subprocess.Process, hearing: "MemoryObjectSendStream[SessionMessage | Exception]"
+        self, process: asyncio.subprocess.Process, incoming: "MemoryObjectSendStream[SessionMessage | Exception]"
     ) -> None:
         problem = ""
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            problem = await self._hear(process, hearing)
+            problem = await self._receive(process, incoming)
         if problem:
             self._ended(problem)
             _signal(process, signal.SIGKILL)
-        hearing.close()
+        incoming.close()
         # A process that flushes what it has left must not wait for a reader.
         while process.stdout is not None and await process.stdout.read(_CHUNK):  # noqa: ASYNC110
             await asyncio.sleep(0)
 
-    async def _hear(
-        self, process: asyncio.subprocess.Process, hearing: "MemoryObjectSendStream[SessionMessage | Exception]"
+    async def _receive(
+        self, process: asyncio.subprocess.Process, incoming: "MemoryObjectSendStream[SessionMessage | Exception]"
     ) -> str:
-        """Passes the messages on until there are no more; why not further, where it is not for the end of them."""
+        """Pass messages on until the end of the output. Return why reading stopped early, or nothing."""
         import mcp_types
         from mcp.shared.message import SessionMessage
 
@@ -135,10 +135,10 @@ class ProcessStreams:
                 return f"it wrote more than {_MOST_UNASKED:,} lines that answer nothing, and was ended"
             # Nothing that a server tells unasked is of use to an attempt.
             if message is not None and not isinstance(message, mcp_types.JSONRPCNotification):
-                await hearing.send(SessionMessage(message))
+                await incoming.send(SessionMessage(message))
         return ""
 
-    async def _listen(self, errors: int) -> None:
+    async def _read_errors(self, errors: int) -> None:
         reader = asyncio.StreamReader(limit=_CHUNK)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(errors, "rb", buffering=0)
@@ -153,18 +153,18 @@ class ProcessStreams:
 
 async def _write(
     process: asyncio.subprocess.Process,
-    said: "MemoryObjectReceiveStream[SessionMessage]",
-    hearing: "MemoryObjectSendStream[SessionMessage | Exception]",
+    to_send: "MemoryObjectReceiveStream[SessionMessage]",
+    incoming: "MemoryObjectSendStream[SessionMessage | Exception]",
 ) -> None:
     if process.stdin is None:
         return
     try:
-        async for one in said:
+        async for one in to_send:
             process.stdin.write(f"{one.message.model_dump_json(by_alias=True, exclude_unset=True)}\n".encode())
             await process.stdin.drain()
     except (OSError, anyio.ClosedResourceError):
-        # So that who is waiting for an answer hears of it.
-        hearing.close()
+        # This ends the wait for an answer.
+        incoming.close()
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

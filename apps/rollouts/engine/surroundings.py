@@ -1,4 +1,4 @@
-"""Look around: what a worker hears once a second of cancellations, limits, breakers, other workers and itself."""
+"""Read once a second what the engine needs: cancellations, limits, breakers, other workers, this worker."""
 
 from typing import NamedTuple
 
