@@ -1,9 +1,11 @@
 """The page of a running collection: at every moment, all its figures are those of one moment."""
 
 import json
+import os
 import subprocess
 import sys
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from tests.gymweb.serving import ROOT
 from tests.walk.processes import process
 
 pytestmark = pytest.mark.slow
-ROLLOUTS = 400
+ROLLOUTS = int(os.environ.get("FIGURES_ROLLOUTS", "400"))
+"""A multiple of 40."""
 PATIENCE = 180_000
 
 # Each state that a reader could see: what the parts of the page say after each change of any of them.
@@ -54,7 +57,8 @@ RECORD = """() => {
             shares,
             by: document.querySelector("#breakdown [aria-current]").dataset.by,
         };
-        if (JSON.stringify(state) !== JSON.stringify(window.states.at(-1))) window.states.push(state);
+        if (JSON.stringify(state) === JSON.stringify(window.states.at(-1)?.state)) return;
+        window.states.push({ at: Date.now(), state });
     };
     new MutationObserver(record).observe(document.body, { childList: true, subtree: true });
     record();
@@ -83,7 +87,19 @@ def states(site, chromium, signed_in) -> dict[str, Any]:
         found = page.evaluate("window.states")
         context.close()
     rows = site.api("GET", f"rollouts/?collection={collection['id']}&limit=1000")["results"]
-    return {"shown": found, "ended": sorted(datetime.fromisoformat(row["finished_at"]) for row in rows)}
+    ended = sorted(datetime.fromisoformat(row["finished_at"]) for row in rows)
+    print(f"{ROLLOUTS} rollouts: figures were at most {_most_behind(found, ended):.1f} s behind")
+    return {"shown": [each["state"] for each in found], "ended": ended}
+
+
+def _most_behind(found: list[dict[str, Any]], ended: list[datetime]) -> float:
+    """Return the longest time in seconds for which the page lacked a rollout that had ended."""
+    lags = [
+        (datetime.fromtimestamp(after["at"] / 1000, UTC) - ended[before["state"]["ended"][0]]).total_seconds()
+        for before, after in pairwise(found)
+        if before["state"]["ended"][0] < min(len(ended), after["state"]["ended"][0])
+    ]
+    return max(lags)
 
 
 def test_no_two_figures_of_the_page_contradict_each_other(states):
