@@ -331,3 +331,12 @@ def test_bytes_read_are_those_of_the_file_as_it_came():
     opened = open_rows(io.BytesIO(content), filename="x.gz", limits=Limits(ratio=10**6))
     assert len(list(opened.rows)) == 5000
     assert opened.bytes_read == len(content)
+
+
+def test_bytes_read_of_a_packed_file_do_not_run_ahead_of_its_rows():
+    """One block of a file that packs well holds many rows, and the expected size of an upload comes from this count."""
+    content = gzip.compress(b"".join(b'{"n": %d, "text": "%s"}\n' % (n, b"word " * 8_000) for n in range(2_500)), 1)
+    opened = open_rows(io.BytesIO(content), filename="rows.gz", limits=Limits())
+    for _ in range(1_250):
+        next(opened.rows)
+    assert 0.4 < opened.bytes_read / len(content) < 0.6

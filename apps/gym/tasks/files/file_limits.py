@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 READ_BYTES = 256 * 1024
+PACKED_BYTES = 16 * 1024
+"""Of a compressed file at a time: one block of it may hold many rows, and progress counts blocks."""
 MAX_DEPTH = 100
 RATIO_COUNTS_FROM = 64 * 1024**2
 """Files that unpack to less than this may be packed as well as they like."""

@@ -5,6 +5,7 @@ from typing import IO, Any
 
 from apps.gym.tasks.files.file_limits import (
     MAX_ZSTD_WINDOW,
+    PACKED_BYTES,
     RATIO_COUNTS_FROM,
     READ_BYTES,
     FileRefused,
@@ -82,12 +83,12 @@ class _Gunzip:
     def read(self, size: int = READ_BYTES, /) -> bytes:
         while True:
             if self._inflate.eof:
-                self._rest = self._inflate.unused_data or self._packed.read(READ_BYTES)
+                self._rest = self._inflate.unused_data or self._packed.read(PACKED_BYTES)
                 # Zeros after the last member are how tapes pad.
                 if not self._rest.strip(b"\x00"):
                     return b""
                 self._inflate = zlib.decompressobj(31)
-            held = self._inflate.unconsumed_tail or self._rest or self._packed.read(READ_BYTES)
+            held = self._inflate.unconsumed_tail or self._rest or self._packed.read(PACKED_BYTES)
             self._rest = b""
             try:
                 block = self._inflate.decompress(held, size)
@@ -106,7 +107,7 @@ class _Unzstd:
         self._error = zstandard.ZstdError
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
         whole: Any = ZstdFrames(packed)
-        self._reader: Any = decompressor.stream_reader(whole, read_size=READ_BYTES, read_across_frames=True)
+        self._reader: Any = decompressor.stream_reader(whole, read_size=PACKED_BYTES, read_across_frames=True)
 
     def read(self, size: int = READ_BYTES, /) -> bytes:
         try:
