@@ -102,7 +102,7 @@ class Environment(models.Model):
     health_message = models.CharField(max_length=500, blank=True, editable=False)
     health_checked_at = models.DateTimeField(null=True, editable=False)
     unwell_since = models.DateTimeField(
-        null=True, editable=False, help_text="When a health check first found its server unwell; empty while it is well"
+        null=True, editable=False, help_text="When its server became unhealthy; empty while it is healthy"
     )
     survey = models.JSONField(
         default=dict, editable=False, help_text="What the last health check found there: tools and routes"

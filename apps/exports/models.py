@@ -58,7 +58,7 @@ class Export(RetriedJob):
     )
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(
-        default=timezone.now, help_text="Last sign of life; a writing export gone quiet is queued again"
+        default=timezone.now, help_text="Last heartbeat; an unresponsive export is queued again"
     )
 
     class Meta:

@@ -46,7 +46,7 @@ class PairSet(RetriedJob):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="pair_sets"
     )
     created_at = models.DateTimeField(auto_now_add=True)
-    touched_at = models.DateTimeField(default=timezone.now, help_text="Last sign of life of whoever makes it")
+    touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that builds it")
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -206,7 +206,7 @@ class Upload(RetriedJob):
     split_ratios = models.JSONField(default=dict, blank=True, help_text='e.g. {"train": 0.9, "validation": 0.1}')
     split_seed = models.BigIntegerField(default=0)
     note = TypedCharField(max_length=200, blank=True)
-    by_hand = models.BooleanField(default=False, help_text="Somebody maps its columns before it is loaded")
+    by_hand = models.BooleanField(default=False, help_text="Its columns are mapped by a user before it is loaded")
     check_only = models.BooleanField(default=False, help_text="Count and check, store nothing")
     format = models.CharField(max_length=16, blank=True)
     packing = models.CharField(max_length=16, blank=True)
@@ -230,9 +230,7 @@ class Upload(RetriedJob):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="uploads"
     )
     created_at = models.DateTimeField(auto_now_add=True)
-    touched_at = models.DateTimeField(
-        auto_now=True, help_text="Last sign of life; a loading upload gone quiet is taken over"
-    )
+    touched_at = models.DateTimeField(auto_now=True, help_text="Last heartbeat; an unresponsive upload is taken over")
 
     class Meta:
         ordering = ["-id"]
@@ -264,7 +262,7 @@ class Deletion(RetriedJob):
 
     dataset = models.ForeignKey(Dataset, null=True, on_delete=models.SET_NULL, related_name="deletions")
     version = models.ForeignKey(DatasetVersion, null=True, on_delete=models.SET_NULL, related_name="+")
-    name = models.CharField(max_length=120, help_text="What was deleted, as people called it")
+    name = models.CharField(max_length=120, help_text="Name of the deleted object")
     whole = models.BooleanField(help_text="The dataset with all its versions; else the one version")
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     total = models.PositiveIntegerField(default=0, help_text="Tasks there were")

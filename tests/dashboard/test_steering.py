@@ -67,7 +67,7 @@ def test_pausing_and_resuming_go_back_to_the_page_and_say_so():
     assert paused.redirect_chain == [(detail(collection), 302)]
     page = squeezed(paused.text)
     assert "is paused. What runs goes on to its end; nothing more is started." in page
-    assert "Paused, since somebody paused it: resume it when it may go on." in page
+    assert "Paused, since paused by a user: resume it when it may go on." in page
     resumed = steer(collection, "resume")
     assert f"{collection} goes on." in resumed.text
     collection.refresh_from_db()

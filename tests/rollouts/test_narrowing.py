@@ -36,7 +36,17 @@ def test_a_rollout_that_lost_two_workers_gets_one_to_itself():
     assert {claim.lost for claim in busy} == {0}
     record([end(claim) for claim in busy])
     assert [claim.lost for claim in claim_rollouts(lease=worker.pk, slots=NO_LIMITS)] == [2]
+    plan()
     assert claim_rollouts(lease=worker.pk, slots=Slots(63, running=1, alone=True)) == []
+    assert claim_rollouts(lease=worker.pk, slots=Slots(63, running=1)) != []
+
+
+def test_rollouts_that_lost_a_worker_are_limited_over_all_collections():
+    for collection in (plan(repeats=5), plan(repeats=5)):
+        lost_times(collection, 1, 20)
+    worker = take_lease(seats=256)
+    claims = claim_rollouts(lease=worker.pk, slots=Slots(216, running=40, suspects=MAX_SUSPECTS - 24))
+    assert [claim.lost for claim in claims] == [1] * 24
 
 
 def test_one_worker_makes_way_for_a_rollout_that_must_run_alone():

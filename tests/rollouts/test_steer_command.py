@@ -23,7 +23,7 @@ def test_pausing_and_resuming_say_how_it_stands(capsys):
     collection = make_collection(total=4, completed=1)
     said = steer(capsys, collection, "pause")
     assert f"{collection.label} is paused: 1 of 4 rollouts have ended." in said
-    assert "since somebody paused it: resume it" in said
+    assert "since paused by a user: resume it" in said
     resumed = steer(capsys, collection, "resume")
     assert f"{collection.label} is running" in resumed
     assert "No worker is alive: start one with manage.py rolloutworker." in resumed

@@ -68,7 +68,7 @@ class Migration(migrations.Migration):
                 ('health', models.CharField(choices=[('unknown', 'not checked yet'), ('healthy', 'healthy'), ('unhealthy', 'unhealthy')], default='unknown', editable=False, max_length=16)),
                 ('health_message', models.CharField(blank=True, editable=False, max_length=500)),
                 ('health_checked_at', models.DateTimeField(editable=False, null=True)),
-                ('unwell_since', models.DateTimeField(editable=False, help_text='When a health check first found its server unwell; empty while it is well', null=True)),
+                ('unwell_since', models.DateTimeField(editable=False, help_text='When its server became unhealthy; empty while it is healthy', null=True)),
                 ('survey', models.JSONField(default=dict, editable=False, help_text='What the last health check found there: tools and routes')),
                 ('probe_due_at', models.DateTimeField(editable=False, help_text='When any worker asks its server again; empty for what runs in process', null=True)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),

@@ -39,7 +39,7 @@ class Migration(migrations.Migration):
                 ('manifest', models.JSONField(default=dict)),
                 ('message', models.CharField(blank=True, max_length=500)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('touched_at', models.DateTimeField(default=django.utils.timezone.now, help_text='Last sign of life; a writing export gone quiet is queued again')),
+                ('touched_at', models.DateTimeField(default=django.utils.timezone.now, help_text='Last heartbeat; an unresponsive export is queued again')),
                 ('collection', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='exports', to='rollouts.collection')),
                 ('created_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='exports', to=settings.AUTH_USER_MODEL)),
                 ('pair_set', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='exports', to='pairs.pairset')),

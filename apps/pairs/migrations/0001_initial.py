@@ -40,7 +40,7 @@ class Migration(migrations.Migration):
                 ('message', models.CharField(blank=True, max_length=500)),
                 ('created_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='pair_sets', to=settings.AUTH_USER_MODEL)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('touched_at', models.DateTimeField(default=django.utils.timezone.now, help_text='Last sign of life of whoever makes it')),
+                ('touched_at', models.DateTimeField(default=django.utils.timezone.now, help_text='Last heartbeat of the worker that builds it')),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
             ],
             options={

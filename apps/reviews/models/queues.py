@@ -68,7 +68,7 @@ class Queue(models.Model):
         help_text="The share of items that each reviewer is given twice, to see how far they agree with themselves",
     )
     named_reviewers = models.BooleanField(default=False, help_text="Only those named review it; else any annotator")
-    source = models.JSONField(default=dict, blank=True, help_text="What its items were made from")
+    source = models.JSONField(default=dict, blank=True, help_text="Source of its items")
     item_count = models.PositiveIntegerField(default=0)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="queues"

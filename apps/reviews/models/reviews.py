@@ -56,7 +56,7 @@ class Review(models.Model):
     saw_votes = models.BooleanField(
         null=True,
         blank=True,
-        help_text="An adjudicator had seen what people said, rewards and models; null where nobody told",
+        help_text="Whether an adjudicator had seen reviews, rewards and models; null if unknown",
     )
 
     arrangement = models.JSONField(default=list, help_text="Ids of the rollouts in the order in which they were shown")

@@ -83,7 +83,7 @@ def reap_leases() -> int:
 
 
 def _wait_briefly_for_locks() -> None:
-    """Hearts reap: one that waited for another's lock longer than its lease would lose its own. A later beat reaps."""
+    """Heartbeats reap too: one that waited for another's lock longer than its lease would lose its own. A later beat reaps."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = {int(settings.WORKER_LEASE_SECONDS * 1000 / 6)}")

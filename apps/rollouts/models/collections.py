@@ -41,7 +41,7 @@ class Collection(models.Model):
         CANCELLED = "cancelled", "cancelled"
 
     class PauseReason(models.TextChoices):
-        ASKED = "asked", "somebody paused it"
+        ASKED = "asked", "paused by a user"
         MAX_SECONDS = "max_seconds", "its time is used up"
         MAX_TOKENS = "max_tokens", "its tokens are used up"
         MAX_COST = "max_cost", "its budget is used up"
@@ -90,7 +90,7 @@ class Collection(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Rollouts in flight at once, over all workers; empty: as its model and environment allow",
+        help_text="Maximum concurrent rollouts of all workers; empty: the limits of model and environment",
     )
     rollout_timeout = models.FloatField(
         default=1800.0,
@@ -122,11 +122,13 @@ class Collection(models.Model):
         help_text="USD by the prices of its models, after which it is paused; empty: no limit",
     )
     archived_at = models.DateTimeField(null=True, blank=True, help_text="Since when lists leave it out")
-    is_being_deleted = models.BooleanField(default=False, help_text="A worker deletes it: nobody sees it any more")
+    is_being_deleted = models.BooleanField(
+        default=False, help_text="A worker is deleting it; pages and API no longer show it"
+    )
     snapshot = models.JSONField(default=dict, help_text="The resolved agent, policy model and environment as planned")
     # Null, since two plans without a key have none in common.
     idempotency_key = models.CharField(max_length=128, null=True, blank=True)  # noqa: DJ001
-    plan_digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of what was asked for with that key")
+    plan_digest = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the request with that key")
     state = models.CharField(max_length=16, choices=State.choices, default=State.PLANNING)
     pause_reason = models.CharField(max_length=16, choices=PauseReason.choices, blank=True)
 
@@ -149,11 +151,9 @@ class Collection(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="collections"
     )
     created_at = models.DateTimeField(auto_now_add=True)
-    touched_at = models.DateTimeField(default=timezone.now, help_text="Last sign of life of its planning")
+    touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of its planning")
     reader = models.UUIDField(null=True, editable=False, help_text="Who came last to read it as a stream")
-    left_at = models.DateTimeField(
-        null=True, editable=False, help_text="Since when nobody reads the stream that it was made for"
-    )
+    left_at = models.DateTimeField(null=True, editable=False, help_text="When the reader of its stream disconnected")
     started_at = models.DateTimeField(null=True, blank=True, help_text="When its first rollout was claimed")
     finished_at = models.DateTimeField(null=True, blank=True)
 
@@ -252,7 +252,7 @@ class CollectionDeletion(RetriedJob):
     chosen = models.JSONField(
         default=dict, blank=True, help_text="Which of its rollouts; empty: all of them, and the collection with them"
     )
-    name = models.CharField(max_length=220, help_text="What was deleted, as people called it")
+    name = models.CharField(max_length=220, help_text="Name of the deleted object")
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     total = models.PositiveIntegerField(default=0, help_text="Rollouts there were")
     deleted = models.PositiveIntegerField(default=0)
@@ -261,7 +261,7 @@ class CollectionDeletion(RetriedJob):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     created_at = models.DateTimeField(auto_now_add=True)
-    touched_at = models.DateTimeField(default=timezone.now, help_text="Last sign of life of whoever works at it")
+    touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that runs it")
 
     class Meta:
         ordering = ["-id"]

@@ -13,11 +13,11 @@ class KeptFigures(models.Model):
     collection = models.OneToOneField(Collection, null=True, on_delete=models.CASCADE, related_name="kept_figures")
     policy_model = models.OneToOneField(PolicyModel, null=True, on_delete=models.CASCADE, related_name="kept_figures")
     facets = models.JSONField(default=list, blank=True, help_text="Breakdowns of a collection that pages have shown")
-    counted = models.CharField(max_length=300, blank=True, help_text="What had been counted when they were measured")
+    counted = models.CharField(max_length=300, blank=True, help_text="Counters at the time of the measurement")
     content = models.TextField(blank=True, help_text="The figures as JSON; empty: never measured")
     seconds = models.FloatField(default=0.0, help_text="How long measuring took")
     measured_at = models.DateTimeField(null=True, blank=True)
-    wanted_at = models.DateTimeField(null=True, blank=True, help_text="Since when somebody waits for newer ones")
+    wanted_at = models.DateTimeField(null=True, blank=True, help_text="When newer ones were requested")
     claimed_at = models.DateTimeField(null=True, blank=True, help_text="Since when a worker measures them")
 
     class Meta:

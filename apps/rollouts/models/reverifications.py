@@ -34,14 +34,14 @@ class Reverification(RetriedJob):
     changed = models.PositiveIntegerField(default=0, help_text="Of them, those whose reward or components are others")
     failed = models.PositiveIntegerField(default=0, help_text="Rollouts whose verification failed")
     applied = models.PositiveIntegerField(default=0)
-    stale = models.PositiveIntegerField(default=0, help_text="Changed by others meanwhile, so left as they are")
+    stale = models.PositiveIntegerField(default=0, help_text="Changed in the meantime, so left unchanged")
     cost = models.FloatField(default=0.0, help_text="USD of the judge's calls")
     message = models.CharField(max_length=500, blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="reverifications"
     )
     created_at = models.DateTimeField(auto_now_add=True)
-    touched_at = models.DateTimeField(default=timezone.now, help_text="Last sign of life of whoever works at it")
+    touched_at = models.DateTimeField(default=timezone.now, help_text="Last heartbeat of the worker that runs it")
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -71,7 +71,7 @@ class Rollout(models.Model):
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED)
     attempt = models.PositiveSmallIntegerField(default=0, help_text="Claims so far; with `lease`, the fence")
     failures = models.PositiveSmallIntegerField(default=0, help_text="Attempts that failed and counted")
-    lost = models.PositiveSmallIntegerField(default=0, help_text="How often its worker was lost while it ran")
+    lost = models.PositiveSmallIntegerField(default=0, help_text="How many workers were lost while they ran it")
     # No database reference: a fence is compared, never followed, and the hot table keeps one index less.
     lease = models.BigIntegerField(null=True, blank=True, help_text="The worker that runs it")
 
@@ -103,7 +103,7 @@ class Rollout(models.Model):
     redactions = models.JSONField(
         default=dict, blank=True, help_text="Credentials that were taken out of its trace, by kind"
     )
-    flagged = models.BooleanField(default=False, help_text="It had credentials, and nobody has looked at it since")
+    flagged = models.BooleanField(default=False, help_text="It had credentials and has not been reviewed since")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
