@@ -165,5 +165,5 @@
     }
     keys.add({ id: "reading.fold", keys: "f", label: "Fold the bar of answers, or not", group, run: () => fold(!bar.classList.contains("folded")), when: () => !isBeside() });
   }
-  gymweb.environment_variables = { unfold: () => folder && fold(false) };
+  gymweb.reading = { unfold: () => folder && fold(false) };
 }

@@ -11,7 +11,7 @@
   const SLOW_MS = 300;
   const form = document.getElementById("review-form");
   const saved = document.getElementById("review-saved");
-  const unfold = (what) => { if (["note", "confidence"].includes(what)) gymweb.environment_variables.unfold(); };
+  const unfold = (what) => { if (["note", "confidence"].includes(what)) gymweb.reading.unfold(); };
   const { read, write, readServed, changed, showWrong, findMissing, isOpener } = form ? gymweb.answerForm(form, { id: "review", group, reach: unfold }) : {};
 
   // Submissions
