@@ -6,8 +6,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from apps.gym.sandbox.choosing import Choice, ChosenSandbox
 from apps.gym.sandbox.protocol import SandboxMissing
-from apps.gym.sandbox.sandbox_choice import Choice, ChosenSandbox
 
 
 def measure_executions(*, executions: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import register
 
-from apps.gym.sandbox.sandbox_choice import Choice, choose_sandbox
+from apps.gym.sandbox.choosing import Choice, choose_sandbox
 from apps.gym.written.discovery import load_environments
 
 

@@ -83,7 +83,7 @@ def reap_leases() -> int:
 
 
 def _wait_briefly_for_locks() -> None:
-    """Heartbeats reap too: one that waited for another's lock longer than its lease would lose its own. A later beat reaps."""
+    """Limit the wait: heartbeats reap too, and one that waits longer than its lease loses it. A later one reaps."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = {int(settings.WORKER_LEASE_SECONDS * 1000 / 6)}")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from apps.gym.sandbox.choosing import Choice, ChosenSandbox
 from apps.gym.sandbox.control_groups import NotDelegated, find_place
 from apps.gym.sandbox.memory_groups import MemoryGroup
-from apps.gym.sandbox.sandbox_choice import Choice, ChosenSandbox
 
 
 def find_what_lacks():

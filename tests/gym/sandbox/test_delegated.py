@@ -5,9 +5,9 @@ import os
 import pytest
 
 from apps.gym.sandbox import memory_groups
+from apps.gym.sandbox.choosing import Choice, ChosenSandbox
 from apps.gym.sandbox.control_groups import NotDelegated, Place, find_place
 from apps.gym.sandbox.memory_groups import MemoryGroup
-from apps.gym.sandbox.sandbox_choice import Choice, ChosenSandbox
 from tests.gym.sandbox.needing import needs_sandbox
 
 OTHERS = "22 1 0:20 / /proc rw shared:5 - proc proc rw\nshort line\n"

@@ -13,8 +13,8 @@ import pytest
 
 from apps.gym.environments.code_exec.testing import HiddenTest, HiddenTests, run_tests
 from apps.gym.sandbox.bubblewrap import Bubblewrap
+from apps.gym.sandbox.choosing import Choice, ChosenSandbox
 from apps.gym.sandbox.protocol import Limits
-from apps.gym.sandbox.sandbox_choice import Choice, ChosenSandbox
 from tests.deadlines import DEADLINE, wait_until
 from tests.gym.sandbox.needing import NO_GROUP, needs_group, needs_sandbox
 

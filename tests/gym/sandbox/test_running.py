@@ -9,8 +9,8 @@ import pytest
 from apps.gym.sandbox import bubblewrap
 from apps.gym.sandbox.boot import boot_arguments
 from apps.gym.sandbox.bounded_output import run_bounded
+from apps.gym.sandbox.choosing import Choice, ChosenSandbox, choose_sandbox, the_sandbox
 from apps.gym.sandbox.protocol import Limits, SandboxMissing
-from apps.gym.sandbox.sandbox_choice import Choice, ChosenSandbox, choose_sandbox, the_sandbox
 from apps.gym.sandbox.syscalls import REFUSED, build_filter
 from tests.gym.sandbox.needing import MISSING, needs_sandbox
 

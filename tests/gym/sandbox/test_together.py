@@ -14,10 +14,10 @@ import pytest
 
 from apps.gym.environments.code_exec.environment import CodeExec
 from apps.gym.sandbox import memory_groups
+from apps.gym.sandbox.choosing import Choice, ChosenSandbox, choose_sandbox, the_sandbox
 from apps.gym.sandbox.control_groups import NotDelegated, Place, find_place
 from apps.gym.sandbox.memory_groups import MemoryGroup, TotalMemory
 from apps.gym.sandbox.protocol import Limits
-from apps.gym.sandbox.sandbox_choice import Choice, ChosenSandbox, choose_sandbox, the_sandbox
 from tests.deadlines import DEADLINE
 from tests.gym.sandbox.needing import needs_group, needs_sandbox
 from tests.gym.verifiers.replies import response
@@ -251,7 +251,7 @@ def test_where_none_can_be_made_any_more_code_runs_without(monkeypatch, caplog):
 PROGRAM = f"""
 import os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
-from apps.gym.sandbox.sandbox_choice import Choice, ChosenSandbox
+from apps.gym.sandbox.choosing import Choice, ChosenSandbox
 chosen = ChosenSandbox(Choice(at_once=1, memory_mb=100))
 print(chosen.run("print(1)").stdout == b"1\\n", flush=True)
 if sys.argv[1] == "fork":

@@ -6,8 +6,8 @@ from apps.gym.environments.code_exec.testing import MAX_CODE, find_code, read_te
 from apps.gym.environments.protocol import ToolRefused, unknown_tool
 from apps.gym.errors import EnvironmentFault, VerifierError
 from apps.gym.rewards import Reward
+from apps.gym.sandbox.choosing import the_sandbox
 from apps.gym.sandbox.protocol import Limits, SandboxMissing
-from apps.gym.sandbox.sandbox_choice import the_sandbox
 from apps.gym.traces.items import Item, TaskRow, Tool, dump_json
 
 RUN_PYTHON: Tool = {

@@ -13,8 +13,8 @@ import msgspec
 from apps.gym.code_blocks import find_block
 from apps.gym.errors import VerifierError
 from apps.gym.redaction.shortening import cut
+from apps.gym.sandbox.choosing import the_sandbox
 from apps.gym.sandbox.protocol import Limits, Outcome
-from apps.gym.sandbox.sandbox_choice import the_sandbox
 from apps.gym.traces.items import Item, TaskRow, item_type, text_of
 
 MAX_CODE = 100_000

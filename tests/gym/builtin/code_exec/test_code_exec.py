@@ -10,7 +10,7 @@ from apps.gym.environments.protocol import ToolRefused
 from apps.gym.environments.task_generation import DIFFICULTIES, generate_tasks
 from apps.gym.errors import EnvironmentFault, VerifierError
 from apps.gym.resources.inprocess import InProcessServer
-from apps.gym.sandbox.sandbox_choice import Choice, choose_sandbox, the_sandbox
+from apps.gym.sandbox.choosing import Choice, choose_sandbox, the_sandbox
 from tests.gym.sandbox.needing import needs_sandbox
 from tests.gym.verifiers.replies import response
 
