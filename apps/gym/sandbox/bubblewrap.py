@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from apps.gym.sandbox.boot import boot_arguments
+from apps.gym.sandbox.boot import boot_arguments, watch_start
 from apps.gym.sandbox.bounded_output import run_bounded
 from apps.gym.sandbox.memory_groups import Share
 from apps.gym.sandbox.protocol import Limits, Outcome, SandboxMissing
@@ -56,14 +56,16 @@ class Bubblewrap:
         try:
             if descriptor is not None:
                 wrapped += ["--seccomp", str(descriptor)]
-            return run_bounded(
-                [*wrapped, "--remount-ro", "/", "--", *boot_arguments(_real(self._python), given, limits)],
-                stdin=given + stdin,
-                limits=limits,
-                env=_ENVIRONMENT,
-                pass_fds=[] if descriptor is None else [descriptor],
-                share=self._share,
-            )
+            with watch_start() as start:
+                outcome = run_bounded(
+                    [*wrapped, "--remount-ro", "/", "--", *boot_arguments(_real(self._python), given, limits, start)],
+                    stdin=given + stdin,
+                    limits=limits,
+                    env=_ENVIRONMENT,
+                    pass_fds=[start.descriptor, *([] if descriptor is None else [descriptor])],
+                    share=self._share,
+                )
+                return start.check(outcome)
         except FileNotFoundError as error:
             raise SandboxMissing(f"{error.filename} is not installed: {_NEEDED}") from None
         finally:

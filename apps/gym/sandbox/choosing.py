@@ -11,12 +11,15 @@ import msgspec
 from apps.gym.redaction.shortening import cut_to_end
 from apps.gym.sandbox.bubblewrap import Bubblewrap
 from apps.gym.sandbox.memory_groups import Share, TotalMemory
-from apps.gym.sandbox.protocol import Limits, Outcome, Sandbox, SandboxMissing
+from apps.gym.sandbox.protocol import Limits, NotStarted, Outcome, Sandbox, SandboxMissing
 from apps.gym.sandbox.unprivileged import UnprivilegedProcess
 
 logger = logging.getLogger(__name__)
 
 _PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
+_TRIES = 10
+"""Of one execution whose sandbox does not start; together they wait 4.5 s."""
+_REST_SECONDS = 0.1
 _ASKED_AGAIN = 30.0
 """Seconds after which a sandbox that did not work is looked at anew: somebody may have installed it."""
 
@@ -57,7 +60,14 @@ class ChosenSandbox:
         if problem := self.find_problem():
             raise SandboxMissing(problem)
         with self._turns:
-            return self._run(program, stdin, limits)
+            for waits in range(_TRIES):
+                # Other executions may hold the memory that this one needs to start. Theirs ends within their limits.
+                time.sleep(waits * _REST_SECONDS)
+                try:
+                    return self._run(program, stdin, limits)
+                except NotStarted as problem:
+                    told = str(problem)
+            raise SandboxMissing(f"the sandbox did not start in {_TRIES} tries: {told}")
 
     def close(self) -> None:
         """What runs goes on; a further execution begins anew."""
@@ -88,6 +98,8 @@ class ChosenSandbox:
         try:
             sandbox = self._open()
             outcome = self._run("print(6 * 7)", b"", Limits())
+        except NotStarted as problem:
+            return f"code cannot be run here: {self.choice.kind} does not work on this machine: {problem}"
         except (SandboxMissing, OSError) as missing:
             return f"code cannot be run here: {missing}"
         if outcome.ending == "too_much_memory":

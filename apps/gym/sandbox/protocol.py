@@ -37,6 +37,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return self.memory + self.files + _BESIDE
 
 
+class NotStarted(Exception):
+    """The sandbox ended before the program began, for example because the machine lacked memory for it."""
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """`status` is the exit code, below 0 the signal that ended it. The outputs are cut at the limit: `cut` says so.
     `too_much_memory` is that of all its processes together; one that reaches its own limit has a MemoryError."""
@@ -55,5 +59,5 @@ class Sandbox(Protocol):
     """What it does not keep code from, in one sentence; empty for one that keeps it from everything listed."""
 
     def run(self, program: str, *, stdin: bytes = b"", limits: Limits = Limits()) -> Outcome:  # noqa: B008
-        """Run a Python program, from nothing, in a sandbox of its own. Blocks. Raises SandboxMissing."""
+        """Run a Python program, from nothing, in a sandbox of its own. Blocks. Raises SandboxMissing and NotStarted."""
         ...

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 
-from apps.gym.sandbox.boot import boot_arguments
+from apps.gym.sandbox.boot import Start, boot_arguments, watch_start
 from apps.gym.sandbox.bounded_output import run_bounded
 from apps.gym.sandbox.memory_groups import Share
 from apps.gym.sandbox.protocol import Limits, Outcome, SandboxMissing
@@ -24,8 +24,11 @@ class UnprivilegedProcess:
         self._share = share
 
     def run(self, program: str, *, stdin: bytes = b"", limits: Limits = Limits()) -> Outcome:  # noqa: B008 - frozen
-        given = program.encode(errors="replace")
-        command = boot_arguments(self._python, given, limits, bound_processes=False)
+        with watch_start() as start:
+            return start.check(self._run(program.encode(errors="replace"), stdin, limits, start))
+
+    def _run(self, given: bytes, stdin: bytes, limits: Limits, start: Start) -> Outcome:
+        command = boot_arguments(self._python, given, limits, start, bound_processes=False)
         if os.geteuid() == 0:
             setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
             if setpriv is None:
@@ -48,6 +51,14 @@ class UnprivilegedProcess:
             os.chmod(folder, 0o777 if open_to_all else 0o700)  # noqa: PTH101
             env = {"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder, "PATH": "/usr/bin:/bin"}
             try:
-                return run_bounded(command, stdin=given + stdin, limits=limits, env=env, cwd=folder, share=self._share)
+                return run_bounded(
+                    command,
+                    stdin=given + stdin,
+                    limits=limits,
+                    env=env,
+                    cwd=folder,
+                    pass_fds=[start.descriptor],
+                    share=self._share,
+                )
             except FileNotFoundError as error:
                 raise SandboxMissing(f"{error.filename} is not there") from None

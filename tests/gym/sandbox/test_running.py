@@ -2,12 +2,13 @@ import os
 import subprocess
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from apps.gym.sandbox import bubblewrap
-from apps.gym.sandbox.boot import boot_arguments
+from apps.gym.sandbox import bubblewrap, choosing
+from apps.gym.sandbox.boot import boot_arguments, watch_start
 from apps.gym.sandbox.bounded_output import run_bounded
 from apps.gym.sandbox.choosing import Choice, ChosenSandbox, choose_sandbox, the_sandbox
 from apps.gym.sandbox.protocol import Limits, SandboxMissing
@@ -67,6 +68,39 @@ def test_half_a_surrogate_pair_and_no_text_at_all_are_programs_too(chosen):
     assert chosen.run("print('\ud800')").stdout == b"?\n"
 
 
+class Broken:
+    """The memory of an execution whose first attempts end before the program begins."""
+
+    folder = None
+
+    def __init__(self, times):
+        self.times, self.started = times, 0
+
+    def joined(self, command):
+        self.started += 1
+        return ["sh", "-c", "echo no memory >&2; exit 1"] if self.started <= self.times else [*command]
+
+    def was_full(self):
+        return False
+
+
+def run_broken(chosen, monkeypatch, times):
+    assert chosen.find_problem() == ""
+    broken = Broken(times)
+    monkeypatch.setattr(choosing, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(chosen._memory, "share", lambda most: nullcontext(broken))
+    return chosen.run("print(1)").stdout, broken.started
+
+
+def test_a_sandbox_that_does_not_start_is_started_again_and_not_held_against_the_program(chosen, monkeypatch):
+    assert run_broken(chosen, monkeypatch, 3) == (b"1\n", 4)
+
+
+def test_a_sandbox_that_never_starts_is_missing(chosen, monkeypatch):
+    with pytest.raises(SandboxMissing, match="did not start in 10 tries: no memory"):
+        run_broken(chosen, monkeypatch, 100)
+
+
 @needs_sandbox
 def test_as_an_ordinary_user_it_is_the_same(monkeypatch):
     if os.geteuid() != 0:
@@ -80,9 +114,11 @@ def test_as_an_ordinary_user_it_is_the_same(monkeypatch):
     assert command[0].endswith("bwrap")
     program = b"import os; print(os.getuid(), os.listdir('/'))"
     python = str(Path("/usr/bin/python3").resolve())
-    inside = [*command, "--tmpfs", "/tmp", "--", *boot_arguments(python, program, Limits())]
-    person = ["setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", "--", *inside]
-    told = subprocess.run(person, input=program, capture_output=True, env=ENV, check=True).stdout.decode()
+    with watch_start() as start:
+        inside = [*command, "--tmpfs", "/tmp", "--", *boot_arguments(python, program, Limits(), start)]
+        person = ["setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", "--", *inside]
+        passed = {"pass_fds": [start.descriptor], "env": ENV}
+        told = subprocess.run(person, input=program, capture_output=True, check=True, **passed).stdout.decode()
     assert told.startswith("65534 [")
     assert "etc" not in told
 
