@@ -63,7 +63,9 @@ function followRollout(place) {
       const awaited = calls[index]?.querySelector("[data-awaited]");
       if (result && awaited) awaited.parentElement.replaceWith(document.adoptNode(result));
     });
-    shown.closest(".chunk").dataset.last = seqOf(shown);
+    // The line of an attempt is outside of all chunks. It arrives twice when a poll and the socket both bring it.
+    const chunk = shown.closest(".chunk");
+    if (chunk) chunk.dataset.last = seqOf(shown);
     return false;
   }
 
