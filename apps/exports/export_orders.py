@@ -77,7 +77,7 @@ def prepare_export(
     validation_share: float = 0.0,
     split_seed: int = 0,
 ) -> Export:
-    """The same, not stored: for a preview. Raises ExportRefused."""
+    """Return the export that queue_export would store, without storing it: for a preview. Raises ExportRefused."""
     collections = [collection.pk]
     if pair_set is not None:
         collections = [pair_set.collection_id, *pair_set.further.values_list("pk", flat=True)]

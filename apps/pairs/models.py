@@ -10,9 +10,9 @@ from apps.tasks.models import Task
 
 
 class PairSet(RetriedJob):
-    """The preference pairs that one rule made of one or more collections: a version of what its name stands for.
+    """The preference pairs that one rule built from one or more collections; sets with the same name are its versions.
 
-    What the rule said is kept as provenance. Only what people decide of its pairs changes once it is ready.
+    The rule is kept with the set. Once the set is ready, only the decisions of people about its pairs change.
     """
 
     class State(models.TextChoices):
@@ -68,7 +68,7 @@ class PairSet(RetriedJob):
 
     @property
     def level(self) -> str:
-        """Sets of before there were rules are of whole attempts."""
+        """Whole attempts or single steps. Sets from before rules existed compare whole attempts."""
         return str(self.rule.get("level", "trajectory"))
 
     @property
@@ -81,7 +81,7 @@ class PairSet(RetriedJob):
 
 
 class PairSource(models.Model):
-    """A collection beside the first whose rollouts stand in a pair set. It cannot go while the set is there."""
+    """A further collection whose rollouts are in a pair set. It cannot be deleted while the set exists."""
 
     pair_set = models.ForeignKey(PairSet, on_delete=models.CASCADE, related_name="+")
     collection = models.ForeignKey(Collection, on_delete=models.PROTECT, related_name="pair_sources")
@@ -96,7 +96,7 @@ class PairSource(models.Model):
 
 
 class PreferencePair(models.Model):
-    """Chosen and rejected for the same prompt, with what made it so: the values are those of when it was made."""
+    """A chosen and a rejected rollout of one task, with the reason. Values are those at the time the pair was built."""
 
     class Source(models.TextChoices):
         REWARD = "reward", "reward gap"
@@ -159,19 +159,19 @@ class PreferencePair(models.Model):
 
     @property
     def rewards(self) -> tuple[float | None, float | None]:
-        """What counted of chosen and rejected. Pairs by rewards that were stored without take those of now."""
+        """The rewards that decided, chosen first. Pairs stored without them use the current rewards."""
         if self.source == self.Source.VERDICT or self.chosen_reward is not None:
             return self.chosen_reward, self.rejected_reward
         return self.chosen.reward, self.rejected.reward
 
     @property
     def agreeing(self) -> int | None:
-        """How many of the reviewers said so; None of a pair by rewards, and where nobody but an adjudicator did."""
+        """How many reviewers chose this side; None for pairs by reward and for pairs that only an adjudicator decided."""
         return None if self.agreement is None else round(self.agreement * self.reviewers)
 
     @property
     def length_ratio(self) -> float | None:
-        """How many times longer the longer side is; None of pairs made before lengths were kept."""
+        """How many times longer the longer side is; None for pairs from before lengths were stored."""
         if not self.chosen_length or not self.rejected_length:
             return None
         longer, shorter = sorted((self.chosen_length, self.rejected_length), reverse=True)
@@ -179,7 +179,7 @@ class PreferencePair(models.Model):
 
 
 class PairDecision(models.Model):
-    """What somebody decided of a pair; kept as its history."""
+    """One decision of a person about a pair. All are kept, as its history."""
 
     pair = models.ForeignKey(PreferencePair, on_delete=models.CASCADE, related_name="decisions")
     status = models.CharField(max_length=16, choices=PreferencePair.Status.choices)

@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from playwright.sync_api import Page, WebSocketRoute, expect
+from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from tests.browser.conftest import TOOL_CALLS, Site
 from tests.deadlines import DEADLINE, wait_until
@@ -184,3 +184,21 @@ def test_an_attempt_that_failed_stays_above_the_next_one_and_says_why(site, tab)
     assert attempts[0]["error_kind"] == "policy_error"
     ids = tab.eval_on_selector_all("[id]", "all => all.map(each => each.id)")
     assert len(ids) == len(set(ids))
+
+
+def test_an_attempt_line_that_comes_by_socket_and_by_poll_stands_once(site, tab):
+    def ask_from_the_start(route: Route) -> None:
+        route.continue_(url=re.sub(r"seen=.*", "seen=running-1-0", route.request.url))
+
+    tab.route("**/rollouts/*/?seen=*", ask_from_the_start)
+    collection = site.plan(model="gone", repeats=1, limit=1)
+    (rollout,) = site.api("GET", f"rollouts/?collection={collection['id']}")["results"]
+    tab.goto(f"{site.base}/rollouts/{rollout['id']}/")
+    line = tab.locator(".attempt-line:not(.past)")
+    expect(line).to_have_count(1)
+    # Nothing changes any more, so the socket is silent and the page polls: each answer brings the line again.
+    with tab.expect_response(lambda answer: "?seen=" in answer.url) as got:
+        pass
+    assert "attempt-line" in got.value.text()
+    expect(line).to_have_count(1)
+    site.api("POST", f"collections/{collection['id']}/cancel/")

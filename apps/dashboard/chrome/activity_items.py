@@ -103,7 +103,7 @@ def _statement(vendor: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def _tasks() -> Iterable[QuerySet[Any, Any]]:
-    """Those of the kinds that a worker does in the background (WORKER_BACKGROUND_JOBS in the settings)."""
+    """Unfinished background jobs, one query for each kind of job (see WORKER_BACKGROUND_JOBS in the settings)."""
     yield _rows(
         Upload.objects.filter(state__in=[Upload.State.QUEUED, Upload.State.LOADING]),
         "task",

@@ -13,7 +13,7 @@ from apps.rollouts.engine.worker_leases import Vitals, reap_leases, renew_lease
 
 
 class Heartbeat:
-    """Beats three times a lease. `lost` is called, from the heartbeat's thread, when the lease turns out to be gone."""
+    """Renews the lease of a worker three times per lease. Calls `lost`, from its own thread, if the lease was taken."""
 
     def __init__(self, *, worker_id: int, vitals: Callable[[], Vitals], lost: Callable[[], None]) -> None:
         self._worker_id = worker_id
