@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from playwright.sync_api import Page, Route, WebSocketRoute, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 
 from tests.browser.conftest import TOOL_CALLS, Site
 from tests.deadlines import DEADLINE, wait_until
@@ -186,19 +186,20 @@ def test_an_attempt_that_failed_stays_above_the_next_one_and_says_why(site, tab)
     assert len(ids) == len(set(ids))
 
 
-def test_an_attempt_line_that_comes_by_socket_and_by_poll_stands_once(site, tab):
-    def ask_from_the_start(route: Route) -> None:
-        route.continue_(url=re.sub(r"seen=.*", "seen=running-1-0", route.request.url))
+def test_an_attempt_line_that_comes_twice_stands_once(site, tab):
+    def connect(line: WebSocketRoute) -> None:
+        def repeat(message: str | bytes) -> None:
+            line.send(message)
+            line.send(message)
 
-    tab.route("**/rollouts/*/?seen=*", ask_from_the_start)
+        line.connect_to_server().on_message(repeat)
+
+    tab.route_web_socket("**/ws/**", connect)
+    tab.route("**/rollouts/*/?seen=*", lambda route: route.abort())
     collection = site.plan(model="gone", repeats=1, limit=1)
     (rollout,) = site.api("GET", f"rollouts/?collection={collection['id']}")["results"]
     tab.goto(f"{site.base}/rollouts/{rollout['id']}/")
-    line = tab.locator(".attempt-line:not(.past)")
-    expect(line).to_have_count(1)
-    # Nothing changes any more, so the socket is silent and the page polls: each answer brings the line again.
-    with tab.expect_response(lambda answer: "?seen=" in answer.url) as got:
-        pass
-    assert "attempt-line" in got.value.text()
-    expect(line).to_have_count(1)
+    expect(tab.locator(".attempt-line")).to_have_count(1)
     site.api("POST", f"collections/{collection['id']}/cancel/")
+    expect(tab.locator("#rollout-facts .chip").first).to_contain_text("cancelled")
+    expect(tab.locator(".attempt-line")).to_have_count(1)
