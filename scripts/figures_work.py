@@ -17,6 +17,7 @@ from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.metrics.reward_sample import scatter_rewards
 from apps.rollouts.metrics.task_profiles import profile_tasks
 from apps.rollouts.models import Collection
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from scripts.fill_rollouts import fill_rollouts
 from scripts.reference_work import make_dataset
@@ -99,7 +100,7 @@ def _find_pair(rollouts: int) -> tuple[Collection, Collection]:
 def _plan(dataset: Any, name: str, repeats: int) -> Collection:
     model = PolicyModel.objects.create(slug=name, name=name, provider=Provider.SCRIPTED)
     agent = Agent.objects.create(slug=name, name=name)
-    return plan_collection(dataset=dataset, agent=agent, policy_model=model, repeats=repeats)
+    return plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model, repeats=repeats))
 
 
 def _seconds(read: Callable[[], object], servers: Sequence[int]) -> tuple[float, float]:

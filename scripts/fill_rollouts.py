@@ -277,11 +277,12 @@ def _attempt(dataset: Any, model: Any, agent: Any, user: Any) -> Any:
     """A collection that the engine runs."""
     import uvloop
 
+    from apps.rollouts.plans.plan_spec import Plan
     from apps.rollouts.plans.planning import plan_collection
     from apps.rollouts.steering.local_worker import finish_collection
 
     plan = {"dataset": dataset, "agent": agent, "policy_model": model, "repeats": 1, "limit": TEMPLATES}
-    collection = plan_collection(**plan, name="By the engine", user=user)
+    collection = plan_collection(Plan(**plan, name="By the engine"), user=user)
     return uvloop.run(finish_collection(collection, progress=lambda _: None, seats=8))
 
 

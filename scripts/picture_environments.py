@@ -86,6 +86,7 @@ def fill(names: list[str]) -> None:
     from apps.agents.models import Agent
     from apps.policies.models import PolicyModel, Provider
     from apps.rollouts.models import Rollout
+    from apps.rollouts.plans.plan_spec import Plan
     from apps.rollouts.plans.planning import plan_collection
     from apps.rollouts.steering.local_worker import finish_collection
     from apps.tasks.models import Dataset
@@ -107,7 +108,7 @@ def fill(names: list[str]) -> None:
         call_command("generate_tasks", name, count=1, difficulty="easy", dataset=slug, stdout=sys.stderr)
         dataset = Dataset.objects.get(slug=slug)
         collection = plan_collection(
-            dataset=dataset, agent=agent, policy_model=model, repeats=1, seed=1, name=name, user=person
+            Plan(dataset=dataset, agent=agent, policy_model=model, repeats=1, seed=1, name=name), user=person
         )
         async_to_sync(finish_collection)(collection, progress=lambda _: None)
         rollout = Rollout.objects.get(collection=collection)

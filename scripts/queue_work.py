@@ -19,6 +19,7 @@ from apps.rollouts.engine.recording import End, record_batch
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker_leases import Vitals, renew_lease, take_lease
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.tasks.models import Dataset
 from scripts.reference_work import make_dataset, rss_mb
@@ -88,7 +89,7 @@ def _plan_one(dataset: Dataset, number: int, repeats: int) -> int:
         slug=f"m{number}", name=f"m{number}", provider=Provider.SCRIPTED, concurrency=SEATS // COLLECTIONS_A_CLAIM
     )
     agent = Agent.objects.create(slug=f"a{number}", name=f"a{number}")
-    return plan_collection(dataset=dataset, agent=agent, policy_model=model, repeats=repeats).total
+    return plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model, repeats=repeats)).total
 
 
 def _end(work: Work) -> End:

@@ -17,6 +17,7 @@ from apps.environments.models import Adapter, Environment
 from apps.gym.traces.items import dump_json
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection, TraceEvent
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
 from apps.tasks.models import Dataset, DatasetVersion, Task
@@ -99,10 +100,7 @@ class ReferenceWork:
     def run(self, rollouts: int, *, seats: int) -> tuple[float, float]:
         """Seconds of this process's CPU, and of the clock, for so many rollouts: a multiple of TASKS."""
         collection = plan_collection(
-            dataset=self.dataset,
-            agent=self.agent,
-            policy_model=self.model,
-            repeats=rollouts // TASKS,
+            Plan(dataset=self.dataset, agent=self.agent, policy_model=self.model, repeats=rollouts // TASKS)
         )
         cpu, wall = time.process_time(), time.perf_counter()
         collection = uvloop.run(finish_collection(collection, progress=lambda _: None, seats=seats))

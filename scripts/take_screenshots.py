@@ -118,6 +118,7 @@ def fill() -> None:
     from apps.reviews.reviews.review_answers import Answer
     from apps.reviews.reviews.submission import submit_review
     from apps.rollouts.models import Collection, Rollout
+    from apps.rollouts.plans.plan_spec import Plan
     from apps.rollouts.plans.planning import plan_collection
     from apps.rollouts.steering.local_worker import finish_collection
     from gymweb.management.commands.demo import find_person
@@ -130,12 +131,14 @@ def fill() -> None:
     model.mistake_rate = 0.25
     model.save()
     two = plan_collection(
-        dataset=one.dataset,
-        agent=one.agent,
-        policy_model=model,
-        repeats=4,
-        seed=11,
-        name="Demo: the same with fewer mistakes",
+        Plan(
+            dataset=one.dataset,
+            agent=one.agent,
+            policy_model=model,
+            repeats=4,
+            seed=11,
+            name="Demo: the same with fewer mistakes",
+        ),
         user=person,
     )
     async_to_sync(finish_collection)(two, progress=lambda _: None)

@@ -166,7 +166,7 @@ class PreferencePair(models.Model):
 
     @property
     def agreeing(self) -> int | None:
-        """How many reviewers chose this side; None for pairs by reward and for pairs that only an adjudicator decided."""
+        """How many reviewers chose this side; None for pairs by reward and pairs that only an adjudicator decided."""
         return None if self.agreement is None else round(self.agreement * self.reviewers)
 
     @property

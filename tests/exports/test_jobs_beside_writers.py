@@ -14,6 +14,7 @@ from apps.pairs.pair_set_jobs import make_queued_pair_set
 from apps.pairs.pair_sets import queue_pair_set
 from apps.rollouts.models import Collection, RolloutWords
 from apps.rollouts.plans import planning, task_selection
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.reverification.reverification_jobs import continue_reverification, queue_reverification
 from apps.rollouts.search.word_index import index_next_rollouts, mark_unindexed
@@ -91,11 +92,13 @@ def test_a_collection_is_planned_from_an_earlier_one(collection, monkeypatch):
     collection.rollouts.filter(repeat=0).update(**failed)
     with commits_before_each_write():
         again = plan_collection(
-            dataset=collection.dataset,
-            agent=collection.agent,
-            policy_model=collection.policy_model,
-            repeats=10,
-            resume_from=collection,
+            Plan(
+                dataset=collection.dataset,
+                agent=collection.agent,
+                policy_model=collection.policy_model,
+                repeats=10,
+                resume_from=collection,
+            )
         )
     assert again.total == 10
 

@@ -38,6 +38,7 @@ def main() -> None:
     from apps.environments.models import Adapter, Environment
     from apps.gym.traces.items import dump_json
     from apps.policies.models import PolicyModel, Wire
+    from apps.rollouts.plans.plan_spec import Plan
     from apps.rollouts.plans.planning import plan_collection
     from apps.tasks.models import Dataset, DatasetVersion, Task
 
@@ -62,10 +63,12 @@ def main() -> None:
             for index, fault in enumerate(faults)
         )
         collection = plan_collection(
-            dataset=dataset,
-            agent=Agent.objects.get(slug="default"),
-            policy_model=PolicyModel.objects.get(slug=model),
-            **plan,
+            Plan(
+                dataset=dataset,
+                agent=Agent.objects.get(slug="default"),
+                policy_model=PolicyModel.objects.get(slug=model),
+                **plan,
+            )
         )
         planned[name] = collection.pk
     if name := wanted.get("key"):

@@ -12,6 +12,7 @@ from apps.environments.models import Environment
 from apps.gym.traces.events import Verification
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Rollout
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
 from apps.tasks.models import Upload
@@ -59,7 +60,7 @@ def collect(kind, moves, rows, settings):
         probe_due_environments()
         assert Environment.objects.get(slug="lab").health == "healthy"
         agent = make_agent(parallel_tool_calls=False)
-        return plan_collection(dataset=dataset, agent=agent, policy_model=model, repeats=2)
+        return plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model, repeats=2))
 
     async def run():
         async with (

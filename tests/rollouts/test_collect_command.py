@@ -83,7 +83,7 @@ def test_a_plan_with_a_key_is_made_once_and_its_sampling_is_the_one_given(capsys
     ("option", "value", "complaint"),
     [
         ("--sampling", "{oops", "argument --sampling: this is not JSON"),
-        ("--sampling", "[1]", "argument --sampling: this is no JSON object"),
+        ("--sampling", "[1]", "argument --sampling: this is not a JSON object"),
         ("--sampling", '{"temperature": "hot"}', "--sampling: "),
         ("--idempotency-key", "x" * 129, "argument --idempotency-key: an idempotency key has 1 to 128"),
         ("--seats", "0", "argument --seats: '0' is not a whole number from 1 to 100000"),
@@ -121,7 +121,7 @@ def test_an_older_version_is_collected_and_a_clone_stays_with_it(capsys):
     assert list(made) == [(1, 1), (1, 1), (2, 2)]
     with pytest.raises(CommandError, match="has no version 9; there are: 2, 1"):
         call_command("collect", *given, "--dataset-version", "9")
-    with pytest.raises(CommandError, match="neither the number of a version nor latest"):
+    with pytest.raises(CommandError, match="is not a whole number or latest"):
         call_command("collect", *given, "--dataset-version", "newest")
 
 
@@ -135,9 +135,9 @@ def test_an_earlier_collection_is_cloned_or_resumed(capsys):
         call_command("collect", "--resume-from", str(first.pk), "--only-failed")
     with pytest.raises(CommandError, match="There is no collection 999"):
         call_command("collect", "--clone", "999")
-    with pytest.raises(CommandError, match="name that too"):
+    with pytest.raises(CommandError, match="needs --resume-from"):
         call_command("collect", *words("--only-failed"))
     with pytest.raises(CommandError, match="Name --dataset"):
         call_command("collect", "--model", make_policy_model().slug)
-    with pytest.raises(CommandError, match="is not such as train=8"):
+    with pytest.raises(CommandError, match="is not a name with a number"):
         call_command("collect", *words("--split-repeats", "train"))

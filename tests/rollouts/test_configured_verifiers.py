@@ -18,6 +18,7 @@ from apps.gym.wires.protocol import Reply
 from apps.policies.models import Provider
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Rollout
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.reverification.reverification_jobs import (
     apply_reverification,
@@ -55,7 +56,7 @@ def declared(**fields):
 def plan(environment, rows, **fields):
     model = make_policy_model(provider=Provider.SCRIPTED, mistake_rate=0.0)
     return plan_collection(
-        dataset=make_dataset(rows, environment=environment), agent=make_agent(), policy_model=model, **fields
+        Plan(dataset=make_dataset(rows, environment=environment), agent=make_agent(), policy_model=model, **fields)
     )
 
 

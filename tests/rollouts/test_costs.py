@@ -6,6 +6,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 
 from apps.gym.traces.events import ModelCall
 from apps.rollouts.models import Rollout
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
 from tests.api.conftest import client_of
@@ -38,11 +39,13 @@ def collect(*, rows, sampling=None, agent=None, model=None, usage=USAGE, finish=
         base_url = f"http://127.0.0.1:{port}/v1"
         given = {"provider": "vllm", "base_url": base_url, "model_name": "m", "sampling": model or {}}
         return plan_collection(
-            dataset=make_dataset(rows),
-            agent=make_agent(sampling=agent or {}),
-            policy_model=make_policy_model(**given, **fields),
-            sampling=sampling or {},
-            **(limits or {}),
+            Plan(
+                dataset=make_dataset(rows),
+                agent=make_agent(sampling=agent or {}),
+                policy_model=make_policy_model(**given, **fields),
+                sampling=sampling or {},
+                **(limits or {}),
+            )
         )
 
     async def play():

@@ -21,6 +21,7 @@ from apps.rollouts.engine.shared_limits import Share
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.engine.worker_leases import Vitals, give_up_lease, reap_leases, renew_lease, take_lease
 from apps.rollouts.models import Collection, Rollout, TraceEvent, Worker
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import PlanConflict, plan_collection, sweep_plans
 from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.rollouts.steering.controls import adjust_collection, cancel_collection
@@ -44,7 +45,7 @@ def plan(rows=None, environment="calculator", repeats=2, model=None, **fields):
     rows = rows or [make_row(f"What is {n} * 3?", str(n * 3)) for n in range(4)]
     dataset = make_dataset(rows, environment=Environment.objects.get(slug=environment))
     model = model or make_policy_model(mistake_rate=0.0)
-    return plan_collection(dataset=dataset, agent=make_agent(), policy_model=model, repeats=repeats, **fields)
+    return plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=model, repeats=repeats, **fields))
 
 
 def finish(collection, seats=None):
@@ -103,7 +104,9 @@ def test_the_same_seed_gives_the_same_rewards():
 
 def test_planning_twice_with_one_key_makes_one_collection():
     dataset, agent, model = make_dataset(), make_agent(), make_policy_model()
-    plans = [plan_collection(dataset=dataset, agent=agent, policy_model=model, idempotency_key="k") for _ in range(2)]
+    plans = [
+        plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model), idempotency_key="k") for _ in range(2)
+    ]
     assert plans[0] == plans[1]
     assert Rollout.objects.count() == 3
 
@@ -112,7 +115,7 @@ def test_a_dataset_without_tasks_cannot_be_planned():
     with pytest.raises(NothingToCollect, match="no version"):
         empty = make_dataset()
         empty.versions.update(state="loading")
-        plan_collection(dataset=empty, agent=make_agent(), policy_model=make_policy_model())
+        plan_collection(Plan(dataset=empty, agent=make_agent(), policy_model=make_policy_model()))
 
 
 def test_a_claim_takes_each_row_once_and_keeps_to_the_slots():
@@ -261,7 +264,7 @@ def test_an_uploaded_file_is_collected_as_it_was_uploaded():
     line = b'{"responses_create_params": {"input": "What is 5 * 5?"}, "expected_answer": "25"}\n'
     assert upload_file(dataset=dataset, stream=BytesIO(line), filename="a.jsonl").state == "ready"
     model = make_policy_model(mistake_rate=0.0)
-    collection = finish(plan_collection(dataset=dataset, agent=make_agent(), policy_model=model))
+    collection = finish(plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=model)))
     assert collection.mean_reward == 1.0
 
 
@@ -426,25 +429,25 @@ def test_shares_of_a_limit_add_up_to_it():
 
 def test_an_idempotency_key_stands_for_one_plan():
     dataset, agent, model = make_dataset(), make_agent(), make_policy_model()
-    plan_collection(dataset=dataset, agent=agent, policy_model=model, idempotency_key="k")
+    plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model), idempotency_key="k")
     with pytest.raises(PlanConflict, match="another plan"):
-        plan_collection(dataset=dataset, agent=agent, policy_model=model, repeats=2, idempotency_key="k")
+        plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model, repeats=2), idempotency_key="k")
 
 
 def test_a_key_stands_for_what_was_asked_for_though_limits_were_changed_since():
     asked = {"dataset": make_dataset(), "agent": make_agent(), "policy_model": make_policy_model()}
-    first = plan_collection(**asked, idempotency_key="k")
+    first = plan_collection(Plan(**asked), idempotency_key="k")
     adjust_collection(collection=first, changes={"priority": 5, "concurrency": 7})
-    assert plan_collection(**asked, idempotency_key="k") == first
+    assert plan_collection(Plan(**asked), idempotency_key="k") == first
 
 
 def test_a_plan_whose_planner_died_is_made_anew_when_it_is_asked_for_again():
     asked = {"dataset": make_dataset(), "agent": make_agent(), "policy_model": make_policy_model()}
-    dead = plan_collection(**asked, idempotency_key="k")
+    dead = plan_collection(Plan(**asked), idempotency_key="k")
     Collection.objects.filter(pk=dead.pk).update(state="planning")
-    assert plan_collection(**asked, idempotency_key="k") == dead  # its planner may still be at it
+    assert plan_collection(Plan(**asked), idempotency_key="k") == dead  # its planner may still be at it
     Collection.objects.filter(pk=dead.pk).update(touched_at=timezone.now() - timedelta(seconds=90))
-    again = plan_collection(**asked, idempotency_key="k")
+    again = plan_collection(Plan(**asked), idempotency_key="k")
     assert (again.pk != dead.pk, again.state, again.total) == (True, "running", 3)
     assert Collection.objects.filter(idempotency_key="k").count() == 1
 

@@ -10,6 +10,7 @@ from apps.rollouts.engine import background_jobs
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.notifications import WORKER_CHANNEL
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.controls import pause_collection
 from tests.deadlines import DEADLINE, wait_until_async
@@ -34,7 +35,7 @@ def test_rollouts_wait_while_the_disk_is_full_and_go_on_by_themselves(settings, 
     monkeypatch.setattr(background_jobs, "ON_FULL_DISK", frozenset({"tests.rollouts.test_full_disk.free"}))
     dataset = make_dataset([make_row()])
     mine, paused = (
-        plan_collection(dataset=dataset, agent=make_agent(), policy_model=make_policy_model(), repeats=3)
+        plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=make_policy_model(), repeats=3))
         for _ in range(2)
     )
     pause_collection(collection=paused)

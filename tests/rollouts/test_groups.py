@@ -10,6 +10,7 @@ from apps.environments.models import Environment
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.notifications import WORKER_CHANNEL
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from tests.deadlines import DEADLINE
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
@@ -28,11 +29,13 @@ def plan(name: str, *, model_group: str = "", environment_group: str = "") -> Co
     environment.pk, environment.slug, environment.worker_group = None, f"{name}-environment", environment_group
     environment.save()
     return plan_collection(
-        name=name,
-        dataset=make_dataset([make_row()], environment=environment),
-        agent=make_agent(),
-        policy_model=make_policy_model(worker_group=model_group),
-        repeats=3,
+        Plan(
+            name=name,
+            dataset=make_dataset([make_row()], environment=environment),
+            agent=make_agent(),
+            policy_model=make_policy_model(worker_group=model_group),
+            repeats=3,
+        )
     )
 
 

@@ -23,6 +23,7 @@ from apps.rollouts.engine.throttling import Throttles
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Breaker, Collection, Rollout
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.reverification.reverification_jobs import (
     apply_reverification,
@@ -50,10 +51,12 @@ def plan(judge=None, rows=None, environment=None, model=None, **fields):
     given = environment or {}
     judged = make_environment(**{"builtin": "judged", "judge_model": judge, **given})
     return plan_collection(
-        dataset=make_dataset(rows, environment=judged),
-        agent=make_agent(),
-        policy_model=model or make_policy_model(mistake_rate=0.0),
-        **{"repeats": 2, **fields},
+        Plan(
+            dataset=make_dataset(rows, environment=judged),
+            agent=make_agent(),
+            policy_model=model or make_policy_model(mistake_rate=0.0),
+            **{"repeats": 2, **fields},
+        )
     )
 
 

@@ -14,6 +14,7 @@ from apps.rollouts.engine.collection_limits import FIRST_CLAIM, Budget, pause_ov
 from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.worker_leases import drain_lease, take_lease
 from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.controls import CannotSteer, adjust_collection, resume_collection
 from apps.rollouts.steering.local_worker import finish_collection
@@ -248,4 +249,4 @@ def test_a_worker_of_a_group_leaves_the_rest_to_the_others():
 def test_a_model_and_an_environment_of_different_groups_cannot_be_planned_together():
     dataset = make_dataset(environment=make_environment(worker_group="cpu"))
     with pytest.raises(ValidationError, match="different worker groups \\(cpu and gpu\\)"):
-        plan_collection(dataset=dataset, agent=make_agent(), policy_model=make_policy_model(worker_group="gpu"))
+        plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=make_policy_model(worker_group="gpu")))

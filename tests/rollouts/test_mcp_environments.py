@@ -16,6 +16,7 @@ from apps.gym.traces.events import ToolResult
 from apps.policies.models import PolicyModel
 from apps.policies.policy_clients import open_outbound
 from apps.rollouts.models import Rollout
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.serving.served_connections import connect_served_environment
 from apps.rollouts.steering.local_worker import finish_collection
@@ -70,7 +71,7 @@ def collect(environment):
                 fields = {"slug": "solver", "name": "Solver", "wire": "responses", "model_name": "solver"}
                 model = PolicyModel.objects.create(base_url=url, **fields)
                 dataset = make_dataset(ROWS, environment=environment)
-                return plan_collection(dataset=dataset, agent=make_agent(), policy_model=model, repeats=2)
+                return plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=model, repeats=2))
 
             return await finish_collection(await sync_to_async(plan)(), progress=lambda _: None)
 

@@ -1,5 +1,7 @@
 """What a plan chooses, resumes, estimates; and what becomes of a collection afterwards: archive, deletion."""
 
+from dataclasses import replace
+
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
@@ -9,6 +11,7 @@ from apps.gym.traces.items import message
 from apps.rollouts.models import Collection, CollectionDeletion, Rollout, TraceEvent
 from apps.rollouts.plans.clones import change_plan, plan_again, plan_rest
 from apps.rollouts.plans.estimates import estimate_plan
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import PlanConflict, plan_collection
 from apps.rollouts.plans.task_selection import NothingToCollect, choose_rollouts
 from apps.rollouts.steering.archiving import archive_collection, restore_collection
@@ -66,22 +69,22 @@ CHOICES = [
 @pytest.mark.parametrize(("fields", "wanted"), CHOICES)
 def test_a_plan_makes_the_rollouts_it_chose_and_counts_them_before(dataset, fields, wanted):
     arguments = plan(dataset, **fields)
-    assert estimate_plan(arguments)[1:3] == (len({index for index, _ in wanted}), len(wanted))
-    collection = plan_collection(**arguments)
+    assert estimate_plan(Plan(**arguments))[1:3] == (len({index for index, _ in wanted}), len(wanted))
+    collection = plan_collection(Plan(**arguments))
     assert planned(collection) == wanted
     assert collection.total == len(wanted)
 
 
 def test_filters_that_leave_nothing_say_so(dataset):
     with pytest.raises(NothingToCollect, match="has what the filters ask for"):
-        plan_collection(**plan(dataset, tags=["nobody"]))
+        plan_collection(Plan(**plan(dataset, tags=["nobody"])))
     assert Collection.objects.count() == 0
 
 
 @pytest.fixture
 def earlier(dataset):
     """Two repeats of five tasks, of which one failed, one is completed, and the rest was cancelled."""
-    collection = plan_collection(**plan(dataset, repeats=2, seed=5))
+    collection = plan_collection(Plan(**plan(dataset, repeats=2, seed=5)))
     Rollout.objects.filter(collection=collection).update(status="cancelled")
     failed = Rollout.objects.filter(collection=collection, task__index=1, repeat=1)
     failed.update(status="failed", error_kind="policy_error", attempt=1, finished_at=collection.created_at)
@@ -95,9 +98,9 @@ def earlier(dataset):
 
 
 def test_only_what_failed_is_made_again_with_its_repeat_and_seed(earlier):
-    arguments = plan_rest(earlier, only_failed=True)
-    assert estimate_plan(arguments)[1:3] == (5, 1)
-    again = plan_collection(**arguments)
+    rest = plan_rest(earlier, only_failed=True)
+    assert estimate_plan(rest)[1:3] == (5, 1)
+    again = plan_collection(rest)
     assert planned(again) == [(1, 1)]
     old = earlier.rollouts.get(task__index=1, repeat=1)
     assert list(again.rollouts.values_list("seed", flat=True)) == [old.seed]
@@ -105,22 +108,22 @@ def test_only_what_failed_is_made_again_with_its_repeat_and_seed(earlier):
 
 
 def test_resuming_makes_what_failed_was_cancelled_or_is_missing(earlier):
-    arguments = {**plan_rest(earlier), "repeats": 3}
-    assert estimate_plan(arguments).rollouts == 14
-    rest = plan_collection(**arguments)
+    rest = replace(plan_rest(earlier), repeats=3)
+    assert estimate_plan(rest).rollouts == 14
+    made = plan_collection(rest)
     everything = [(index, repeat) for index in (0, 1, 2, 4, 5) for repeat in range(3)]
-    assert planned(rest) == [one for one in everything if one != (0, 0)]
+    assert planned(made) == [one for one in everything if one != (0, 0)]
 
 
 def test_what_waits_or_runs_in_the_earlier_collection_is_not_made_again(earlier):
     Rollout.objects.filter(collection=earlier, status="cancelled").update(status="queued")
-    assert planned(plan_collection(**plan_rest(earlier))) == [(1, 1)]
+    assert planned(plan_collection(plan_rest(earlier))) == [(1, 1)]
 
 
 def test_tasks_retired_since_are_left_out_of_what_is_resumed(earlier, dataset):
     Task.objects.filter(dataset=dataset, index=1).update(is_retired=True)
     with pytest.raises(NothingToCollect, match=f"Nothing of #{earlier.pk} .* failed among these tasks"):
-        plan_collection(**plan_rest(earlier, only_failed=True))
+        plan_collection(plan_rest(earlier, only_failed=True))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ def test_tasks_retired_since_are_left_out_of_what_is_resumed(earlier, dataset):
     [
         ({"only_failed": True}, "only_failed"),
         ({"split_repeats": {"train": 0}}, "split_repeats"),
-        ({"tags": ["a\nb"]}, "tags"),
+        ({"tags": [""]}, "tags"),
         ({"search": "\x00"}, "search"),
         ({"prompt_template": {"user": "{"}}, "prompt_template"),
         ({"prompt_template": {"both": "x"}}, "prompt_template"),
@@ -136,18 +139,18 @@ def test_tasks_retired_since_are_left_out_of_what_is_resumed(earlier, dataset):
 )
 def test_a_plan_that_cannot_be_is_refused_by_its_field(dataset, fields, field):
     with pytest.raises(ValidationError) as refused:
-        plan_collection(**plan(dataset, **fields))
+        plan_collection(Plan(**plan(dataset, **fields)))
     assert list(refused.value.message_dict) == [field]
 
 
 def test_an_earlier_collection_has_to_be_of_the_same_dataset(earlier):
     with pytest.raises(ValidationError, match="is of another dataset"):
-        plan_collection(**plan(make_dataset(), resume_from=earlier))
+        plan_collection(Plan(**plan(make_dataset(), resume_from=earlier)))
 
 
 def test_a_clone_has_the_same_digest_and_another_seed_gives_another(earlier):
-    arguments = plan_again(earlier)
-    same, other = plan_collection(**arguments), plan_collection(**{**arguments, "seed": 6})
+    again = plan_again(earlier)
+    same, other = plan_collection(again), plan_collection(replace(again, seed=6))
     assert (same.snapshot_digest, planned(same)) == (earlier.snapshot_digest, planned(earlier))
     assert other.snapshot_digest != earlier.snapshot_digest
     assert len(same.snapshot_digest) == 64
@@ -160,13 +163,13 @@ def test_an_estimate_goes_by_earlier_collections_like_it(dataset):
     for _ in range(3):
         make_rollout(begun, trace=[], duration=6.0)
     Collection.objects.filter(pk=begun.pk).update(input_tokens=4000, output_tokens=400)
-    found = estimate_plan({**like, "repeats": 2})
+    found = estimate_plan(Plan(**{**like, "repeats": 2}))
     assert (found.rollouts, found.input_tokens, found.output_tokens) == (10, 10_000, 1_000)
     assert (round(found.cost, 9), found.seconds, found.based_on) == (0.03, 6.0 * 5, [begun.pk])
 
 
 def test_without_any_an_estimate_goes_by_the_words_of_the_tasks(dataset):
-    found = estimate_plan(plan(dataset, sampling={"max_output_tokens": 100}, limit=2))
+    found = estimate_plan(Plan(**plan(dataset, sampling={"max_output_tokens": 100}, limit=2)))
     assert (found.output_tokens, found.seconds, found.based_on) == (200, None, [])
     assert found.input_tokens > 10
     assert found.basis.startswith("Guessed: nothing like it has run. The words of 6 tasks")
@@ -227,7 +230,7 @@ def test_a_planned_template_is_what_the_model_is_asked(settings):
     dataset = make_dataset([make_row("What is 2 + 2?", "4", unit="apples")])
     template = {"system": "Count {unit}.", "user": "Carefully: {prompt}"}
     arguments = plan(dataset, prompt_template=template)
-    collection = async_to_sync(finish_collection)(plan_collection(**arguments), progress=lambda seen: None)
+    collection = async_to_sync(finish_collection)(plan_collection(Plan(**arguments)), progress=lambda seen: None)
     prompt = next(event for event in collection.rollouts.get().trace() if type(event).__name__ == "Prompt")
     assert prompt.items == [message("system", "Count apples."), message("user", "Carefully: What is 2 + 2?")]
 
@@ -239,15 +242,15 @@ def test_the_choice_reads_a_version_of_the_earlier_collection(earlier):
 def test_an_older_version_is_planned_and_estimated_and_a_clone_stays_with_it(dataset):
     make_next_version(dataset, [make_row()])
     older = plan(dataset, version=1)
-    assert estimate_plan(older)[1:3] == (5, 5)
-    first = plan_collection(**older)
-    assert (first.version.number, first.total, plan_collection(**plan(dataset)).total) == (1, 5, 1)
-    clone = plan_collection(**plan_again(first))
+    assert estimate_plan(Plan(**older))[1:3] == (5, 5)
+    first = plan_collection(Plan(**older))
+    assert (first.version.number, first.total, plan_collection(Plan(**plan(dataset))).total) == (1, 5, 1)
+    clone = plan_collection(plan_again(first))
     assert (clone.version, clone.total) == (first.version, 5)
-    latest = plan_collection(**change_plan(plan_again(first), {"version": None}))
+    latest = plan_collection(change_plan(plan_again(first), {"version": None}))
     assert (latest.version.number, latest.total) == (2, 1)
     other = make_dataset()
-    elsewhere = plan_collection(**change_plan(plan_again(first), {"dataset": other}))
+    elsewhere = plan_collection(change_plan(plan_again(first), {"dataset": other}))
     assert (elsewhere.version.dataset, elsewhere.total) == (other, 3)
 
 
@@ -256,9 +259,8 @@ def test_a_version_that_is_not_there_is_refused_with_those_that_are(dataset):
     make_next_version(dataset, [make_row()])
     dataset.versions.filter(number=2).update(state="deleting")
     for make in (plan_collection, estimate_plan):
-        arguments = plan(dataset, version=2)
         with pytest.raises(ValidationError) as refusal:
-            make(**arguments) if make is plan_collection else make(arguments)
+            make(Plan(**plan(dataset, version=2)))
         said = f"Dataset {dataset.slug} has no version 2; there are: 3, 1."
         assert refusal.value.message_dict == {"version": [said]}
     assert Collection.objects.count() == 0
@@ -266,15 +268,15 @@ def test_a_version_that_is_not_there_is_refused_with_those_that_are(dataset):
 
 def test_a_collection_that_resumes_another_has_no_version_of_its_own(earlier, dataset):
     make_next_version(dataset, [make_row()])
-    assert plan_collection(**plan(dataset, resume_from=earlier)).version == earlier.version
+    assert plan_collection(Plan(**plan(dataset, resume_from=earlier))).version == earlier.version
     with pytest.raises(ValidationError, match="leave the version out"):
-        plan_collection(**plan(dataset, resume_from=earlier, version=2))
+        plan_collection(Plan(**plan(dataset, resume_from=earlier, version=2)))
 
 
 def test_the_version_is_part_of_what_a_key_stands_for(dataset):
     make_next_version(dataset, [make_row()])
-    asked = {**plan(dataset), "idempotency_key": "k"}
-    first = plan_collection(**asked, version=1)
-    assert plan_collection(**asked, version=1) == first
+    asked = plan(dataset)
+    first = plan_collection(Plan(**asked, version=1), idempotency_key="k")
+    assert plan_collection(Plan(**asked, version=1), idempotency_key="k") == first
     with pytest.raises(PlanConflict):
-        plan_collection(**asked, version=2)
+        plan_collection(Plan(**asked, version=2), idempotency_key="k")

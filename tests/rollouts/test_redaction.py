@@ -21,6 +21,7 @@ from apps.policies.policy_model_changes import save_policy_model
 from apps.rollouts.engine.trace_redaction import clean_end, clean_event
 from apps.rollouts.imports.rollout_import import import_rollouts
 from apps.rollouts.models import Rollout
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
 from apps.tasks.upload_jobs import upload_file
@@ -124,7 +125,7 @@ def _collect_here(port):
     rows = [make_row(corpus(), "4", note=corpus()), make_row("fail " + corpus(), "4")]
     upload = upload_file(dataset=dataset, stream=BytesIO(b"\n".join(map(orjson.dumps, rows))), filename="tasks.jsonl")
     assert (upload.state, upload.counts["redacted"]) == ("ready", 2)
-    plan = plan_collection(dataset=dataset, agent=make_agent(), policy_model=model, repeats=1, max_attempts=1)
+    plan = plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=model, repeats=1, max_attempts=1))
     return async_to_sync(finish_collection)(plan, progress=lambda _: None)
 
 

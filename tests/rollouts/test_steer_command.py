@@ -68,9 +68,9 @@ def test_limits_are_set_and_removed(capsys):
     ("words", "complaint"),
     [
         (["adjust"], "Say what to change"),
-        (["adjust", "--concurrency", "0"], "--concurrency: Ensure this value is greater than or equal to 1."),
-        (["adjust", "--priority", "5000"], "--priority: Ensure this value is less than or equal to 1000."),
-        (["adjust", "--priority", "-1001"], "--priority: Ensure this value is greater than or equal to -1000."),
+        (["adjust", "--concurrency", "0"], "--concurrency: Give a number of at least 1."),
+        (["adjust", "--priority", "5000"], "--priority: Give a number of at most 1,000."),
+        (["adjust", "--priority", "-1001"], "--priority: Give a number of at least -1,000."),
         (["adjust", "--max-cost", "nan"], "--max-cost: Give a finite number."),
         (["adjust", "--max-tokens", "many"], "is not a whole number or none"),
         (["resume"], "is completed: only a paused collection can be resumed"),
@@ -135,7 +135,7 @@ def test_collect_says_which_endpoint_holds_it_back(quick, capsys):
 
 
 def test_collect_refuses_a_limit_that_cannot_be(quick):
-    with pytest.raises(CommandError, match="--max-attempts: Ensure this value is less than or equal to 20"):
+    with pytest.raises(CommandError, match="--max-attempts: Give a number of at most 20"):
         collect(make_policy_model(), "--max-attempts", "21")
     assert Collection.objects.count() == 0
 

@@ -15,6 +15,7 @@ from apps.rollouts.engine.shared_limits import InUse
 from apps.rollouts.engine.worker import RolloutWorker
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.notifications import WORKER_CHANNEL
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.holds import find_holds
 from tests.deadlines import DEADLINE
@@ -40,7 +41,7 @@ def plan(base_url):
         slug="lab", name="Lab", adapter="http", builtin="", base_url=base_url, probe_due_at=timezone.now()
     )
     dataset = make_dataset([make_row()], environment=environment)
-    return plan_collection(dataset=dataset, agent=make_agent(), policy_model=make_policy_model(), repeats=3)
+    return plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=make_policy_model(), repeats=3))
 
 
 def test_rollouts_wait_for_a_server_that_is_unwell_and_go_on_when_it_is_well():

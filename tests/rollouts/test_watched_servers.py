@@ -8,6 +8,7 @@ from apps.environments.models import Environment
 from apps.policies.vllm_process import ServerBroken, ServerProcess, free_port
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.models import Collection
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 
@@ -21,12 +22,14 @@ def test_the_wait_ends_with_the_last_words_of_a_server_that_ended(settings):
     settings.WORKER_GRACE_SECONDS = 1
     settings.OUTBOUND_ALLOW = ["127.0.0.1"]
     collection = plan_collection(
-        dataset=make_dataset([make_row()], environment=Environment.objects.get(slug="calculator")),
-        agent=make_agent(),
-        policy_model=make_policy_model(
-            provider="vllm", model_name="gone", base_url=f"http://127.0.0.1:{free_port()}/v1"
-        ),
-        repeats=4,
+        Plan(
+            dataset=make_dataset([make_row()], environment=Environment.objects.get(slug="calculator")),
+            agent=make_agent(),
+            policy_model=make_policy_model(
+                provider="vllm", model_name="gone", base_url=f"http://127.0.0.1:{free_port()}/v1"
+            ),
+            repeats=4,
+        )
     )
     server = ServerProcess([sys.executable, "-c", ENDING], flavour="vllm", write=lambda line: None)
     try:

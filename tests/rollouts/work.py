@@ -9,6 +9,7 @@ from apps.environments.models import Environment
 from apps.rollouts.engine.claiming import Slots
 from apps.rollouts.engine.recording import End, record_batch
 from apps.rollouts.models import Worker
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
 
@@ -20,7 +21,7 @@ def plan(rows=None, environment="calculator", repeats=2, model=None, **fields):
     rows = rows or [make_row(f"What is {n} * 3?", str(n * 3)) for n in range(4)]
     dataset = make_dataset(rows, environment=Environment.objects.get(slug=environment))
     model = model or make_policy_model(mistake_rate=0.0)
-    return plan_collection(dataset=dataset, agent=make_agent(), policy_model=model, repeats=repeats, **fields)
+    return plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=model, repeats=repeats, **fields))
 
 
 def end(claim, status="completed", **fields):

@@ -12,6 +12,7 @@ from django.utils import timezone
 from apps.accounts.models import AuditEntry
 from apps.gym import process_exit
 from apps.rollouts.models import Rollout
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.tasks import dataset_deletion, unchanged_rows, version_loading
@@ -292,13 +293,13 @@ def test_a_retired_task_is_left_out_of_new_collections(dataset):
     version = load(dataset, row(1), row(2)).version
     plan = {"dataset": dataset, "agent": make_agent(), "policy_model": make_policy_model()}
     mark_tasks(task_ids=[version.tasks.get(index=0).pk], retired=True)
-    collection = plan_collection(**plan)
+    collection = plan_collection(Plan(**plan))
     assert list(Rollout.objects.filter(collection=collection).values_list("task__external_id", flat=True)) == ["2"]
     mark_tasks(task_ids=[version.tasks.get(index=1).pk], retired=True)
     with pytest.raises(NothingToCollect):
-        plan_collection(**plan)
+        plan_collection(Plan(**plan))
     mark_tasks(task_ids=list(version.tasks.values_list("pk", flat=True)), retired=False)
-    assert plan_collection(**plan).rollouts.count() == 2
+    assert plan_collection(Plan(**plan)).rollouts.count() == 2
 
 
 def test_all_rows_can_be_had_as_they_were_uploaded(dataset, monkeypatch):

@@ -13,6 +13,7 @@ from apps.exports.export_orders import queue_export
 from apps.gym.traces.events import ModelCall
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import TraceEvent
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
 from scripts.mock_model import TOOL_TOKENS, USAGE
@@ -40,7 +41,7 @@ def collect(settings, *, capture):
             capture_tokens=capture,
         )
         dataset = make_dataset([make_row("6 * 7?", "42")], environment=Environment.objects.get(slug="calculator"))
-        planned = plan_collection(dataset=dataset, agent=make_agent(), policy_model=model, repeats=4)
+        planned = plan_collection(Plan(dataset=dataset, agent=make_agent(), policy_model=model, repeats=4))
         collection = async_to_sync(finish_collection)(planned, progress=lambda _: None)
     assert (collection.completed, collection.mean_reward) == (4, 1.0)
     return collection

@@ -10,6 +10,7 @@ from django.test import Client
 from apps.accounts.api_keys import create_api_key
 from apps.environments.models import Environment
 from apps.rollouts.models import Collection, Rollout
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row, make_user
@@ -55,11 +56,13 @@ def walk(settings, *, wire, judge_settings, mock, repeats=3, **fields):
         assert send("environments/", environment)["judge_model"] == "judge"
         dataset = make_dataset([make_row("6 * 7?", "42")], environment=Environment.objects.get(slug="essays"))
         planned = plan_collection(
-            dataset=dataset,
-            agent=make_agent(),
-            policy_model=make_policy_model(mistake_rate=0.0),
-            repeats=repeats,
-            max_attempts=1,
+            Plan(
+                dataset=dataset,
+                agent=make_agent(),
+                policy_model=make_policy_model(mistake_rate=0.0),
+                repeats=repeats,
+                max_attempts=1,
+            )
         )
         collection = async_to_sync(finish_collection)(planned, progress=lambda _: None)
     return collection, api

@@ -8,6 +8,7 @@ from asgiref.sync import async_to_sync
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.items import assistant_text
 from apps.rollouts.models import Rollout
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.rollouts.steering.local_worker import finish_collection
 from tests.factories import make_agent, make_dataset, make_policy_model, make_row
@@ -66,7 +67,7 @@ def test_each_fault_of_a_reply_has_its_outcome_over_both_wires_and_none_is_a_cra
                 model_name=f"mock-{fault}",
                 max_tries=2,
             )
-            planned = plan_collection(dataset=dataset, agent=agent, policy_model=model, max_attempts=1)
+            planned = plan_collection(Plan(dataset=dataset, agent=agent, policy_model=model, max_attempts=1))
             async_to_sync(finish_collection)(planned, progress=lambda _: None)
             found[wire, fault] = told(Rollout.objects.get(collection=planned))
     assert found == OUTCOMES

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.rollouts.models import Collection
-from apps.rollouts.plans.validation import LIMITS
+from apps.rollouts.plans.plan_spec import LIMITS
 from apps.rollouts.steering.holds import find_holds
 
 
@@ -23,7 +23,7 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
     resume_from = serializers.PrimaryKeyRelatedField[Any](read_only=True, allow_null=True)
     is_archived = serializers.BooleanField(read_only=True)
     snapshot_digest = serializers.CharField(
-        read_only=True, help_text="SHA-256 of the resolved configuration: the same for what was run in the same way."
+        read_only=True, help_text="SHA-256 of the resolved configuration. Collections with the same digest ran with the same settings."
     )
     mean_reward = serializers.FloatField(read_only=True, allow_null=True)
 

@@ -1,4 +1,4 @@
-"""Collections: dataset × agent × policy model × repeats, and what came of it."""
+"""Collections: dataset × agent × policy model × repeats, and their results."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Collections while they run and afterwards: their limits, pausing, trying again, cancelling, the archive."""
 
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -11,9 +11,9 @@ from rest_framework.response import Response
 from apps.api.collections.collection_serializers import MOVING, CollectionDetailSerializer, CollectionSerializer
 from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
+from apps.api.framework.spec_serializers import spec_serializer
 from apps.gym.errors import ErrorKind
-from apps.rollouts.models import Collection
-from apps.rollouts.plans.validation import LIMITS
+from apps.rollouts.plans.plan_spec import Limits
 from apps.rollouts.steering.archiving import archive_collection, restore_collection
 from apps.rollouts.steering.controls import (
     adjust_collection,
@@ -24,25 +24,10 @@ from apps.rollouts.steering.controls import (
 )
 from apps.rollouts.steering.flag_resolution import resolve_flags
 
-MAX_INTEGER = 2**31 - 1
 
-
-class LimitsSerializer(DeclaredFields, serializers.ModelSerializer[Collection]):
+@spec_serializer(Limits, partial=True)
+class LimitsSerializer(DeclaredFields, serializers.Serializer[Any]):
     """What may be set when a collection is planned and while it runs."""
-
-    priority = serializers.IntegerField(
-        min_value=-1000, max_value=1000, required=False, help_text="Smaller is claimed first."
-    )
-
-    class Meta:
-        model = Collection
-        fields = [*LIMITS]
-        extra_kwargs: ClassVar[dict[str, dict[str, Any]]] = {
-            "concurrency": {"max_value": MAX_INTEGER},
-            "max_seconds": {"max_value": MAX_INTEGER},
-            "max_tokens": {"max_value": 2**63 - 1},
-            "max_cost": {"max_value": 1e12},
-        }
 
 
 class RetrySerializer(DeclaredFields, serializers.Serializer[Any]):
@@ -100,14 +85,14 @@ class SteeringActions(TableViewSet):
     @extend_schema(request=None, responses=ResolvedSerializer)
     @action(detail=True, methods=["post"])
     def resolve_flags(self, request: Request, pk: str) -> Response:
-        """Say that somebody has looked at what was redacted of its ended rollouts: exports take them again."""
+        """Confirm that the redactions of its ended rollouts were checked. Exports include these rollouts again."""
         resolved = resolve_flags(collection=self.get_object(), user=self.person)
         return Response(ResolvedSerializer({"resolved": resolved}).data)
 
     @extend_schema(request=None, responses=CollectionSerializer)
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, pk: str) -> Response:
-        """Cancel what is queued at once, and what runs within two seconds."""
+        """Cancel queued rollouts at once, and running rollouts within two seconds."""
         return Response(CollectionSerializer(cancel_collection(collection=self.get_object(), user=self.person)).data)
 
     @extend_schema(request=None, responses=CollectionSerializer)

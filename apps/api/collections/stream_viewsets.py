@@ -21,16 +21,18 @@ from rest_framework.request import Request
 from apps.accounts.api_keys import still_may
 from apps.accounts.permissions import Permission
 from apps.agents.models import Agent
-from apps.api.collections.steering_actions import MAX_INTEGER, LimitsSerializer
+from apps.api.collections.steering_actions import LimitsSerializer
 from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.idempotency import HEADER, MAX_KEY_LENGTH, read_key
 from apps.api.framework.problems import Problem
+from apps.api.framework.spec_serializers import spec_serializer
 from apps.environments.models import Environment
 from apps.gym.redaction.shortening import cut
 from apps.policies.address_models import find_addressed
 from apps.policies.models import PolicyModel, Provider, Wire
 from apps.rollouts.models import Collection
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import find_planned, plan_collection
 from apps.rollouts.streams.rollout_stream import RolloutStream
 from apps.tasks.models import DatasetVersion, Task
@@ -60,6 +62,7 @@ class EndpointSerializer(DeclaredFields, serializers.Serializer[Any]):
     )
 
 
+@spec_serializer(Plan, "sampling", "repeats", "seed")
 class StreamRequestSerializer(LimitsSerializer):
     rows = serializers.ListField(
         child=serializers.DictField(), required=False, allow_empty=False, help_text="Tasks, as lines of a task file."
@@ -78,9 +81,6 @@ class StreamRequestSerializer(LimitsSerializer):
     )
     endpoint = EndpointSerializer(required=False, help_text="Instead of policy_model.")
     agent = serializers.SlugRelatedField(slug_field="slug", queryset=Agent.objects.all(), required=False)
-    sampling = serializers.DictField(required=False, help_text="Overrides the agent's and the model's.")
-    repeats = serializers.IntegerField(min_value=1, max_value=10_000, default=1, help_text="Rollouts of each task.")
-    seed = serializers.IntegerField(min_value=0, max_value=MAX_INTEGER, default=0)
     group = serializers.BooleanField(
         default=False, help_text="All repeats of a task together, when the last has ended."
     )
@@ -89,30 +89,10 @@ class StreamRequestSerializer(LimitsSerializer):
     )
     seconds = serializers.IntegerField(min_value=1, default=3600, help_text="After which the stream ends.")
     priority = serializers.IntegerField(
-        min_value=-1000, max_value=1000, default=PRIORITY, help_text="Smaller is claimed first."
+        min_value=-1000, max_value=1000, default=PRIORITY, help_text="Workers claim smaller numbers first."
     )
 
-    class Meta(LimitsSerializer.Meta):
-        fields = [
-            "rows",
-            "environment",
-            "task_ids",
-            "policy_model",
-            "endpoint",
-            "agent",
-            "sampling",
-            "repeats",
-            "seed",
-            "group",
-            "keep",
-            "seconds",
-            "priority",
-            "concurrency",
-            "rollout_timeout",
-            "max_attempts",
-            "max_tokens",
-            "max_cost",
-        ]
+    max_seconds = None  # `seconds` in its place
 
     def validate_seconds(self, seconds: int) -> int:
         if seconds > settings.STREAM_SECONDS:
@@ -166,7 +146,7 @@ class StreamResponse(StreamingHttpResponse):
         super().__init__(stream.lines(), content_type=NDJSON)
         self._stream = stream
         self["Cache-Control"] = "no-store"
-        # A proxy that collects the answer would hold back what is ready.
+        # A proxy that buffers the response would delay finished rollouts.
         self["X-Accel-Buffering"] = "no"
         with self.counting:
             self.open.add(self)
@@ -270,17 +250,14 @@ class StreamViewSet(TableViewSet):
             return earlier
         fields["policy_model"] = self._policy_model(fields)
         version, task_ids = self._tasks(fields)
-        return plan_collection(
+        plan = Plan(
             dataset=version.dataset,
-            version=version,
-            task_ids=task_ids,
+            version=version.number,
             name=cut(f"Stream: {version.dataset.name} × {fields['policy_model'].name}", 200),
             max_seconds=seconds,
-            user=self.person,
-            idempotency_key=key or None,
-            asked=digest,
             **fields,
         )
+        return plan_collection(plan, user=self.person, task_ids=task_ids, idempotency_key=key or None, asked=digest)
 
     def _policy_model(self, fields: dict[str, Any]) -> PolicyModel:
         endpoint = fields.pop("endpoint", None)

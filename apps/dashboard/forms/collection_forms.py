@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from django import forms
@@ -10,14 +10,15 @@ from django.core.exceptions import ValidationError
 from django.http import QueryDict
 
 from apps.agents.models import Agent
-from apps.dashboard.forms.fields import JSONTextField, MarksField, NumberedField, SecondsField
+from apps.dashboard.forms.spec_fields import spec_form
+from apps.gym.specs import spec_fields
 from apps.gym.tasks.prompt_templates import MAX_TEMPLATE, PromptTemplate, find_template_problems
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection
 from apps.rollouts.plans.clones import plan_again, plan_rest
 from apps.rollouts.plans.estimates import Estimate, estimate_plan
+from apps.rollouts.plans.plan_spec import LIMITS, SELECTED, Limits, Plan, TaskSelection
 from apps.rollouts.plans.task_selection import NothingToCollect, Size, choose_rollouts
-from apps.rollouts.plans.validation import LIMITS, MAX_REPEATS
 from apps.tasks.models import Dataset, DatasetVersion
 
 
@@ -26,7 +27,7 @@ def _new_key() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlanPreview:
     """What would be made; `estimate` once the agent and the model are chosen too."""
 
     version: DatasetVersion
@@ -37,86 +38,28 @@ class Plan:
     estimate: Estimate | None
 
 
-def _default(name: str) -> Any:
-    return Collection._meta.get_field(name).get_default()  # type: ignore[union-attr]
+_BASICS = ("dataset", "version", "policy_model", "agent", "repeats", "limit")
+_CHOICE = [name for name in SELECTED if name not in _BASICS]
+_REST = [name for name in spec_fields(Plan) if name not in {*_BASICS, *_CHOICE, *LIMITS, "prompt_template"}]
 
 
-_CHOICE = {
-    "split_repeats": "repeats",
-    "splits": "splits",
-    "tags": "tags",
-    "search": "words",
-    "resume_from": "what is left of #",
-    "only_failed": "",
-}
-
-_SUMMED = (
-    ("concurrency", "at once"),
-    ("rollout_timeout", "an attempt"),
-    ("max_attempts", "attempts"),
-    ("max_seconds", "in all"),
-    ("max_tokens", "tokens in all"),
-    ("max_cost", "USD in all"),
-)
-
-
+@spec_form(Limits)
 class LimitsForm(forms.Form):
-    """What may be set at planning and while a collection runs: see planning.LIMITS. Empty means no limit."""
+    """Limits of a collection, which may change while it runs. Empty means no limit."""
 
-    priority = forms.IntegerField(min_value=-1000, max_value=1000, initial=0, help_text="Smaller is claimed first")
-    concurrency = forms.IntegerField(
-        min_value=1,
-        max_value=2**31 - 1,
-        required=False,
-        label="Rollouts at once",
-        help_text="Over all workers; empty: as its model and environment allow",
-    )
-    rollout_timeout = SecondsField(
-        high=86_400,
-        initial=_default("rollout_timeout"),
-        label="Time of one attempt",
-        help_text="Such as 30 min; then it ends as timed_out",
-    )
-    max_attempts = forms.IntegerField(
-        min_value=1,
-        max_value=20,
-        initial=_default("max_attempts"),
-        label="Attempts at a rollout",
-        help_text="While its model or environment fails; lost workers are counted apart",
-    )
-    max_seconds = SecondsField(
-        whole=True,
-        low=1,
-        high=3650 * 86_400,
-        required=False,
-        initial=_default("max_seconds"),
-        label="Time in all",
-        help_text="From its first rollout on, such as 12 h; empty: no limit",
-    )
-    max_tokens = forms.IntegerField(
-        min_value=1,
-        max_value=2**63 - 1,
-        required=False,
-        label="Tokens in all",
-        help_text="Read and written; empty: no limit",
-    )
-    max_cost = forms.FloatField(
-        min_value=0,
-        required=False,
-        label="Cost in all, USD",
-        help_text="By the prices of its policy model; empty: no limit",
-        widget=forms.NumberInput(attrs={"step": "any"}),
-    )
+    @property
+    def limit_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in LIMITS]
 
     @property
     def limits_errors(self) -> bool:
-        return any(name in self.errors for name in LIMITS)
+        return any(each.errors for each in self.limit_fields)
 
     @property
     def limits_summary(self) -> str:
-        """The limits in all, as the form stands: what can be seen without opening it."""
-        values = [(self[name].value(), meaning) for name, meaning in _SUMMED]
-        return " · ".join(f"{value} {meaning}" for value, meaning in values if value not in (None, ""))
+        """The limits that have a value."""
+        values = [(each.label, each.value()) for each in self.limit_fields if each.name != "priority"]
+        return " · ".join(f"{label} {value}" for label, value in values if value not in (None, ""))
 
     @classmethod
     def of(cls, collection: Collection) -> "LimitsForm":
@@ -124,36 +67,10 @@ class LimitsForm(forms.Form):
         return cls(initial={name: getattr(collection, name) for name in LIMITS})
 
 
+@spec_form(Plan, leave=["prompt_template"])
 class CollectionForm(LimitsForm):
-    """Field names are the arguments of plan_collection."""
+    """A plan. The two parts of its prompt template are fields of their own."""
 
-    # Slugs are what addresses and the API call them by: a link can open this form with its dataset chosen.
-    dataset = forms.ModelChoiceField(Dataset.objects.none(), to_field_name="slug", empty_label="Choose a dataset")
-    version = forms.IntegerField(
-        min_value=1, max_value=2**31 - 1, required=False, help_text="Its number; empty: the dataset's latest"
-    )
-    agent = forms.ModelChoiceField(Agent.objects.none(), to_field_name="slug", empty_label=None)
-    policy_model = forms.ModelChoiceField(
-        PolicyModel.objects.none(), to_field_name="slug", empty_label="Choose a policy model"
-    )
-    repeats = forms.IntegerField(min_value=1, max_value=1024, initial=4, help_text="Rollouts per task: its group")
-    limit = forms.IntegerField(min_value=1, required=False, help_text="Only the first so many tasks; empty takes all")
-    split_repeats = NumberedField(
-        high=MAX_REPEATS, label="Repeats by split", help_text="Such as train=8, validation=2; others as above"
-    )
-    splits = MarksField(help_text="Only tasks of these, such as train, validation; empty takes all")
-    tags = MarksField(help_text="Only tasks that have all of these")
-    search = forms.CharField(
-        max_length=200, required=False, label="Words", help_text="Only tasks with these in their id or prompt"
-    )
-    resume_from = forms.ModelChoiceField(
-        Collection.objects.none(),
-        required=False,
-        label="Earlier collection",
-        widget=forms.NumberInput(attrs={"min": 1}),
-        help_text="Its number: only what failed, was cancelled or is missing there, on the version it had",
-    )
-    only_failed = forms.BooleanField(required=False, label="Of that, only what failed")
     system_template = forms.CharField(
         max_length=MAX_TEMPLATE,
         required=False,
@@ -170,13 +87,7 @@ class CollectionForm(LimitsForm):
         widget=forms.Textarea(attrs={"class": "code", "rows": 3}),
         help_text="In place of the tasks' own, which stands where you write {prompt}",
     )
-    seed = forms.IntegerField(min_value=0, max_value=2**31 - 1, initial=0, help_text="The same seed repeats the plan")
-    sampling = JSONTextField(
-        kind=dict,
-        rows=3,
-        help_text='Overrides the agent\'s and the model\'s, e.g. {"temperature": 1.0, "max_output_tokens": 1024}',
-    )
-    name = forms.CharField(max_length=200, required=False, help_text="Empty: named after its parts")
+    key: str | None = None
     # A form that is sent twice plans once.
     idempotency_key = forms.CharField(max_length=128, required=False, widget=forms.HiddenInput, initial=_new_key)
 
@@ -185,8 +96,13 @@ class CollectionForm(LimitsForm):
         ready = Dataset.objects.filter(versions__state=DatasetVersion.State.READY).distinct()
         self._choices("dataset").queryset = ready
         self._choices("agent").queryset = Agent.objects.all()
+        self._choices("agent").empty_label = None
         self._choices("policy_model").queryset = PolicyModel.objects.all()
         self._choices("resume_from").queryset = Collection.objects.present().select_related("version", "dataset")
+        # Of many collections, a menu would be long.
+        self.fields["resume_from"].widget = forms.NumberInput(attrs={"min": 1})
+        # Groups of one rollout have no variance, so trainers learn nothing from them.
+        self.fields["repeats"].initial = 4
 
     def _choices(self, name: str) -> "forms.ModelChoiceField[Any]":
         field = self.fields[name]
@@ -199,8 +115,12 @@ class CollectionForm(LimitsForm):
         key = cleaned.pop("idempotency_key", "")
         self._fold_template(cleaned)
         plan = "|".join(f"{name}={value!r}" for name, value in sorted(cleaned.items()))
-        digest = hashlib.sha256(f"{key}|{plan}".encode()).hexdigest()
-        return {**cleaned, "idempotency_key": digest if key else None}
+        self.key = hashlib.sha256(f"{key}|{plan}".encode()).hexdigest() if key else None
+        return cleaned
+
+    @property
+    def order(self) -> Plan:
+        return Plan(**self.cleaned_data)
 
     def _fold_template(self, fields: dict[str, Any]) -> None:
         """The two parts are one argument."""
@@ -221,7 +141,7 @@ class CollectionForm(LimitsForm):
 
     @staticmethod
     def _of_earlier(earlier: Collection, rest: bool) -> dict[str, Any]:
-        plan = plan_rest(earlier) if rest else plan_again(earlier)
+        plan = vars(plan_rest(earlier) if rest else plan_again(earlier)).copy()
         for name in ("dataset", "agent", "policy_model"):
             plan[name] = plan[name].slug
         plan["resume_from"] = plan["resume_from"].pk if plan["resume_from"] else None
@@ -229,15 +149,26 @@ class CollectionForm(LimitsForm):
         return {**plan, **{f"{part}_template": text for part, text in parts.items()}}
 
     @property
+    def choice_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in _CHOICE]
+
+    @property
+    def other_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in _REST]
+
+    @property
     def choice_errors(self) -> bool:
-        return any(name in self.errors for name in _CHOICE)
+        return any(each.errors for each in self.choice_fields)
 
     @property
     def choice_summary(self) -> str:
-        """How tasks are chosen, as the form stands."""
-        values = [(self[name].value(), name) for name in _CHOICE if name != "only_failed"]
-        shown = [(self.fields[name].prepare_value(value), name) for value, name in values if value]
-        return " · ".join(f"{_CHOICE[name]} {value}".replace("# ", "#") for value, name in shown)
+        """The options that choose tasks and have a value."""
+        values = [(each, each.value()) for each in self.choice_fields]
+        return " · ".join(
+            f"{each.label} {'' if value is True else each.field.prepare_value(value)}".strip()
+            for each, value in values
+            if value and value != "false"
+        )
 
     @classmethod
     def known(cls, given: QueryDict) -> dict[str, str]:
@@ -246,7 +177,7 @@ class CollectionForm(LimitsForm):
         shown = [name for name in cls.base_fields if given.get(name) or (name == "max_seconds" and name in given)]
         return {name: str(given[name]) for name in shown if name != "idempotency_key"}
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> PlanPreview | None:
         """The size of the plan as the form stands; None while the dataset or a number is missing or wrong."""
         given = {name: self._understood(name) for name in self.fields}
         if not given["dataset"] or not given["repeats"]:
@@ -254,14 +185,21 @@ class CollectionForm(LimitsForm):
         plan = {name: value for name, value in given.items() if value is not None}
         parts = {part: plan.pop(f"{part}_template", "") for part in ("system", "user")}
         plan |= {"prompt_template": parts, "only_failed": bool(plan.get("only_failed") and plan.get("resume_from"))}
+        plan.pop("idempotency_key", None)
+        selected = {each.name: plan[each.name] for each in fields(TaskSelection) if each.name in plan}
         try:
-            choice = choose_rollouts(plan, version=plan.get("version"))
-            estimate = estimate_plan(plan) if plan.get("agent") and plan.get("policy_model") else None
+            choice = choose_rollouts(TaskSelection(**selected))
+            estimate = estimate_plan(Plan(**plan)) if plan.get("agent") and plan.get("policy_model") else None
         except (ValidationError, NothingToCollect):
             return None
         size = Size(estimate.tasks, estimate.rollouts) if estimate else choice.size()
-        return Plan(
-            choice.version, size, choice.repeats, dict(choice.split_repeats), choice.resume_from is not None, estimate
+        return PlanPreview(
+            choice.version,
+            size,
+            choice.selection.repeats,
+            choice.selection.split_repeats,
+            choice.selection.resume_from is not None,
+            estimate,
         )
 
     def _understood(self, name: str) -> Any:

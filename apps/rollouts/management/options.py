@@ -1,10 +1,8 @@
 """What options of commands hold, read so that a wrong one is an error of the command line."""
 
 import argparse
-import json
 import re
 from collections.abc import Callable
-from typing import Any
 
 MOST_SEATS = 100_000
 _GROUP = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -28,16 +26,6 @@ def read_group(text: str) -> str:
     if text and not _GROUP.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no group: up to 64 letters, digits, hyphens and underscores")
     return text
-
-
-def read_object(text: str) -> dict[str, Any]:
-    try:
-        given = json.loads(text)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(f"this is not JSON: {problem}") from None
-    if not isinstance(given, dict):
-        raise argparse.ArgumentTypeError('this is no JSON object, such as {"temperature": 0.7}')
-    return given
 
 
 def read_key(text: str) -> str:

@@ -1,30 +1,32 @@
-"""Plan again what was planned before: an earlier plan's arguments, to be changed where it shall differ."""
+"""Plan a collection again, with changes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from apps.gym.specs import spec_fields
 from apps.rollouts.models import Collection
-from apps.rollouts.plans.task_selection import CHOSEN
-from apps.rollouts.plans.validation import LIMITS
-
-PLANNED = ("dataset", "agent", "policy_model", *CHOSEN, "seed", "sampling", "prompt_template", "resume_from", *LIMITS)
+from apps.rollouts.plans.plan_spec import Plan
 
 
-def plan_again(collection: Collection) -> dict[str, Any]:
-    """Arguments of plan_collection. Its tasks are those of the version it had; what else it is made of is as it stands
-    now. The name is left to be found anew."""
-    return {**{name: getattr(collection, name) for name in PLANNED}, "version": collection.version.number}
+def plan_again(collection: Collection) -> Plan:
+    """Return the plan of a collection on the dataset version it had. The name is left out."""
+    stored, plan = collection.snapshot.get("plan", {}), {}
+    for name, field in spec_fields(Plan).items():
+        if hasattr(collection, name):
+            plan[name] = getattr(collection, name)
+        elif name in stored:
+            value = stored[name]
+            plan[name] = field.type.objects.filter(pk=value).first() if field.is_row else value
+    return Plan(**{**plan, "version": collection.version.number, "name": ""})
 
 
-def plan_rest(collection: Collection, *, only_failed: bool = False) -> dict[str, Any]:
-    """The same for what failed, was cancelled or is missing there; of what it resumed itself, too."""
-    return {**plan_again(collection), "resume_from": collection, "only_failed": only_failed}
+def plan_rest(collection: Collection, *, only_failed: bool = False) -> Plan:
+    """Return the plan of the rollouts that failed, were cancelled or are missing in a collection."""
+    return replace(plan_again(collection), resume_from=collection, only_failed=only_failed)
 
 
-def change_plan(plan: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan with what is changed. The version of another dataset, or of what another collection left, is another."""
-    changed = {**plan, **changes}
-    moved = any(name in changes and changes[name] != plan.get(name) for name in ("dataset", "resume_from"))
-    if moved and "version" not in changes:
-        changed.pop("version", None)
-    return changed
+def change_plan(plan: Plan, changes: Mapping[str, Any]) -> Plan:
+    """Return the plan with changes. With another dataset or earlier collection, the version is dropped."""
+    moved = any(name in changes and changes[name] != getattr(plan, name) for name in ("dataset", "resume_from"))
+    return replace(plan, **{**({"version": None} if moved else {}), **changes})

@@ -1,13 +1,13 @@
 """What a plan would take: rollouts, tokens, cost, time; from earlier collections like it or from its tasks' words."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db.models import Avg
 
 from apps.accounts.keyset_reading import read_by_key
 from apps.gym.wires.pricing import Prices
 from apps.rollouts.models import Collection, Rollout, Worker
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.task_selection import Choice, Size, choose_rollouts
 from apps.rollouts.plans.validation import check_plan
 from apps.tasks.models import DatasetVersion
@@ -53,12 +53,12 @@ class _Each(NamedTuple):
     based_on: list[int]
 
 
-def estimate_plan(plan: Mapping[str, Any]) -> Estimate:
-    """`plan` has the arguments of plan_collection. Raises what planning it raises for a plan that cannot be."""
+def estimate_plan(plan: Plan) -> Estimate:
+    """Return what a plan would take. Raises what plan_collection raises for a plan that it refuses."""
     checked = check_plan(plan)
-    choice = choose_rollouts(checked, version=plan.get("version"))
+    choice = choose_rollouts(checked)
     size = choice.size()
-    policy_model = checked["policy_model"]
+    policy_model = checked.policy_model
     each = _measured(checked) or _guessed(checked, choice)
     if each is None or not size.rollouts:
         nothing = "" if size.rollouts else "Nothing is to be done."
@@ -77,19 +77,19 @@ def estimate_plan(plan: Mapping[str, Any]) -> Estimate:
     )
 
 
-def _measured(plan: Mapping[str, Any]) -> _Each | None:
+def _measured(plan: Plan) -> _Each | None:
     """By the latest collections of the dataset with this model, those with this agent first."""
     alike = Collection.objects.present().filter(
-        dataset=plan["dataset"], policy_model=plan["policy_model"], completed__gt=0, started_at__isnull=False
+        dataset=plan.dataset, policy_model=plan.policy_model, completed__gt=0, started_at__isnull=False
     )
-    rows = list(alike.filter(agent=plan["agent"]).order_by("-pk")[:EARLIER]) or list(alike.order_by("-pk")[:EARLIER])
+    rows = list(alike.filter(agent=plan.agent).order_by("-pk")[:EARLIER]) or list(alike.order_by("-pk")[:EARLIER])
     # Every attempt that ended has been counted, those that were tried again too.
     ended = sum(row.completed + row.failed for row in rows)
     if not ended:
         return None
     durations = [_mean_duration(row) for row in rows]
     known = [seconds for seconds in durations if seconds is not None]
-    prices: Prices = plan["policy_model"].prices
+    prices: Prices = plan.policy_model.prices
     judged = [
         row.cost - prices.cost({"input_tokens": row.input_tokens, "output_tokens": row.output_tokens})
         for row in rows
@@ -112,7 +112,7 @@ def _mean_duration(collection: Collection) -> float | None:
     return mean
 
 
-def _guessed(plan: Mapping[str, Any], choice: Choice) -> _Each | None:
+def _guessed(plan: Plan, choice: Choice) -> _Each | None:
     """By the words of some tasks, and one reply to each."""
     version = choice.version
     step = max(1, version.task_count // SAMPLED)
@@ -120,9 +120,9 @@ def _guessed(plan: Mapping[str, Any], choice: Choice) -> _Each | None:
     words = [len(row.split()) for _, row in read_by_key(sampled, by="index", size=50)]
     if not words:
         return None
-    agent = plan["agent"]
+    agent = plan.agent
     around = len(agent.system_prompt.split()) + len(str(agent.examples).split() if agent.examples else [])
-    sampling = {**plan["policy_model"].sampling, **agent.sampling, **plan["sampling"]}
+    sampling = {**plan.policy_model.sampling, **agent.sampling, **plan.sampling}
     allowed = sampling.get("max_output_tokens")
     said = min(REPLY_TOKENS, allowed) if isinstance(allowed, int) and allowed > 0 else REPLY_TOKENS
     return _Each(
@@ -135,12 +135,12 @@ def _guessed(plan: Mapping[str, Any], choice: Choice) -> _Each | None:
     )
 
 
-def _seconds(each: _Each, size: Size, plan: Mapping[str, Any]) -> float | None:
+def _seconds(each: _Each, size: Size, plan: Plan) -> float | None:
     """With as many at once as the narrowest limit lets run: of model, environment, collection, and seats of workers."""
     if each.seconds is None:
         return None
     seats = sum(Worker.objects.filter(state=Worker.State.ACTIVE).values_list("seats", flat=True))
-    limits = [plan["policy_model"].concurrency, plan["dataset"].environment.concurrency, plan["concurrency"], seats]
+    limits = [plan.policy_model.concurrency, plan.dataset.environment.concurrency, plan.concurrency, seats]
     at_once = min([limit for limit in limits if limit] or [1])
     rounds = -(-size.rollouts // at_once)
     return float(each.seconds * rounds)

@@ -18,13 +18,13 @@ from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym import process_exit
 from apps.policies.models import PolicyModel
-from apps.policies.typed_texts import clean_typed_value
 from apps.rollouts.models import Collection, Rollout
 from apps.rollouts.notifications import notify_workers
+from apps.rollouts.plans.plan_spec import LIMITS, Plan
 from apps.rollouts.plans.queueing import Planned, insert_rollouts
-from apps.rollouts.plans.task_selection import CHOSEN, NothingToCollect, choose_rollouts, explain_nothing
+from apps.rollouts.plans.task_selection import NothingToCollect, choose_rollouts, explain_nothing
 from apps.rollouts.plans.validation import check_plan
-from apps.tasks.models import Dataset, DatasetVersion
+from apps.tasks.models import DatasetVersion
 
 CHUNK = 2_000
 """Rows a transaction: larger ones would hold up the heartbeat on SQLite."""
@@ -34,96 +34,49 @@ QUIET_TO_ASK_AGAIN = timedelta(seconds=60)
 """The same where somebody asks for the plan again, with its key: they are likely to know."""
 
 
+_COLUMNS = {field.name for field in Collection._meta.concrete_fields} - {"name", "version"}
+
+
 class PlanConflict(Exception):
     """The idempotency key belongs to another plan of the same person."""
 
 
 def plan_collection(
+    plan: Plan,
     *,
-    dataset: Dataset,
-    agent: Agent,
-    policy_model: PolicyModel,
-    repeats: int = 1,
-    limit: int | None = None,
-    seed: int = 0,
-    sampling: dict[str, Any] | None = None,
-    split_repeats: Mapping[str, int] | None = None,
-    splits: Sequence[str] = (),
-    tags: Sequence[str] = (),
-    search: str = "",
-    prompt_template: Mapping[str, str] | None = None,
-    resume_from: Collection | None = None,
-    only_failed: bool = False,
-    name: str = "",
-    priority: int = 0,
-    concurrency: int | None = None,
-    rollout_timeout: float = 1800.0,
-    max_attempts: int = 2,
-    max_seconds: int | None = 7 * 86_400,
-    max_tokens: int | None = None,
-    max_cost: float | None = None,
     user: User | None = None,
-    idempotency_key: str | None = None,
-    version: DatasetVersion | int | None = None,
     task_ids: Sequence[int] | None = None,
+    idempotency_key: str | None = None,
     asked: str | None = None,
 ) -> Collection:
-    """Make the collection and its queued rollouts, and ring the workers.
+    """Create the collection and its queued rollouts, and notify the workers.
 
-    `resume_from` makes only what failed, was cancelled or is missing in that earlier collection of the same dataset, of
-    the version that it was planned on; with `only_failed`, only what failed there. A rollout keeps its repeat, and with
-    the same seed its own.
+    `task_ids` are the tasks of the version to attempt; left out, all. The same plan with the same key gives the
+    collection that exists; `asked` is the digest of the request where the caller knows it better. Resumed rollouts
+    keep their repeat, and with the same seed their own seed.
 
-    `version`, or its number, is the latest where it is left out; `task_ids` are those of its tasks to attempt, all by
-    default. Planning the same again with the same idempotency key gives the collection that exists; `asked` is the
-    digest of what was asked for, where the caller knows it better. Raises NothingToCollect, and PlanConflict for a key
-    that stands for something else, and ValidationError for what cannot be.
+    Raises NothingToCollect for a plan without rollouts, PlanConflict for a key of another plan, and ValidationError by
+    field.
     """
-    sampling, prompt_template = clean_typed_value(sampling), clean_typed_value(prompt_template)
-    plan = check_plan(
-        {
-            "dataset": dataset,
-            "agent": agent,
-            "policy_model": policy_model,
-            "repeats": repeats,
-            "limit": limit,
-            "seed": seed,
-            "sampling": sampling,
-            "split_repeats": split_repeats,
-            "splits": splits,
-            "tags": tags,
-            "search": search,
-            "prompt_template": prompt_template,
-            "resume_from": resume_from,
-            "only_failed": only_failed,
-            "priority": priority,
-            "concurrency": concurrency,
-            "rollout_timeout": rollout_timeout,
-            "max_attempts": max_attempts,
-            "max_seconds": max_seconds,
-            "max_tokens": max_tokens,
-            "max_cost": max_cost,
-            "created_by": user,
-        }
-    )
-    digest = asked or _digest(plan, name, version)
+    plan = check_plan(plan)
+    digest = asked or _digest(plan)
     if earlier := find_planned(idempotency_key, digest, user):
         return earlier
-    choice = choose_rollouts(plan, version=version, task_ids=task_ids)
+    choice = choose_rollouts(plan, task_ids=task_ids)
     if next(choice.rollouts(), None) is None:
         raise NothingToCollect(explain_nothing(choice))
-    version, environment = choice.version, dataset.environment
     collection = Collection(
-        name=name or f"{dataset.name} × {policy_model.name}",
-        version=version,
-        environment=environment,
+        **{name: value for name, value in vars(plan).items() if name in _COLUMNS},
+        name=plan.name or f"{plan.dataset.name} × {plan.policy_model.name}",
+        version=choice.version,
+        environment=plan.dataset.environment,
         snapshot={
-            **take_snapshot(agent, policy_model, environment, version, sampling or {}),
+            **take_snapshot(plan.agent, plan.policy_model, plan.dataset.environment, choice.version, plan.sampling),
             "plan": _describe_choice(plan),
         },
         idempotency_key=idempotency_key or None,
         plan_digest=digest,
-        **plan,
+        created_by=user,
     )
     try:
         with transaction.atomic():
@@ -133,7 +86,9 @@ def plan_collection(
         if earlier := find_planned(idempotency_key, digest, user):
             return earlier
         raise
-    rows = (Planned(task_id, repeat, rollout_seed(seed, index, repeat)) for task_id, index, repeat in choice.rollouts())
+    rows = (
+        Planned(task_id, repeat, rollout_seed(plan.seed, index, repeat)) for task_id, index, repeat in choice.rollouts()
+    )
     try:
         for chunk in _chunks(rows):
             _queue(collection, chunk)
@@ -158,13 +113,15 @@ def _say_plan(collection: Collection) -> dict[str, Any]:
     }
 
 
-def _describe_choice(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """For the snapshot: which rollouts, and how they were asked."""
-    earlier = plan["resume_from"]
-    return {
-        **{name: plan[name] for name in (*CHOSEN, "seed", "prompt_template")},
-        "resume_from": earlier.pk if earlier else None,
-    }
+def _describe_choice(plan: Plan) -> dict[str, Any]:
+    """Return the choice of rollouts for the snapshot. Options without a column of their own are kept here alone."""
+    elsewhere = {*LIMITS, "dataset", "agent", "policy_model", "version", "name", "sampling"}
+    return {name: value for name, value in _plain(plan).items() if name not in elsewhere}
+
+
+def _plain(plan: Plan) -> dict[str, Any]:
+    """Return the options by name, rows of the database as their numbers."""
+    return {name: value.pk if isinstance(value, Model) else value for name, value in vars(plan).items()}
 
 
 def sweep_plans() -> bool:
@@ -215,15 +172,9 @@ def find_planned(idempotency_key: str | None, digest: str, user: User | None) ->
     return earlier
 
 
-def _digest(plan: dict[str, Any], name: str, version: DatasetVersion | int | None) -> str:
-    """Of what was asked for. The collection's own fields cannot tell: its limits may be changed while it runs."""
-    # What came later counts where it is given: the keys of earlier plans stay good.
-    later = {*CHOSEN, "prompt_template", "resume_from"} - {"repeats", "limit"}
-    given = {field: value for field, value in plan.items() if value or field not in later}
-    if version is not None:
-        given["version"] = version if isinstance(version, int) else version.number
-    asked = {field: value.pk if isinstance(value, Model) else value for field, value in given.items()}
-    return hashlib.sha256(orjson.dumps({**asked, "name": name}, option=orjson.OPT_SORT_KEYS)).hexdigest()
+def _digest(plan: Plan) -> str:
+    """Return the digest of what was asked for. The limits of the collection may change while it runs."""
+    return hashlib.sha256(orjson.dumps(_plain(plan), option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def rollout_seed(seed: int, index: int, repeat: int) -> int:
@@ -236,9 +187,9 @@ def take_snapshot(
     policy_model: PolicyModel,
     environment: Environment,
     version: DatasetVersion,
-    sampling: dict[str, Any],
+    sampling: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Everything that decides how the rollouts go, as it stands now; secrets are not part of it."""
+    """Return everything that decides how the rollouts run, as it is now, without secrets."""
     return {
         "dataset": {"slug": version.dataset.slug, "version": version.number, "content_hash": version.content_hash},
         "agent": {

@@ -1,15 +1,16 @@
 """Which tasks of a version a collection attempts, and how often each: read by the chunk, counted by the database."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
 
 from apps.accounts.keyset_reading import read_by_key
-from apps.rollouts.models import Collection, Rollout, RolloutQuerySet
+from apps.rollouts.models import Rollout, RolloutQuerySet
+from apps.rollouts.plans.plan_spec import TaskSelection
 from apps.tasks.models import Dataset, DatasetVersion, Task, TaskQuerySet
 
 CHUNK = 2_000
@@ -31,49 +32,41 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Retired tasks are never among them. `tags` are all wanted; `limit` counts the tasks that the filters leave.
+    """The rollouts that a selection stands for on one version. Retired tasks are never among them."""
 
-    With an earlier collection, only what failed, was cancelled or is missing there; `only_failed`: only what failed.
-    """
-
+    selection: TaskSelection
     version: DatasetVersion
-    repeats: int = 1
-    split_repeats: Mapping[str, int] = field(default_factory=dict)
-    limit: int | None = None
-    splits: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    search: str = ""
     task_ids: Sequence[int] | None = None
-    resume_from: Collection | None = None
-    only_failed: bool = False
 
     def repeats_of(self, split: str) -> int:
-        return self.split_repeats.get(split, self.repeats)
+        return self.selection.split_repeats.get(split, self.selection.repeats)
 
     @property
     def is_filtered(self) -> bool:
-        return bool(self.splits or self.tags or self.search)
+        return bool(self.selection.splits or self.selection.tags or self.selection.search)
 
     def tasks(self) -> TaskQuerySet:
         """In their order."""
         found = self._unlimited()
-        return found[: self.limit] if self.limit else found
+        return found[: self.selection.limit] if self.selection.limit else found
 
     def _unlimited(self) -> TaskQuerySet:
         found: TaskQuerySet = Task.objects.filter(version=self.version).active().order_by("index")
         if self.task_ids is not None:
             found = found.filter(pk__in=self.task_ids)
-        if self.splits:
-            found = found.filter(split__in=self.splits)
-        for tag in self.tags:
+        if self.selection.splits:
+            found = found.filter(split__in=self.selection.splits)
+        for tag in self.selection.tags:
             found = found.tagged(tag)
-        if self.search:
-            found = found.filter(Q(prompt_excerpt__icontains=self.search) | Q(external_id__icontains=self.search))
+        if self.selection.search:
+            found = found.filter(
+                Q(prompt_excerpt__icontains=self.selection.search) | Q(external_id__icontains=self.selection.search)
+            )
         return found
 
     def unknown_splits(self) -> dict[str, list[str]]:
         """By what names them, splits that no task is in: a typing error would run with other tasks or numbers."""
-        named = {"splits": set(self.splits), "split_repeats": set(self.split_repeats)}
+        named = {"splits": set(self.selection.splits), "split_repeats": set(self.selection.split_repeats)}
         if not any(named.values()):
             return {}
         known = set(Task.objects.filter(version=self.version).order_by().values_list("split", flat=True).distinct())
@@ -82,18 +75,18 @@ class Choice:
     def rollouts(self) -> Iterator[Chosen]:
         """In the order of tasks and repeats. Constant memory, however many."""
         columns = self._unlimited().values_list("index", "pk", "split")
-        rows = islice(read_by_key(columns, by="index", size=CHUNK), self.limit)
-        most = max([1, self.repeats, *self.split_repeats.values()])
+        rows = islice(read_by_key(columns, by="index", size=CHUNK), self.selection.limit)
+        most = max([1, self.selection.repeats, *self.selection.split_repeats.values()])
         while tasks := list(islice(rows, max(1, CHUNK // most))):
             left = self._left({task_id for _, task_id, _ in tasks})
             for index, task_id, split in tasks:
                 for repeat in range(self.repeats_of(split)):
-                    if left is None or ((task_id, repeat) in left) == self.only_failed:
+                    if left is None or ((task_id, repeat) in left) == self.selection.only_failed:
                         yield Chosen(task_id, index, repeat)
 
     def _left(self, task_ids: set[int]) -> set[tuple[int, int]] | None:
         """Of the earlier collection: what failed, or else what needs not be made again."""
-        if self.resume_from is None:
+        if self.selection.resume_from is None:
             return None
         found = self._earlier().filter(task_id__in=task_ids)
         return set(found.values_list("task_id", "repeat"))
@@ -101,25 +94,25 @@ class Choice:
     def _earlier(self) -> "RolloutQuerySet":
         """What waits or runs there is still to come, so it is not made again either."""
         kept = [Rollout.Status.COMPLETED, Rollout.Status.RUNNING, Rollout.Status.QUEUED]
-        statuses = [Rollout.Status.FAILED] if self.only_failed else kept
-        return Rollout.objects.filter(collection=self.resume_from, status__in=statuses).order_by()
+        statuses = [Rollout.Status.FAILED] if self.selection.only_failed else kept
+        return Rollout.objects.filter(collection=self.selection.resume_from, status__in=statuses).order_by()
 
     def size(self) -> Size:
         """Counted without reading them."""
         by_split = self._count_by_split()
         tasks = sum(by_split.values())
         planned = sum(count * self.repeats_of(split) for split, count in by_split.items())
-        if self.resume_from is None:
+        if self.selection.resume_from is None:
             return Size(tasks, planned)
         earlier = sum(
             self._earlier().filter(task__in=self._tasks_of(split), repeat__lt=self.repeats_of(split)).count()
             for split in by_split
         )
-        return Size(tasks, earlier if self.only_failed else planned - earlier)
+        return Size(tasks, earlier if self.selection.only_failed else planned - earlier)
 
     def _count_by_split(self) -> dict[str, int]:
         chosen = self.tasks()
-        if self.limit:
+        if self.selection.limit:
             chosen = Task.objects.filter(pk__in=chosen.values("pk"))
         return {
             row["split"]: row["count"]
@@ -127,7 +120,9 @@ class Choice:
         }
 
     def _tasks_of(self, split: str) -> TaskQuerySet:
-        chosen = Task.objects.filter(pk__in=self.tasks().values("pk")) if self.limit else self.tasks().order_by()
+        chosen = (
+            Task.objects.filter(pk__in=self.tasks().values("pk")) if self.selection.limit else self.tasks().order_by()
+        )
         found: TaskQuerySet = chosen.filter(split=split).values("pk")  # type: ignore[assignment]
         return found
 
@@ -150,26 +145,20 @@ class NothingToCollect(Exception):
     """The plan has no rollouts: the dataset has no ready version, or no task is left."""
 
 
-CHOSEN = ("repeats", "split_repeats", "limit", "splits", "tags", "search", "only_failed")
-"""Of a plan, what says which rollouts there are."""
+def choose_rollouts(selection: TaskSelection, *, task_ids: Sequence[int] | None = None) -> Choice:
+    """Return the rollouts of a selection.
 
-
-def choose_rollouts(
-    plan: Mapping[str, Any], *, version: DatasetVersion | int | None = None, task_ids: Sequence[int] | None = None
-) -> Choice:
-    """Which rollouts the plan has. Raises NothingToCollect for a dataset that was never filled, and ValidationError
-    for a version or splits that it does not have."""
-    dataset, earlier = plan["dataset"], plan.get("resume_from")
-    if isinstance(version, int):
-        version = find_version(dataset, version)
+    Raises NothingToCollect for a dataset without a version, and ValidationError by field for an unknown version or
+    unknown splits.
+    """
+    dataset, earlier = selection.dataset, selection.resume_from
+    version = find_version(dataset, selection.version) if selection.version is not None else None
     if earlier and version and version != earlier.version:
         raise ValidationError({"version": [f"{earlier.label} is of {earlier.version}: leave the version out."]})
     version = earlier.version if earlier else version or dataset.latest_version()
     if version is None:
         raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
-    chosen: dict[str, Any] = {name: plan[name] for name in CHOSEN if name in plan}
-    lists: dict[str, Any] = {name: tuple(chosen.pop(name, ())) for name in ("splits", "tags")}
-    choice = Choice(version=version, task_ids=task_ids, resume_from=earlier, **lists, **chosen)
+    choice = Choice(selection, version, task_ids)
     if unknown := choice.unknown_splits():
         told = {name: [f"{version} has no split {', '.join(splits)}."] for name, splits in unknown.items()}
         raise ValidationError(told)
@@ -178,9 +167,9 @@ def choose_rollouts(
 
 def explain_nothing(choice: Choice) -> str:
     """Why it holds no rollout."""
-    if choice.resume_from is not None and choice.tasks().exists():
-        what = "failed" if choice.only_failed else "is left to do"
-        return f"Nothing of {choice.resume_from.label} {what} among these tasks."
+    if choice.selection.resume_from is not None and choice.tasks().exists():
+        what = "failed" if choice.selection.only_failed else "is left to do"
+        return f"Nothing of {choice.selection.resume_from.label} {what} among these tasks."
     if choice.is_filtered:
         return f"No task of {choice.version} has what the filters ask for."
-    return f"{choice.version} × {choice.repeats} repeats holds no rollout."
+    return f"{choice.version} × {choice.selection.repeats} repeats holds no rollout."

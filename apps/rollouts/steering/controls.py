@@ -13,7 +13,8 @@ from apps.accounts.models import User
 from apps.rollouts.engine.collection_limits import spent_limit
 from apps.rollouts.models import Collection, Rollout, Worker
 from apps.rollouts.notifications import announce_and_notify
-from apps.rollouts.plans.validation import LIMITS, check_limits
+from apps.rollouts.plans.plan_spec import LIMITS
+from apps.rollouts.plans.validation import check_limits
 from apps.rollouts.steering.holds import RAISE, REMEDIES
 
 CHUNK = 2_000

@@ -29,6 +29,7 @@ from apps.policies.model_registration import register_scripted_model
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.tasks.models import Dataset, Upload
 from apps.tasks.upload_jobs import create_dataset, upload_file
@@ -56,12 +57,14 @@ class Command(BaseCommand):
         dataset = load_demo_tasks(person)
         model = register_scripted_model(mistake_rate=0.4)
         collection = plan_collection(
-            dataset=dataset,
-            agent=Agent.objects.get(slug="default"),
-            policy_model=model,
-            repeats=REPEATS,
-            seed=7,
-            name="Demo: arithmetic with a scripted model",
+            Plan(
+                dataset=dataset,
+                agent=Agent.objects.get(slug="default"),
+                policy_model=model,
+                repeats=REPEATS,
+                seed=7,
+                name="Demo: arithmetic with a scripted model",
+            ),
             user=person,
         )
         self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")

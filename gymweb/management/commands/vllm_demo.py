@@ -25,6 +25,7 @@ from apps.policies.vllm_process import ServerBroken, free_port
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import plan_collection
 from apps.tasks.models import Dataset, Upload
 from apps.tasks.upload_jobs import create_dataset, upload_file
@@ -100,12 +101,14 @@ class Command(Demo):
         try:
             server.wait_until_healthy(f"http://{LOOPBACK}:{port}/health", seconds=self.wait, stopping=Event())
             collection = plan_collection(
-                dataset=dataset,
-                agent=Agent.objects.get(slug="default"),
-                policy_model=model,
-                repeats=REPEATS,
-                seed=7,
-                name=f"vLLM demo: the {name} checkpoint",
+                Plan(
+                    dataset=dataset,
+                    agent=Agent.objects.get(slug="default"),
+                    policy_model=model,
+                    repeats=REPEATS,
+                    seed=7,
+                    name=f"vLLM demo: the {name} checkpoint",
+                ),
                 user=person,
             )
             self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")

@@ -59,7 +59,7 @@ def collection_create(request: PageRequest) -> HttpResponse:
         form = CollectionForm(request.POST)
         if form.is_valid():
             try:
-                collection = plan_collection(**form.cleaned_data, user=request.user)
+                collection = plan_collection(form.order, user=request.user, idempotency_key=form.key)
             except NothingToCollect as refusal:
                 form.add_error(None, str(refusal))
             except ValidationError as wrong:

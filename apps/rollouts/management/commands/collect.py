@@ -14,25 +14,32 @@ from django.db import connections
 from django.db.models import Count, Max
 from tqdm import tqdm
 
+from apps.accounts.management.spec_arguments import add_arguments, describe_problems, find_row, given_options
+from apps.agents.models import Agent
+from apps.policies.model_registration import SCRIPTED, register_scripted_model
 from apps.rollouts.checks import PROCESS_STARTS, WORKER_STARTS
-from apps.rollouts.management.limit_options import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.management.options import read_key, read_seats
-from apps.rollouts.management.plan_options import add_plan, given_plan
 from apps.rollouts.metrics.collection_figures import measure_collection
 from apps.rollouts.models import Collection, Rollout, Worker
+from apps.rollouts.plans.clones import change_plan, plan_again, plan_rest
 from apps.rollouts.plans.estimates import Estimate, estimate_plan
+from apps.rollouts.plans.plan_spec import Plan
 from apps.rollouts.plans.planning import PlanConflict, plan_collection
 from apps.rollouts.plans.task_selection import NothingToCollect
 from apps.rollouts.steering.holds import Holds, explain_pause
 from apps.rollouts.steering.local_worker import finish_collection
+
+_NAMES = {"version": "--dataset-version", "policy_model": "--model", "splits": "--split", "tags": "--tag"}
 
 
 class Command(BaseCommand):
     help = "Plan a rollout collection, wait for it with a progress bar and print its metrics."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        add_plan(parser)
-        parser.add_argument("--name", default="")
+        add_arguments(parser, Plan, names=_NAMES)
+        parser.add_argument(
+            "--clone", type=int, metavar="ID", help="plan this collection again, except for what else is given"
+        )
         parser.add_argument(
             "--idempotency-key",
             type=read_key,
@@ -40,7 +47,6 @@ class Command(BaseCommand):
             metavar="KEY",
             help="planned already with this key: that collection is waited for, and none is made",
         )
-        add_limits(parser)
         parser.add_argument(
             "--seats", type=read_seats, default=None, help="rollouts in flight, if this command runs them itself"
         )
@@ -53,12 +59,12 @@ class Command(BaseCommand):
             self.check(tags=[PROCESS_STARTS], include_deployment_checks=True)  # First: others read the tables.
             self.check(tags=[WORKER_STARTS], include_deployment_checks=True)
         try:
-            plan = given_plan(options) | given_limits(options)
+            plan = _given_plan(options)
             if options["estimate"]:
                 return self._say(_describe_estimate(estimate_plan(plan)), as_json=options["json"])
-            collection = plan_collection(**plan, name=options["name"], idempotency_key=options["idempotency_key"])
+            collection = plan_collection(plan, idempotency_key=options["idempotency_key"])
         except ValidationError as wrong:
-            raise CommandError(say_what_is_wrong(wrong)) from wrong
+            raise CommandError(describe_problems(wrong, Plan)) from wrong
         except (NothingToCollect, PlanConflict) as problem:
             raise CommandError(str(problem)) from problem
         collection = collect_with_bar(collection, seats=options["seats"], quiet=options["json"])
@@ -88,6 +94,27 @@ class Command(BaseCommand):
             return
         for name, value in report.items():
             self.stdout.write(f"{name:>13}  {value}")
+
+
+def _given_plan(options: dict[str, Any]) -> Plan:
+    """Return the plan: the earlier collection's, if one is named, with the options that are given."""
+    if options.get("policy_model") == SCRIPTED:
+        register_scripted_model()
+    given = given_options(Plan, options)
+    earlier = given.pop("resume_from", None)
+    if given.get("only_failed") and earlier is None:
+        raise CommandError("--only-failed needs --resume-from: the collection whose failed rollouts are meant.")
+    if earlier is not None and options["clone"]:
+        raise CommandError("Give either --clone or --resume-from.")
+    if earlier is not None:
+        return change_plan(plan_rest(earlier), given)
+    if options["clone"]:
+        return change_plan(plan_again(find_row(Collection, options["clone"])), given)
+    for name in ("dataset", "policy_model"):
+        if name not in given:
+            flag = _NAMES.get(name, f"--{name}")
+            raise CommandError(f"Name {flag}, or an earlier collection by --clone or --resume-from.")
+    return Plan(**{"agent": find_row(Agent, "default"), **given})
 
 
 def collect_with_bar(

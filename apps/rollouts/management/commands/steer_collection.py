@@ -8,10 +8,11 @@ from typing import Any, get_args
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
+from apps.accounts.management.spec_arguments import add_arguments, describe_problems, given_options
 from apps.gym.errors import ErrorKind
 from apps.gym.loop.agent_loop import StopReason
-from apps.rollouts.management.limit_options import add_limits, given_limits, say_what_is_wrong
 from apps.rollouts.models import Collection
+from apps.rollouts.plans.plan_spec import Limits
 from apps.rollouts.steering.archiving import archive_collection, restore_collection
 from apps.rollouts.steering.collection_deletion import queue_collection_deletion
 from apps.rollouts.steering.controls import (
@@ -65,7 +66,7 @@ class Command(BaseCommand):
         rid.add_argument("--max-reward", type=float, metavar="R")
         rid.add_argument("--flagged", action="store_true", default=None, help="those with credentials, not looked at")
         adjust = actions.add_parser("adjust", help="change its priority, concurrency and limits")
-        add_limits(adjust, show_defaults=False)
+        add_arguments(adjust, Limits)
         for action in actions.choices.values():
             # Without a default of its own: that would hide the one that was given before the action.
             action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as before the action")
@@ -80,7 +81,7 @@ class Command(BaseCommand):
         except (CannotSteer, StillInUse, AlreadyBeingDeleted, RemovalRefused) as refusal:
             raise CommandError(str(refusal)) from refusal
         except ValidationError as wrong:
-            raise CommandError(say_what_is_wrong(wrong)) from wrong
+            raise CommandError(describe_problems(wrong, Limits)) from wrong
         collection = Collection.objects.select_related("policy_model", "environment").get(pk=collection.pk)
         self.stdout.write(json.dumps(_report(collection, said)) if options["json"] else _describe(collection, said))
 
@@ -110,7 +111,7 @@ class Command(BaseCommand):
             case "retry":
                 said["queued"] = retry_failed(collection=collection, error_kinds=options["error_kind"] or [])
             case "adjust":
-                limits = given_limits(options)
+                limits = given_options(Limits, options)
                 if not limits:
                     raise CommandError("Say what to change, such as --max-tokens 2000000.")
                 adjust_collection(collection=collection, changes=limits)

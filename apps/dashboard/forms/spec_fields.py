@@ -1,0 +1,76 @@
+"""Make form fields from the specification of an order (see apps/gym/specs.py)."""
+
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+from django import forms
+
+from apps.dashboard.forms.fields import JSONTextField, MarksField, NumberedField, SecondsField
+from apps.gym.specs import SpecField, spec_fields
+
+Form = TypeVar("Form", bound=forms.Form)
+
+
+def spec_form(spec: type, *, leave: Collection[str] = ()) -> Callable[[type[Form]], type[Form]]:
+    """Give a form class a field for each option of the spec but those to leave. Its own fields stay."""
+
+    def decorate(form: type[Form]) -> type[Form]:
+        made = {name: make_field(field) for name, field in spec_fields(spec).items() if name not in leave}
+        # Subclasses inherit declared_fields.
+        form.base_fields = form.declared_fields = {**made, **form.base_fields}
+        return form
+
+    return decorate
+
+
+def make_field(field: SpecField) -> forms.Field:
+    option = field.option
+    none = f"empty: {option.none}" if field.nullable and option.none else ""
+    given: dict[str, Any] = {
+        "label": option.label,
+        "help_text": "; ".join(filter(None, (option.help, none))),
+        "required": field.required or (field.type in (int, float) and not field.nullable),
+        "initial": field.default,
+    }
+    if field.choices:
+        names = [(one, option.names.get(one, one)) for one in field.choices]
+        return forms.ChoiceField(choices=names, **given)
+    if field.is_row:
+        return _choice_of_rows(field, given)
+    if option.unit == "s":
+        return SecondsField(whole=field.type is int, low=option.low or 0, high=option.high or 0, **given)
+    if field.type in (list, dict):
+        return _several(field, given)
+    return _single(field, given)
+
+
+def _single(field: SpecField, given: dict[str, Any]) -> forms.Field:
+    option = field.option
+    if field.type is bool:
+        return forms.BooleanField(**{**given, "required": False})
+    limits: dict[str, Any] = {"min_value": option.low, "max_value": option.high}
+    if field.type is int:
+        return forms.IntegerField(**limits, **given)
+    if field.type is float:
+        return forms.FloatField(widget=forms.NumberInput(attrs={"step": "any"}), **limits, **given)
+    return forms.CharField(max_length=option.length, **given)
+
+
+def _several(field: SpecField, given: dict[str, Any]) -> forms.Field:
+    each = field.option.each
+    if field.type is list:
+        return MarksField(**given)
+    if field.item is int and each:
+        return NumberedField(high=int(each.high or 0), **given)
+    return JSONTextField(kind=dict, rows=3, **given)
+
+
+def _choice_of_rows(field: SpecField, given: dict[str, Any]) -> "forms.ModelChoiceField[Any]":
+    """Slugs are what addresses and the API use: a link can open a form with a row chosen."""
+    has_slug = any(each.name == "slug" for each in field.type._meta.fields)
+    return forms.ModelChoiceField(
+        field.type._default_manager.none(),
+        to_field_name="slug" if has_slug else None,
+        empty_label=f"Choose a {field.option.label.lower()}",
+        **given,
+    )

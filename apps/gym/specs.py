@@ -1,0 +1,148 @@
+"""Read the specification of an order: a dataclass or msgspec struct whose fields say what people may choose.
+
+A field is `name: Annotated[type, Option(label, help, …)] = default`. A required row of the database is
+`name: Dataset = field(metadata=described(label, help))`, since Django's types allow no other annotation.
+
+Form fields, serializer fields, command arguments and checks are all made from what `spec_fields` returns, so that an
+option is declared once.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from apps.gym.storable import REFUSAL, find_unstorable
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Option:
+    """What an option means to people, and its limits. `help` is a phrase without a full stop."""
+
+    label: str
+    help: str = ""
+    low: float | None = None
+    high: float | None = None
+    length: int | None = None
+    """Characters of a text, or entries of a list or dict, at most."""
+    each: "Option | None" = None
+    """The limits of one entry of a list or of one value of a dict."""
+    none: str = ""
+    """What None stands for, such as "no limit"."""
+    unit: Literal["", "s", "USD"] = ""
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """How people read the values of a choice."""
+    example: Any = None
+
+
+def described(label: str, help: str = "") -> dict[str, Option]:
+    return {"option": Option(label, help)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SpecField:
+    name: str
+    type: Any
+    """bool, int, float, str, list, dict, or a class; a Literal is str with `choices`."""
+    item: Any
+    """The type of the entries of a list or of the values of a dict, else None."""
+    choices: tuple[str, ...]
+    option: Option
+    required: bool
+    nullable: bool
+    default: Any
+
+    @property
+    def is_row(self) -> bool:
+        """Whether it names a row of the database."""
+        return isinstance(self.type, type) and hasattr(self.type, "_meta")
+
+
+@cache
+def spec_fields(spec: type) -> Mapping[str, SpecField]:
+    """Its fields by name, in their order, those of its bases first."""
+    hints = get_type_hints(spec, include_extras=True)
+    return {given[0]: _read(*given, hints[given[0]]) for given in _declared(spec)}
+
+
+def _declared(spec: type) -> Iterator[tuple[str, Option | None, bool, Any]]:
+    """Name, what its metadata says, whether a value must be given, and the default."""
+    declared: Any = dataclasses.fields(spec) if dataclasses.is_dataclass(spec) else msgspec.structs.fields(spec)
+    absent = (dataclasses.MISSING, msgspec.NODEFAULT)
+    for field in declared:
+        option = getattr(field, "metadata", {}).get("option")
+        if field.default not in absent:
+            yield field.name, option, False, field.default
+        elif field.default_factory not in absent:
+            yield field.name, option, False, field.default_factory()
+        else:
+            yield field.name, option, True, None
+
+
+def _read(name: str, option: Option | None, required: bool, default: Any, hint: Any) -> SpecField:
+    option = option or Option(name.replace("_", " ").capitalize())
+    if get_origin(hint) is Annotated:
+        hint, *notes = get_args(hint)
+        option = next((note for note in notes if isinstance(note, Option)), option)
+    nullable = False
+    if get_origin(hint) in (Union, UnionType):
+        inner = [each for each in get_args(hint) if each is not NoneType]
+        nullable = len(inner) < len(get_args(hint))
+        hint = inner[0]
+    choices: tuple[str, ...] = ()
+    if get_origin(hint) is Literal:
+        choices, hint = get_args(hint), str
+    item = None
+    if get_args(hint):
+        hint, item = get_origin(hint), get_args(hint)[-1]
+    return SpecField(name, hint, item, choices, option, required, nullable, default)
+
+
+def spec_problems(spec: type, values: Mapping[str, Any]) -> dict[str, str]:
+    """The first problem of each value by field. Values of classes, such as rows of the database, are not looked at."""
+    fields = spec_fields(spec)
+    found = {name: _problem(fields[name], value) for name, value in values.items() if name in fields}
+    return {name: problem for name, problem in found.items() if problem}
+
+
+def _problem(field: SpecField, value: Any) -> str:
+    if value is None:
+        return "" if field.nullable else "This must have a value."
+    if isinstance(value, str | list | dict) and find_unstorable(value) is not None:
+        return REFUSAL
+    if field.choices and value not in field.choices:
+        return f"Give one of: {', '.join(field.choices)}."
+    if problem := _limit_problem(value, field.type, field.option):
+        return problem
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    each = field.option.each
+    return next(filter(None, (_limit_problem(entry, field.item, each) for entry in entries)), "") if each else ""
+
+
+def _limit_problem(value: Any, kind: Any, option: Option) -> str:
+    if kind in (int, float):
+        return _number_problem(value, kind, option)
+    if kind in (bool, str, list, dict) and not isinstance(value, kind):
+        return f"This must be {'yes or no' if kind is bool else f'a {kind.__name__}'}."
+    if kind is str and option.low and not value:
+        return "Give at least one character."
+    if option.length is not None and len(value) > option.length:
+        return f"Give at most {option.length:,} {'characters' if kind is str else 'entries'}."
+    return ""
+
+
+def _number_problem(value: Any, kind: type, option: Option) -> str:
+    whole = kind is int
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        return f"Give a {'whole ' if whole else ''}number."
+    if not math.isfinite(value):
+        return "Give a finite number."
+    if option.low is not None and value < option.low:
+        return f"Give a number of at least {option.low:,}."
+    if option.high is not None and value > option.high:
+        return f"Give a number of at most {option.high:,}."
+    return ""
