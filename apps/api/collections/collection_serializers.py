@@ -23,7 +23,8 @@ class CollectionSerializer(serializers.ModelSerializer[Collection]):
     resume_from = serializers.PrimaryKeyRelatedField[Any](read_only=True, allow_null=True)
     is_archived = serializers.BooleanField(read_only=True)
     snapshot_digest = serializers.CharField(
-        read_only=True, help_text="SHA-256 of the resolved configuration. Collections with the same digest ran with the same settings."
+        read_only=True,
+        help_text="SHA-256 of the resolved configuration. Collections with the same digest ran with the same settings.",
     )
     mean_reward = serializers.FloatField(read_only=True, allow_null=True)
 
