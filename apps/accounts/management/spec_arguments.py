@@ -109,7 +109,7 @@ def _none_word(field: SpecField) -> str:
 def _read_numbered(text: str) -> tuple[str, int]:
     name, _, number = text.rpartition("=")
     if not name or not (number.isascii() and number.isdigit() and len(number) < 10):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a name with a number, such as train=8")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name with a number like train=8")
     return name, int(number)
 
 
@@ -119,5 +119,5 @@ def read_object(text: str) -> dict[str, Any]:
     except ValueError as problem:
         raise argparse.ArgumentTypeError(f"this is not JSON: {problem}") from None
     if not isinstance(given, dict):
-        raise argparse.ArgumentTypeError('this is not a JSON object, such as {"temperature": 0.7}')
+        raise argparse.ArgumentTypeError('this is not a JSON object like {"temperature": 0.7}')
     return given
