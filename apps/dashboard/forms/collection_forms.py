@@ -7,13 +7,12 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db.models import Model
 from django.http import QueryDict
 
-from apps.agents.models import Agent
 from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.specs import spec_fields
 from apps.gym.tasks.prompt_templates import MAX_TEMPLATE, PromptTemplate, find_template_problems
-from apps.policies.models import PolicyModel
 from apps.rollouts.models import Collection
 from apps.rollouts.plans.clones import plan_again, plan_rest
 from apps.rollouts.plans.estimates import Estimate, estimate_plan
@@ -93,14 +92,10 @@ class CollectionForm(LimitsForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        ready = Dataset.objects.filter(versions__state=DatasetVersion.State.READY).distinct()
-        self._choices("dataset").queryset = ready
-        self._choices("agent").queryset = Agent.objects.all()
+        self._choices("dataset").queryset = Dataset.objects.filter(
+            versions__state=DatasetVersion.State.READY
+        ).distinct()
         self._choices("agent").empty_label = None
-        self._choices("policy_model").queryset = PolicyModel.objects.all()
-        self._choices("resume_from").queryset = Collection.objects.present().select_related("version", "dataset")
-        # Of many collections, a menu would be long.
-        self.fields["resume_from"].widget = forms.NumberInput(attrs={"min": 1})
         # Groups of one rollout have no variance, so trainers learn nothing from them.
         self.fields["repeats"].initial = 4
 
@@ -142,11 +137,9 @@ class CollectionForm(LimitsForm):
     @staticmethod
     def _of_earlier(earlier: Collection, rest: bool) -> dict[str, Any]:
         plan = vars(plan_rest(earlier) if rest else plan_again(earlier)).copy()
-        for name in ("dataset", "agent", "policy_model"):
-            plan[name] = plan[name].slug
-        plan["resume_from"] = plan["resume_from"].pk if plan["resume_from"] else None
         parts = plan.pop("prompt_template")
-        return {**plan, **{f"{part}_template": text for part, text in parts.items()}}
+        keys = {name: getattr(value, "slug", value.pk) for name, value in plan.items() if isinstance(value, Model)}
+        return {**plan, **keys, **{f"{part}_template": text for part, text in parts.items()}}
 
     @property
     def choice_fields(self) -> list[forms.BoundField]:

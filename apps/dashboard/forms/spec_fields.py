@@ -66,11 +66,10 @@ def _several(field: SpecField, given: dict[str, Any]) -> forms.Field:
 
 
 def _choice_of_rows(field: SpecField, given: dict[str, Any]) -> "forms.ModelChoiceField[Any]":
-    """Slugs are what addresses and the API use: a link can open a form with a row chosen."""
-    has_slug = any(each.name == "slug" for each in field.type._meta.fields)
-    return forms.ModelChoiceField(
-        field.type._default_manager.none(),
-        to_field_name="slug" if has_slug else None,
-        empty_label=f"Choose a {field.option.label.lower()}",
-        **given,
-    )
+    """A menu of slugs, which addresses and the API use too. Rows without slugs are many: people type their number."""
+    manager = field.type._default_manager
+    rows = getattr(manager, "present", manager.all)()
+    if any(each.name == "slug" for each in field.type._meta.fields):
+        empty = f"Choose a {field.option.label.lower()}"
+        return forms.ModelChoiceField(rows, to_field_name="slug", empty_label=empty, **given)
+    return forms.ModelChoiceField(rows, widget=forms.NumberInput(attrs={"min": 1}), **given)
