@@ -280,3 +280,18 @@ def test_the_version_is_part_of_what_a_key_stands_for(dataset):
     assert plan_collection(Plan(**asked, version=1), idempotency_key="k") == first
     with pytest.raises(PlanConflict):
         plan_collection(Plan(**asked, version=2), idempotency_key="k")
+
+
+def test_only_unsolved_tasks_are_planned_and_a_clone_plans_the_same(dataset, earlier):
+    make_rollout(earlier, task=Task.objects.get(dataset=dataset, index=4), reward=0.5)
+    make_rollout(earlier, task=Task.objects.get(dataset=dataset, index=5), reward=1.0)
+    hard = plan_collection(Plan(**plan(dataset, unsolved_in=earlier, limit=4)))
+    assert planned(hard) == [(0, 0), (1, 0), (2, 0), (4, 0)]
+    again = plan_again(hard)
+    assert (again.unsolved_in, planned(plan_collection(again))) == (earlier, planned(hard))
+
+
+def test_unsolved_tasks_are_those_of_the_same_version(dataset, earlier):
+    make_next_version(dataset, [make_row()])
+    with pytest.raises(ValidationError, match="this plan of .*@v2"):
+        plan_collection(Plan(**plan(dataset, unsolved_in=earlier)))

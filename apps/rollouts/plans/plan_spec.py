@@ -126,6 +126,14 @@ class TaskSelection:
             none="all rollouts",
         ),
     ] = None
+    unsolved_in: Annotated[
+        Collection | None,
+        Option(
+            "Unsolved in",
+            "Only tasks that no rollout of this collection solved; it must be of the same dataset version",
+            none="all tasks",
+        ),
+    ] = None
     only_failed: Annotated[
         bool, Option("Only failed rollouts", "Of the earlier collection, only rollouts that failed")
     ] = False

@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
 
 from apps.accounts.keyset_reading import read_by_key
+from apps.gym.metrics.pass_at_k import SOLVED
 from apps.rollouts.models import Rollout, RolloutQuerySet
 from apps.rollouts.plans.plan_spec import TaskSelection
 from apps.tasks.models import Dataset, DatasetVersion, Task, TaskQuerySet
@@ -43,7 +44,8 @@ class Choice:
 
     @property
     def is_filtered(self) -> bool:
-        return bool(self.selection.splits or self.selection.tags or self.selection.search)
+        chosen = self.selection
+        return bool(chosen.splits or chosen.tags or chosen.search or chosen.unsolved_in)
 
     def tasks(self) -> TaskQuerySet:
         """In their order."""
@@ -54,6 +56,9 @@ class Choice:
         found: TaskQuerySet = Task.objects.filter(version=self.version).active().order_by("index")
         if self.task_ids is not None:
             found = found.filter(pk__in=self.task_ids)
+        if unsolved_in := self.selection.unsolved_in:
+            solved = Rollout.objects.filter(collection=unsolved_in, reward__gte=SOLVED)
+            found = found.exclude(pk__in=solved.order_by().values("task_id"))
         if self.selection.splits:
             found = found.filter(split__in=self.selection.splits)
         for tag in self.selection.tags:
@@ -156,6 +161,8 @@ def choose_rollouts(selection: TaskSelection, *, task_ids: Sequence[int] | None 
     if earlier and version and version != earlier.version:
         raise ValidationError({"version": [f"{earlier.label} is of {earlier.version}: leave the version out."]})
     version = earlier.version if earlier else version or dataset.latest_version()
+    if (solver := selection.unsolved_in) and solver.version != version:
+        raise ValidationError({"unsolved_in": [f"{solver.label} is of {solver.version}, this plan of {version}."]})
     if version is None:
         raise NothingToCollect(f"Dataset {dataset.slug} has no version yet: upload tasks first.")
     choice = Choice(selection, version, task_ids)
