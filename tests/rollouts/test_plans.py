@@ -293,5 +293,5 @@ def test_only_unsolved_tasks_are_planned_and_a_clone_plans_the_same(dataset, ear
 
 def test_unsolved_tasks_are_those_of_the_same_version(dataset, earlier):
     make_next_version(dataset, [make_row()])
-    with pytest.raises(ValidationError, match="this plan of .*@v2"):
+    with pytest.raises(ValidationError, match=r"this plan of .*@v2"):
         plan_collection(Plan(**plan(dataset, unsolved_in=earlier)))
