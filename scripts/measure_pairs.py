@@ -36,14 +36,14 @@ def measure(work: str, rule_name: str, collection_id: int) -> dict[str, Any]:
     """One piece of work, in this process."""
     from apps.gym.pairs.pair_rule import read_rule
     from apps.pairs.pair_counts import LIVE_SECONDS, count_pairs
-    from apps.pairs.pair_sets import build_pairs
+    from apps.pairs.pair_sets import PairOrder, build_pairs
     from apps.rollouts.models import Collection
 
     collection = Collection.objects.get(pk=collection_id)
     rule = read_rule(RULES[rule_name])
     before, began, cpu = _peak_mb(), time.perf_counter(), time.process_time()
     if work == "make":
-        made = build_pairs(collection=collection, rule=rule)
+        made = build_pairs(PairOrder(collection=collection, rule=rule))
         found = {"pairs": made.pair_count, "considered": made.considered, "whole": made.state == "ready"}
     else:
         counts = count_pairs([collection], rule, seconds=LIVE_SECONDS if work == "live" else None).counts

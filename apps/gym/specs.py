@@ -59,7 +59,12 @@ class SpecField:
     @property
     def is_row(self) -> bool:
         """Whether it names a row of the database."""
-        return isinstance(self.type, type) and hasattr(self.type, "_meta")
+        return hasattr(self.type, "_meta")
+
+    @property
+    def are_rows(self) -> bool:
+        """Whether it lists rows of the database."""
+        return hasattr(self.item, "_meta")
 
 
 @cache

@@ -1,6 +1,7 @@
 """Order preference pairs of collections: a version of a named pair set, which is made here and now or by a worker."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from django.db import IntegrityError, transaction
 from django.db.models import Max, ProtectedError
@@ -9,6 +10,7 @@ from django.utils import timezone
 from apps.accounts.audit_log import record
 from apps.accounts.models import User
 from apps.gym.pairs.pair_rule import Rule, RuleRefused, check_rule, rule_digest, rule_fields
+from apps.gym.specs import Option, described
 from apps.pairs.models import PairSet, PairSource
 from apps.pairs.pair_set_jobs import make_pair_set, make_pair_set_to_its_end
 from apps.policies.typed_texts import clean_typed
@@ -36,56 +38,49 @@ class CannotCancel(Exception):
     """There is nothing left to cancel."""
 
 
-def build_pairs(
-    *,
-    collection: Collection,
-    further: Sequence[Collection] = (),
-    rule: Rule | None = None,
-    name: str = "",
-    keeps_decisions: bool = True,
-    user: User | None = None,
-) -> PairSet:
-    """Order and make, here and now, whatever it takes. Raises PairingRefused."""
-    pair_set = queue_pair_set(
-        collection=collection, further=further, rule=rule, name=name, keeps_decisions=keeps_decisions, user=user
-    )
-    return make_pair_set_to_its_end(pair_set=pair_set)
+@dataclass(frozen=True, kw_only=True)
+class PairOrder:
+    """What a pair set is built from. Further collections are paired with the first and with each other."""
+
+    collection: Collection = field(metadata=described("Collection", "Its attempts are paired"))
+    further: Annotated[
+        list[Collection],
+        Option(
+            "Further collections",
+            "Attempts at the same task are paired across all collections if prompt and tools are the same",
+            length=MAX_COLLECTIONS,
+        ),
+    ] = field(default_factory=list)
+    rule: Rule = field(default_factory=Rule)
+    name: Annotated[
+        str,
+        Option(
+            "Name",
+            "A set with the name of an earlier one is its next version; left empty, named after the collection",
+            length=MAX_NAME,
+        ),
+    ] = ""
+    keeps_decisions: Annotated[
+        bool, Option("Keep decisions", "Decisions about pairs of earlier versions hold for the same pairs")
+    ] = True
 
 
-def order_pairs(
-    *,
-    collection: Collection,
-    further: Sequence[Collection] = (),
-    rule: Rule | None = None,
-    name: str = "",
-    keeps_decisions: bool = True,
-    user: User | None = None,
-) -> PairSet:
-    """The same; of collections that are large a worker makes it, and `state` says when it is ready."""
-    pair_set = queue_pair_set(
-        collection=collection, further=further, rule=rule, name=name, keeps_decisions=keeps_decisions, user=user
-    )
+def build_pairs(order: PairOrder, *, user: User | None = None) -> PairSet:
+    """Build the pair set in this process, however long it takes. Raises PairingRefused."""
+    return make_pair_set_to_its_end(pair_set=queue_pair_set(order, user=user))
+
+
+def order_pairs(order: PairOrder, *, user: User | None = None) -> PairSet:
+    """Build a small pair set here and leave a large one to a worker: `state` says when it is ready."""
+    pair_set = queue_pair_set(order, user=user)
     return make_pair_set(pair_set=pair_set) if pair_set.total <= AT_ONCE else pair_set
 
 
-def queue_pair_set(
-    *,
-    collection: Collection,
-    further: Sequence[Collection] = (),
-    rule: Rule | None = None,
-    name: str = "",
-    keeps_decisions: bool = True,
-    user: User | None = None,
-) -> PairSet:
-    """A pair set that a worker makes, the next version of its name. Raises PairingRefused.
-
-    `further` collections are paired with the first and with each other where attempts are at the same task and had the
-    same prompt and tools. Without a name it is that of the collection.
-    """
-    rule = rule or Rule()
-    others = check_collections(collection, further, rule)[1:]
-    # Clean at once: its versions are found by what is stored.
-    name = clean_typed(name.strip()) or f"collection {collection.pk}"
+def queue_pair_set(order: PairOrder, *, user: User | None = None) -> PairSet:
+    """Store a pair set for a worker to build, the next version of its name. Raises PairingRefused."""
+    collections, rule = check_collections(order), order.rule
+    # Versions are found by the stored name, so it is cleaned first.
+    name = clean_typed(order.name.strip()) or f"collection {order.collection.pk}"
     if len(name) > MAX_NAME:
         raise PairingRefused(f"The name has at most {MAX_NAME} characters.", "name")
     for _ in range(3):
@@ -94,32 +89,32 @@ def queue_pair_set(
                 pair_set = PairSet.objects.create(
                     name=name,
                     version=_next_version(name),
-                    collection=collection,
+                    collection=order.collection,
                     rule=rule_fields(rule),
                     rule_digest=rule_digest(rule),
                     margin=rule.margin,
                     min_chosen_reward=rule.min_chosen_reward,
-                    keeps_decisions=keeps_decisions,
+                    keeps_decisions=order.keeps_decisions,
                     state=PairSet.State.QUEUED,
-                    total=sum(one.total for one in (collection, *others)),
+                    total=sum(one.total for one in collections),
                     created_by=user,
                 )
-                PairSource.objects.bulk_create(PairSource(pair_set=pair_set, collection=one) for one in others)
+                PairSource.objects.bulk_create(PairSource(pair_set=pair_set, collection=one) for one in collections[1:])
                 record(user=user, action="pair_set.create", target=pair_set, name=name, version=pair_set.version)
             return pair_set
         except IntegrityError:
-            # Somebody else made a version of this name in the same moment: the next one is ours.
+            # Another request made a version of this name at the same time: take the next one.
             continue
-    raise PairingRefused("Others are making pairs under this name: try again.", "name")
+    raise PairingRefused("Other requests are building pairs under this name: try again.", "name")
 
 
-def check_collections(collection: Collection, further: Sequence[Collection], rule: Rule) -> list[Collection]:
-    """All of them, each once. Raises PairingRefused, also for the rule."""
+def check_collections(order: PairOrder) -> list[Collection]:
+    """Return all collections, each once. Raises PairingRefused, also for the rule."""
     try:
-        check_rule(rule)
+        check_rule(order.rule)
     except RuleRefused as refusal:
         raise PairingRefused(str(refusal), refusal.field) from None
-    collections = list(dict.fromkeys([collection, *further]))
+    collections = list(dict.fromkeys([order.collection, *order.further]))
     if len(collections) > MAX_COLLECTIONS:
         raise PairingRefused(f"A pair set is of at most {MAX_COLLECTIONS} collections.", "further")
     return collections

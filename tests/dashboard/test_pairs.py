@@ -121,7 +121,7 @@ def test_counts_say_what_is_wrong_with_the_rule():
     data = builder(mixed_collection(), max_length_ratio="0.5", count="1")
     answer = signed_in().post(reverse("dashboard:pair_set_create"), data, headers={"HX-Request": "true"})
     assert answer.status_code == 422
-    assert "Length ratio: Ensure this value is greater than or equal to 1." in squeezed(answer.text)
+    assert "Maximum length ratio: Ensure this value is greater than or equal to 1." in squeezed(answer.text)
 
 
 def test_a_preview_shows_where_the_sides_of_the_first_pairs_part():

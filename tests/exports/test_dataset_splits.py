@@ -7,7 +7,7 @@ import pytest
 from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportRefused, prepare_export, queue_export
 from apps.exports.models import Export
-from apps.pairs.pair_sets import build_pairs
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from tests.dashboard.pages import signed_in
 from tests.exports.test_selecting import rows_of
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace
@@ -39,7 +39,7 @@ def places(format, collection, **order):
 @pytest.mark.parametrize("format", ["trl_sft", "trl_kto", "trl_grpo", "trl_dpo"])
 def test_of_a_dataset_with_splits_train_alone_is_taken_unless_others_are_named(format):
     made = attempted("train", "validation", "train", "")
-    pairs = {"pair_set": build_pairs(collection=made)} if format == "trl_dpo" else {}
+    pairs = {"pair_set": build_pairs(PairOrder(collection=made))} if format == "trl_dpo" else {}
     taken, written = places(format, made, **pairs)
     assert set(taken) == {0, 2}
     assert (written.filters["splits"], written.manifest["filters"]["splits"]) == (["train"], ["train"])
@@ -96,7 +96,7 @@ def test_a_split_that_is_not_there_is_refused_with_those_that_are(splits, filter
 
 def test_a_pair_set_over_collections_may_take_the_splits_of_each():
     first, second = attempted("train", "train"), attempted("validation", "test")
-    pair_set = build_pairs(collection=first, further=[second])
+    pair_set = build_pairs(PairOrder(collection=first, further=[second]))
     order = {"format": "trl_dpo", "collection": second, "pair_set": pair_set}
     assert prepare_export(**order).filters["splits"] == ["train"]
     assert prepare_export(**order, filters={"splits": ["test"]}).filters["splits"] == ["test"]

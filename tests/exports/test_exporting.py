@@ -24,7 +24,7 @@ from apps.exports.row_files import JsonLinesFile
 from apps.gym import process_exit
 from apps.gym.traces.events import ModelCall
 from apps.gym.traces.items import message
-from apps.pairs.pair_sets import build_pairs
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from tests.factories import make_collection, make_dataset, make_rollout, make_row, make_trace, make_user
 from tests.gym.traces import decode_lines, nulls, with_tokens
 
@@ -112,7 +112,7 @@ def test_scored_rollouts_are_all_that_have_a_reward(collection):
 
 
 def test_preference_pairs_are_those_of_the_pair_set(collection):
-    pair_set = build_pairs(collection=collection)
+    pair_set = build_pairs(PairOrder(collection=collection))
     export = write_export(export=queue_export(format="trl_dpo", collection=collection, pair_set=pair_set))
     (row,) = read(export)
     pair = pair_set.pairs.get()
@@ -137,7 +137,7 @@ def test_a_pair_that_no_trainer_could_load_is_dropped_with_its_reason():
     made = make_collection()
     make_rollout(made, reward=1.0)
     make_rollout(made, reward=0.0, trace=[*make_trace()[:1], *broken_trace()])
-    pair_set = build_pairs(collection=made)
+    pair_set = build_pairs(PairOrder(collection=made))
     export = write_export(export=queue_export(format="trl_dpo", collection=made, pair_set=pair_set))
     assert (pair_set.pair_count, export.rows) == (1, 0)
     assert export.manifest["counts"]["dropped"] == {"malformed_arguments": 1}
@@ -213,7 +213,7 @@ def test_what_makes_no_file_is_refused(collection, fields, why):
 
 
 def test_pairs_belong_to_a_dpo_export_of_their_own_collection(collection):
-    pair_set = build_pairs(collection=make_collection())
+    pair_set = build_pairs(PairOrder(collection=make_collection()))
     for format in ("trl_dpo", "trl_sft"):
         with pytest.raises(ExportRefused):
             queue_export(format=format, collection=collection, pair_set=pair_set)

@@ -11,7 +11,7 @@ from apps.accounts.models import AuditEntry, Role
 from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import ExportRefused, queue_export
 from apps.gym.pairs.pair_rule import Rule
-from apps.pairs.pair_sets import build_pairs
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.rollouts.models import Rollout
 from apps.rollouts.steering.flag_resolution import resolve_flag, resolve_flags
 from tests.factories import make_collection, make_rollout, make_trace, make_user
@@ -76,7 +76,7 @@ def test_a_rollout_that_is_flagged_after_the_export_was_asked_for_is_left_out(co
 
 
 def test_pairs_are_refused_where_one_of_their_rollouts_is_flagged(collection):
-    pairs = build_pairs(collection=collection, rule=Rule(include_redacted=True))
+    pairs = build_pairs(PairOrder(collection=collection, rule=Rule(include_redacted=True)))
     with pytest.raises(ExportRefused, match="1 rollout had credentials"):
         queue_export(format="trl_dpo", collection=collection, pair_set=pairs)
     export = queue_export(format="trl_dpo", collection=collection, pair_set=pairs, filters={"include_flagged": True})

@@ -17,7 +17,7 @@ from apps.exports.export_orders import queue_export
 from apps.exports.models import Export
 from apps.gym import process_exit
 from apps.pairs.pair_set_jobs import make_queued_pair_set
-from apps.pairs.pair_sets import build_pairs, queue_pair_set
+from apps.pairs.pair_sets import PairOrder, build_pairs, queue_pair_set
 from apps.rollouts.metrics.cached_figures import measure_wanted
 from apps.rollouts.models import Collection, KeptFigures, UnindexedRollout
 from apps.rollouts.reverification.reverification_jobs import (
@@ -84,7 +84,7 @@ def export_job(collection) -> Job:
 
 
 def pair_set_job(collection) -> Job:
-    row = queue_pair_set(collection=collection)
+    row = queue_pair_set(PairOrder(collection=collection))
     return Job(row, make_queued_pair_set, '"rollouts_traceevent"', "ready", "dashboard:pair_set_detail")
 
 
@@ -227,7 +227,7 @@ def test_a_worker_waits_for_a_database_that_is_away(collection, monkeypatch):
 def test_an_export_and_a_pair_set_made_here_and_now_are_repeated(collection, monkeypatch):
     monkeypatch.setattr(job_retries, "FIRST_WAIT", timedelta(milliseconds=10))
     with database_fails('"rollouts_traceevent"') as failed:
-        assert build_pairs(collection=collection).state == "ready"
+        assert build_pairs(PairOrder(collection=collection)).state == "ready"
     assert failed
     with database_fails('"rollouts_traceevent"') as failed:
         export = write_export(export=queue_export(format="trl_sft", collection=collection))

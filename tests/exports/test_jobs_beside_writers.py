@@ -11,7 +11,7 @@ from apps.exports.export_orders import queue_export
 from apps.exports.models import Export
 from apps.pairs import trace_reader
 from apps.pairs.pair_set_jobs import make_queued_pair_set
-from apps.pairs.pair_sets import queue_pair_set
+from apps.pairs.pair_sets import PairOrder, queue_pair_set
 from apps.rollouts.models import Collection, RolloutWords
 from apps.rollouts.plans import planning, task_selection
 from apps.rollouts.plans.plan_spec import Plan
@@ -49,7 +49,7 @@ def test_an_export_reports_progress_after_every_rollout(collection, monkeypatch,
     monkeypatch.setattr(export_jobs, "SIGN_OF_LIFE_SECONDS", 0.0)
     pair_set = None
     if format == "trl_dpo":
-        pair_set = queue_pair_set(collection=collection)
+        pair_set = queue_pair_set(PairOrder(collection=collection))
         make_queued_pair_set()
         pair_set.refresh_from_db()
     export = queue_export(format=format, collection=collection, pair_set=pair_set)
@@ -62,7 +62,7 @@ def test_an_export_reports_progress_after_every_rollout(collection, monkeypatch,
 
 
 def test_pairs_are_made(collection):
-    pair_set = queue_pair_set(collection=collection)
+    pair_set = queue_pair_set(PairOrder(collection=collection))
     with commits_before_each_write():
         assert make_queued_pair_set()
     pair_set.refresh_from_db()

@@ -6,7 +6,7 @@ import pytest
 from apps.exports.export_orders import prepare_export
 from apps.exports.export_preview import preview_rows
 from apps.gym.traces.events import ModelCall
-from apps.pairs.pair_sets import build_pairs
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from tests.factories import make_collection, make_rollout, make_trace
 from tests.gym.traces import call, said, trace, turn, with_tokens
 
@@ -49,7 +49,9 @@ def test_a_pair_is_as_long_as_its_longer_side(worse, expected):
     made = make_collection()
     make_rollout(made, reward=1.0, trace=told(make_trace("4", 1.0), (40, 10), (70, 5)))
     make_rollout(made, reward=0.0, trace=told(make_trace("5", 0.0), (40, 10), worse))
-    preview = preview_rows(prepare_export(format="trl_dpo", collection=made, pair_set=build_pairs(collection=made)))
+    preview = preview_rows(
+        prepare_export(format="trl_dpo", collection=made, pair_set=build_pairs(PairOrder(collection=made)))
+    )
     guessed = (-(-preview.bytes[0] // 4), "size")
     assert (preview.tokens[0], preview.tokens_from[0]) == (expected or guessed)
 

@@ -17,7 +17,7 @@ from apps.exports.export_orders import queue_export
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.redaction.redactor import count_marks
-from apps.pairs.pair_sets import build_pairs
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.policies.installation_redactor import forget_redactor
 from apps.policies.models import PolicyModel
 from apps.policies.policy_model_changes import save_policy_model
@@ -99,7 +99,7 @@ def test_no_credential_stays_in_database_log_page_answer_export_or_file(client, 
     assert leaked(stored) == []
     assert {"jwt", "own_secret", "named", "private_key", "aws_key"} <= set(count_marks(stored))
 
-    pairs = build_pairs(collection=collection, rule=Rule(include_redacted=True))
+    pairs = build_pairs(PairOrder(collection=collection, rule=Rule(include_redacted=True)))
     for format in ("trl_sft", "trl_dpo", "nemo_gym_rollouts"):
         pair_set = pairs if FORMATS[format].makes == "preferences" else None
         asked = {"format": format, "collection": collection, "pair_set": pair_set}

@@ -11,7 +11,7 @@ from apps.exports.export_orders import ExportRefused, queue_export
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.traces.items import message
 from apps.gym.traces.messages import item_messages
-from apps.pairs.pair_sets import build_pairs
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.reviews.reviews.reward_overrides import override_reward
 from apps.rollouts.models import Rollout
 from apps.rollouts.search.word_index import mark_unindexed
@@ -163,7 +163,7 @@ def test_what_a_model_is_shown_is_on_one_side_whatever_its_id_its_place_and_its_
 def test_pairs_over_datasets_say_each_its_own_task_and_stand_where_it_stands():
     asked = [f"What is {number} + 2?" for number in range(30)]
     first, second = attempted(asked), attempted(list(reversed(asked)))
-    pair_set = build_pairs(collection=first, further=[second])
+    pair_set = build_pairs(PairOrder(collection=first, further=[second]))
     sides = {"validation_share": 0.3, "split_seed": 1}
     held = questions_in(export(second, "trl_sft", **sides), "validation")
     for collection in (first, second):
@@ -189,7 +189,7 @@ def test_the_best_of_a_task_is_the_best_that_can_be_written():
         "beyond_the_best_of_its_task": 1,
         "malformed_arguments": 1,
     }
-    pair_set = build_pairs(collection=made, rule=Rule(mode="all"))
+    pair_set = build_pairs(PairOrder(collection=made, rule=Rule(mode="all")))
     pairs = export(made, "trl_dpo", pair_set=pair_set, filters={"per_task": 2})
     assert [(row["chosen_reward"], row["rejected_reward"]) for row in rows_of(pairs)] == [(0.9, 0.0), (0.8, 0.0)]
     assert pairs.manifest["counts"]["dropped"]["malformed_arguments"] == 1
@@ -276,7 +276,7 @@ def test_of_pairs_the_largest_margins_of_a_task_stay():
     made = make_collection(repeats=3)
     for reward, answer in ((1.0, "4"), (0.5, "5"), (0.0, "6")):
         make_rollout(made, reward=reward, trace=make_trace(answer, reward))
-    pair_set = build_pairs(collection=made)
+    pair_set = build_pairs(PairOrder(collection=made))
     best, middle, worst = made.rollouts.order_by("id")
     pair_set.pairs.all().delete()
     for chosen, rejected in ((best, middle), (best, worst), (middle, worst)):
@@ -320,7 +320,7 @@ def test_a_filter_of_the_table_and_numbers_select_and_stand_in_the_manifest(coll
 def test_tasks_are_selected_by_one_of_their_attempts_and_pairs_by_both(collection):
     written = export(collection, "trl_grpo", filters={"q": "reward:0.8"})
     assert (written.rows, written.manifest["counts"]["dropped"]) == (1, {"not_selected": 3})
-    pair_set = build_pairs(collection=collection)
+    pair_set = build_pairs(PairOrder(collection=collection))
     both = pair_set.pairs.get()
     for numbers, rows in (([both.chosen_id], 0), ([both.chosen_id, both.rejected_id], 1)):
         written = export(collection, "trl_dpo", pair_set=pair_set, filters={"rollouts": numbers})

@@ -18,7 +18,7 @@ def fill() -> dict[str, Any]:
     from apps.exports.export_jobs import write_export
     from apps.exports.export_orders import queue_export
     from apps.pairs.models import PairSet
-    from apps.pairs.pair_sets import build_pairs, queue_pair_set
+    from apps.pairs.pair_sets import PairOrder, build_pairs, queue_pair_set
     from apps.rollouts.models import Collection
     from apps.rollouts.reverification.reverification_jobs import finish_reverification, queue_reverification
     from apps.tasks.received_files import start_parts, store_file
@@ -53,7 +53,7 @@ def fill() -> dict[str, Any]:
             made["rollouts"].append(make_rollout(collection, **fields))
         if given != state.COMPLETED:
             continue
-        pair_set: PairSet = build_pairs(collection=collection, name="Changing")
+        pair_set: PairSet = build_pairs(PairOrder(collection=collection, name="Changing"))
         made["pair-sets"].append(pair_set)
         made["pairs"] += pair_set.pairs.all()
         for form in ("trl_sft", "nemo_gym_rollouts"):
@@ -91,7 +91,7 @@ def fill() -> dict[str, Any]:
             start_parts(dataset=dataset, filename="rows.jsonl") for dataset in made["datasets"] for _ in range(3)
         ],
         "GET collections/{id}/contrast/": full,
-        "GET pair-sets/{id}/changes/": [build_pairs(collection=full[0], name="Changing")],
+        "GET pair-sets/{id}/changes/": [build_pairs(PairOrder(collection=full[0], name="Changing"))],
         "GET uploads/{id}/rejected/": [upload for upload in made["uploads"] if upload.rejected],
         "PATCH collections/{id}/": collections(state=state.RUNNING),
         "PATCH saved-views/{id}/": views("Staying"),
@@ -100,7 +100,7 @@ def fill() -> dict[str, Any]:
         "POST collections/{id}/pause/": collections(state=state.RUNNING),
         "POST collections/{id}/resume/": collections(**paused),
         "POST pair-sets/{id}/ask/": [make_pair().pair_set for _ in range(2)],
-        "POST pair-sets/{id}/cancel/": [queue_pair_set(collection=full[1]) for _ in range(6)],
+        "POST pair-sets/{id}/cancel/": [queue_pair_set(PairOrder(collection=full[1])) for _ in range(6)],
         "POST queue-items/{id}/adjudicate/": [judge(queue, user).item for queue in queues()],
         "POST queues/{id}/undo/": [judge(queue, user).queue for queue in queues()],
         "POST reviews/{id}/renew/": [claim(queue, user) for queue in queues()],

@@ -6,7 +6,7 @@ import pytest
 
 from apps.accounts.models import Role, User
 from apps.pairs.models import PreferencePair
-from apps.pairs.pair_sets import build_pairs
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.pairs.provenance import say_verdict
 from apps.reviews.agreement.adjudication import adjudicate_item
 from apps.reviews.models import Queue, QueueItem, Review
@@ -42,7 +42,7 @@ class Bench:
         return adjudicate_item(item=self.item, user=person, answer=Answer(choice=self._choice(kept, better, much)))
 
     def make(self) -> PreferencePair:
-        return build_pairs(collection=self.collection).pairs.get()
+        return build_pairs(PairOrder(collection=self.collection)).pairs.get()
 
     def _choice(self, shown: list[int], better: int | None, much: bool) -> str:
         return "equal" if better is None else "ab"[shown.index(better)] + ("_much" if much else "")

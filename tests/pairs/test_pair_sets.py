@@ -25,6 +25,7 @@ from apps.pairs.pair_set_jobs import make_queued_pair_set
 from apps.pairs.pair_sets import (
     CannotCancel,
     PairingRefused,
+    PairOrder,
     PairSetInUse,
     build_pairs,
     cancel_pair_set,
@@ -102,7 +103,7 @@ def test_live_counts_equal_what_is_made_whatever_the_rule(mixed):
     def check(rule: Rule) -> None:
         counted = count_pairs([mixed], rule, seconds=None, keep=1000)
         with transaction.atomic():
-            made = build_pairs(collection=mixed, rule=rule)
+            made = build_pairs(PairOrder(collection=mixed, rule=rule))
             assert (made.state, made.pair_count) == ("ready", counted.counts.pairs)
             assert made.pairs.count() == counted.counts.pairs
             assert (made.counts, made.excluded, made.sources) == (
@@ -128,9 +129,9 @@ def test_a_live_count_stops_within_a_group_and_counts_whole_groups_alone(mixed, 
 def test_a_human_verdict_beats_the_reward_in_the_set_that_is_made_next_and_provenance_says_so():
     collection = make_groups([(1.0, "4"), (0.0, "5")])
     good, bad = collection.rollouts.order_by("-reward")
-    first = build_pairs(collection=collection)
+    first = build_pairs(PairOrder(collection=collection))
     judge(bad, good, much=True)
-    second = build_pairs(collection=collection)
+    second = build_pairs(PairOrder(collection=collection))
     assert (sides(first), sides(second)) == ([(good.pk, bad.pk)], [(bad.pk, good.pk)])
     pair = second.pairs.get()
     assert (pair.source, pair.strength, pair.reviewers, pair.agreement, pair.margin) == ("verdict", 2, 1, 1.0, None)
@@ -174,7 +175,7 @@ def test_people_pair_what_no_verifier_scored_and_it_is_exported_without_rewards(
     collection = make_groups([(None, "4"), (None, "5")])
     one, other = collection.rollouts.order_by("id")
     judge(one, other)
-    pair_set = build_pairs(collection=collection)
+    pair_set = build_pairs(PairOrder(collection=collection))
     export = write_export(export=queue_export(format="trl_dpo", collection=collection, pair_set=pair_set))
     (row,) = read(export)
     assert row["pair_source"] == "verdict"
@@ -187,7 +188,7 @@ def test_no_filter_by_margin_catches_what_people_chose():
     collection = make_groups([(1.0, "4"), (0.5, "5")], [(0.0, "4"), (1.0, "5")], [(None, "4"), (None, "5")])
     for task in collection.version.tasks.order_by("index")[1:]:
         judge(*task.rollouts.order_by("id"))
-    pair_set = build_pairs(collection=collection)
+    pair_set = build_pairs(PairOrder(collection=collection))
     close, *chosen = pair_set.pairs.order_by("task__index")
     assert [(pair.source, pair.margin) for pair in (close, *chosen)] == [
         ("reward", 0.5),
@@ -209,7 +210,7 @@ def test_no_filter_by_margin_catches_what_people_chose():
     ("source", "margin"), [("verdict", -0.5), ("verdict", 1.0), ("reward", None), ("override", 0.0)]
 )
 def test_the_database_has_margins_of_rewards_alone(source, margin):
-    pair_set = build_pairs(collection=make_groups([(1.0, "4"), (0.0, "5")]))
+    pair_set = build_pairs(PairOrder(collection=make_groups([(1.0, "4"), (0.0, "5")])))
     with pytest.raises(IntegrityError), transaction.atomic():
         pair_set.pairs.update(source=source, margin=margin)
 
@@ -218,8 +219,8 @@ def test_an_overridden_reward_counts_where_it_is_asked_for_and_the_verifiers_sta
     collection = make_groups([(1.0, "4"), (0.0, "5")])
     good, bad = collection.rollouts.order_by("-reward")
     override_reward(rollout=good, reward=-1.0, reason="It guessed.", author=make_user())
-    assert sides(build_pairs(collection=collection)) == [(good.pk, bad.pk)]
-    pair = build_pairs(collection=collection, rule=Rule(reward_from="override")).pairs.get()
+    assert sides(build_pairs(PairOrder(collection=collection))) == [(good.pk, bad.pk)]
+    pair = build_pairs(PairOrder(collection=collection, rule=Rule(reward_from="override"))).pairs.get()
     assert (pair.chosen_id, pair.source, pair.rejected_reward, pair.margin) == (bad.pk, "override", -1.0, 1.0)
     assert pair.verifier_rewards == {"rejected": 1.0}
 
@@ -229,7 +230,7 @@ def test_pairs_of_the_level_step_know_their_turn_and_are_exported_so():
     for number, (ending, reward) in enumerate([("4", 1.0), ("5", 0.0)]):
         events = trace(turn(call(call_id=f"c{number}")), turn(said(ending)))
         make_rollout(collection, reward=reward, trace=events)
-    pair_set = build_pairs(collection=collection, rule=Rule(level="step"))
+    pair_set = build_pairs(PairOrder(collection=collection, rule=Rule(level="step")))
     assert (pair_set.pairs.get().turn, pair_set.level) == (1, "step")
     export = write_export(export=queue_export(format="trl_dpo", collection=collection, pair_set=pair_set))
     (row,) = read(export)
@@ -246,8 +247,8 @@ def test_several_collections_of_a_dataset_are_one_set():
     second = make_collection(dataset=first.dataset)
     for task, answer in zip(first.version.tasks.order_by("index"), ("7", "8"), strict=True):
         make_rollout(second, task=task, reward=0.0, trace=make_trace(answer, 0.0))
-    alone = build_pairs(collection=first)
-    both = build_pairs(collection=first, further=[second, first], rule=Rule(mode="all"))
+    alone = build_pairs(PairOrder(collection=first))
+    both = build_pairs(PairOrder(collection=first, further=[second, first], rule=Rule(mode="all")))
     assert (alone.pair_count, both.pair_count, list(both.further.all())) == (1, 3, [second])
     export = write_export(export=queue_export(format="trl_dpo", collection=second, pair_set=both))
     assert export.rows == 3
@@ -276,7 +277,7 @@ def test_tasks_of_other_versions_are_the_same_by_their_key_and_twins_are_not_pai
     for task in version.tasks.order_by("index"):
         make_rollout(second, task=task, reward=0.0, trace=make_trace("5", 0.0))
     for order, groups in (([first, second], 5), ([second, first], 4)):
-        pair_set = build_pairs(collection=order[0], further=order[1:])
+        pair_set = build_pairs(PairOrder(collection=order[0], further=order[1:]))
         pair = pair_set.pairs.get()
         assert {pair.chosen.task.key, pair.rejected.task.key} == {"a"}
         assert pair.task.version == order[0].version
@@ -289,13 +290,13 @@ def test_other_prompts_over_collections_are_not_paired():
     events: list[Any] = list(make_trace("5", 0.0))
     events[1].items[0]["content"] = "Something else"
     make_rollout(second, task=first.version.tasks.first(), reward=0.0, trace=events)
-    assert build_pairs(collection=first, further=[second]).counts["different_prompts"] == 1
+    assert build_pairs(PairOrder(collection=first, further=[second])).counts["different_prompts"] == 1
 
 
 def test_made_again_it_is_a_new_version_that_tells_what_changed():
     collection = make_groups([(1.0, "4"), (0.0, "5"), (0.5, "6")], [(0.4, "4"), (0.0, "5")])
-    first = build_pairs(collection=collection, name="sums")
-    second = build_pairs(collection=collection, name="sums", rule=Rule(mode="all", margin=0.5))
+    first = build_pairs(PairOrder(collection=collection, name="sums"))
+    second = build_pairs(PairOrder(collection=collection, name="sums", rule=Rule(mode="all", margin=0.5)))
     assert [(one.name, one.version) for one in (first, second)] == [("sums", 1), ("sums", 2)]
     assert first.rule_digest != second.rule_digest
     changes = compare_pair_sets(second)
@@ -310,7 +311,7 @@ def test_made_again_it_is_a_new_version_that_tells_what_changed():
 def test_the_same_two_rollouts_at_another_turn_are_another_pair():
     collection = make_groups([(1.0, "4"), (0.0, "5")])
     for rule in (Rule(), Rule(level="step"), Rule(level="step", margin=0.2)):
-        made = build_pairs(collection=collection, name="sums", rule=rule)
+        made = build_pairs(PairOrder(collection=collection, name="sums", rule=rule))
     assert list(made.pairs.values_list("turn", flat=True)) != [None]
     at_the_same = compare_pair_sets(made)
     since_whole = compare_pair_sets(made, since=1)
@@ -320,16 +321,16 @@ def test_the_same_two_rollouts_at_another_turn_are_another_pair():
 
 def test_what_was_decided_holds_for_the_same_pairs_of_the_next_version_unless_it_is_forgotten():
     collection = make_groups([(1.0, "4"), (0.0, "5")], [(1.0, "4"), (0.0, "5")])
-    first, user = build_pairs(collection=collection, name="sums"), make_user()
+    first, user = build_pairs(PairOrder(collection=collection, name="sums")), make_user()
     pair = first.pairs.order_by("id").first()
     assert decide_pairs(pairs=[pair], status="rejected", reason="A guess.", user=user) == 1
     assert decide_pairs(pairs=[pair], status="rejected", reason="A guess.", user=user) == 0
-    second = build_pairs(collection=collection, name="sums")
+    second = build_pairs(PairOrder(collection=collection, name="sums"))
     kept = second.pairs.get(status="rejected")
     assert (kept.chosen_id, kept.rejected_id) == (pair.chosen_id, pair.rejected_id)
     decision = kept.decisions.get()
     assert (decision.status, decision.reason, decision.user, decision.carried) == ("rejected", "A guess.", user, True)
-    third = build_pairs(collection=collection, name="sums", keeps_decisions=False)
+    third = build_pairs(PairOrder(collection=collection, name="sums", keeps_decisions=False))
     assert third.pairs.filter(status="proposed").count() == 2
 
 
@@ -337,7 +338,7 @@ def test_a_decision_outlasts_a_version_that_did_not_make_the_pair_until_it_is_ta
     collection = make_groups([(1.0, "4"), (0.5, "5")], [(1.0, "4"), (0.0, "5")])
 
     def make(margin: float, **fields: Any) -> list[str]:
-        made = build_pairs(collection=collection, name="sums", rule=Rule(margin=margin), **fields)
+        made = build_pairs(PairOrder(collection=collection, name="sums", rule=Rule(margin=margin), **fields))
         return list(made.pairs.order_by("-margin").values_list("status", flat=True))
 
     def decide(status: str) -> None:
@@ -353,7 +354,7 @@ def test_a_decision_outlasts_a_version_that_did_not_make_the_pair_until_it_is_ta
 
 
 def test_a_rejection_says_why():
-    pair_set = build_pairs(collection=make_groups([(1.0, "4"), (0.0, "5")]))
+    pair_set = build_pairs(PairOrder(collection=make_groups([(1.0, "4"), (0.0, "5")])))
     with pytest.raises(DecisionRefused, match="Say why"):
         decide_pairs(pairs=list(pair_set.pairs.all()), status="rejected")
     assert pair_set.pairs.get().status == "proposed"
@@ -361,7 +362,7 @@ def test_a_rejection_says_why():
 
 def test_rejected_pairs_leave_exports_unless_asked_and_accepted_ones_can_be_asked_for_alone():
     collection = make_groups(*[[(1.0, "4"), (0.0, "5")]] * 3)
-    pair_set = build_pairs(collection=collection)
+    pair_set = build_pairs(PairOrder(collection=collection))
     accepted, rejected, _ = pair_set.pairs.order_by("id")
     decide_pairs(pairs=[accepted], status="accepted")
     decide_pairs(pairs=[rejected], status="rejected", reason="A guess.")
@@ -379,7 +380,7 @@ def test_rejected_pairs_leave_exports_unless_asked_and_accepted_ones_can_be_aske
 
 
 def test_flags_of_the_table_and_of_the_database_agree(mixed):
-    pair_set = build_pairs(collection=mixed, rule=Rule(mode="all"))
+    pair_set = build_pairs(PairOrder(collection=mixed, rule=Rule(mode="all")))
     pair_set.pairs.filter(pk=pair_set.pairs.first().pk).update(same_answer=True)
     found = {flag: set(flag_pairs(pair_set.pairs.all(), flag)) for flag in FLAGS}
     assert all(found.values())
@@ -394,7 +395,7 @@ def test_large_collections_wait_for_a_worker(monkeypatch):
     collection = make_groups([(1.0, "4"), (0.0, "5")])
     Collection.objects.filter(pk=collection.pk).update(total=2)
     collection.refresh_from_db()
-    pair_set = order_pairs(collection=collection)
+    pair_set = order_pairs(PairOrder(collection=collection))
     assert (pair_set.state, pair_set.total, pair_set.pair_count) == ("queued", 2, 0)
     with pytest.raises(ExportRefused, match="only one that is ready"):
         PairSet.objects.filter(pk=pair_set.pk).update(pair_count=1)
@@ -407,8 +408,8 @@ def test_large_collections_wait_for_a_worker(monkeypatch):
 
 
 def test_a_set_that_lost_its_maker_is_made_anew_and_given_up_after_three():
-    pair_set = queue_pair_set(collection=make_groups([(1.0, "4"), (0.0, "5")]))
-    build_pairs(collection=pair_set.collection)
+    pair_set = queue_pair_set(PairOrder(collection=make_groups([(1.0, "4"), (0.0, "5")])))
+    build_pairs(PairOrder(collection=pair_set.collection))
     rows = PairSet.objects.filter(pk=pair_set.pk)
     rows.update(state="making", attempt=1, touched_at=timezone.now() - timedelta(minutes=6))
     left = PreferencePair.objects.last()
@@ -425,7 +426,7 @@ def test_a_set_that_lost_its_maker_is_made_anew_and_given_up_after_three():
 
 def test_a_cancelled_set_is_made_no_further(monkeypatch):
     collection = make_groups(*[[(1.0, "4"), (0.0, "5")]] * 3)
-    pair_set = queue_pair_set(collection=collection)
+    pair_set = queue_pair_set(PairOrder(collection=collection))
     chunks = PairMaker.chunks
 
     def cancelled(self: PairMaker) -> Any:
@@ -444,7 +445,7 @@ def test_a_cancelled_set_is_made_no_further(monkeypatch):
 
 
 def test_a_worker_that_leaves_hands_it_on_and_a_bug_is_said_on_the_row(monkeypatch):
-    pair_set = queue_pair_set(collection=make_groups([(1.0, "4"), (0.0, "5")]))
+    pair_set = queue_pair_set(PairOrder(collection=make_groups([(1.0, "4"), (0.0, "5")])))
 
     def leave() -> None:
         raise process_exit.Leaving
@@ -462,7 +463,7 @@ def test_a_worker_that_leaves_hands_it_on_and_a_bug_is_said_on_the_row(monkeypat
 
 
 def test_a_pair_set_waits_while_the_disk_is_full_and_is_made_when_there_is_space(disk):
-    pair_set = queue_pair_set(collection=make_groups([(1.0, "4"), (0.0, "5")]))
+    pair_set = queue_pair_set(PairOrder(collection=make_groups([(1.0, "4"), (0.0, "5")])))
     disk.fill()
     make_queued_pair_set()
     pair_set.refresh_from_db()
@@ -486,7 +487,7 @@ def test_counting_stops_when_its_time_is_up_and_says_so(monkeypatch):
 
 def test_a_set_is_deleted_with_its_pairs_unless_files_were_made_of_it():
     collection = make_groups([(1.0, "4"), (0.0, "5")])
-    kept, gone = (build_pairs(collection=collection) for _ in range(2))
+    kept, gone = (build_pairs(PairOrder(collection=collection)) for _ in range(2))
     queue_export(format="trl_dpo", collection=collection, pair_set=kept)
     with pytest.raises(PairSetInUse, match="1 export was made"):
         delete_pair_set(pair_set=kept)
@@ -494,14 +495,14 @@ def test_a_set_is_deleted_with_its_pairs_unless_files_were_made_of_it():
     assert list(PairSet.objects.all()) == [kept]
     assert set(PreferencePair.objects.values_list("pair_set", flat=True)) == {kept.pk}
     with pytest.raises(PairSetInUse, match="cancel it first"):
-        delete_pair_set(pair_set=queue_pair_set(collection=collection))
+        delete_pair_set(pair_set=queue_pair_set(PairOrder(collection=collection)))
 
 
 def test_what_cannot_be_ordered_is_refused_by_its_argument():
     collection = make_groups([(1.0, "4")])
     for asked, argument in (({"rule": Rule(per_task=0)}, "per_task"), ({"name": "n" * 121}, "name")):
         with pytest.raises(PairingRefused) as refusal:
-            queue_pair_set(collection=collection, **asked)
+            queue_pair_set(PairOrder(collection=collection, **asked))
         assert refusal.value.argument == argument
     assert PairSet.objects.count() == 0
 
@@ -509,7 +510,7 @@ def test_what_cannot_be_ordered_is_refused_by_its_argument():
 def test_credentials_in_names_and_reasons_are_not_stored_and_versions_still_count():
     token = "ghp_AbCdEf0123456789AbCdEf0123456789ZZZZ"
     collection = make_groups([(1.0, "4"), (0.0, "5")])
-    sets = [build_pairs(collection=collection, name=f"sums of {token}") for _ in range(2)]
+    sets = [build_pairs(PairOrder(collection=collection, name=f"sums of {token}")) for _ in range(2)]
     assert [(one.name, one.version) for one in sets] == [("sums of [REDACTED:github_token]", n) for n in (1, 2)]
     decide_pairs(pairs=[sets[0].pairs.get()], status="rejected", reason=f"It told {token}.")
     assert sets[0].pairs.get().decisions.get().reason == "It told [REDACTED:github_token]."

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from apps.accounts.models import AuditEntry, Role
 from apps.gym import process_exit
-from apps.pairs.pair_sets import build_pairs
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.reviews.comments.commenting import add_comment
 from apps.reviews.models import Comment
 from apps.rollouts.metrics.collection_figures import measure_collection
@@ -115,14 +115,14 @@ def test_a_collection_that_goes_on_keeps_its_rollouts(collection):
 
 
 def test_pairs_keep_both_of_their_rollouts(collection):
-    build_pairs(collection=collection)
+    build_pairs(PairOrder(collection=collection))
     with pytest.raises(StillInUse, match=r"1 pair set made of .* would lose their rollouts"):
         queue_rollout_deletion(collection=collection, chosen={"status": "failed"})
 
 
 def test_pairs_that_were_built_in_the_moment_before_stop_the_deletion(collection):
     deletion = queue_rollout_deletion(collection=collection, chosen={"max_reward": 0.3})
-    build_pairs(collection=collection)
+    build_pairs(PairOrder(collection=collection))
     delete_next_collection()
     deletion.refresh_from_db()
     assert (deletion.state, deletion.deleted, collection.rollouts.count()) == ("failed", 0, 4)

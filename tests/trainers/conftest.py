@@ -20,7 +20,7 @@ from apps.exports.export_jobs import write_export
 from apps.exports.export_orders import queue_export
 from apps.gym.exporters.registry import FORMATS
 from apps.pairs.models import PairSet
-from apps.pairs.pair_sets import build_pairs
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.rollouts.models import Collection
 from scripts.build_environment import environment_folder, is_complete
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
@@ -128,7 +128,7 @@ class _Writer:
         for number, (task, plan) in enumerate(zip(tasks[TASKS:], odd, strict=True)):
             made = make_rollout(collection, task=task, reward=1.0, trace=trace_of(plan))
             (self.malformed if number < len(MALFORMED) else self.inexact)[made.pk] = plan
-        return collection, build_pairs(collection=collection)
+        return collection, build_pairs(PairOrder(collection=collection))
 
     def _row(self, plan: Plan, name: str) -> dict[str, Any]:
         opening = [{"role": one["role"], "content": one["text"]} for one in plan["prompt"]]

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from django.db.models import Model
 from rest_framework import serializers
 
 from apps.gym.specs import Option, SpecField, spec_fields
@@ -41,8 +40,8 @@ def make_field(field: SpecField, *, partial: bool = False) -> serializers.Field[
         given["required"] = False
     if field.choices:
         return serializers.ChoiceField(choices=list(field.choices), **given)
-    if field.is_row:
-        return _row(field.type, given)
+    if field.is_row or field.are_rows:
+        return _rows(field, given)
     if field.type is list:
         return serializers.ListField(max_length=option.length, **given, **_entries(field))
     if field.type is dict:
@@ -50,7 +49,10 @@ def make_field(field: SpecField, *, partial: bool = False) -> serializers.Field[
     return _single(field.type, option, given)
 
 
-def _row(model: type[Model], given: dict[str, Any]) -> "serializers.RelatedField[Any, Any, Any]":
+def _rows(field: SpecField, given: dict[str, Any]) -> "serializers.Field[Any, Any, Any, Any]":
+    model = field.item if field.are_rows else field.type
+    if field.are_rows:
+        given["many"] = True
     manager: Any = model._default_manager
     rows = getattr(manager, "present", manager.all)()
     if any(each.name == "slug" for each in model._meta.fields):

@@ -7,12 +7,13 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.api.framework.declared_fields import DeclaredFields
-from apps.gym.pairs.pair_rule import CAP_OF_ALL, Level, Mode, Rule
+from apps.api.framework.spec_serializers import spec_serializer
+from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.models import PairDecision, PairSet, PreferencePair
 from apps.pairs.pair_queues import MOST, USUAL
+from apps.pairs.pair_sets import PairOrder
 from apps.pairs.provenance import Said
 from apps.reviews.models import Review
-from apps.rollouts.models import Collection
 
 MAX_PREVIEW = 20
 MAX_TOGETHER = 1000
@@ -53,50 +54,10 @@ class PairSetSerializer(serializers.ModelSerializer[PairSet]):
         ]
 
 
+@spec_serializer(Rule)
+@spec_serializer(PairOrder, "collection", "further")
 class RuleSerializer(DeclaredFields, serializers.Serializer[Any]):
-    """The fields of a rule, of what it is applied to."""
-
-    collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.present())
-    further = serializers.PrimaryKeyRelatedField(
-        queryset=Collection.objects.present(),
-        many=True,
-        required=False,
-        help_text="Collections beside the first: pairs go over all of them where prompt and tools are the same.",
-    )
-    mode = serializers.ChoiceField(choices=get_args(Mode), default="best_worst")
-    level = serializers.ChoiceField(
-        choices=get_args(Level),
-        default="trajectory",
-        help_text="Whole attempts, or the first action that differs after the same state.",
-    )
-    margin = serializers.FloatField(min_value=0, default=0.1, help_text="chosen − rejected is at least this.")
-    min_chosen_reward = serializers.FloatField(required=False, allow_null=True)
-    per_task = serializers.IntegerField(
-        required=False,
-        allow_null=True,
-        min_value=1,
-        max_value=10_000,
-        help_text=f"At most so many pairs of a task; in the mode `all` {CAP_OF_ALL} unless given.",
-    )
-    max_length_ratio = serializers.FloatField(
-        required=False,
-        allow_null=True,
-        min_value=1,
-        max_value=1e6,
-        help_text="The longer side has at most so many times the characters of the shorter one.",
-    )
-    same = serializers.ChoiceField(
-        choices=["actions", "completions"],
-        default="actions",
-        help_text="Two attempts are the same that did the same, or that also thought the same.",
-    )
-    include_truncated = serializers.BooleanField(default=False)
-    include_redacted = serializers.BooleanField(default=False, help_text="Also attempts that had credentials.")
-    reward_from = serializers.ChoiceField(
-        choices=["verifier", "override"],
-        default="verifier",
-        help_text="override: where people have set a reward, theirs counts.",
-    )
+    """The fields of a rule, and the collections that it is applied to."""
 
     def to_internal_value(self, data: Any) -> Any:
         given = super().to_internal_value(data)
@@ -104,13 +65,9 @@ class RuleSerializer(DeclaredFields, serializers.Serializer[Any]):
         return {**given, "rule": msgspec.convert(known, Rule)}
 
 
+@spec_serializer(PairOrder, "name", "keeps_decisions")
 class PairRuleSerializer(RuleSerializer):
-    name = serializers.CharField(
-        required=False, max_length=120, help_text="A new version of this pair set; default: that of the collection."
-    )
-    keeps_decisions = serializers.BooleanField(
-        default=True, help_text="What was decided of pairs in earlier versions holds for the same pairs."
-    )
+    pass
 
 
 class PairPreviewRuleSerializer(RuleSerializer):

@@ -35,7 +35,7 @@ from apps.pairs.pair_counts import count_pairs
 from apps.pairs.pair_decisions import decide_pairs
 from apps.pairs.pair_queues import ask_people
 from apps.pairs.pair_search import Flag, flag_pairs, leave_out_close
-from apps.pairs.pair_sets import cancel_pair_set, check_collections, delete_pair_set, order_pairs
+from apps.pairs.pair_sets import PairOrder, cancel_pair_set, check_collections, delete_pair_set, order_pairs
 from apps.pairs.provenance import read_opinions
 from apps.pairs.set_differences import compare_pair_sets
 
@@ -98,7 +98,7 @@ class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         set, and `state` says when it is ready."""
         rule = PairRuleSerializer(data=request.data)
         rule.is_valid(raise_exception=True)
-        pair_set = order_pairs(**rule.validated_data, user=self.person)
+        pair_set = order_pairs(PairOrder(**rule.validated_data), user=self.person)
         return Response(PairSetSerializer(pair_set).data, status=HTTPStatus.CREATED)
 
     @extend_schema(request=PairPreviewRuleSerializer, responses=PairPreviewSerializer)
@@ -107,9 +107,9 @@ class PairSetViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         """What a rule would make, and the first of its pairs; nothing is stored. Counts for a second and a half."""
         rule = PairPreviewRuleSerializer(data=request.data)
         rule.is_valid(raise_exception=True)
-        given = rule.validated_data
-        collections = check_collections(given["collection"], given.get("further", []), given["rule"])
-        preview = count_pairs(collections, given["rule"], keep=given.get("limit", 0))
+        keep = rule.validated_data.pop("limit", 0)
+        order = PairOrder(**rule.validated_data)
+        preview = count_pairs(check_collections(order), order.rule, keep=keep)
         return Response(PairPreviewSerializer(preview).data)
 
     @extend_schema(request=AskSerializer, responses={201: QueueSerializer})

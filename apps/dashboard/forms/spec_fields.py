@@ -11,6 +11,13 @@ from apps.gym.specs import SpecField, spec_fields
 Form = TypeVar("Form", bound=forms.Form)
 
 
+class SeveralRows(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]  # Django forms take none at run time
+    """Several rows of a table; each is shown by its label, which tells rows of one name apart."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        return str(getattr(obj, "label", obj))
+
+
 def spec_form(spec: type, *, leave: Collection[str] = ()) -> Callable[[type[Form]], type[Form]]:
     """Give a form class a field for each option of the spec but those to leave. Its own fields stay."""
 
@@ -35,7 +42,7 @@ def make_field(field: SpecField) -> forms.Field:
     if field.choices:
         names = [(one, option.names.get(one, one)) for one in field.choices]
         return forms.ChoiceField(choices=names, **given)
-    if field.is_row:
+    if field.is_row or field.are_rows:
         return _choice_of_rows(field, given)
     if option.unit == "s":
         return SecondsField(whole=field.type is int, low=option.low or 0, high=option.high or 0, **given)
@@ -67,9 +74,12 @@ def _several(field: SpecField, given: dict[str, Any]) -> forms.Field:
 
 def _choice_of_rows(field: SpecField, given: dict[str, Any]) -> "forms.ModelChoiceField[Any]":
     """A menu of slugs, which addresses and the API use too. Rows without slugs are many: people type their number."""
-    manager = field.type._default_manager
+    model = field.item if field.are_rows else field.type
+    manager = model._default_manager
     rows = getattr(manager, "present", manager.all)()
-    if any(each.name == "slug" for each in field.type._meta.fields):
+    if any(each.name == "slug" for each in model._meta.fields):
         empty = f"Choose a {field.option.label.lower()}"
         return forms.ModelChoiceField(rows, to_field_name="slug", empty_label=empty, **given)
+    if field.are_rows:
+        return SeveralRows(rows, **given)
     return forms.ModelChoiceField(rows, widget=forms.NumberInput(attrs={"min": 1}), **given)

@@ -4,12 +4,12 @@
 """
 
 import hashlib
-import math
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import orjson
 
+from apps.gym.specs import Option, spec_problems
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 
 Mode = Literal["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"]
@@ -53,24 +53,77 @@ EXCLUSIONS: tuple[Exclusion, ...] = get_args(Exclusion)
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How pairs are made. A pair is of one task and prompt with the same tools, of two that did not do the same."""
 
-    mode: Mode = "best_worst"
-    level: Level = "trajectory"
-    """Whole attempts; or the first action that differs after the same state, one turn on each side."""
-    margin: float = 0.1
-    """The chosen reward is higher by at least this. Equal rewards never pair, whatever it is."""
-    min_chosen_reward: float | None = None
-    per_task: int | None = None
-    """At most so many pairs of a task."""
-    max_length_ratio: float | None = None
-    """The longer side has at most so many times the characters of the shorter one."""
-    same: Literal["actions", "completions"] = "actions"
-    """What makes two attempts the same: what they did, or also what they thought."""
-    include_truncated: bool = False
-    """Also attempts that a limit cut: they teach no ending."""
-    include_redacted: bool = False
-    """Also attempts that had credentials in their traces."""
-    reward_from: Literal["verifier", "override"] = "verifier"
-    """Where people have set another reward, whether theirs counts."""
+    mode: Annotated[
+        Mode,
+        Option(
+            "Pairing",
+            "Which attempts at a task form pairs",
+            names={
+                "best_worst": "Best with worst",
+                "best_vs_all": "Best with each other attempt",
+                "all": "All with all",
+                "best_mu_2sigma": "Best with μ − 2σ",
+                "nearest_length": "Nearest in length",
+            },
+        ),
+    ] = "best_worst"
+    level: Annotated[
+        Level,
+        Option(
+            "Level",
+            "Compare whole attempts, or the first action that differs after the same state",
+            names={"trajectory": "Whole attempts", "step": "First differing action"},
+        ),
+    ] = "trajectory"
+    margin: Annotated[
+        float, Option("Margin", "Chosen reward minus rejected reward is at least this; equal rewards never pair", low=0)
+    ] = 0.1
+    min_chosen_reward: Annotated[
+        float | None, Option("Minimum chosen reward", "Of the better attempt", none="any", example=0.5)
+    ] = None
+    per_task: Annotated[
+        int | None,
+        Option(
+            "Pairs per task",
+            "At most so many pairs of a task",
+            low=1,
+            high=MAX_PER_TASK,
+            none=f"all pairs, {CAP_OF_ALL} when all are paired with all",
+        ),
+    ] = None
+    max_length_ratio: Annotated[
+        float | None,
+        Option(
+            "Maximum length ratio",
+            "Characters of the longer side divided by those of the shorter side",
+            low=1,
+            high=MAX_RATIO,
+            none="any",
+            example=2.0,
+        ),
+    ] = None
+    same: Annotated[
+        Literal["actions", "completions"],
+        Option(
+            "Treat as duplicates",
+            "Duplicates never form a pair",
+            names={"actions": "Same actions", "completions": "Same actions and same reasoning"},
+        ),
+    ] = "actions"
+    include_truncated: Annotated[
+        bool, Option("Include truncated attempts", "Attempts that hit a limit; models do not learn to stop from them")
+    ] = False
+    include_redacted: Annotated[
+        bool, Option("Include redacted attempts", "Attempts with credentials in their traces")
+    ] = False
+    reward_from: Annotated[
+        Literal["verifier", "override"],
+        Option(
+            "Rewards",
+            "Which reward counts if a reviewer changed it",
+            names={"verifier": "From the verifier", "override": "Overrides first"},
+        ),
+    ] = "verifier"
 
     @property
     def cap(self) -> int | None:
@@ -158,16 +211,9 @@ def read_rule(given: dict[str, Any]) -> Rule:
 
 
 def check_rule(rule: Rule) -> None:
-    """Raises RuleRefused."""
-    # `not >=` also refuses NaN.
-    if not 0 <= rule.margin < math.inf:
-        raise RuleRefused("margin", "The margin must be zero or more; equal rewards never pair.")
-    if rule.min_chosen_reward is not None and not math.isfinite(rule.min_chosen_reward):
-        raise RuleRefused("min_chosen_reward", "The least chosen reward is a finite number.")
-    if rule.per_task is not None and not 1 <= rule.per_task <= MAX_PER_TASK:
-        raise RuleRefused("per_task", f"A task has 1 to {MAX_PER_TASK:,} pairs.")
-    if rule.max_length_ratio is not None and not 1 <= rule.max_length_ratio <= MAX_RATIO:
-        raise RuleRefused("max_length_ratio", "The longer side is at least once as long as the shorter one.")
+    """Raise RuleRefused for a value out of range."""
+    for field, problem in spec_problems(Rule, rule_fields(rule)).items():
+        raise RuleRefused(field, problem)
 
 
 def rule_fields(rule: Rule) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from apps.exports.models import Export
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.traces.items import dump_json
 from apps.pairs.models import PairSet
-from apps.pairs.pair_sets import build_pairs
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.policies.model_registration import register_scripted_model
 from apps.rollouts.management.commands.collect import collect_with_bar
 from apps.rollouts.metrics.collection_figures import measure_collection
@@ -69,7 +69,7 @@ class Command(BaseCommand):
         )
         self.stderr.write(f"Collecting {collection.total} rollouts of {dataset.name} …")
         collection = collect_with_bar(collection)
-        pair_set = build_pairs(collection=collection, user=person)
+        pair_set = build_pairs(PairOrder(collection=collection), user=person)
         exports = [write_demo_export(format_, collection, pair_set, person) for format_ in DEMO_FORMATS]
         self.print_summary(collection, pair_set, exports, time.perf_counter() - began)
         if not options["no_serve"]:

@@ -18,7 +18,7 @@ from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.gym.traces.items import dump_json
 from apps.gym.traces.segments import check_prefixes, stored_tokens
-from apps.pairs.pair_sets import build_pairs
+from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.policies.management.commands.vllm_serve import LOOPBACK, base_url, find_python, start_server
 from apps.policies.model_registration import NotOurs, register_local_model
 from apps.policies.vllm_process import ServerBroken, free_port
@@ -59,7 +59,7 @@ class Command(Demo):
         collections = {name: self.collect(name, dataset, person) for name in CHECKPOINTS}
         # The weaker one has groups with both rewards, which is what pairs are made of.
         weaker = collections["half"]
-        pair_set = build_pairs(collection=weaker, user=person)
+        pair_set = build_pairs(PairOrder(collection=weaker), user=person)
         exports = [write_demo_export(format_, weaker, pair_set, person) for format_ in DEMO_FORMATS]
         summary = {
             "checkpoints": {name: summarize(collection) for name, collection in collections.items()},

@@ -59,7 +59,7 @@ def pair_set_create(request: PageRequest) -> HttpResponse:
     if form.is_valid():
         try:
             if "preview" not in request.POST and "count" not in request.POST and not wants_fragment(request):
-                pair_set = order_pairs(**form.order, user=request.user)
+                pair_set = order_pairs(form.order, user=request.user)
                 ended = pair_set.state == PairSet.State.READY
                 made = f"{pair_set.pair_count:,} pairs built." if ended else "The pairs are being built."
                 messages.success(request, made)
@@ -85,8 +85,7 @@ def _given(request: PageRequest) -> dict[str, Any]:
 
 def _counted(form: PairSetForm, *, previewed: bool) -> dict[str, Any]:
     order = form.order
-    collections = check_collections(order["collection"], order["further"], order["rule"])
-    found = count_pairs(collections, order["rule"], keep=PREVIEWED if previewed else 0)
+    found = count_pairs(check_collections(order), order.rule, keep=PREVIEWED if previewed else 0)
     counts = found.counts
     return {
         "counts": counts,

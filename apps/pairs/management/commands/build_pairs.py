@@ -1,17 +1,18 @@
 """Build the preference pairs of one or more collections, or count what a rule would make."""
 
 import json
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.accounts.management.people import find_person
+from apps.accounts.management.spec_arguments import add_arguments, find_row, given_options
 from apps.accounts.permissions import Permission
-from apps.gym.pairs.pair_rule import CAP_OF_ALL, Level, Mode, Rule, RuleRefused, check_rule
+from apps.gym.pairs.pair_rule import Rule, RuleRefused, check_rule
 from apps.pairs.models import PairSet
 from apps.pairs.pair_counts import NewPair, count_pairs
-from apps.pairs.pair_sets import PairingRefused, build_pairs, queue_pair_set
+from apps.pairs.pair_sets import PairingRefused, PairOrder, build_pairs, queue_pair_set
 from apps.rollouts.models import Collection
 
 
@@ -22,29 +23,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--collection", type=int, required=True, action="append", metavar="ID", help="may be given several times"
         )
-        parser.add_argument("--name", default="", help="a new version of this pair set (default: of the collection's)")
-        parser.add_argument("--mode", choices=get_args(Mode), default="best_worst", help="default best_worst")
-        parser.add_argument("--level", choices=get_args(Level), default="trajectory", help="default trajectory")
-        parser.add_argument("--margin", type=float, default=0.1, help="least difference of rewards (default 0.1)")
-        parser.add_argument("--min-chosen-reward", type=float, metavar="R", help="least reward of the better one")
-        parser.add_argument(
-            "--per-task", type=int, metavar="N", help=f"at most so many pairs of a task (mode all: {CAP_OF_ALL})"
-        )
-        parser.add_argument("--max-length-ratio", type=float, metavar="X", help="longer side / shorter side at most")
-        parser.add_argument(
-            "--same",
-            choices=["actions", "completions"],
-            default="actions",
-            help="two attempts are the same that did the same, or also thought the same (default actions)",
-        )
-        parser.add_argument("--include-truncated", action="store_true", help="also attempts that a limit cut")
-        parser.add_argument("--include-redacted", action="store_true", help="also attempts that had credentials")
-        parser.add_argument(
-            "--reward-from",
-            choices=["verifier", "override"],
-            default="verifier",
-            help="override: where people have set a reward, theirs counts",
-        )
+        add_arguments(parser, PairOrder, leave=["collection", "further", "rule", "keeps_decisions"])
+        add_arguments(parser, Rule)
         parser.add_argument("--forget-decisions", action="store_true", help="take none over from the version before")
         parser.add_argument("--count", action="store_true", help="only count what would be made")
         parser.add_argument("--queue", action="store_true", help="leave the making to a worker")
@@ -53,21 +33,21 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        collections = [_find(pk) for pk in dict.fromkeys(options["collection"])]
-        rule = Rule(**{name: options[name] for name in Rule.__struct_fields__})
+        collections = [find_row(Collection, pk) for pk in dict.fromkeys(options["collection"])]
+        rule = Rule(**given_options(Rule, options))
         if options["count"]:
             self._count(collections, rule, keep=options["preview"], as_json=options["json"])
             return
-        order = queue_pair_set if options["queue"] else build_pairs
+        order = PairOrder(
+            collection=collections[0],
+            further=collections[1:],
+            rule=rule,
+            name=options.get("name", ""),
+            keeps_decisions=not options["forget_decisions"],
+        )
+        user = find_person(options["by"], Permission.PAIR) if options["by"] else None
         try:
-            pair_set = order(
-                collection=collections[0],
-                further=collections[1:],
-                rule=rule,
-                name=options["name"],
-                keeps_decisions=not options["forget_decisions"],
-                user=find_person(options["by"], Permission.PAIR) if options["by"] else None,
-            )
+            pair_set = (queue_pair_set if options["queue"] else build_pairs)(order, user=user)
         except PairingRefused as refusal:
             raise CommandError(str(refusal)) from refusal
         if pair_set.state == PairSet.State.FAILED:
@@ -128,10 +108,3 @@ def _show(pair: NewPair) -> dict[str, Any]:
         "source": made.source,
         "turn": made.turn,
     }
-
-
-def _find(pk: int) -> Collection:
-    collection = Collection.objects.present().filter(pk=pk).first()
-    if collection is None:
-        raise CommandError(f"There is no collection {pk}.")
-    return collection
