@@ -64,7 +64,7 @@ class Memory:
 def write_one(format: str, encoding: str, collection: int, folder: Path) -> dict[str, Any]:
     """The figures of one export, written by this process. A small one before it has everything imported."""
     from apps.exports.export_jobs import write_export
-    from apps.exports.export_orders import queue_export
+    from apps.exports.export_orders import ExportOrder, queue_export
     from apps.gym.exporters.registry import FORMATS
     from apps.rollouts.models import Collection
 
@@ -73,9 +73,9 @@ def write_one(format: str, encoding: str, collection: int, folder: Path) -> dict
     # Tasks are written whatever came of attempts at them.
     everything = ALL_TASKS if FORMATS[format].makes == "tasks" else {**EVERYTHING, **any_reward}
     small = {**everything, "max_rows": WARM_UP_ROWS}
-    warm_up = queue_export(format=format, collection=planned, encoding=encoding, filters=small)
+    warm_up = queue_export(ExportOrder(format=format, collection=planned, encoding=encoding, filters=small))
     write_export(export=warm_up, path=folder / "warm-up")
-    export = queue_export(format=format, collection=planned, encoding=encoding, filters=everything)
+    export = queue_export(ExportOrder(format=format, collection=planned, encoding=encoding, filters=everything))
     with Memory() as memory:
         began, cpu = time.perf_counter(), time.process_time()
         written = write_export(export=export, path=folder / "export")

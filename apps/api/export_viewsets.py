@@ -20,18 +20,17 @@ from apps.api.framework.base_viewsets import TableViewSet
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem
 from apps.api.framework.query_filters import IdFilter
+from apps.api.framework.spec_serializers import spec_serializer
 from apps.exports.cancellation import cancel_export
 from apps.exports.export_deletion import delete_export
 from apps.exports.export_filters import filters_of
 from apps.exports.export_folders import names_in, rows_path
-from apps.exports.export_orders import prepare_export, queue_export
+from apps.exports.export_orders import ExportOrder, prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
 from apps.exports.models import Encoding, Export
 from apps.exports.ranged_downloads import stream_file
 from apps.gym.exporters.protocol import Format
 from apps.gym.exporters.registry import FORMATS
-from apps.pairs.models import PairSet
-from apps.rollouts.models import Collection
 
 _FORMATS = [(format.slug, format.title) for format in FORMATS.values()]
 
@@ -85,22 +84,10 @@ class ExportSerializer(serializers.ModelSerializer[Export]):
         return [name for name in names_in(export) if name not in rows] if export.state == Export.State.READY else []
 
 
+@spec_serializer(ExportOrder)
 class OrderSerializer(DeclaredFields, serializers.Serializer[Any]):
     format = serializers.ChoiceField(choices=_FORMATS)
-    collection = serializers.PrimaryKeyRelatedField(queryset=Collection.objects.present())
-    pair_set = serializers.PrimaryKeyRelatedField(
-        queryset=PairSet.objects.all(), required=False, allow_null=True, help_text="For formats of preference pairs."
-    )
-    filters = serializers.DictField(
-        required=False,
-        help_text='e.g. {"min_reward": 0.7, "per_task": 2}. Without `splits`, of several `train` alone.',
-    )
-    options = serializers.DictField(required=False, help_text='How rows are worded, e.g. {"reasoning": "inline"}')
     encoding = serializers.ChoiceField(choices=Encoding.choices, required=False, help_text="Default: the format's own.")
-    validation_share = serializers.FloatField(
-        required=False, min_value=0.0, max_value=0.5, help_text="The share of the prompts that go into another file."
-    )
-    split_seed = serializers.IntegerField(required=False, min_value=-(2**63), max_value=2**63 - 1)
 
 
 class ExportPreviewOrderSerializer(OrderSerializer):
@@ -179,7 +166,7 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         """Queue an export: a worker writes its files, and `state` says when they are ready."""
         order = OrderSerializer(data=request.data)
         order.is_valid(raise_exception=True)
-        export = queue_export(**order.validated_data, user=self.person)
+        export = queue_export(ExportOrder(**order.validated_data), user=self.person)
         return Response(ExportSerializer(export).data, status=HTTPStatus.CREATED)
 
     @extend_schema(request=None, responses=ExportSerializer)
@@ -207,7 +194,7 @@ class ExportViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         order = ExportPreviewOrderSerializer(data=request.data)
         order.is_valid(raise_exception=True)
         limit = order.validated_data.pop("limit", 5)
-        preview = preview_rows(prepare_export(**order.validated_data), limit=limit)
+        preview = preview_rows(prepare_export(ExportOrder(**order.validated_data)), limit=limit)
         return Response(ExportPreviewSerializer(preview).data)
 
     @extend_schema(responses=FILES)

@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
 from apps.gym.exporters.protocol import Format, Makes
+from apps.gym.specs import Option
 from apps.rollouts.search.filters.filter_grammar import FilterRefused as NotUnderstood
-from apps.rollouts.search.filters.filter_parser import parse_filter
+from apps.rollouts.search.filters.filter_parser import MAX_LENGTH, parse_filter
+
+MAX_COUNT = 1_000_000_000
 
 
 class FilterRefused(Exception):
@@ -18,37 +21,65 @@ class FilterRefused(Exception):
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """What is None or false does not filter."""
 
-    q: str = ""
-    """Only rollouts that pass this filter, as it is typed above their table; of pairs both, of tasks those with one."""
-    rollouts: list[int] = []
-    """Only these, likewise."""
-    min_reward: float | None = None
-    """Of a pair, of the chosen one."""
-    include_flagged: bool = False
-    """Rollouts that had credentials in their traces, and that nobody has looked at since."""
-    include_truncated: bool = False
-    """Attempts that a limit cut: they teach no ending."""
-    dedupe: bool = False
-    """Of a task's attempts that said and did the same, the first alone."""
-    per_task: int | None = None
-    """The best so many of each task: by reward, then the shortest; of pairs, those of the largest margin."""
-    max_rows: int | None = None
-    reward_from: Literal["override", "verifier"] = "override"
-    """Whose reward counts, for what is taken and in the rows: where people set one, theirs; or always the verifier's.
-    A pair has those that counted when it was made: its set's own rule says whose."""
-    min_solve_rate: float | None = None
-    max_solve_rate: float | None = None
-    """Of a task's attempts with a reward, the share that solved it."""
-    drop_zero_variance: bool = False
-    """Leave tasks out whose attempts all got the same reward: they teach a policy nothing."""
-    splits: list[str] = []
-    """Only tasks of these splits of the dataset; left out of an order, `train` where there are others as well."""
-    include_rejected: bool = False
-    """Also pairs that somebody rejected."""
-    only_accepted: bool = False
-    """Only pairs that somebody accepted."""
-    sources: list[Literal["reward", "override", "verdict"]] = []
-    """Only pairs whose preference comes from there: rewards, rewards that people set, or people's verdicts."""
+    q: Annotated[
+        str,
+        Option(
+            "Filter",
+            "As above the table of rollouts: reward:>0.5 -flag:truncated. Pairs need both rollouts, tasks one",
+            length=MAX_LENGTH,
+        ),
+    ] = ""
+    rollouts: Annotated[
+        list[int], Option("Only these rollouts", "Their numbers, separated by spaces; left empty, all")
+    ] = []
+    reward_from: Annotated[
+        Literal["override", "verifier"],
+        Option(
+            "Rewards",
+            "For filters and rows; pairs keep the rewards they were built with",
+            names={"override": "Overrides first", "verifier": "From the verifier"},
+        ),
+    ] = "override"
+    min_reward: Annotated[float | None, Option("Minimum reward", "Of a pair, of the chosen rollout", none="any")] = None
+    per_task: Annotated[
+        int | None,
+        Option(
+            "Best per task",
+            "By reward, then the shortest; pairs by margin",
+            low=1,
+            high=MAX_COUNT,
+            none="all",
+            example=4,
+        ),
+    ] = None
+    max_rows: Annotated[int | None, Option("Maximum rows", low=1, high=MAX_COUNT, none="all rows")] = None
+    min_solve_rate: Annotated[
+        float | None,
+        Option("Minimum solve rate", "Share of a task's attempts that solved it", low=0, high=1, none="any"),
+    ] = None
+    max_solve_rate: Annotated[
+        float | None,
+        Option("Maximum solve rate", "Below 1 leaves out tasks that are always solved", low=0, high=1, none="any"),
+    ] = None
+    splits: Annotated[
+        list[str],
+        Option("Splits", "Only tasks of these splits; left out, train if the dataset has several splits"),
+    ] = []
+    sources: Annotated[
+        list[Literal["reward", "override", "verdict"]], Option("Sources of preferences", "None checked takes all")
+    ] = []
+    only_accepted: Annotated[bool, Option("Accepted pairs only", "Pairs that a reviewer accepted")] = False
+    include_rejected: Annotated[bool, Option("Include rejected pairs", "Pairs that a reviewer rejected")] = False
+    dedupe: Annotated[bool, Option("Deduplicate", "Of identical attempts at a task, keep the first")] = False
+    drop_zero_variance: Annotated[
+        bool, Option("Skip tasks without variance", "All attempts got the same reward, so a policy learns nothing")
+    ] = False
+    include_truncated: Annotated[
+        bool, Option("Include truncated attempts", "Attempts that hit a limit; models do not learn to stop from them")
+    ] = False
+    include_flagged: Annotated[
+        bool, Option("Include flagged rollouts", "Their traces had credentials; the redactions stay")
+    ] = False
 
 
 _DEFAULTS: dict[Makes, dict[str, Any]] = {
@@ -72,7 +103,6 @@ _APPLY: dict[Makes, frozenset[str]] = {
 }
 _SHARES = {"min_solve_rate", "max_solve_rate"}
 _COUNTS = {"per_task", "max_rows"}
-MAX_COUNT = 1_000_000_000
 MAX_NAMED = 10_000
 """Rollouts that are named one by one."""
 

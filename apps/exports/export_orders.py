@@ -1,7 +1,8 @@
 """Order an export: everything that can be refused is refused here, before a worker writes a byte."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import msgspec
 from django.db import transaction
@@ -16,6 +17,7 @@ from apps.exports.held_out_splits import checked_splits
 from apps.exports.models import Export
 from apps.gym.exporters.protocol import Format, OptionRefused, resolve_options
 from apps.gym.exporters.registry import FormatUnknown, find_format
+from apps.gym.specs import Option, described
 from apps.pairs.models import PairSet, PreferencePair
 from apps.rollouts.models import Collection, Rollout, UnindexedRollout
 from apps.rollouts.search.filters.filter_parser import parse_filter
@@ -30,35 +32,52 @@ class ExportRefused(Exception):
         self.argument = argument
 
 
-def queue_export(
-    *,
-    format: str,
-    collection: Collection,
-    pair_set: PairSet | None = None,
-    filters: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any] | None = None,
-    encoding: str | None = None,
-    validation_share: float = 0.0,
-    split_seed: int = 0,
-    user: User | None = None,
-) -> Export:
-    """An export that a worker will write. Raises ExportRefused.
+@dataclass(frozen=True, kw_only=True)
+class ExportOrder:
+    """An export to be written. Filters and options that are left out have the defaults of the format."""
 
-    `filters` as of export_filters.Filters, `options` as of gym.exporters.protocol.Options; left out, the format's own
-    defaults hold, and of a dataset with splits `train` is taken, see held_out_splits.py. The export keeps what was
-    applied. Rollouts with credentials that no user has looked at since refuse the export unless `include_flagged` is
-    true.
-    """
-    export = prepare_export(
-        format=format,
-        collection=collection,
-        pair_set=pair_set,
-        filters=filters,
-        options=options,
-        encoding=encoding,
-        validation_share=validation_share,
-        split_seed=split_seed,
+    format: Annotated[str, Option("Format", "What the trainer loads", example="trl_sft")]
+    collection: Collection = field(metadata=described("Collection", "Its rollouts are exported"))
+    pair_set: Annotated[PairSet | None, Option("Pair set", "For formats of preference pairs")] = None
+    filters: Annotated[
+        dict[str, Any],
+        Option(
+            "Filters",
+            "Which rollouts are taken; without `splits`, only train if there are several",
+            example={"min_reward": 0.7, "per_task": 2},
+        ),
+    ] = field(default_factory=dict)
+    options: Annotated[dict[str, Any], Option("Options", "How rows are written", example={"reasoning": "inline"})] = (
+        field(default_factory=dict)
     )
+    encoding: Annotated[str | None, Option("File type", none="the first of the format")] = None
+    validation_share: Annotated[
+        float,
+        Option(
+            "Validation share",
+            "This share of the prompts, with all their rollouts, goes into a file of its own",
+            low=0.0,
+            high=MAX_SHARE,
+        ),
+    ] = 0.0
+    split_seed: Annotated[
+        int,
+        Option(
+            "Split seed",
+            "Chooses these prompts; the same seed chooses the same prompts in every export",
+            low=-(2**63),
+            high=2**63 - 1,
+        ),
+    ] = 0
+
+
+def queue_export(order: ExportOrder, *, user: User | None = None) -> Export:
+    """Store an export for a worker to write. Raises ExportRefused.
+
+    The export keeps the filters and options that were applied. Rollouts with unresolved flags refuse the export unless
+    the filter `include_flagged` is true.
+    """
+    export = prepare_export(order)
     export.created_by = user
     with transaction.atomic():
         export.save(force_insert=True)
@@ -66,27 +85,18 @@ def queue_export(
     return export
 
 
-def prepare_export(
-    *,
-    format: str,
-    collection: Collection,
-    pair_set: PairSet | None = None,
-    filters: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any] | None = None,
-    encoding: str | None = None,
-    validation_share: float = 0.0,
-    split_seed: int = 0,
-) -> Export:
+def prepare_export(order: ExportOrder) -> Export:
     """Return the export that queue_export would store, without storing it: for a preview. Raises ExportRefused."""
+    collection, pair_set, filters = order.collection, order.pair_set, order.filters
     collections = [collection.pk]
     if pair_set is not None:
         collections = [pair_set.collection_id, *pair_set.further.values_list("pk", flat=True)]
     try:
-        found = find_format(format)
+        found = find_format(order.format)
         _check_pair_set(found, collection, pair_set)
-        applied = resolve_filters(found, filters or {})
-        splits = checked_splits(found, applied, collections, given="splits" in (filters or {}))
-        worded = resolve_options(found, _with_level(found, pair_set, options or {}))
+        applied = resolve_filters(found, filters)
+        splits = checked_splits(found, applied, collections, given="splits" in filters)
+        worded = resolve_options(found, _with_level(found, pair_set, order.options))
     except FormatUnknown as refusal:
         raise ExportRefused(str(refusal), "format") from None
     except FilterRefused as refusal:
@@ -97,17 +107,17 @@ def prepare_export(
     _check_selection(applied, collections)
     if not applied.include_flagged and found.makes != "tasks":
         _check_flags(collection, pair_set, applied)
-    if not 0.0 <= validation_share <= MAX_SHARE:
+    if not 0.0 <= order.validation_share <= MAX_SHARE:
         raise ExportRefused(f"The share for validation is between 0 and {MAX_SHARE}.", "validation_share")
     return Export(
-        format=format,
+        format=order.format,
         collection=collection,
         pair_set=pair_set,
         filters=kept_filters(found, applied),
         options={name: getattr(worded, name) for name in found.choices},
-        encoding=_checked_encoding(found, encoding),
-        validation_share=validation_share,
-        split_seed=split_seed,
+        encoding=_checked_encoding(found, order.encoding),
+        validation_share=order.validation_share,
+        split_seed=order.split_seed,
     )
 
 

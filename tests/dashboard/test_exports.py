@@ -10,15 +10,15 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from apps.accounts.models import AuditEntry, Role
-from apps.dashboard.forms.export_fields import OPTIONS
 from apps.exports.cancellation import cancel_export
 from apps.exports.export_folders import ExportFolder
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import prepare_export, queue_export
+from apps.exports.export_orders import ExportOrder, prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
 from apps.exports.models import Export
-from apps.gym.exporters.protocol import NUMBERS
+from apps.gym.exporters.protocol import NUMBERS, Options
 from apps.gym.exporters.registry import FORMATS
+from apps.gym.specs import spec_fields
 from apps.pairs.models import PairSet
 from tests.dashboard.pages import queries_with_one_and_three, signed_in
 from tests.factories import make_collection, make_rollout, make_trace
@@ -126,7 +126,7 @@ def test_a_format_has_its_own_options_and_says_why_others_are_missing(slug):
 
 def test_an_option_says_what_it_is_about():
     page = signed_in().get(CREATE, {"format": "trl_grpo"}).text
-    assert escape(OPTIONS["opening"].help) in page
+    assert escape(spec_fields(Options)["opening"].option.help) in page
 
 
 def test_a_preview_shows_the_first_rows_and_orders_nothing():
@@ -306,8 +306,8 @@ def test_a_preview_counts_what_the_export_will_hold_and_leave_out(settings, tmp_
     page = signed_in().post(CREATE, {**order, "preview": "1"}).text
     filters = {"dedupe": True, "min_reward": 0.5}
     order = {"format": "trl_kto", "collection": collection, "filters": filters}
-    preview = preview_rows(prepare_export(**order), limit=2)
-    written = write_export(export=queue_export(**order))
+    preview = preview_rows(prepare_export(ExportOrder(**order)), limit=2)
+    written = write_export(export=queue_export(ExportOrder(**order)))
     counts = {name: getattr(preview, name) for name in ("considered", "written_from", "written", "dropped")}
     assert (counts, len(preview.rows), preview.stopped_after) == (written.manifest["counts"], 2, None)
     told = ", ".join(f"{number} {reason.replace('_', ' ')}" for reason, number in counts["dropped"].items())
@@ -321,7 +321,7 @@ def test_a_preview_that_stops_amid_a_group_counts_what_it_looked_at_alone(monkey
     ticks = itertools.count()
     monkeypatch.setattr("apps.exports.export_preview.SECONDS", 6.0)
     monkeypatch.setattr("apps.exports.export_preview.time.monotonic", lambda: float(next(ticks)))
-    preview = preview_rows(prepare_export(format="trl_kto", collection=collection), limit=2)
+    preview = preview_rows(prepare_export(ExportOrder(format="trl_kto", collection=collection)), limit=2)
     assert (preview.considered, preview.written_from, len(preview.rows)) == (5, 5, 2)
     assert (preview.dropped, preview.stopped_after) == ({}, 6.0)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import ExportRefused, prepare_export, queue_export
+from apps.exports.export_orders import ExportOrder, ExportRefused, prepare_export, queue_export
 from apps.exports.models import Export
 from apps.pairs.pair_sets import PairOrder, build_pairs
 from tests.dashboard.pages import signed_in
@@ -32,7 +32,7 @@ def attempted(*splits):
 
 
 def places(format, collection, **order):
-    written = write_export(export=queue_export(format=format, collection=collection, **order))
+    written = write_export(export=queue_export(ExportOrder(format=format, collection=collection, **order)))
     return [row["task_index"] for row in rows_of(written)], written
 
 
@@ -55,7 +55,7 @@ def test_of_a_dataset_with_splits_train_alone_is_taken_unless_others_are_named(f
 
 def test_rows_that_are_kept_and_verified_again_are_of_every_split():
     made = attempted("train", "validation")
-    written = write_export(export=queue_export(format="nemo_gym_rollouts", collection=made))
+    written = write_export(export=queue_export(ExportOrder(format="nemo_gym_rollouts", collection=made)))
     assert (written.filters.get("splits", []), written.manifest["dataset_splits"]) == (
         [],
         {"train": 2, "validation": 2},
@@ -91,15 +91,15 @@ def test_rollouts_that_are_named_are_taken_whatever_their_split():
 )
 def test_a_split_that_is_not_there_is_refused_with_those_that_are(splits, filters, says):
     with pytest.raises(ExportRefused, match=says):
-        prepare_export(format="trl_sft", collection=attempted(*splits), filters=filters)
+        prepare_export(ExportOrder(format="trl_sft", collection=attempted(*splits), filters=filters))
 
 
 def test_a_pair_set_over_collections_may_take_the_splits_of_each():
     first, second = attempted("train", "train"), attempted("validation", "test")
     pair_set = build_pairs(PairOrder(collection=first, further=[second]))
     order = {"format": "trl_dpo", "collection": second, "pair_set": pair_set}
-    assert prepare_export(**order).filters["splits"] == ["train"]
-    assert prepare_export(**order, filters={"splits": ["test"]}).filters["splits"] == ["test"]
+    assert prepare_export(ExportOrder(**order)).filters["splits"] == ["train"]
+    assert prepare_export(ExportOrder(**order, filters={"splits": ["test"]})).filters["splits"] == ["test"]
 
 
 def boxes(page):

@@ -18,7 +18,7 @@ from apps.accounts.space_waits import RETRY_SECONDS
 from apps.exports import export_jobs
 from apps.exports.export_folders import default_path, manifest_path, rows_path
 from apps.exports.export_jobs import write_export, write_queued_export
-from apps.exports.export_orders import ExportRefused, queue_export
+from apps.exports.export_orders import ExportOrder, ExportRefused, queue_export
 from apps.exports.models import Export
 from apps.exports.row_files import JsonLinesFile
 from apps.gym import process_exit
@@ -62,7 +62,7 @@ def read(export):
 
 
 def test_demonstrations_are_the_good_rollouts_that_ended_by_themselves(collection):
-    export = write_export(export=queue_export(format="trl_sft", collection=collection))
+    export = write_export(export=queue_export(ExportOrder(format="trl_sft", collection=collection)))
     assert export.state == Export.State.READY
     (row,) = read(export)
     best = collection.rollouts.order_by("id").first()
@@ -96,7 +96,7 @@ def test_demonstrations_are_the_good_rollouts_that_ended_by_themselves(collectio
 
 
 def test_scored_rollouts_are_all_that_have_a_reward(collection):
-    export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
+    export = write_export(export=queue_export(ExportOrder(format="nemo_gym_rollouts", collection=collection)))
     rows = read(export)
     assert [(row["_ng_task_index"], row["_ng_rollout_index"], row["reward"]) for row in rows] == [
         (0, 0, 1.0),
@@ -113,7 +113,7 @@ def test_scored_rollouts_are_all_that_have_a_reward(collection):
 
 def test_preference_pairs_are_those_of_the_pair_set(collection):
     pair_set = build_pairs(PairOrder(collection=collection))
-    export = write_export(export=queue_export(format="trl_dpo", collection=collection, pair_set=pair_set))
+    export = write_export(export=queue_export(ExportOrder(format="trl_dpo", collection=collection, pair_set=pair_set)))
     (row,) = read(export)
     pair = pair_set.pairs.get()
     assert (row["chosen"][-1]["content"], row["rejected"][-1]["content"]) == ("4", "5")
@@ -138,13 +138,15 @@ def test_a_pair_that_no_trainer_could_load_is_dropped_with_its_reason():
     make_rollout(made, reward=1.0)
     make_rollout(made, reward=0.0, trace=[*make_trace()[:1], *broken_trace()])
     pair_set = build_pairs(PairOrder(collection=made))
-    export = write_export(export=queue_export(format="trl_dpo", collection=made, pair_set=pair_set))
+    export = write_export(export=queue_export(ExportOrder(format="trl_dpo", collection=made, pair_set=pair_set)))
     assert (pair_set.pair_count, export.rows) == (1, 0)
     assert export.manifest["counts"]["dropped"] == {"malformed_arguments": 1}
 
 
 def test_the_manifest_is_true_of_the_file_and_lies_beside_it(collection):
-    export = write_export(export=queue_export(format="trl_sft", collection=collection, filters={"min_reward": 0.0}))
+    export = write_export(
+        export=queue_export(ExportOrder(format="trl_sft", collection=collection, filters={"min_reward": 0.0}))
+    )
     path = Path(export.path)
     assert path == default_path(export)
     assert sorted(one.name for one in path.iterdir()) == ["README.md", "manifest.json", "train.jsonl"]
@@ -177,7 +179,7 @@ def test_the_source_is_as_planned_whatever_was_edited_since(collection):
     collection.save()
     collection.policy_model.model_name = "now"
     collection.policy_model.save()
-    source = write_export(export=queue_export(format="trl_sft", collection=collection)).manifest["source"]
+    source = write_export(export=queue_export(ExportOrder(format="trl_sft", collection=collection))).manifest["source"]
     assert source["agent"] == {"slug": "a", "max_steps": 3}
     assert source["policy_model"]["model_name"] == "then"
 
@@ -192,7 +194,7 @@ def test_the_source_is_as_planned_whatever_was_edited_since(collection):
     ],
 )
 def test_the_export_keeps_the_filters_that_were_applied(collection, format, filters, kept):
-    assert queue_export(format=format, collection=collection, filters=filters).filters == kept
+    assert queue_export(ExportOrder(format=format, collection=collection, filters=filters or {})).filters == kept
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_the_export_keeps_the_filters_that_were_applied(collection, format, filt
 )
 def test_what_makes_no_file_is_refused(collection, fields, why):
     with pytest.raises(ExportRefused, match=why):
-        queue_export(collection=collection, **fields)
+        queue_export(ExportOrder(collection=collection, **fields))
     assert not Export.objects.exists()
 
 
@@ -216,18 +218,18 @@ def test_pairs_belong_to_a_dpo_export_of_their_own_collection(collection):
     pair_set = build_pairs(PairOrder(collection=make_collection()))
     for format in ("trl_dpo", "trl_sft"):
         with pytest.raises(ExportRefused):
-            queue_export(format=format, collection=collection, pair_set=pair_set)
+            queue_export(ExportOrder(format=format, collection=collection, pair_set=pair_set))
 
 
 def test_who_asked_for_an_export_is_in_the_audit_log(collection):
     user = make_user()
-    export = queue_export(format="trl_sft", collection=collection, user=user)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection), user=user)
     assert export.created_by == user
     assert AuditEntry.objects.filter(user=user, action="export.create", target=str(export)).count() == 1
 
 
 def test_a_worker_writes_what_is_queued_oldest_first(collection):
-    first, second = (queue_export(format="trl_sft", collection=collection) for _ in range(2))
+    first, second = (queue_export(ExportOrder(format="trl_sft", collection=collection)) for _ in range(2))
     assert write_queued_export() is True
     assert [Export.objects.get(pk=one.pk).state for one in (first, second)] == ["ready", "queued"]
     assert write_queued_export() is True
@@ -236,7 +238,7 @@ def test_a_worker_writes_what_is_queued_oldest_first(collection):
 
 
 def test_an_export_whose_writer_went_quiet_is_written_by_another(collection):
-    export = queue_export(format="trl_sft", collection=collection)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     long_ago = timezone.now() - timedelta(minutes=6)
     Export.objects.filter(pk=export.pk).update(state="writing", attempt=1, touched_at=long_ago)
     assert write_queued_export() is True
@@ -245,13 +247,13 @@ def test_an_export_whose_writer_went_quiet_is_written_by_another(collection):
 
 
 def test_an_export_that_is_being_written_is_left_alone(collection):
-    export = queue_export(format="trl_sft", collection=collection)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     Export.objects.filter(pk=export.pk).update(state="writing", attempt=1, touched_at=timezone.now())
     assert write_queued_export() is False
 
 
 def test_an_export_that_lost_three_writers_is_failed_and_says_so(collection):
-    export = queue_export(format="trl_sft", collection=collection)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     long_ago = timezone.now() - timedelta(minutes=6)
     Export.objects.filter(pk=export.pk).update(state="writing", attempt=3, touched_at=long_ago)
     assert write_queued_export() is False
@@ -260,7 +262,7 @@ def test_an_export_that_lost_three_writers_is_failed_and_says_so(collection):
 
 
 def test_a_writer_given_up_for_lost_changes_neither_row_nor_file(collection, tmp_path):
-    export = queue_export(format="trl_sft", collection=collection)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     Export.objects.filter(pk=export.pk).update(state="writing", attempt=2)
     export_jobs._write(export.pk, 1, tmp_path / "late.jsonl")
     export.refresh_from_db()
@@ -277,7 +279,7 @@ def asked_to_leave():
 
 
 def test_a_worker_that_leaves_puts_its_export_back(collection, asked_to_leave, caplog):
-    export = queue_export(format="trl_sft", collection=collection)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     asked_to_leave.set()
     with caplog.at_level("INFO"):
         assert write_queued_export() is True
@@ -292,7 +294,7 @@ def test_a_worker_that_leaves_puts_its_export_back(collection, asked_to_leave, c
 
 
 def test_a_worker_that_leaves_takes_nothing_back_that_another_has_taken_over(collection, asked_to_leave):
-    export = queue_export(format="trl_sft", collection=collection)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     Export.objects.filter(pk=export.pk).update(state="writing", attempt=2)
     asked_to_leave.set()
     export_jobs._write(export.pk, 1, None)
@@ -301,7 +303,7 @@ def test_a_worker_that_leaves_takes_nothing_back_that_another_has_taken_over(col
 
 
 def test_an_export_waits_while_the_disk_is_full_and_is_written_when_there_is_space(collection, full_disk):
-    export = queue_export(format="trl_sft", collection=collection)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     assert write_queued_export() is True
     export.refresh_from_db()
     assert (export.state, export.attempt) == ("queued", 0)
@@ -315,7 +317,7 @@ def test_an_export_waits_while_the_disk_is_full_and_is_written_when_there_is_spa
 
 
 def test_a_file_that_the_disk_refuses_is_written_later(collection, monkeypatch):
-    export = queue_export(format="trl_sft", collection=collection)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection))
 
     def refuse(self, rows):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -335,7 +337,7 @@ def test_a_file_that_the_disk_refuses_is_written_later(collection, monkeypatch):
 
 
 def test_writing_now_takes_the_export_over(collection, tmp_path):
-    export = queue_export(format="trl_sft", collection=collection)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     Export.objects.filter(pk=export.pk).update(state="writing", attempt=1)
     written = write_export(export=export, path=tmp_path / "mine" / "sft.jsonl")
     assert (written.state, written.attempt, written.path) == ("ready", 2, str(tmp_path / "mine" / "sft.jsonl"))
@@ -345,14 +347,16 @@ def test_writing_now_takes_the_export_over(collection, tmp_path):
 def test_a_failed_export_says_why_and_leaves_no_file(collection, tmp_path):
     (tmp_path / "taken").write_text("a file where a folder should be")
     export = write_export(
-        export=queue_export(format="trl_sft", collection=collection), path=tmp_path / "taken" / "sft.jsonl"
+        export=queue_export(ExportOrder(format="trl_sft", collection=collection)), path=tmp_path / "taken" / "sft.jsonl"
     )
     assert export.state == Export.State.FAILED
     assert export.message.startswith(("NotADirectoryError", "FileExistsError"))
 
 
 def test_a_failure_midway_leaves_an_earlier_file_as_it_was(collection, tmp_path):
-    export = write_export(export=queue_export(format="trl_sft", collection=collection), path=tmp_path / "a.jsonl")
+    export = write_export(
+        export=queue_export(ExportOrder(format="trl_sft", collection=collection)), path=tmp_path / "a.jsonl"
+    )
     before = (tmp_path / "a.jsonl").read_bytes()
     best = collection.rollouts.order_by("id").first()
     best.events.filter(seq=2).update(payload="not an event")
@@ -368,14 +372,14 @@ def test_what_json_cannot_hold_is_dropped_not_failed():
     huge = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"n": 123456789012345678901234567890}'}
     prompt = make_trace()[1]
     make_rollout(made, trace=[prompt, ModelCall(seen=1, items=[huge])])
-    export = write_export(export=queue_export(format="trl_sft", collection=made))
+    export = write_export(export=queue_export(ExportOrder(format="trl_sft", collection=made)))
     assert export.manifest["counts"]["dropped"] == {"not_encodable": 1}
 
 
 def test_a_rollout_without_a_trace_is_dropped_not_failed():
     made = make_collection()
     make_rollout(made, trace=[])
-    export = write_export(export=queue_export(format="trl_sft", collection=made))
+    export = write_export(export=queue_export(ExportOrder(format="trl_sft", collection=made)))
     assert (export.rows, export.manifest["counts"]["dropped"]) == (0, {"no_trace": 1})
     assert not rows_path(export, "train.jsonl").exists()
 
@@ -385,7 +389,7 @@ def test_rollouts_beyond_one_chunk_are_all_written_in_few_queries(django_assert_
     made = make_collection(dataset=make_dataset([make_row(str(number)) for number in range(50)]))
     for task in made.version.tasks.all():
         make_rollout(made, task=task)
-    queued = queue_export(format="trl_sft", collection=made)
+    queued = queue_export(ExportOrder(format="trl_sft", collection=made))
     with django_assert_max_num_queries(30):
         export = write_export(export=queued)
     assert export.rows == 50
@@ -400,7 +404,7 @@ def test_an_export_says_how_much_of_it_is_written(monkeypatch):
     monkeypatch.setattr("apps.exports.export_selection.TASKS", 1)
     seen: list[int] = []
     monkeypatch.setattr(export_jobs.process_exit, "check", lambda: seen.append(Export.objects.get().rows))
-    export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
+    export = write_export(export=queue_export(ExportOrder(format="nemo_gym_rollouts", collection=collection)))
     assert (seen[0], seen == sorted(seen), 0 < seen[-1] <= export.rows) == (0, True, True)
 
 
@@ -420,7 +424,7 @@ def test_the_manifest_of_scored_rollouts_counts_versions_and_how_tokens_join():
         ("", (None, None)),
     ]:
         make_rollout(collection, model_version=version, trace=with_tokens(make_trace(), *captured))
-    export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
+    export = write_export(export=queue_export(ExportOrder(format="nemo_gym_rollouts", collection=collection)))
     rows = read(export)
     assert [row["gymweb"].get("model_version") for row in rows] == ["step-1", "step-1", "step-2", None]
     assert [row["gymweb"].get("tokens", {}).get("segments") for row in rows] == [1, 2, 1, None]
@@ -438,7 +442,7 @@ def test_the_manifest_counts_an_attempt_for_every_version_that_answered_in_it(fo
     ]
     make_rollout(made, model_version="step-1", trace=trace)
     make_rollout(made, model_version="step-1")
-    export = write_export(export=queue_export(format=format, collection=made, encoding="jsonl"))
+    export = write_export(export=queue_export(ExportOrder(format=format, collection=made, encoding="jsonl")))
     assert export.manifest["model_versions"] == {"step-1": 2, "step-2": 1}
     assert export.manifest["tokens"] == {"rows": 1, "one_segment": 1, "more_segments": 0, "every_call_captured": 1}
 
@@ -446,12 +450,12 @@ def test_the_manifest_counts_an_attempt_for_every_version_that_answered_in_it(fo
 def test_a_field_of_a_task_may_be_called_as_what_the_manifest_counts():
     made = make_collection(dataset=make_dataset([{**make_row("a"), "segments": 3, "gymweb": "mine"}]))
     make_rollout(made)
-    export = write_export(export=queue_export(format="nemo_rl_tasks", collection=made))
+    export = write_export(export=queue_export(ExportOrder(format="nemo_rl_tasks", collection=made)))
     assert (export.state, export.rows) == ("ready", 1)
 
 
 def test_a_manifest_says_nothing_of_versions_and_tokens_that_there_are_not(collection):
-    export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
+    export = write_export(export=queue_export(ExportOrder(format="nemo_gym_rollouts", collection=collection)))
     assert not {"model_versions", "tokens"} & set(export.manifest)
 
 
@@ -459,5 +463,5 @@ def test_attempts_without_a_trace_are_no_repetitions_of_each_other():
     made = make_collection()
     for _ in range(3):
         make_rollout(made, trace=[])
-    export = write_export(export=queue_export(format="trl_sft", collection=made))
+    export = write_export(export=queue_export(ExportOrder(format="trl_sft", collection=made)))
     assert export.manifest["counts"]["dropped"] == {"no_trace": 3}

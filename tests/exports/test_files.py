@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from apps.exports.export_deletion import delete_export
 from apps.exports.export_folders import default_path
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import ExportRefused, queue_export
+from apps.exports.export_orders import ExportOrder, ExportRefused, queue_export
 from apps.exports.models import Export
 from apps.exports.parquet_files import ParquetFile
 from apps.exports.row_files import JsonLinesFile
@@ -108,7 +108,7 @@ def collection(db, settings, tmp_path):
 def test_every_format_is_written_in_each_of_its_encodings_with_a_card(collection, slug):
     format = FORMATS[slug]
     for encoding in format.encodings:
-        written = write_export(export=queue_export(format=slug, collection=collection, encoding=encoding))
+        written = write_export(export=queue_export(ExportOrder(format=slug, collection=collection, encoding=encoding)))
         assert (written.state, written.message) == ("ready", "")
         _, front, body = (Path(written.path) / "README.md").read_text().split("---\n", 2)
         card = yaml.safe_load(front)
@@ -122,7 +122,7 @@ def test_every_format_is_written_in_each_of_its_encodings_with_a_card(collection
 
 
 def test_the_card_types_every_column(collection):
-    written = write_export(export=queue_export(format="trl_sft", collection=collection))
+    written = write_export(export=queue_export(ExportOrder(format="trl_sft", collection=collection)))
     card = yaml.safe_load((Path(written.path) / "README.md").read_text().split("---\n")[1])
     assert card["dataset_info"]["features"][:3] == [
         {"name": "messages", "list": "json"},
@@ -136,7 +136,7 @@ def on_both_sides(**order):
     made = make_collection(dataset=make_dataset([make_row(f"What is {number} + 2?") for number in range(20)]))
     for task in made.version.tasks.all():
         make_rollout(made, task=task)
-    return write_export(export=queue_export(collection=made, validation_share=0.5, **order))
+    return write_export(export=queue_export(ExportOrder(collection=made, validation_share=0.5, **order)))
 
 
 def test_llama_factory_finds_its_registry_beside_the_files(collection):
@@ -150,7 +150,7 @@ def test_llama_factory_finds_its_registry_beside_the_files(collection):
 
 def test_a_folder_with_other_files_is_never_replaced(collection, tmp_path):
     mine = tmp_path / "mine"
-    export = queue_export(format="trl_sft", collection=collection)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     assert write_export(export=export, path=mine).state == "ready"
     assert write_export(export=export, path=mine).state == "ready"
     (mine / "thesis.tex").write_text("years of work")
@@ -160,7 +160,7 @@ def test_a_folder_with_other_files_is_never_replaced(collection, tmp_path):
 
 
 def test_two_splits_are_not_one_file(collection, tmp_path):
-    export = queue_export(format="trl_sft", collection=collection, validation_share=0.1)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection, validation_share=0.1))
     with pytest.raises(ExportRefused, match="name a folder"):
         write_export(export=export, path=tmp_path / "rows.jsonl")
 
@@ -168,7 +168,9 @@ def test_two_splits_are_not_one_file(collection, tmp_path):
 @pytest.mark.parametrize(("encoding", "seed"), [("jsonl", 0), ("jsonl", 1), ("parquet", 0), ("parquet", 1)])
 def test_a_split_without_rows_is_no_file_since_no_loader_takes_it(collection, encoding, seed):
     order = {"format": "llama_factory_sft" if encoding == "jsonl" else "trl_sft", "encoding": encoding}
-    written = write_export(export=queue_export(collection=collection, validation_share=0.5, split_seed=seed, **order))
+    written = write_export(
+        export=queue_export(ExportOrder(collection=collection, validation_share=0.5, split_seed=seed, **order))
+    )
     (only,) = written.files
     rows = [one.name for one in Path(written.path).iterdir() if one.name.endswith(encoding)]
     assert (only["rows"], rows, written.sha256) == (1, [only["name"]], only["sha256"])
@@ -183,7 +185,7 @@ def test_a_split_without_rows_is_no_file_since_no_loader_takes_it(collection, en
 @pytest.mark.parametrize(("format", "encoding"), [("llama_factory_sft", "jsonl"), ("trl_sft", "parquet")])
 def test_without_any_rows_there_is_no_file_that_no_loader_would_take(collection, format, encoding):
     none = {"filters": {"min_reward": 5.0}, "validation_share": 0.5, "encoding": encoding}
-    written = write_export(export=queue_export(format=format, collection=collection, **none))
+    written = write_export(export=queue_export(ExportOrder(format=format, collection=collection, **none)))
     assert (written.state, written.is_empty, written.files, written.sha256, written.bytes) == ("ready", True, [], "", 0)
     assert sorted(one.name for one in Path(written.path).iterdir()) == ["README.md", "manifest.json"]
     _, front, body = (Path(written.path) / "README.md").read_text().split("---\n", 2)
@@ -195,7 +197,7 @@ def test_without_any_rows_there_is_no_file_that_no_loader_would_take(collection,
 def test_an_export_waits_while_the_disk_is_full_and_nothing_of_it_stays(collection, monkeypatch, gzipped):
     full = functools.partial(JsonLinesFile, Path("/dev/full"), split="train", gzipped=gzipped)
     monkeypatch.setattr("apps.exports.export_folders.ExportFolder._open", lambda *_: full())
-    written = write_export(export=queue_export(format="trl_sft", collection=collection))
+    written = write_export(export=queue_export(ExportOrder(format="trl_sft", collection=collection)))
     assert (written.state, "disk space" in written.message) == ("queued", True)
     assert list(default_path(written).parent.iterdir()) == []
 
@@ -203,7 +205,7 @@ def test_an_export_waits_while_the_disk_is_full_and_nothing_of_it_stays(collecti
 def test_what_a_killed_writer_left_goes_with_the_next_one_and_with_the_export(
     collection, tmp_path, django_capture_on_commit_callbacks
 ):
-    export = queue_export(format="trl_sft", collection=collection)
+    export = queue_export(ExportOrder(format="trl_sft", collection=collection))
     folder = default_path(export).parent
 
     def leave(name):

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 
 from apps.accounts.models import AuditEntry, Role
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import ExportRefused, queue_export
+from apps.exports.export_orders import ExportOrder, ExportRefused, queue_export
 from apps.gym.pairs.pair_rule import Rule
 from apps.pairs.pair_sets import PairOrder, build_pairs
 from apps.rollouts.models import Rollout
@@ -33,13 +33,13 @@ def collection(settings, tmp_path):
 
 
 def written(collection, **given):
-    export = write_export(export=queue_export(format=FORMAT, collection=collection, **given))
+    export = write_export(export=queue_export(ExportOrder(format=FORMAT, collection=collection, **given)))
     return export, [json.loads(line) for line in (Path(export.path) / "train.jsonl").read_text().splitlines()]
 
 
 def test_an_export_with_a_flagged_rollout_is_refused_and_says_what_to_do(collection):
     with pytest.raises(ExportRefused) as refusal:
-        queue_export(format=FORMAT, collection=collection)
+        queue_export(ExportOrder(format=FORMAT, collection=collection))
     assert (refusal.value.argument, str(refusal.value)) == (
         "filters",
         "1 rollout had credentials in the trace, and nobody has looked since. Look, and resolve the flags, or include "
@@ -69,7 +69,7 @@ def test_the_flags_of_a_collection_are_resolved_together(collection):
 
 def test_a_rollout_that_is_flagged_after_the_export_was_asked_for_is_left_out(collection):
     resolve_flags(collection=collection)
-    export = queue_export(format=FORMAT, collection=collection)
+    export = queue_export(ExportOrder(format=FORMAT, collection=collection))
     Rollout.objects.filter(reward=0.0).update(flagged=True)
     write_export(export=export)
     assert (export.rows, export.manifest["counts"]["dropped"]) == (1, {"flagged": 1})
@@ -78,8 +78,10 @@ def test_a_rollout_that_is_flagged_after_the_export_was_asked_for_is_left_out(co
 def test_pairs_are_refused_where_one_of_their_rollouts_is_flagged(collection):
     pairs = build_pairs(PairOrder(collection=collection, rule=Rule(include_redacted=True)))
     with pytest.raises(ExportRefused, match="1 rollout had credentials"):
-        queue_export(format="trl_dpo", collection=collection, pair_set=pairs)
-    export = queue_export(format="trl_dpo", collection=collection, pair_set=pairs, filters={"include_flagged": True})
+        queue_export(ExportOrder(format="trl_dpo", collection=collection, pair_set=pairs))
+    export = queue_export(
+        ExportOrder(format="trl_dpo", collection=collection, pair_set=pairs, filters={"include_flagged": True})
+    )
     assert write_export(export=export).rows == 1
 
 

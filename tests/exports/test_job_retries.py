@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.accounts import job_retries
 from apps.exports.export_jobs import write_export, write_queued_export
-from apps.exports.export_orders import queue_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.exports.models import Export
 from apps.gym import process_exit
 from apps.pairs.pair_set_jobs import make_queued_pair_set
@@ -79,7 +79,7 @@ def collection(migrated):
 
 
 def export_job(collection) -> Job:
-    row = queue_export(format="trl_sft", collection=collection)
+    row = queue_export(ExportOrder(format="trl_sft", collection=collection))
     return Job(row, write_queued_export, '"rollouts_traceevent"', "ready", "dashboard:export_detail")
 
 
@@ -230,7 +230,7 @@ def test_an_export_and_a_pair_set_made_here_and_now_are_repeated(collection, mon
         assert build_pairs(PairOrder(collection=collection)).state == "ready"
     assert failed
     with database_fails('"rollouts_traceevent"') as failed:
-        export = write_export(export=queue_export(format="trl_sft", collection=collection))
+        export = write_export(export=queue_export(ExportOrder(format="trl_sft", collection=collection)))
     assert (len(failed), export.state, export.rows) == (1, "ready", 1)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from apps.exports import export_jobs
 from apps.exports.export_jobs import write_queued_export
-from apps.exports.export_orders import queue_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.exports.models import Export
 from apps.pairs import trace_reader
 from apps.pairs.pair_set_jobs import make_queued_pair_set
@@ -52,7 +52,7 @@ def test_an_export_reports_progress_after_every_rollout(collection, monkeypatch,
         pair_set = queue_pair_set(PairOrder(collection=collection))
         make_queued_pair_set()
         pair_set.refresh_from_db()
-    export = queue_export(format=format, collection=collection, pair_set=pair_set)
+    export = queue_export(ExportOrder(format=format, collection=collection, pair_set=pair_set))
     with commits_before_each_write() as preceded:
         assert write_queued_export()
     export.refresh_from_db()

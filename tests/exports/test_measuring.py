@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from apps.exports.export_orders import prepare_export
+from apps.exports.export_orders import ExportOrder, prepare_export
 from apps.exports.export_preview import preview_rows
 from apps.gym.traces.events import ModelCall
 from apps.pairs.pair_sets import PairOrder, build_pairs
@@ -39,7 +39,7 @@ def told(trace, *counts):
 def test_the_tokens_of_a_row_are_counted_told_or_guessed_from_its_size(format, counts, expected):
     made = make_collection()
     make_rollout(made, trace=told(with_tokens(make_trace(), ([1, 2], [3]), ([1, 2, 3, 4], [5, 6])), *counts))
-    preview = preview_rows(prepare_export(format=format, collection=made), limit=2)
+    preview = preview_rows(prepare_export(ExportOrder(format=format, collection=made)), limit=2)
     guessed = [(-(-size // 4), "size") for size in preview.bytes]
     assert list(zip(preview.tokens, preview.tokens_from, strict=True)) == (expected or guessed)
 
@@ -50,7 +50,7 @@ def test_a_pair_is_as_long_as_its_longer_side(worse, expected):
     make_rollout(made, reward=1.0, trace=told(make_trace("4", 1.0), (40, 10), (70, 5)))
     make_rollout(made, reward=0.0, trace=told(make_trace("5", 0.0), (40, 10), worse))
     preview = preview_rows(
-        prepare_export(format="trl_dpo", collection=made, pair_set=build_pairs(PairOrder(collection=made)))
+        prepare_export(ExportOrder(format="trl_dpo", collection=made, pair_set=build_pairs(PairOrder(collection=made))))
     )
     guessed = (-(-preview.bytes[0] // 4), "size")
     assert (preview.tokens[0], preview.tokens_from[0]) == (expected or guessed)
@@ -59,5 +59,5 @@ def test_a_pair_is_as_long_as_its_longer_side(worse, expected):
 def test_what_cannot_be_written_is_counted_in_a_preview_too():
     made = make_collection()
     make_rollout(made, trace=trace(turn(call('{"n": 123456789012345678901}')), turn(said("4"))))
-    preview = preview_rows(prepare_export(format="trl_sft", collection=made))
+    preview = preview_rows(prepare_export(ExportOrder(format="trl_sft", collection=made)))
     assert (preview.rows, preview.dropped) == ([], {"not_encodable": 1})

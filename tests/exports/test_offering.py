@@ -6,7 +6,7 @@ import pytest
 
 from apps.exports.export_folders import rows_path
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import queue_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym.traces.events import SessionOpened
 from apps.gym.traces.messages import nested_tools
 from apps.rollouts.imports.rollout_import import import_rollouts
@@ -65,7 +65,7 @@ def session_of(*tools):
 
 
 def written(collection, format):
-    export = write_export(export=queue_export(format=format, collection=collection))
+    export = write_export(export=queue_export(ExportOrder(format=format, collection=collection)))
     assert export.state == "ready", export.message
     return export, decode_lines(rows_path(export, "train.jsonl").read_bytes())
 
@@ -93,7 +93,9 @@ def test_rows_of_verl_go_to_the_agent_that_can_call_their_tools(collection):
 
 
 def test_a_file_that_ends_early_counts_the_tools_of_what_is_in_it(collection):
-    export = write_export(export=queue_export(format="verl_rl", collection=collection, filters={"max_rows": 2}))
+    export = write_export(
+        export=queue_export(ExportOrder(format="verl_rl", collection=collection, filters={"max_rows": 2}))
+    )
     assert export.manifest["tools"] == {"offered": 2, "none": 0, "unknown": 0, "differing": 0}
 
 

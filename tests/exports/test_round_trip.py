@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync
 
 from apps.environments.models import Adapter
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import queue_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym.exporters.nemo_gym_rollouts import input_row
 from apps.gym.serving.aggregating import aggregate_metrics
 from apps.rollouts.imports.rollout_import import import_rollouts
@@ -34,7 +34,9 @@ def imported(files, environment=None):
 
 
 def exported(collection, path):
-    export = queue_export(format="nemo_gym_rollouts", collection=collection, filters={"include_flagged": True})
+    export = queue_export(
+        ExportOrder(format="nemo_gym_rollouts", collection=collection, filters={"include_flagged": True})
+    )
     written = write_export(export=export, path=path)
     assert (written.state, written.rows) == ("ready", collection.completed)
     return [json.loads(line) for line in path.read_text().splitlines()]

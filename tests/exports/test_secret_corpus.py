@@ -13,7 +13,7 @@ import pytest
 from django.core.management import call_command
 
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import queue_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.redaction.redactor import count_marks
@@ -103,7 +103,9 @@ def test_no_credential_stays_in_database_log_page_answer_export_or_file(client, 
     for format in ("trl_sft", "trl_dpo", "nemo_gym_rollouts"):
         pair_set = pairs if FORMATS[format].makes == "preferences" else None
         asked = {"format": format, "collection": collection, "pair_set": pair_set}
-        export = write_export(export=queue_export(**asked, filters={"include_flagged": True, "min_reward": None}))
+        export = write_export(
+            export=queue_export(ExportOrder(**asked, filters={"include_flagged": True, "min_reward": None}))
+        )
         assert (export.state, export.rows > 0) == ("ready", True), export.message
     written = kept_files(tmp_path)
     assert leaked(written) == []

@@ -7,7 +7,7 @@ import pytest
 
 from apps.exports.export_folders import rows_path
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import ExportRefused, queue_export
+from apps.exports.export_orders import ExportOrder, ExportRefused, queue_export
 from apps.gym.pairs.pair_rule import Rule
 from apps.gym.traces.items import message
 from apps.gym.traces.messages import item_messages
@@ -49,7 +49,9 @@ def export(collection, format="scored_rollouts", *, filters=None, **order):
     """Of all splits of the dataset, unless filters name some."""
     encoding = {"encoding": "jsonl"} if format == "scored_rollouts" else {}
     taken = {"splits": [], **(filters or {})}
-    return write_export(export=queue_export(format=format, collection=collection, filters=taken, **encoding, **order))
+    return write_export(
+        export=queue_export(ExportOrder(format=format, collection=collection, filters=taken, **encoding, **order))
+    )
 
 
 def rows_of(written, split="train"):
@@ -301,7 +303,7 @@ def test_of_pairs_the_largest_margins_of_a_task_stay():
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(collection, order, why):
     with pytest.raises(ExportRefused, match=why):
-        queue_export(**{"format": "trl_sft", "collection": collection, **order})
+        queue_export(ExportOrder(**{"format": "trl_sft", "collection": collection, **order}))
 
 
 def test_a_filter_of_the_table_and_numbers_select_and_stand_in_the_manifest(collection):
@@ -336,18 +338,18 @@ def test_a_selection_that_cannot_be_is_refused_before_a_byte_is_written(collecti
         ({"rollouts": ["1"]}, r"rollouts\[0\]: Expected `int`, got `str`"),
     ):
         with pytest.raises(ExportRefused, match=says):
-            queue_export(format="trl_sft", collection=collection, filters=filters)
+            queue_export(ExportOrder(format="trl_sft", collection=collection, filters=filters))
     mark_unindexed([collection.rollouts.first().pk])
     with pytest.raises(ExportRefused, match="still being indexed"):
-        queue_export(format="trl_sft", collection=collection, filters={"q": "text:four"})
+        queue_export(ExportOrder(format="trl_sft", collection=collection, filters={"q": "text:four"}))
 
 
 def test_only_flags_of_what_is_selected_refuse_an_export(collection):
     first, second = collection.rollouts.filter(reward=1.0).order_by("pk")[:2]
     collection.rollouts.filter(pk=first.pk).update(flagged=True)
     with pytest.raises(ExportRefused, match="1 rollout had credentials"):
-        queue_export(format="trl_sft", collection=collection, filters={"q": "reward:1"})
-    assert queue_export(format="trl_sft", collection=collection, filters={"rollouts": [second.pk]}).pk
+        queue_export(ExportOrder(format="trl_sft", collection=collection, filters={"q": "reward:1"}))
+    assert queue_export(ExportOrder(format="trl_sft", collection=collection, filters={"rollouts": [second.pk]})).pk
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def fill() -> dict[str, Any]:
     from apps.accounts.api_keys import create_api_key
     from apps.accounts.table_preferences import save_view
     from apps.exports.export_jobs import write_export
-    from apps.exports.export_orders import queue_export
+    from apps.exports.export_orders import ExportOrder, queue_export
     from apps.pairs.models import PairSet
     from apps.pairs.pair_sets import PairOrder, build_pairs, queue_pair_set
     from apps.rollouts.models import Collection
@@ -57,7 +57,7 @@ def fill() -> dict[str, Any]:
         made["pair-sets"].append(pair_set)
         made["pairs"] += pair_set.pairs.all()
         for form in ("trl_sft", "nemo_gym_rollouts"):
-            export = queue_export(format=form, collection=collection, filters={"include_flagged": True})
+            export = queue_export(ExportOrder(format=form, collection=collection, filters={"include_flagged": True}))
             made["exports"].append(write_export(export=export))
         queued = queue_reverification(collection=collection)
         made["reverifications"].append(finish_reverification(reverification=queued))

@@ -11,7 +11,7 @@ from django.utils import timezone
 from hypothesis import given, settings
 
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import ExportRefused, queue_export
+from apps.exports.export_orders import ExportOrder, ExportRefused, queue_export
 from apps.exports.models import Export
 from apps.gym import process_exit
 from apps.gym.pairs import pair_making
@@ -144,7 +144,7 @@ def test_a_human_verdict_beats_the_reward_in_the_set_that_is_made_next_and_prove
     assert (second.sources, second.version) == ({"verdict": 1}, 2)
     changes = compare_pair_sets(second)
     assert (changes.turned, changes.kept, changes.added, changes.removed) == (1, 0, 0, 0)
-    export = write_export(export=queue_export(format="trl_dpo", collection=collection, pair_set=second))
+    export = write_export(export=queue_export(ExportOrder(format="trl_dpo", collection=collection, pair_set=second)))
     assert [(row["pair_source"], row["chosen"][-1]["content"]) for row in read(export)] == [("verdict", "5")]
     assert export.manifest["counts"]["pairs_by_source"] == {"verdict": 1}
     assert provenance_of(export) == {
@@ -155,7 +155,9 @@ def test_a_human_verdict_beats_the_reward_in_the_set_that_is_made_next_and_prove
         "chosen_length": 22,
         "rejected_length": 22,
     }
-    by_reward = write_export(export=queue_export(format="nemo_rl_dpo", collection=collection, pair_set=first))
+    by_reward = write_export(
+        export=queue_export(ExportOrder(format="nemo_rl_dpo", collection=collection, pair_set=first))
+    )
     assert provenance_of(by_reward) == {
         "pair_strength": 0,
         "pair_reviewers": 0,
@@ -176,7 +178,7 @@ def test_people_pair_what_no_verifier_scored_and_it_is_exported_without_rewards(
     one, other = collection.rollouts.order_by("id")
     judge(one, other)
     pair_set = build_pairs(PairOrder(collection=collection))
-    export = write_export(export=queue_export(format="trl_dpo", collection=collection, pair_set=pair_set))
+    export = write_export(export=queue_export(ExportOrder(format="trl_dpo", collection=collection, pair_set=pair_set)))
     (row,) = read(export)
     assert row["pair_source"] == "verdict"
     assert row.keys().isdisjoint({"margin", "reward_margin", "chosen_reward", "rejected_reward"})
@@ -232,14 +234,16 @@ def test_pairs_of_the_level_step_know_their_turn_and_are_exported_so():
         make_rollout(collection, reward=reward, trace=events)
     pair_set = build_pairs(PairOrder(collection=collection, rule=Rule(level="step")))
     assert (pair_set.pairs.get().turn, pair_set.level) == (1, "step")
-    export = write_export(export=queue_export(format="trl_dpo", collection=collection, pair_set=pair_set))
+    export = write_export(export=queue_export(ExportOrder(format="trl_dpo", collection=collection, pair_set=pair_set)))
     (row,) = read(export)
     assert export.options["level"] == "step"
     assert [row[side] for side in ("chosen", "rejected")] == [
         [{"role": "assistant", "content": text}] for text in ("4", "5")
     ]
     with pytest.raises(ExportRefused, match="are of the level step"):
-        queue_export(format="trl_dpo", collection=collection, pair_set=pair_set, options={"level": "trajectory"})
+        queue_export(
+            ExportOrder(format="trl_dpo", collection=collection, pair_set=pair_set, options={"level": "trajectory"})
+        )
 
 
 def test_several_collections_of_a_dataset_are_one_set():
@@ -250,7 +254,7 @@ def test_several_collections_of_a_dataset_are_one_set():
     alone = build_pairs(PairOrder(collection=first))
     both = build_pairs(PairOrder(collection=first, further=[second, first], rule=Rule(mode="all")))
     assert (alone.pair_count, both.pair_count, list(both.further.all())) == (1, 3, [second])
-    export = write_export(export=queue_export(format="trl_dpo", collection=second, pair_set=both))
+    export = write_export(export=queue_export(ExportOrder(format="trl_dpo", collection=second, pair_set=both)))
     assert export.rows == 3
     assert export.manifest["source"]["pair_set"]["collections"] == [first.pk, second.pk]
     Collection.objects.filter(pk=second.pk).update(state="completed", finished_at=timezone.now())
@@ -369,7 +373,7 @@ def test_rejected_pairs_leave_exports_unless_asked_and_accepted_ones_can_be_aske
 
     def written(**filters: Any) -> tuple[list[int], dict[str, int]]:
         order = {"format": "trl_dpo", "collection": collection, "pair_set": pair_set, "filters": filters}
-        export = write_export(export=queue_export(**order))
+        export = write_export(export=queue_export(ExportOrder(**order)))
         return [row["pair_id"] for row in (read(export) if export.rows else [])], export.manifest["counts"]["dropped"]
 
     everything = [pair.pk for pair in pair_set.pairs.order_by("id")]
@@ -400,7 +404,7 @@ def test_large_collections_wait_for_a_worker(monkeypatch):
     with pytest.raises(ExportRefused, match="only one that is ready"):
         PairSet.objects.filter(pk=pair_set.pk).update(pair_count=1)
         pair_set.refresh_from_db()
-        queue_export(format="trl_dpo", collection=collection, pair_set=pair_set)
+        queue_export(ExportOrder(format="trl_dpo", collection=collection, pair_set=pair_set))
     assert make_queued_pair_set() is True
     pair_set.refresh_from_db()
     assert (pair_set.state, pair_set.pair_count, pair_set.considered) == ("ready", 1, 2)
@@ -488,7 +492,7 @@ def test_counting_stops_when_its_time_is_up_and_says_so(monkeypatch):
 def test_a_set_is_deleted_with_its_pairs_unless_files_were_made_of_it():
     collection = make_groups([(1.0, "4"), (0.0, "5")])
     kept, gone = (build_pairs(PairOrder(collection=collection)) for _ in range(2))
-    queue_export(format="trl_dpo", collection=collection, pair_set=kept)
+    queue_export(ExportOrder(format="trl_dpo", collection=collection, pair_set=kept))
     with pytest.raises(PairSetInUse, match="1 export was made"):
         delete_pair_set(pair_set=kept)
     delete_pair_set(pair_set=gone, user=make_user())

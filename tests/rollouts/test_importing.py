@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.agents.models import Agent
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import queue_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym.traces.events import EnvironmentTurn, ErrorRaised, ModelCall, Prompt, ToolResult, Verification
 from apps.gym.traces.tokens import restore_tokens
 from apps.policies.models import PolicyModel
@@ -366,7 +366,7 @@ def test_a_credential_in_the_name_of_a_model_is_stored_nowhere():
 
 def test_what_is_exported_comes_back_the_same(tmp_path):
     first = import_these(as_file(stored_row(), stored_row("What is 1 + 3?", "5", 0.0)))
-    export = queue_export(format="nemo_gym_rollouts", collection=first.collection)
+    export = queue_export(ExportOrder(format="nemo_gym_rollouts", collection=first.collection))
     write_export(export=export, path=tmp_path / "out.jsonl")
     exported = (tmp_path / "out.jsonl").read_bytes().splitlines()
     again = import_these(as_file(*exported))

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from apps.environments.models import Adapter
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import queue_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym import process_exit
 from apps.gym.environments.exact_match.environment import ExactMatch
 from apps.gym.errors import EnvironmentFault
@@ -132,7 +132,7 @@ def test_a_judge_that_is_there_again_scores_what_it_failed_and_its_calls_stand_i
 def test_what_was_verified_again_is_exported_with_its_new_reward(tmp_path):
     collection = imported(*three_rows(), stored_row("d", reward=0.0, _ng_failure_class="judge_failed"))
     reverified(collection, apply=True)
-    export = queue_export(format="nemo_gym_rollouts", collection=collection)
+    export = queue_export(ExportOrder(format="nemo_gym_rollouts", collection=collection))
     write_export(export=export, path=tmp_path / "out.jsonl")
     rows = [orjson.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
     assert [row["reward"] for row in rows] == [1.0, 1.0, 0.0, 1.0]

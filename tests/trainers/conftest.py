@@ -17,7 +17,7 @@ from django.db import transaction
 from django.test import override_settings
 
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import queue_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym.exporters.registry import FORMATS
 from apps.pairs.models import PairSet
 from apps.pairs.pair_sets import PairOrder, build_pairs
@@ -156,11 +156,13 @@ class _Writer:
         pairs = FORMATS[slug].makes == "preferences"
         filters = {"min_reward": -1.0} if FORMATS[slug].makes == "demonstrations" else {}
         order = queue_export(
-            format=slug,
-            collection=self.collection,
-            pair_set=self.pair_set if pairs else None,
-            filters=filters,
-            **{"encoding": "jsonl", **choices},
+            ExportOrder(
+                format=slug,
+                collection=self.collection,
+                pair_set=self.pair_set if pairs else None,
+                filters=filters,
+                **{"encoding": "jsonl", **choices},
+            )
         )
         written = write_export(export=order, path=self.folder / name)
         assert (written.state, written.message) == ("ready", "")

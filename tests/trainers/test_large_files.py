@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import queue_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym.traces.events import encode_event, event_kind
 from apps.rollouts.models import Rollout
 from tests.factories import make_collection, make_dataset, make_rollout, make_row
@@ -80,7 +80,9 @@ def folder(
             cursor.execute(_TRACES, [template.task_id, REPEATS, PLAIN, len(ARGUMENTS), collection.pk])
         for encoding in ("jsonl", "parquet"):
             filters = {"min_reward": 0.0, "dedupe": False}
-            order = queue_export(format="trl_sft", collection=collection, encoding=encoding, filters=filters)
+            order = queue_export(
+                ExportOrder(format="trl_sft", collection=collection, encoding=encoding, filters=filters)
+            )
             written = write_export(export=order, path=made / encoding)
             assert (written.state, written.rows) == ("ready", ROWS), written.message
     return made

@@ -9,7 +9,7 @@ from django.test import Client
 
 from apps.environments.models import Environment
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import queue_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.gym.traces.events import ModelCall
 from apps.policies.models import PolicyModel
 from apps.rollouts.models import TraceEvent
@@ -50,7 +50,7 @@ def collect(settings, *, capture):
 def test_tokens_are_in_the_file_on_the_last_item_of_each_turn_and_once_in_the_database(settings, tmp_path):
     settings.EXPORTS_DIR = tmp_path
     collection = collect(settings, capture=True)
-    export = write_export(export=queue_export(format="nemo_gym_rollouts", collection=collection))
+    export = write_export(export=queue_export(ExportOrder(format="nemo_gym_rollouts", collection=collection)))
     rows = decode_lines((Path(export.path) / "train.jsonl").read_bytes())
     assert len(rows) == 4
     for row in rows:

@@ -7,13 +7,15 @@ from django.db.models import Q
 from django.utils.datastructures import MultiValueDict
 from django.utils.functional import cached_property
 
-from apps.dashboard.forms.export_fields import OPTIONS, filter_fields, split_field
+from apps.dashboard.forms.export_fields import filter_fields, split_field
+from apps.dashboard.forms.spec_fields import make_field, spec_form
 from apps.exports.export_filters import filters_of, resolve_filters
-from apps.exports.file_splits import MAX_SHARE
+from apps.exports.export_orders import ExportOrder
 from apps.exports.held_out_splits import count_splits, usual_splits
 from apps.exports.models import Encoding
-from apps.gym.exporters.protocol import NUMBERS, Format
+from apps.gym.exporters.protocol import Format, Options
 from apps.gym.redaction.shortening import cut
+from apps.gym.specs import spec_fields
 from apps.pairs.models import PairSet
 from apps.rollouts.models import Collection
 
@@ -29,6 +31,7 @@ class PairSetChoice(forms.ModelChoiceField):  # type: ignore[type-arg]
         return f"{obj}: {obj.pair_count:,} pair{'' if obj.pair_count == 1 else 's'}"
 
 
+@spec_form(ExportOrder, leave=["format", "filters", "options"])
 class ExportForm(forms.Form):
     """The fields of one format: its own options and filters, under their names in an order."""
 
@@ -38,18 +41,8 @@ class ExportForm(forms.Form):
         required=False,
         error_messages={"invalid_choice": "This pair set does not belong to the collection."},
     )
+
     encoding = forms.ChoiceField(required=False, label="File type")
-    validation_share = forms.FloatField(
-        required=False,
-        min_value=0.0,
-        max_value=MAX_SHARE,
-        label="Share for validation",
-        widget=forms.NumberInput(attrs={"step": "any", "placeholder": "0"}),
-        help_text="This share of the prompts goes into a file of its own, with all that was done with them",
-    )
-    split_seed = forms.IntegerField(
-        required=False, help_text="Which prompts these are; with the same seed, the same in every export"
-    )
 
     def __init__(self, data: Any = None, *, format: Format, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)
@@ -60,6 +53,8 @@ class ExportForm(forms.Form):
         assert isinstance(encoding, forms.ChoiceField)
         collection.queryset = Collection.objects.present()
         encoding.choices = [(one, Encoding(one).label) for one in format.encodings]
+        for name in ("validation_share", "split_seed"):
+            self.fields[name].required = False
         self._add_options()
         self._add_filters()
         self._add_splits()
@@ -81,16 +76,16 @@ class ExportForm(forms.Form):
 
     def _add_options(self) -> None:
         for name, values in self.format.choices.items():
-            text = OPTIONS[name]
-            if name in NUMBERS:
-                widget = forms.NumberInput(attrs={"step": "any"})
-                self.fields[name] = forms.FloatField(
-                    initial=float(values[0]), widget=widget, label=text.label, help_text=text.help
-                )
-            elif len(values) > 1:
-                choices = [(value, text.values[value]) for value in values]
-                told = ". ".join(filter(None, (text.help, self._reasons(name))))
-                self.fields[name] = forms.ChoiceField(choices=choices, label=text.label, help_text=told, required=False)
+            field = spec_fields(Options)[name]
+            if field.choices and len(values) < 2:
+                continue
+            made = self.fields[name] = make_field(field)
+            if isinstance(made, forms.ChoiceField):
+                made.required, made.initial = False, values[0]
+                made.choices = [(value, field.option.names[value]) for value in values]
+                made.help_text = ". ".join(filter(None, (field.option.help, self._reasons(name))))
+            else:
+                made.initial = float(values[0])
 
     def _reasons(self, option: str) -> str:
         """Why values that other formats have are missing here."""
@@ -151,8 +146,8 @@ class ExportForm(forms.Form):
         return [self[name] for name in self.fields if name in filters_of(self.format) and name != "splits"]
 
     @property
-    def order(self) -> dict[str, Any]:
-        """What queue_export takes. An empty filter is none at all, also where the format would have one by default."""
+    def order(self) -> ExportOrder:
+        """The order. An empty filter is none at all, also where the format would have one by default."""
         given = self.cleaned_data
         filters = {name: given[name] for name in self.fields if name in filters_of(self.format)}
         filters["rollouts"] = [int(word) for word in _words(given.get("rollouts", ""))]
@@ -163,16 +158,16 @@ class ExportForm(forms.Form):
         if pair_set is not None and pair_set.level == "step":
             # The form always sends a level; that of the pairs holds.
             options.pop("level", None)
-        return {
-            "format": self.format.slug,
-            "collection": given["collection"],
-            "pair_set": pair_set,
-            "filters": filters,
-            "options": options,
-            "encoding": given["encoding"] or None,
-            "validation_share": given["validation_share"] or 0.0,
-            "split_seed": given["split_seed"] or 0,
-        }
+        return ExportOrder(
+            format=self.format.slug,
+            collection=given["collection"],
+            pair_set=pair_set,
+            filters=filters,
+            options=options,
+            encoding=given["encoding"] or None,
+            validation_share=given["validation_share"] or 0.0,
+            split_seed=given["split_seed"] or 0,
+        )
 
 
 def _words(text: str) -> list[str]:

@@ -5,10 +5,11 @@ A choice that the trainer would take and silently corrupt is refused with the re
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 
+from apps.gym.specs import Option
 from apps.gym.traces.events import TraceUnion
 from apps.gym.traces.items import TaskRow, Tool
 
@@ -95,24 +96,74 @@ class TaskPrompt(msgspec.Struct, frozen=True, kw_only=True):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How the rows are worded. A format names those that it has, see `Format.choices`."""
 
-    reasoning: Literal["field", "inline", "dropped"] = "field"
-    """As `reasoning_content` of a message, as `<think>` text in front of its content, or left out."""
-    arguments: Literal["object", "text"] = "object"
-    malformed: Literal["dropped", "text"] = "dropped"
-    """Rows with arguments that are no JSON object are left out, or keep them as the text that the model wrote."""
-    numbers: Literal["exact", "any"] = "any"
-    """Rows with numbers that `datasets` would load as others are left out, or kept (see gym/loadable.py)."""
-    tools: Literal["column", "text", "system", "dropped"] = "column"
-    """A column of objects, a column of JSON text, written into the system message, or left out."""
-    level: Literal["trajectory", "step"] = "trajectory"
-    """Of pairs: everything that was done, or the first action that differs after the same state."""
-    prompt: Literal["explicit", "implicit"] = "explicit"
-    """Of pairs: a column of its own, or in front of chosen and rejected."""
-    opening: Literal["attempts", "task"] = "task"
-    """Of tasks: the prompt as their attempts had it, with the system prompt and examples of the agent profile and the
-    prompt template of the collection, by which rewards and solve rates were got; or the task's own alone."""
-    good_from: float = 0.5
-    """Of labels: the least reward of an attempt that is called good."""
+    reasoning: Annotated[
+        Literal["field", "inline", "dropped"],
+        Option(
+            "Reasoning",
+            names={
+                "field": "In a field of its own (reasoning_content)",
+                "inline": "As <think> text before the answer",
+                "dropped": "Left out",
+            },
+        ),
+    ] = "field"
+    arguments: Annotated[
+        Literal["object", "text"],
+        Option("Arguments of calls", names={"object": "As objects", "text": "As the text the model wrote"}),
+    ] = "object"
+    malformed: Annotated[
+        Literal["dropped", "text"],
+        Option(
+            "Malformed arguments",
+            "Arguments of calls that are not a JSON object",
+            names={"dropped": "Leave the attempt out", "text": "Keep them as text"},
+        ),
+    ] = "dropped"
+    numbers: Annotated[
+        Literal["exact", "any"],
+        Option(
+            "Numbers that datasets would change",
+            "As text, arguments and tools keep all numbers",
+            names={"exact": "Leave the attempt out", "any": "Keep them: 0.3 becomes 0.30000000000000004"},
+        ),
+    ] = "any"
+    tools: Annotated[
+        Literal["column", "text", "system", "dropped"],
+        Option(
+            "Tools",
+            names={
+                "column": "In a column",
+                "text": "In a column, as JSON text",
+                "system": "In the system message",
+                "dropped": "Left out",
+            },
+        ),
+    ] = "column"
+    level: Annotated[
+        Literal["trajectory", "step"],
+        Option(
+            "Level",
+            names={
+                "trajectory": "Trajectory: all turns",
+                "step": "Step: the first action that differs after the same state",
+            },
+        ),
+    ] = "trajectory"
+    prompt: Annotated[
+        Literal["explicit", "implicit"],
+        Option("Prompt", names={"explicit": "In a column of its own", "implicit": "Before chosen and rejected"}),
+    ] = "explicit"
+    opening: Annotated[
+        Literal["attempts", "task"],
+        Option(
+            "Start of prompts",
+            "Attempts began with the agent's system prompt and examples, and the prompt template",
+            names={"attempts": "System prompt, examples and task", "task": "The prompt of the task alone"},
+        ),
+    ] = "task"
+    good_from: Annotated[
+        float, Option("Good from a reward of", "Attempts with a lower reward are labelled bad", low=-1e100, high=1e100)
+    ] = 0.5
 
 
 class OptionRefused(Exception):

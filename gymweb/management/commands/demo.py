@@ -19,7 +19,7 @@ from apps.accounts.sign_in import create_sign_in_link
 from apps.agents.models import Agent
 from apps.environments.models import Environment
 from apps.exports.export_jobs import write_export
-from apps.exports.export_orders import queue_export
+from apps.exports.export_orders import ExportOrder, queue_export
 from apps.exports.models import Export
 from apps.gym.exporters.registry import FORMATS
 from apps.gym.traces.items import dump_json
@@ -155,7 +155,9 @@ def make_demo_file(count: int = TASKS) -> bytes:
 
 def write_demo_export(format_: str, collection: Collection, pair_set: PairSet, person: User) -> Export:
     pairs = pair_set if FORMATS[format_].makes == "preferences" else None
-    export = write_export(export=queue_export(format=format_, collection=collection, pair_set=pairs, user=person))
+    export = write_export(
+        export=queue_export(ExportOrder(format=format_, collection=collection, pair_set=pairs), user=person)
+    )
     if export.state != Export.State.READY or not (Path(export.path) / export.files[0]["name"]).is_file():
         raise RuntimeError(f"the export {format_} was not written: {export.message}")
     return export

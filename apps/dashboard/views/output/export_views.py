@@ -85,9 +85,9 @@ def _order(request: PageRequest, format: Format) -> HttpResponse:
     if form.is_valid():
         try:
             if "preview" not in request.POST:
-                export = queue_export(**form.order, user=request.user)
+                export = queue_export(form.order, user=request.user)
                 return redirect("dashboard:export_detail", pk=export.pk)
-            preview = preview_rows(prepare_export(**form.order))
+            preview = preview_rows(prepare_export(form.order))
         except ExportRefused as refusal:
             form.add_error(refusal.argument if refusal.argument in form.fields else None, str(refusal))
     if preview is None:

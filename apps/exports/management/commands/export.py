@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from apps.exports.export_filters import filters_of
 from apps.exports.export_folders import manifest_path, named_encoding
 from apps.exports.export_jobs import check_path, write_export
-from apps.exports.export_orders import ExportRefused, prepare_export, queue_export
+from apps.exports.export_orders import ExportOrder, ExportRefused, prepare_export, queue_export
 from apps.exports.export_preview import preview_rows
 from apps.exports.models import Encoding, Export
 from apps.gym.exporters.registry import FORMATS
@@ -63,15 +63,15 @@ class Command(BaseCommand):
             raise CommandError(f"There is no collection {options['collection']}.")
         order = self._order(collection, options)
         try:
-            prepared = prepare_export(**order)
-            if "splits" not in order["filters"] and (taken := prepared.filters.get("splits")):
+            prepared = prepare_export(order)
+            if "splits" not in order.filters and (taken := prepared.filters.get("splits")):
                 self.stderr.write(f"Of the dataset's splits {', '.join(taken)} alone; --filter splits=[] takes all.")
             if options["preview"] is not None:
                 self._preview(prepared, options["preview"])
                 return
             # Before it is stored: a worker would write what is refused here.
             check_path(options["out"], prepared)
-            export = write_export(export=queue_export(**order), path=options["out"])
+            export = write_export(export=queue_export(order), path=options["out"])
         except ExportRefused as refusal:
             raise CommandError(str(refusal)) from refusal
         if export.state != Export.State.READY:
@@ -81,22 +81,22 @@ class Command(BaseCommand):
             self.stderr.write(f"No row is left, so no file: considered {considered}, dropped: {_dropped(export)}.")
         self.stdout.write(json.dumps({"export": export.pk, **export.manifest}) if options["json"] else _summary(export))
 
-    def _order(self, collection: Collection, options: dict[str, Any]) -> dict[str, Any]:
+    def _order(self, collection: Collection, options: dict[str, Any]) -> ExportOrder:
         filters = dict(_assignment(one) for one in options["filter"])
         if options["min_reward"] is not None:
             filters["min_reward"] = options["min_reward"]
         if options["include_flagged"]:
             filters["include_flagged"] = True
-        return {
-            "format": options["format"],
-            "collection": collection,
-            "pair_set": self._pair_set(collection, options["format"], options["pair_set"]),
-            "filters": filters,
-            "options": dict(_assignment(one) for one in options["option"]),
-            "encoding": options["encoding"] or (named_encoding(options["out"]) if options["out"] else None),
-            "validation_share": options["validation"],
-            "split_seed": options["split_seed"],
-        }
+        return ExportOrder(
+            format=options["format"],
+            collection=collection,
+            pair_set=self._pair_set(collection, options["format"], options["pair_set"]),
+            filters=filters,
+            options=dict(_assignment(one) for one in options["option"]),
+            encoding=options["encoding"] or (named_encoding(options["out"]) if options["out"] else None),
+            validation_share=options["validation"],
+            split_seed=options["split_seed"],
+        )
 
     def _preview(self, export: Export, limit: int) -> None:
         preview = preview_rows(export, limit=limit)

@@ -49,7 +49,7 @@ class Command(BaseCommand):
         try:
             pair_set = (queue_pair_set if options["queue"] else build_pairs)(order, user=user)
         except PairingRefused as refusal:
-            raise CommandError(str(refusal)) from refusal
+            raise CommandError(f"--{refusal.argument.replace('_', '-')}: {refusal}") from refusal
         if pair_set.state == PairSet.State.FAILED:
             raise CommandError(pair_set.message)
         self._report(pair_set, as_json=options["json"])
@@ -76,7 +76,7 @@ class Command(BaseCommand):
         try:
             check_rule(rule)
         except RuleRefused as refusal:
-            raise CommandError(str(refusal)) from refusal
+            raise CommandError(f"--{refusal.field.replace('_', '-')}: {refusal}") from refusal
         found = count_pairs(collections, rule, seconds=None, keep=max(0, keep))
         counts = found.counts
         if as_json:
