@@ -79,7 +79,7 @@ def test_people_review_from_the_command_line(signed_in: CommandLine) -> None:
     assert shown.count("═══") == 2
     review, _ = signed_in.gymweb("review", "next", number, "--json")
     submitted = ("review", "submit", str(json.loads(review)["id"]), "--choice", "a", "--token", "once")
-    signed_in.gymweb(*submitted, "--reason", "correct", "--confidence", "3")
+    signed_in.gymweb(*submitted, "--reason", "correctness", "--confidence", "3")
     exported, _ = signed_in.gymweb("queues", "export", number)
     assert [json.loads(line)["choice"] for line in exported.splitlines()] == ["a"]
     built, _ = signed_in.gymweb("pairs", "build", collection, "--margin", "0.5", "--json")
@@ -95,8 +95,8 @@ def test_rollouts_go_out_and_come_back_with_the_same_rewards(signed_in: CommandL
     signed_in.gymweb("models", "create", "sure", "--name", "Sure", "--provider", "scripted")
     plan = ("--environment", "exact_match", "--model", "sure", "-k", "2", "-o", "rollouts.jsonl.gz", "--json")
     collected, _ = signed_in.gymweb("collect", "sums.jsonl", "--dataset", "there", *plan)
-    signed_in.gymweb("datasets", "create", "back", "--name", "Back", "--environment", "exact_match")
-    imported, _ = signed_in.gymweb("import", "rollouts", "rollouts.jsonl.gz", "--dataset", "back", "--json")
+    back = ("--dataset", "back", "--environment", "exact_match", "--json")
+    imported, _ = signed_in.gymweb("import", "rollouts", "rollouts.jsonl.gz", *back)
     report = json.loads(imported)
     assert (report["total"], report["mean_reward"]) == (8, json.loads(collected)["mean_reward"])
     again, said = signed_in.gymweb("reverify", str(report["id"]), "--json")

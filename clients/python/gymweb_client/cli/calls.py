@@ -83,8 +83,9 @@ class Call:
             self.out.say(f"Error: {_explain(refused)}")
             raise typer.Exit(_BY_STATUS.get(refused.status, UNREACHABLE if refused.status >= 500 else FAILED)) from None
         except (GymWebError, OSError, aiohttp.ClientError) as problem:
-            named = isinstance(problem, OSError) and problem.filename
-            text = f"{problem.filename}: {problem.strerror}" if named else str(problem) or type(problem).__name__
+            text = str(problem) or type(problem).__name__
+            if isinstance(problem, OSError) and problem.filename:
+                text = f"{problem.filename}: {problem.strerror}"
             self.out.say(f"Error: {text}")
             raise typer.Exit(_code_of(problem)) from None
         except KeyboardInterrupt:

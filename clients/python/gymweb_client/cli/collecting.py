@@ -112,6 +112,8 @@ def watch(call: Call, collection: Annotated[int, Argument(metavar="COLLECTION")]
 
 
 def _follow(call: Call, collection: int, *, goes_on: bool) -> dict[str, Any]:
+    if not any(call.gym.pages("workers/", state="active", limit=1)):
+        call.out.say("No worker is alive: rollouts wait until one starts (manage.py serve or rolloutworker).")
     with call.out.progress(f"Collection {collection}") as advance:
 
         def show(row: Any) -> None:

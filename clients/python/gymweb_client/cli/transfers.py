@@ -90,13 +90,18 @@ def download_export(
 
 
 def import_rollouts(
-    call: Call, files: Annotated[list[Path], Argument(help="JSONL files of one run, in any order.")]
+    call: Call,
+    files: Annotated[list[Path], Argument(help="JSONL files of one run, in any order.")],
+    environment: Annotated[str, Option(help="Creates the dataset, if there is none, for this one.")] = "",
 ) -> None:
     """Import stored rollouts as a collection: those of NeMo Gym or verifiers, or chat logs."""
     choices = dict(call.query)
     if "dataset" not in choices:
         raise WrongUsage("Name the --dataset.")
-    imported = call.gym.import_rollouts(choices.pop("dataset"), files, **choices)
+    dataset = choices.pop("dataset")
+    if environment and not any(one["slug"] == dataset for one in call.gym.pages("datasets/")):
+        call.gym.request("POST", "datasets/", {"slug": dataset, "name": dataset, "environment": environment})
+    imported = call.gym.import_rollouts(dataset, files, **choices)
     for error in imported["errors"]:
         call.out.say(json.dumps(error, ensure_ascii=False))
     call.out.one(

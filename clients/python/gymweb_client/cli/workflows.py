@@ -75,7 +75,12 @@ def reverify(
 
 
 def _settle(call: Call, path: str, ends: set[str]) -> dict[str, Any]:
-    row: dict[str, Any] = call.gym.settle(path, {*ends, "failed", "cancelled"}, None, 0.5)
+    with call.out.progress(path) as advance:
+
+        def show(row: Any) -> None:
+            advance(row.get("verified", row.get("considered", 0)), row["total"], "")
+
+        row: dict[str, Any] = call.gym.settle(path, {*ends, "failed", "cancelled"}, None, 0.5, show)
     if row["state"] not in ends:
         raise Failed(f"{path} is {row['state']}: {row['message']}")
     return row
