@@ -1,7 +1,9 @@
 """`gymweb` as a program against a real server, and from file to file without one."""
 
 import json
+import os
 import re
+import select
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,21 +154,23 @@ def test_from_file_to_file_without_a_server(shell: CommandLine) -> None:
     assert "--output" in shell.gymweb("collect", "sums.jsonl", "--model", "scripted", code=2)[1]
 
 
-def test_a_temporary_server_is_removed_at_an_interrupt(site: Site, shell: CommandLine) -> None:
-    plan = ("--environment", "exact_match", "--model-url", site.model, "--model-name", "mock", "-k", "10000")
-    with shell.start("gymweb", "collect", "sums.jsonl", *plan, "-o", "rollouts.jsonl") as process:
+def test_a_temporary_server_says_what_it_waits_for_and_is_removed_at_an_interrupt(shell: CommandLine) -> None:
+    unreachable = ("--model-url", "http://127.0.0.1:9/v1", "--model-name", "none", "-k", "100")
+    plan = ("--environment", "exact_match", *unreachable, "-o", "rollouts.jsonl")
+    with shell.start("gymweb", "collect", "sums.jsonl", *plan) as process:
+        assert process.stderr
+        said = ""
+        while "model fails, its rollouts wait" not in said:
+            assert select.select([process.stderr], [], [], DEADLINE)[0], said
+            block = os.read(process.stderr.fileno(), 65536).decode()
+            assert block, f"it ended: {said}"
+            said += block
         temporary = shell.folder / "tmp"
-
-        def runs() -> bool:
-            assert process.poll() is None, process.communicate()
-            return any("GymWeb is at" in log.read_text() for log in temporary.glob("gymweb-*/serve.log"))
-
-        wait_until(runs, what="the temporary server runs")
         (log,) = temporary.glob("gymweb-*/serve.log")
         servers = [path for path in Path("/proc").glob("[0-9]*/environ") if str(log.parent).encode() in _read(path)]
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=DEADLINE)
-    assert (process.returncode, "Interrupted." in said) == (130, True)
+        _, last = process.communicate(timeout=DEADLINE)
+    assert (process.returncode, last) == (130, "Interrupted.\n")
     assert list(temporary.iterdir()) == []
     assert servers
     wait_until(lambda: not any(path.exists() for path in servers), what="its processes have ended")

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,10 @@ from gymweb_client.cli.calls import Call, Failed
 from gymweb_client.cli.connection import WrongUsage
 from gymweb_client.cli.local_server import local_server
 from gymweb_client.cli.transfers import download_export, upload_tasks
+from gymweb_client.errors import TimeIsUp
+
+LOOK_SECONDS = 5.0
+"""How often a waiting command looks for what holds a collection back."""
 
 
 def _local(help: str) -> Any:
@@ -112,8 +116,8 @@ def watch(call: Call, collection: Annotated[int, Argument(metavar="COLLECTION")]
 
 
 def _follow(call: Call, collection: int, *, goes_on: bool) -> dict[str, Any]:
-    if not any(call.gym.pages("workers/", state="active", limit=1)):
-        call.out.say("No worker is alive: rollouts wait until one starts (manage.py serve or rolloutworker).")
+    """Wait with a progress bar until the collection has ended; say what holds it back."""
+    told: set[str] = set()
     with call.out.progress(f"Collection {collection}") as advance:
 
         def show(row: Any) -> None:
@@ -122,11 +126,29 @@ def _follow(call: Call, collection: int, *, goes_on: bool) -> dict[str, Any]:
             advance(row["completed"] + row["failed"] + row["cancelled"], row["total"], reward + failed)
 
         try:
-            return dict(call.gym.wait(collection, progress=show))
+            while True:
+                with suppress(TimeIsUp):
+                    return dict(call.gym.wait(collection, seconds=LOOK_SECONDS, progress=show))
+                for hold in set(_find_holds(call, collection)) - told:
+                    call.out.say(hold)
+                    told.add(hold)
         except KeyboardInterrupt:
             if goes_on:
                 call.out.say(f"Collection {collection} goes on: gymweb watch {collection}")
             raise
+
+
+def _find_holds(call: Call, collection: int) -> Iterator[str]:
+    """Yield why the collection may wait: no worker, or a model or an environment that fails or is throttled."""
+    row: dict[str, Any] = dict(call.gym.collection(collection))
+    if not any(call.gym.pages("workers/", state="active", limit=1)):
+        yield "No worker is alive: rollouts wait until one starts (manage.py serve or rolloutworker)."
+    for path, slug in (("policy-models", row["policy_model"]), ("environments", row["environment"])):
+        endpoint = call.gym.request("GET", f"{path}/{slug}/")
+        if endpoint["breaker"]["state"] != "closed":
+            yield f"{slug} fails, its rollouts wait: {endpoint['breaker']['message']}"
+        if endpoint.get("throttle", {}).get("is_throttled"):
+            yield f"{slug} is throttled, its rollouts wait: {endpoint['throttle']['message']}"
 
 
 def _report(call: Call, row: dict[str, Any]) -> None:
