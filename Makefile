@@ -29,6 +29,7 @@ $(BIN)/python:
 
 $(INSTALLED): | $(BIN)/python
 	$(PIP) install --quiet -r requirements.txt
+	$(PIP) install --quiet --no-deps --editable clients/python
 	@rm -f $(VENV)/.installed-* && touch $@
 
 $(INSTALLED_DEV): $(INSTALLED)
@@ -79,11 +80,13 @@ check: $(INSTALLED_DEV) ## format, lint, types, import contracts, migrations, th
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/python scripts/check_schema.py
+	$(BIN)/python scripts/client_operations.py
 	$(BIN)/python scripts/check_words.py
 	$(BIN)/python scripts/check_layout.py
 
-schema: $(INSTALLED) ## write docs/openapi.yaml
+schema: $(INSTALLED) ## write docs/openapi.yaml, and the operations that `gymweb` has its options from
 	$(BIN)/python scripts/check_schema.py --write
+	$(BIN)/python scripts/client_operations.py --write
 
 sandbox-escapes: $(INSTALLED_DEV) ## ways out of the sandbox for code, each tried for real, and what became of it
 	$(BIN)/python -m pytest -q -rP tests/gym/sandbox/test_escapes.py

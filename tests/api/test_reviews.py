@@ -260,6 +260,8 @@ def test_comments_quote_answer_and_are_settled(reviewer):
     assert (first["quote"], answer["seq"], answer["parent"]) == ("2+2", 2, first["id"])
     assert send(reviewer, f"comments/{answer['id']}/resolve/").json()["id"] == first["id"]
     settled = reviewer.get(f"/api/v1/comments/?rollout={rollout.pk}&resolved=true").json()["results"]
+    for collection, found in ((rollout.collection_id, settled), (rollout.collection_id + 1, [])):
+        assert reviewer.get(f"/api/v1/comments/?collection={collection}&resolved=true").json()["results"] == found
     assert [row["id"] for row in settled] == [first["id"]]
     assert send(reviewer, f"comments/{first['id']}/reopen/").json()["resolved_at"] is None
     elsewhere = {"rollout": make_rollout(make_collection()).pk, "text": "x", "parent": first["id"]}

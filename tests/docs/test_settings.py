@@ -10,7 +10,7 @@ def read_names() -> set[str]:
     """Every name that settings.py, a command, the builder of environments or the client reads from the environment."""
     files = [path for room in ("apps", "gymweb") for path in (ROOT / room).rglob("*.py")]
     files.append(ROOT / "scripts" / "build_environment.py")
-    files += (ROOT / "clients" / "python" / "gymweb_client").glob("*.py")
+    files += (ROOT / "clients" / "python" / "gymweb_client").rglob("*.py")
     pattern = r'(?:\benv(?:\.\w+)?\(|environ\.get\(|environ\[|getenv\()\s*"(GYMWEB_\w+)"'
     return {name for path in files for name in re.findall(pattern, path.read_text())}
 

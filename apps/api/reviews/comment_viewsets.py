@@ -42,6 +42,7 @@ class CommentSerializer(DeclaredFields, serializers.ModelSerializer[Comment]):
 
 class CommentFilter(django_filters.FilterSet):
     rollout = IdFilter("rollout")
+    collection = IdFilter("rollout__collection")
     resolved = FlagFilter("resolved_at", lookup_expr="isnull", exclude=True)
 
     class Meta:

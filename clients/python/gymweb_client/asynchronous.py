@@ -7,10 +7,10 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import aiohttp
 
@@ -21,7 +21,7 @@ CHUNK = 256 * 1024
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds between the tries of what may be tried again."""
 UPLOADED = {"draft", "checked", "ready", "rejected", "failed"}
-Progress = Callable[[Collection], None]
+Progress = Callable[[Any], None]
 Leave = Callable[[int], Awaitable[Any]] | None
 BUSY = {429, 502, 503, 504}
 LOST = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
@@ -76,9 +76,13 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
             await self._session.close()
             self._session = None
 
-    async def request(self, /, method: str, path: str, body: Any = None, **query: Any) -> Any:
+    async def request(
+        self, /, method: str, path: str, body: Any = None, *, idempotency_key: str = "", **query: Any
+    ) -> Any:
         """Any call of the API: `path` below /api/v1/. Gives the JSON of the answer; raises ApiError."""
-        headers = {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" and path == "collections/" else {}
+        if method == "POST" and path == "collections/":
+            idempotency_key = idempotency_key or uuid.uuid4().hex
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         given = {"json": body, "params": _texts(query), "headers": headers}
         async with await self._send(method, path, again=method in {"GET", "PUT"} or bool(headers), **given) as answer:
             if answer.status != 204 and not answer.content_type.endswith(("/json", "+json")):
@@ -116,10 +120,10 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
                 yield row
             cursor = page["next_cursor"]
 
-    async def _settle(
+    async def settle(
         self, path: str, ends: set[str], seconds: float | None, look: float, progress: Progress | None = None
     ) -> Any:
-        """Ask until the row's state is one of these."""
+        """Ask until the state of the row at `path` is one of `ends`; return the row."""
         until = time.monotonic() + (float("inf") if seconds is None else seconds)
         while True:
             row = await self.request("GET", path)
@@ -132,7 +136,13 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
             await asyncio.sleep(look)
 
     async def upload(
-        self, /, dataset: str, tasks: str | Path | Iterable[Mapping[str, Any]], *, environment: str = "", **choices: Any
+        self,
+        /,
+        dataset: str,
+        tasks: str | Path | IO[bytes] | Iterable[Mapping[str, Any]],
+        *,
+        environment: str = "",
+        **choices: Any,
     ) -> Row:
         """Tasks from a file, or rows, as a new version of the dataset; gives the upload when it is loaded.
 
@@ -143,15 +153,26 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
         if isinstance(tasks, str | Path):
             name, body = Path(tasks).name, await asyncio.to_thread(Path(tasks).open, "rb")  # aiohttp closes it
         else:
-            name, body = "rows.jsonl", _lines(tasks)
-        query = {**choices, "filename": name, "environment": environment or None}
+            name, body = "rows.jsonl", tasks if hasattr(tasks, "read") else _lines(tasks)
+        query = {"filename": name, **choices, "environment": environment or None}
         given = {"data": body, "params": _texts(query), "headers": {"Content-Type": "application/octet-stream"}}
         async with await self._send("POST", f"datasets/{dataset}/uploads/", again=False, **given) as answer:
             sent = await answer.json()
-        loaded: Row = await self._settle(f"uploads/{sent['id']}/", UPLOADED, None, 0.2)
+        loaded: Row = await self.settle(f"uploads/{sent['id']}/", UPLOADED, None, 0.2)
         if loaded["state"] not in {"ready", "checked"}:
             raise WorkFailed("Upload", loaded)
         return loaded
+
+    async def import_rollouts(self, /, dataset: str, files: Iterable[str | Path], **choices: Any) -> Row:
+        """Stored rollouts from the files of one run, as a collection; `choices` are those of the API."""
+        with ExitStack() as opened:
+            form = aiohttp.FormData(quote_fields=False)
+            for path in map(Path, files):
+                form.add_field("file", opened.enter_context(path.open("rb")), filename=path.name)
+            query = _texts({**choices, "dataset": dataset})
+            sent = await self._send("POST", "collections/import/", again=False, data=form, params=query)
+            async with sent as answer:
+                return cast(Row, await answer.json())
 
     async def plan(
         self, /, dataset: str, policy_model: str, *, agent: str = "default", repeats: int = 1, **limits: Any
@@ -168,7 +189,7 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     ) -> Collection:
         """Until it is completed, cancelled or paused. Raises TimeIsUp after so many seconds."""
         ends = {"completed", "cancelled", "paused"}
-        return cast(Collection, await self._settle(f"collections/{collection}/", ends, seconds, look, progress))
+        return cast(Collection, await self.settle(f"collections/{collection}/", ends, seconds, look, progress))
 
     async def cancel(self, collection: int) -> Collection:
         return cast(Collection, await self.request("POST", f"collections/{collection}/cancel/"))
@@ -211,10 +232,21 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
     def pairs(self, pair_set: int) -> AsyncIterator[Row]:
         return self.pages("pairs/", pair_set=pair_set)
 
-    async def export(self, /, format: str, collection: int, *, seconds: float | None = None, **order: Any) -> Export:
+    async def export(
+        self,
+        /,
+        format: str,
+        collection: int,
+        *,
+        seconds: float | None = None,
+        progress: Progress | None = None,
+        **order: Any,
+    ) -> Export:
         """A training file (`trl_sft`, …), when it is written; `order` may have `pair_set`, `filters`, `options`, …"""
         ordered = await self.request("POST", "exports/", {"format": format, "collection": collection, **order})
-        export = await self._settle(f"exports/{ordered['id']}/", {"ready", "failed", "cancelled"}, seconds, 0.2)
+        export = await self.settle(
+            f"exports/{ordered['id']}/", {"ready", "failed", "cancelled"}, seconds, 0.2, progress
+        )
         if export["state"] != "ready":
             raise WorkFailed("Export", export)
         return cast(Export, export)
@@ -229,20 +261,21 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
 
     async def download(self, export: Export, path: str | Path) -> Path:
         """The first file, checked against its SHA-256. A download that breaks off goes on where it stopped."""
-        return await self._fetch(f"exports/{export['id']}/download/", Path(path), export["sha256"])
+        return await self.fetch(f"exports/{export['id']}/download/", Path(path), export["sha256"])
 
     async def download_folder(self, export: Export, folder: str | Path) -> Path:
         """The whole folder, which a trainer loads as it is: every file of rows, and what stands beside them."""
         (folder := Path(folder)).mkdir(parents=True, exist_ok=True)
         for name in [*(sums := {one["name"]: one["sha256"] for one in export["files"]}), *export["beside"]]:
-            await self._fetch(f"exports/{export['id']}/files/{name}/", folder / name, sums.get(name, ""))
+            await self.fetch(f"exports/{export['id']}/files/{name}/", folder / name, sums.get(name, ""))
         return folder
 
-    async def _fetch(self, address: str, path: Path, sha256: str) -> Path:
+    async def fetch(self, /, address: str, path: Path, sha256: str = "", **query: Any) -> Path:
+        """Any file of the API, into `path`. A download that breaks off goes on where it stopped."""
         (part := Path(f"{path}.part")).unlink(missing_ok=True)
         for pause in (*PAUSES, None):
             try:
-                await self._fetch_rest(address, part)
+                await self._fetch_rest(address, part, _texts(query))
                 break
             except LOST:
                 if pause is None:
@@ -254,11 +287,11 @@ class AsyncGymWeb(AbstractAsyncContextManager["AsyncGymWeb"]):
             raise ChecksumMismatch(f"{path}: SHA-256 is {digest}, not {sha256}.")
         return part.replace(path)
 
-    async def _fetch_rest(self, address: str, part: Path) -> None:
+    async def _fetch_rest(self, address: str, part: Path, query: Mapping[str, str] | None = None) -> None:
         have = part.stat().st_size if part.exists() else 0
         # From its last byte on, so that a file that is there already is no range beyond the end.
         headers = {"Range": f"bytes={have - 1}-"} if have else {}
-        async with await self._send("GET", address, again=True, headers=headers) as answer:
+        async with await self._send("GET", address, again=True, headers=headers, params=query) as answer:
             with part.open("r+b" if answer.status == 206 else "wb") as file:
                 file.seek(have - 1 if answer.status == 206 else 0)
                 async for chunk in answer.content.iter_chunked(CHUNK):

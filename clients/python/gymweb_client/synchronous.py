@@ -73,7 +73,9 @@ class GymWeb(AbstractContextManager["GymWeb"]):
 
     request = _waiting(AsyncGymWeb.request)
     pages = _iterating(AsyncGymWeb.pages)
+    settle = _waiting(AsyncGymWeb.settle)
     upload = _waiting(AsyncGymWeb.upload)
+    import_rollouts = _waiting(AsyncGymWeb.import_rollouts)
     plan = _waiting(AsyncGymWeb.plan)
     collection = _waiting(AsyncGymWeb.collection)
     wait = _waiting(AsyncGymWeb.wait)
@@ -87,6 +89,7 @@ class GymWeb(AbstractContextManager["GymWeb"]):
     export = _waiting(AsyncGymWeb.export)
     cancel_export = _waiting(AsyncGymWeb.cancel_export)
     manifest = _waiting(AsyncGymWeb.manifest)
+    fetch = _waiting(AsyncGymWeb.fetch)
     download = _waiting(AsyncGymWeb.download)
     download_folder = _waiting(AsyncGymWeb.download_folder)
 

@@ -1,0 +1,134 @@
+"""Files in and out: uploads, imports, exports."""
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from gymweb_client.cli.calls import Call, Failed
+from gymweb_client.cli.connection import WrongUsage
+from gymweb_client.errors import WorkFailed
+
+_ENCODINGS = {".jsonl": "jsonl", ".gz": "jsonl.gz", ".parquet": "parquet"}
+
+
+def upload(
+    call: Call,
+    file: Annotated[Path, Argument(help="JSONL, JSON, CSV, TSV or Parquet, also .gz and .zst; - is standard input.")],
+    dataset: Annotated[str, Option("--dataset", help="Slug. A new one is created if --environment is given.")],
+) -> None:
+    """Upload a file of tasks as a new version of a dataset, and wait until it is loaded."""
+    call.out.one(upload_tasks(call, dataset, file, call.query))
+
+
+def upload_tasks(call: Call, dataset: str, file: Path, choices: dict[str, Any]) -> dict[str, Any]:
+    if str(file) == "-":
+        tasks: Any = nullcontext(sys.stdin.buffer)
+        choices = {"filename": "stdin", **choices}
+    else:
+        tasks = call.out.reading(file)
+        choices = {"filename": file.name, **choices}
+    try:
+        with tasks as opened:
+            loaded: dict[str, Any] = call.gym.upload(dataset, opened, **choices)
+    except WorkFailed as failed:
+        _say_bad_lines(call, failed.row)
+        raise
+    _say_bad_lines(call, loaded)
+    call.out.say(f"{dataset} version {loaded['version'] or '–'}: {loaded['accepted']} tasks, {loaded['state']}.")
+    return loaded
+
+
+def _say_bad_lines(call: Call, row: dict[str, Any]) -> None:
+    for error in row["errors"]:
+        call.out.say(f"line {error['line']}: {error['message']}")
+    if row["rejected"] > len(row["errors"]):
+        call.out.say(f"… {row['rejected']} in all: gymweb uploads rejected {row['id']}")
+
+
+def export(
+    call: Call, output: Annotated[Path | None, Option("--output", "-o", help="File, or folder for all files.")] = None
+) -> None:
+    """Export a collection for a trainer, and download the files: a name with an ending is one file, another a folder.
+    Preference formats take the newest pair set of the collection unless --pair-set names one."""
+    order = dict(call.body)
+    format, collection = order.pop("format"), order.pop("collection")
+    makes = {one["slug"]: one["makes"] for one in call.gym.request("GET", "exports/formats/")}
+    if makes[format] == "preferences" and "pair_set" not in order:
+        newest = next(call.gym.pages("pair-sets/", collection=collection, state="ready", limit=1), None)
+        if newest is None:
+            raise WrongUsage(f"{format} needs a pair set: gymweb pairs build {collection}")
+        order["pair_set"] = newest["id"]
+        call.out.say(f"Using pair set {newest['id']}, the newest of the collection.")
+    call.out.one(download_export(call, format, collection, output, order))
+
+
+def download_export(
+    call: Call, format: str, collection: int, output: Path | None, order: dict[str, Any]
+) -> dict[str, Any]:
+    is_file = bool(output and output.suffix in _ENCODINGS)
+    if output and is_file:
+        order = {"encoding": _ENCODINGS[output.suffix], **order}
+    with call.out.progress(f"Export {format}") as advance:
+        export = call.gym.export(
+            format, collection, progress=lambda row: advance(row["considered"], row["total"], ""), **order
+        )
+    manifest = call.gym.manifest(export["id"])
+    dropped = ", ".join(f"{number} {reason}" for reason, number in manifest["counts"]["dropped"].items()) or "none"
+    call.out.say(f"Export {export['id']}: {export['rows']} rows; left out: {dropped}.")
+    if output and not export["rows"]:
+        raise Failed(f"No row is left, so {output} is not written.")
+    if output:
+        if is_file and len(export["files"]) > 1:
+            raise Failed(f"Export {export['id']} has {len(export['files'])} files: give a folder as --output.")
+        fetch = call.gym.download if is_file else call.gym.download_folder
+        call.out.say(f"Wrote {fetch(export, output)}.")
+    return dict(export)
+
+
+def import_rollouts(
+    call: Call,
+    files: Annotated[list[Path], Argument(help="JSONL files of one run, in any order.")],
+    environment: Annotated[str, Option(help="Creates the dataset, if there is none, for this one.")] = "",
+) -> None:
+    """Import stored rollouts as a collection: those of NeMo Gym or verifiers, or chat logs."""
+    choices = dict(call.query)
+    if "dataset" not in choices:
+        raise WrongUsage("Name the --dataset.")
+    dataset = choices.pop("dataset")
+    if environment and not any(one["slug"] == dataset for one in call.gym.pages("datasets/")):
+        call.gym.request("POST", "datasets/", {"slug": dataset, "name": dataset, "environment": environment})
+    imported = call.gym.import_rollouts(dataset, files, **choices)
+    for error in imported["errors"]:
+        call.out.say(json.dumps(error, ensure_ascii=False))
+    call.out.one(
+        {**{name: imported[name] for name in ("refused", "superseded", "renumbered")}, **imported["collection"]}
+    )
+
+
+def import_config(
+    call: Call,
+    files: Annotated[list[Path], Argument(help="YAML files; a later one overrides an earlier one.")],
+    settings: Annotated[list[str], Option("--set", metavar="KEY=VALUE", help="A dotted key, over all files.")] = [],  # noqa: B006
+    preview: Annotated[bool, Option("--preview", help="Register nothing, only show what would be.")] = False,
+) -> None:
+    """Register the environments, agents, models and datasets of NeMo Gym configurations."""
+    texts = [f"--- # {path}\n{path.read_text(encoding='utf-8')}" for path in files]
+    for number, setting in enumerate(settings, 1):
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise WrongUsage(f"--set {setting}: give KEY=VALUE.")
+        nested: Any = value
+        for part in reversed(key.lstrip("+").split(".")):
+            nested = f"{{{json.dumps(part)}: {nested}}}"
+        texts.append(f"--- # --set {number}\n{nested}\n")
+    address = "gym-configs/preview/" if preview else "gym-configs/"
+    done = call.gym.request("POST", address, {**call.body, "text": "\n".join(texts)}, **call.key)
+    for problem in done["problems"]:
+        call.out.say(json.dumps(problem, ensure_ascii=False))
+    call.out.rows(done["lines"], ["outcome", "kind", "slug", "told"], len(done["lines"]) or None)
+    if done["problems"]:
+        raise Failed("The configuration has problems.")

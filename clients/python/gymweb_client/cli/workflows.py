@@ -1,0 +1,121 @@
+"""Commands that do more than send one operation: sign in, show a trace, verify again, build and decide pairs."""
+
+import getpass
+import os
+import sys
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from gymweb_client.cli import connection
+from gymweb_client.cli.calls import Call, Failed
+from gymweb_client.cli.connection import WrongUsage
+from gymweb_client.cli.fields import load_operations
+from gymweb_client.cli.transcripts import describe_events
+from gymweb_client.synchronous import GymWeb
+
+
+def login(call: Call) -> None:
+    """Check an API key against the server and store both as a profile. The key is read from the terminal, from
+    standard input, or from GYMWEB_TOKEN."""
+    name = call.profile or "default"
+    stored = {one["profile"]: one["url"] for one in connection.list_profiles()}
+    url = connection.check_url(call.url or os.environ.get("GYMWEB_URL") or stored.get(name) or connection.LOCAL_URL)
+    key = connection.environment_key() or _ask_key(url)
+    with GymWeb(url, key) as gym:
+        me = gym.request("GET", "me/")
+    path = connection.store_profile(name, url, key)
+    call.out.say(f"Signed in to {url} as {me['username']} ({me['role']}). Profile {name} is stored in {path}.")
+
+
+def logout(call: Call) -> None:
+    """Delete a stored profile. The API key stays valid until it is revoked on the account page."""
+    name = call.profile or "default"
+    if not connection.remove_profile(name):
+        raise Failed(f"There is no profile {name}.")
+    call.out.say(f"Profile {name} is deleted.")
+
+
+def profiles(
+    call: Call, default: Annotated[str, Option("--default", help="Make this profile the default.")] = ""
+) -> None:
+    """List the stored profiles."""
+    if default:
+        connection.choose_default(default)
+    call.out.rows(connection.list_profiles(), ["profile", "url", "default"])
+
+
+def whoami(call: Call) -> None:
+    """Show whose key is used, with its role, scopes and permissions."""
+    call.out.one(call.gym.request("GET", "me/"))
+
+
+def show(call: Call) -> None:
+    """Print the trace of a rollout: what was asked, said, called and judged."""
+    trace = call.send(load_operations()["rollouts_trace_retrieve"])
+    if call.out.as_json:
+        call.out.one(trace)
+    else:
+        call.out.text(describe_events(trace["events"]))
+
+
+def reverify(
+    call: Call, apply: Annotated[bool, Option("--apply", help="Give the rollouts their new rewards.")] = False
+) -> None:
+    """Verify stored rollouts again, without a policy model, and show what would change."""
+    queued = call.send(load_operations()["reverifications_create"])
+    path = f"reverifications/{queued['id']}/"
+    done = _settle(call, path, {"ready"})
+    if apply:
+        call.gym.request("POST", f"{path}apply/")
+        done = _settle(call, path, {"applied"})
+    elif done["changed"]:
+        call.out.say("Nothing is changed yet: --apply does.")
+    call.out.one({**done, **call.gym.request("GET", f"{path}comparison/")})
+
+
+def _settle(call: Call, path: str, ends: set[str]) -> dict[str, Any]:
+    with call.out.progress(path) as advance:
+
+        def show(row: Any) -> None:
+            advance(row.get("verified", row.get("considered", 0)), row["total"], "")
+
+        row: dict[str, Any] = call.gym.settle(path, {*ends, "failed", "cancelled"}, None, 0.5, show)
+    if row["state"] not in ends:
+        raise Failed(f"{path} is {row['state']}: {row['message']}")
+    return row
+
+
+def build_pairs(call: Call, collections: Annotated[list[int], Argument(metavar="COLLECTION…")]) -> None:
+    """Build preference pairs of one or more collections."""
+    body = {**call.body, "collection": collections[0], "further": collections[1:]}
+    made = call.gym.request("POST", "pair-sets/", body, **call.key)
+    call.out.one(_settle(call, f"pair-sets/{made['id']}/", {"ready"}))
+
+
+def decide_pairs(
+    call: Call,
+    all_pairs: Annotated[bool, Option("--all", help="All pairs of --pair-set.")] = False,
+    below_margin: Annotated[float | None, Option(help="Pairs that rewards made by a smaller margin.")] = None,
+) -> None:
+    """Accept or reject pairs, or take that back with `proposed`: those named, or those of a set that pass filters."""
+    chosen = call.body.pop("pairs", [])
+    filters = dict(call.query)
+    has_filter = all_pairs or below_margin is not None or len(filters) > 1
+    if bool(chosen) == bool(filters) or ("pair_set" in filters) != has_filter:
+        raise WrongUsage("Name pairs, or give --pair-set with --all, --below-margin or another filter.")
+    # Read before the first decision: a decided pair may no longer pass the filter.
+    found = chosen or [
+        pair["id"]
+        for pair in call.gym.pages("pairs/", **filters)
+        if below_margin is None or (pair["margin"] is not None and pair["margin"] < below_margin)
+    ]
+    changed = 0
+    for first in range(0, len(found), 1000):
+        part = {**call.body, "pairs": found[first : first + 1000]}
+        changed += call.gym.request("POST", "pairs/decide/", part)["changed"]
+    call.out.one({"found": len(found), "changed": changed})
+
+
+def _ask_key(url: str) -> str:
+    return (getpass.getpass(f"API key for {url}: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()

@@ -1,0 +1,120 @@
+"""Fail if the operations of the `gymweb` command line differ from docs/openapi.yaml; --write, make them equal.
+
+The file holds data only: each operation that a command sends, with its fields. The client makes its options of them.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA_PATH = ROOT / "docs" / "openapi.yaml"
+OPERATIONS_PATH = ROOT / "clients" / "python" / "gymweb_client" / "cli" / "operations.json"
+PREFIX = "/api/v1/"
+LEFT_OUT = {"cursor", "wait"}
+"""Parameters that the client sets itself: it follows pages, of any `limit`, and waits for long work."""
+
+
+def read_operations(schema: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """Return the operations of these ids, by id. Raises KeyError for an id that the schema lacks."""
+    found = {
+        operation["operationId"]: _describe(schema, method, path, operation)
+        for path, methods in schema["paths"].items()
+        for method, operation in methods.items()
+        if method in {"get", "post", "put", "patch", "delete"}
+    }
+    return {name: found[name] for name in sorted(names)}
+
+
+def _describe(schema: dict[str, Any], method: str, path: str, operation: dict[str, Any]) -> dict[str, Any]:
+    pages = any(one["name"] == "cursor" for one in operation.get("parameters", ()))
+    left_out = LEFT_OUT | ({"limit"} if pages else set())
+    parameters = [one for one in operation.get("parameters", ()) if one["name"] not in left_out]
+    fields = [_field(schema, one["name"], one["in"], one["schema"] | _told(one)) for one in parameters]
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    if body:
+        shape = _resolve(schema, body["schema"])
+        required = shape.get("required", ())
+        fields += [
+            _field(schema, name, "body", {**one, "required": name in required})
+            for name, one in shape.get("properties", {}).items()
+            if not one.get("readOnly")
+        ]
+    # Arguments of a command have the order of the path; headers come last in its help.
+    fields.sort(key=lambda one: (path.find(one["name"]) if one["in"] == "path" else len(path), one["in"] == "header"))
+    head = {"method": method.upper(), "path": path.removeprefix(PREFIX), "pages": pages}
+    return {**head, "help": _help(operation.get("description", "")), "fields": fields}
+
+
+def _told(parameter: dict[str, Any]) -> dict[str, Any]:
+    return {name: parameter[name] for name in ("required", "description") if name in parameter}
+
+
+def _field(schema: dict[str, Any], name: str, place: str, given: dict[str, Any]) -> dict[str, Any]:
+    shape = {**_resolve(schema, given), **{key: value for key, value in given.items() if key != "allOf"}}
+    items = _resolve(schema, shape.get("items", {}))
+    told = {
+        "name": name,
+        "in": place,
+        "type": shape.get("type", "json"),
+        "items": items.get("type", "json") if shape.get("type") == "array" else None,
+        "required": shape.get("required") is True,
+        "nullable": shape.get("nullable", False),
+        "secret": shape.get("writeOnly", False),
+        "choices": [one for one in shape.get("enum") or items.get("enum") or () if one not in {"", None}],
+        "min": shape.get("minimum", items.get("minimum")),
+        "max": shape.get("maximum", items.get("maximum")),
+        "default": shape.get("default"),
+        "help": _help(shape.get("description", "")),
+    }
+    return {key: value for key, value in told.items() if value not in (None, False, "", [])}
+
+
+def _resolve(schema: dict[str, Any], shape: dict[str, Any]) -> dict[str, Any]:
+    """Return the shape with references replaced; of alternatives, the first one: the others are null or blank."""
+    if "$ref" in shape:
+        return _resolve(schema, schema["components"]["schemas"][shape["$ref"].rpartition("/")[2]])
+    for key in ("allOf", "oneOf"):
+        if key in shape:
+            return {**_resolve(schema, shape[key][0]), **{name: shape[name] for name in shape if name != key}}
+    return shape
+
+
+def _help(description: str) -> str:
+    """Return the text without the list of choices, which follows an empty line."""
+    text, _, _ = f"\n\n{description}".partition("\n\n* `")
+    return " ".join(text.split())
+
+
+def render(operations: dict[str, Any]) -> str:
+    """Return JSON with one line a field, so that a changed field is a changed line."""
+    blocks = []
+    for name, operation in operations.items():
+        fields = ",\n".join(f"   {json.dumps(one, ensure_ascii=False)}" for one in operation["fields"])
+        head = json.dumps({**operation, "fields": []}, ensure_ascii=False).removesuffix("]}")
+        blocks.append(f' "{name}": {head}\n{fields}\n ]}}' if fields else f' "{name}": {head}]}}')
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the file instead of comparing with it")
+    arguments = parser.parse_args()
+    sys.path.insert(0, str(OPERATIONS_PATH.parents[2]))
+    from gymweb_client.cli.declarations import operations_used
+
+    schema = yaml.load(SCHEMA_PATH.read_bytes(), Loader=yaml.CSafeLoader)
+    wanted = render(read_operations(schema, operations_used()))
+    if arguments.write:
+        OPERATIONS_PATH.write_text(wanted)
+        print(f"wrote {OPERATIONS_PATH.relative_to(ROOT)}")
+    elif not OPERATIONS_PATH.exists() or OPERATIONS_PATH.read_text() != wanted:
+        sys.exit(f"{OPERATIONS_PATH.relative_to(ROOT)} differs from docs/openapi.yaml. Run: make schema")
+
+
+if __name__ == "__main__":
+    main()
