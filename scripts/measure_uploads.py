@@ -99,7 +99,7 @@ def measure_rows(rows: int, database: str, name: str) -> bool:
         with serving(var, "--seats", "64", **settings) as served:
             api = Api(served, key)
             worker = _live_worker(api)
-            _collect(api)
+            _collect(api, rows)
             _await_first_rollout(api)
             with Memory(served) as memory:
                 upload, sent = _send(api, rows)
@@ -140,9 +140,10 @@ def _live_worker(api: Api) -> int:
     raise SystemExit("no worker came up within two minutes")
 
 
-def _collect(api: Api) -> None:
-    """Enough rollouts to last: 1,000 tasks, hundreds of times."""
-    plan = {"dataset": "running", "agent": "default", "policy_model": "scripted", "repeats": 400, "name": "Beside"}
+def _collect(api: Api, rows: int) -> None:
+    """Plan enough rollouts to last while so many rows are loaded: each of 1,000 tasks several times."""
+    repeats = max(10, rows // 2_500)
+    plan = {"dataset": "running", "agent": "default", "policy_model": "scripted", "repeats": repeats, "name": "Beside"}
     status, told = api.call("POST", "collections/", plan)
     assert status == 201, told
 

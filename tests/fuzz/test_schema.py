@@ -20,7 +20,7 @@ from tests.openapi import DOCUMENT
 
 SCHEMA = ROOT / "docs" / "openapi.yaml"
 SEED = os.environ.get("FUZZ_SEED", "20261121")
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
 # Boundary values one by one: some 6,000 requests more.
 PHASES = os.environ.get("FUZZ_PHASES", "examples,fuzzing")
 CHECKS = [

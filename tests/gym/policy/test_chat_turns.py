@@ -92,7 +92,7 @@ def as_chat_can_say_it(items: list[Item]) -> list[Item]:
     return plain
 
 
-@settings(max_examples=2_000)
+@settings(max_examples=500)
 @given(conversations())
 def test_a_conversation_survives_the_way_to_chat_and_back(items: list[Item]) -> None:
     back = chat_items(chat_messages(items))
@@ -140,7 +140,7 @@ def without_ids_and_empty_texts(items: list[Item]) -> list[Item]:
     return [{key: value for key, value in item.items() if key != "id"} for item in items if not is_empty(item)]
 
 
-@settings(max_examples=2_000)
+@settings(max_examples=500)
 @given(plain_conversations())
 def test_what_chat_has_a_place_for_comes_back_but_for_ids_merged_calls_and_empty_texts(
     made: tuple[list[Item], int],
