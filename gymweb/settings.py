@@ -400,7 +400,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "PairStatusEnum": "apps.pairs.models.PreferencePair.Status",
         "ModeEnum": "apps.tasks.models.Upload.Mode",
-        "PairModeEnum": ["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"],
+        "PairModeEnum": "apps.gym.pairs.pair_rule.MODES",
         "KeyStateEnum": "apps.accounts.models.KEY_STATES",
         "CollectionStateEnum": "apps.rollouts.models.Collection.State",
         "ProviderEnum": "apps.policies.models.Provider",

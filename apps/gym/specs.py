@@ -47,7 +47,7 @@ def described(label: str, help: str = "") -> dict[str, Option]:
 class SpecField:
     name: str
     type: Any
-    """bool, int, float, str, list, dict, or a class; a Literal is str with `choices`."""
+    """bool, int, float, str, list, dict, or a class. A Literal, or a str with named values, is str with `choices`."""
     item: Any
     """The type of the entries of a list or of the values of a dict, else None."""
     choices: tuple[str, ...]
@@ -101,6 +101,8 @@ def _read(name: str, option: Option | None, required: bool, default: Any, hint: 
     choices: tuple[str, ...] = ()
     if get_origin(hint) is Literal:
         choices, hint = get_args(hint), str
+    if hint is str and not choices:
+        choices = tuple(option.names)
     item = None
     if get_args(hint):
         hint, item = get_origin(hint), get_args(hint)[-1]

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from apps.gym.specs import Option
 from apps.gym.storable import clean_line, find_unstorable
 from apps.gym.tasks.mappings.column_mapping import MappingRefused, read_mapping, write_mapping
 from apps.policies.typed_texts import clean_typed_texts
@@ -25,17 +26,35 @@ class ChoiceRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """`mapping` is a mapping or the slug of a saved one; None finds one by the file's first rows."""
+    """How a file is loaded into a dataset."""
 
-    on_error: str = Upload.OnError.REJECT
-    mode: str = Upload.Mode.REPLACE
-    on_duplicate: str = ""
-    mapping: dict[str, Any] | str | None = None
-    split: str = ""
-    split_ratios: dict[str, float] = field(default_factory=dict)
-    split_seed: int = 0
-    note: str = ""
-    check_only: bool = False
+    mode: Annotated[str, Option("New version", names=dict(Upload.Mode.choices))] = "replace"
+    on_error: Annotated[str, Option("Bad rows", names=dict(Upload.OnError.choices))] = "reject"
+    on_duplicate: Annotated[
+        str,
+        Option(
+            "Duplicate rows",
+            "Rows with the same id, or equal rows without an id; default: keep both, in an upsert refuse the second",
+            names={"": "default", **dict(Upload.OnDuplicate.choices)},
+        ),
+    ] = ""
+    mapping: Annotated[
+        dict[str, Any] | str | None,
+        Option("Column mapping", "A mapping, or the slug of a saved one; left out, detected"),
+    ] = None
+    split: Annotated[str, Option("Default split", "Of rows that name no split", length=64)] = ""
+    split_ratios: Annotated[
+        dict[str, float],
+        Option(
+            "Or split at random",
+            "Shares of several splits: train:0.9,validation:0.1",
+            each=Option("Share"),
+            example={"train": 0.9, "validation": 0.1},
+        ),
+    ] = field(default_factory=dict)
+    split_seed: Annotated[int, Option("Random seed", "Of the random split", low=0, high=MAX_SEED)] = 0
+    note: Annotated[str, Option("Note", "Stored with the new version", length=NOTE_CHARS)] = ""
+    check_only: Annotated[bool, Option("Check only", "Count and check the rows; store nothing until a commit")] = False
 
     def as_fields(self) -> dict[str, Any]:
         """The columns of an Upload. Raises ChoiceRefused."""
@@ -69,6 +88,21 @@ class Choices:
             "note": clean_line(note, NOTE_CHARS),
             "check_only": self.check_only,
         }
+
+
+def read_shares(text: str) -> dict[str, float]:
+    """Return the shares by split of a text such as `train:0.9,validation:0.1`. Raises ChoiceRefused."""
+    shares: dict[str, float] = {}
+    for pair in filter(None, map(str.strip, text.split(","))):
+        name, _, share = pair.partition(":")
+        name = name.strip()
+        if name in shares:
+            raise ChoiceRefused("split_ratios", f"The split {name} is there twice.")
+        try:
+            shares[name] = float(share)
+        except ValueError:
+            raise ChoiceRefused("split_ratios", "Write train:0.9,validation:0.1.") from None
+    return shares
 
 
 def choose_filename(given: str) -> str:

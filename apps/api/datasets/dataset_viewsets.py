@@ -23,13 +23,15 @@ from apps.api.framework.base_viewsets import SLUG
 from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.query_filters import SlugFilter
 from apps.api.framework.request_bodies import FILE_PARSERS, RAW_TYPES, open_body
+from apps.api.framework.spec_serializers import make_parameter, spec_serializer
 from apps.api.framework.upload_options import Options, describe_form, read_options
 from apps.environments.models import Environment
+from apps.gym.specs import spec_fields
 from apps.gym.strict_json import JsonRefused, load_strict
 from apps.tasks.dataset_deletion import queue_deletion
-from apps.tasks.models import Dataset, DatasetVersion, Upload
+from apps.tasks.models import Dataset, DatasetVersion
 from apps.tasks.received_files import start_parts, store_file
-from apps.tasks.upload_choices import MAX_SEED, ChoiceRefused, Choices, choose_filename
+from apps.tasks.upload_choices import MAX_SEED, ChoiceRefused, Choices, choose_filename, read_shares
 from apps.tasks.upload_jobs import create_dataset, load_now, rename_dataset, upload_file
 from apps.tasks.upload_turns import ANSWER_SECONDS
 
@@ -79,34 +81,13 @@ class DatasetNamesSerializer(DeclaredFields, serializers.Serializer[Any]):
     description = serializers.CharField(allow_blank=True, max_length=MAX_DESCRIPTION)
 
 
+@spec_serializer(Choices, "check_only")
 class PartsSerializer(ChoicesSerializer):
     filename = serializers.CharField(max_length=255, default="rows.jsonl")
-    check_only = serializers.BooleanField(default=False, help_text="Count and check, store nothing until a commit.")
     draft = serializers.BooleanField(default=False, help_text="Wait for a mapping when all parts are there.")
 
 
-CHOICES = {
-    "on_error": OpenApiParameter("on_error", str, enum=Upload.OnError.values, default=Upload.OnError.REJECT.value),
-    "mode": OpenApiParameter("mode", str, enum=Upload.Mode.values, default=Upload.Mode.REPLACE.value),
-    "on_duplicate": OpenApiParameter(
-        "on_duplicate",
-        str,
-        enum=Upload.OnDuplicate.values,
-        description="Of rows with one id, or equal ones without; by default `keep`, in an upsert `reject`.",
-    ),
-    "mapping": OpenApiParameter(
-        "mapping", str, description="The slug of a saved column mapping, or a mapping as JSON; else found by itself."
-    ),
-    "split": OpenApiParameter("split", str, description="The split of all rows that name none themselves."),
-    "split_ratios": OpenApiParameter(
-        "split_ratios", str, description="Shares of several splits: `train:0.9,validation:0.1`."
-    ),
-    "split_seed": OpenApiParameter("split_seed", int, default=0),
-    "note": OpenApiParameter("note", str, description="Stays with the new version."),
-    "check_only": OpenApiParameter(
-        "check_only", bool, default=False, description="Count and check, store nothing until a commit."
-    ),
-}
+CHOICES = {name: make_parameter(field) for name, field in spec_fields(Choices).items()}
 
 
 UPLOAD_PARAMETERS = [
@@ -128,8 +109,6 @@ def read_choices(options: Options) -> Choices:
         except JsonRefused as refusal:
             what = "This is not JSON: " if refusal.code == "not_json" else ""
             raise options.refuse("mapping", f"{what}{refusal.message.rstrip('.')}.") from None
-    if "split_ratios" in given:
-        given["split_ratios"] = _ratios(options)
     if "split_seed" in given:
         text = given["split_seed"]
         if not text.isascii() or not text.isdigit() or len(text) > 19:
@@ -137,25 +116,13 @@ def read_choices(options: Options) -> Choices:
         given["split_seed"] = int(text)
     given["check_only"] = options.flag("check_only")
     try:
+        if "split_ratios" in given:
+            given["split_ratios"] = read_shares(given["split_ratios"])
         choices = Choices(**given)
         choices.as_fields()
     except ChoiceRefused as error:
         raise options.refuse(error.argument, error.message) from None
     return choices
-
-
-def _ratios(options: Options) -> dict[str, float]:
-    shares: dict[str, float] = {}
-    for pair in options["split_ratios"].split(","):
-        name, _, share = pair.partition(":")
-        name = name.strip()
-        if name in shares:
-            raise options.refuse("split_ratios", f"The split {name} is there twice.")
-        try:
-            shares[name] = float(share)
-        except ValueError:
-            raise options.refuse("split_ratios", "Write train:0.9,validation:0.1.") from None
-    return shares
 
 
 class DatasetFilter(django_filters.FilterSet):

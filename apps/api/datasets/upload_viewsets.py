@@ -20,12 +20,14 @@ from apps.api.framework.declared_fields import DeclaredFields
 from apps.api.framework.problems import Problem, QueryProblem
 from apps.api.framework.query_filters import SlugFilter
 from apps.api.framework.request_bodies import RAW_PARSERS, open_part
+from apps.api.framework.spec_serializers import spec_serializer
 from apps.exports.ranged_downloads import stream_file
+from apps.gym.specs import spec_fields
 from apps.tasks.models import Upload
 from apps.tasks.received_files import append_part, finish_parts
 from apps.tasks.rejected_rows import rejected_path
 from apps.tasks.row_preview import preview_upload
-from apps.tasks.upload_choices import MAX_SEED, Choices
+from apps.tasks.upload_choices import Choices
 from apps.tasks.upload_jobs import discard_upload, explain_wait, load_now, queue_upload
 
 
@@ -124,17 +126,14 @@ class MappingField(serializers.JSONField):
         return data
 
 
+_CHOSEN = [name for name in spec_fields(Choices) if name not in {"mapping", "check_only"}]
+
+
+@spec_serializer(Choices, *_CHOSEN, partial=True)
 class ChoicesSerializer(DeclaredFields, serializers.Serializer[Any]):
     """How a file shall be loaded. What is left out stays as the upload has it."""
 
-    on_error = serializers.ChoiceField(choices=Upload.OnError.choices, required=False)
-    mode = serializers.ChoiceField(choices=Upload.Mode.choices, required=False)
-    on_duplicate = serializers.ChoiceField(choices=Upload.OnDuplicate.choices, required=False)
     mapping = MappingField(required=False, allow_null=True, help_text="A mapping, or the slug of a saved one.")
-    split = serializers.CharField(required=False, allow_blank=True, max_length=64)
-    split_ratios = serializers.DictField(child=serializers.FloatField(), required=False)
-    split_seed = serializers.IntegerField(required=False, min_value=0, max_value=MAX_SEED)
-    note = serializers.CharField(required=False, allow_blank=True, max_length=200)
 
     def choices(self, **given: Any) -> Choices:
         return Choices(**{**given, **self.validated_data})

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
 from apps.gym.specs import Option, SpecField, spec_fields
@@ -25,11 +26,28 @@ def spec_serializer(spec: type, *names: str, partial: bool = False) -> Callable[
     return decorate
 
 
-def make_field(field: SpecField, *, partial: bool = False) -> serializers.Field[Any, Any, Any, Any]:
+def make_parameter(field: SpecField) -> OpenApiParameter:
+    """Return an option as a parameter of an address. Lists and dicts are texts there."""
+    kind = field.type if field.type in (bool, int, float) else str
+    return OpenApiParameter(
+        field.name,
+        kind,
+        enum=[one for one in field.choices if one] or None,
+        default=field.default or (field.default if kind in (bool, int) else None),
+        description=_describe(field),
+    )
+
+
+def _describe(field: SpecField) -> str:
     option = field.option
     none = f"null: {option.none}" if field.nullable and option.none else ""
     said = "; ".join(filter(None, (option.help, none)))
-    given: dict[str, Any] = {"help_text": f"{said}." if said else None}
+    return f"{said}." if said else ""
+
+
+def make_field(field: SpecField, *, partial: bool = False) -> serializers.Field[Any, Any, Any, Any]:
+    option = field.option
+    given: dict[str, Any] = {"help_text": _describe(field) or None}
     if field.nullable:
         given["allow_null"] = True
     if partial or field.required:
@@ -39,7 +57,9 @@ def make_field(field: SpecField, *, partial: bool = False) -> serializers.Field[
     else:
         given["required"] = False
     if field.choices:
-        return serializers.ChoiceField(choices=list(field.choices), **given)
+        return serializers.ChoiceField(
+            choices=[(one, option.names.get(one, one)) for one in field.choices if one], **given
+        )
     if field.is_row or field.are_rows:
         return _rows(field, given)
     if field.type is list:

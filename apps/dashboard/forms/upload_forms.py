@@ -5,10 +5,12 @@ from typing import Any, BinaryIO, cast
 
 from django import forms
 
+from apps.dashboard.forms.spec_fields import spec_form
 from apps.gym.redaction.shortening import cut
+from apps.gym.specs import spec_fields
 from apps.gym.tasks.mappings.column_mapping import MappingRefused, read_mapping, write_mapping
 from apps.tasks.models import Upload
-from apps.tasks.upload_choices import MAX_SEED, ChoiceRefused, Choices
+from apps.tasks.upload_choices import ChoiceRefused, Choices, read_shares
 
 ACCEPTED = ".jsonl,.ndjson,.json,.csv,.tsv,.parquet,.gz,.zst,.txt"
 _CODE = {"class": "code", "spellcheck": "false", "autocomplete": "off"}
@@ -73,6 +75,7 @@ PATHS = ("input", "context", "expected_answer", "external_id", "split_column", "
 TEMPLATES = ("user", "system")
 
 
+@spec_form(Choices, leave=["mapping", "split_ratios", "check_only"])
 class MappingForm(forms.Form):
     """What the columns mean, and how the rows come into the dataset."""
 
@@ -108,46 +111,27 @@ class MappingForm(forms.Form):
     save_as = forms.CharField(
         required=False, max_length=60, label="Save this mapping as", help_text="For the next file of these columns."
     )
-    mode = forms.ChoiceField(
-        label="The new version", choices=Upload.Mode.choices, initial=Upload.Mode.REPLACE, widget=forms.RadioSelect
-    )
-    on_duplicate = forms.ChoiceField(
-        required=False,
-        label="Two rows of one id, or equal rows without",
-        choices=[("", "as usual: keep both; refuse the second where rows replace"), *Upload.OnDuplicate.choices],
-    )
-    on_error = forms.ChoiceField(
-        label="When a row is wrong",
-        choices=Upload.OnError.choices,
-        initial=Upload.OnError.REJECT,
-        widget=forms.RadioSelect,
-    )
-    split = forms.CharField(required=False, max_length=64, label="Split of all rows that name none")
     split_ratios = forms.CharField(
         required=False,
         max_length=300,
-        label="Or shares of several splits",
-        help_text="train:0.9, validation:0.1",
+        label="Or split at random",
+        help_text="Shares of several splits: train:0.9, validation:0.1",
         widget=forms.TextInput(attrs=_CODE),
     )
-    split_seed = forms.IntegerField(
-        required=False, min_value=0, max_value=MAX_SEED, initial=0, label="Seed of the shares"
-    )
-    note = forms.CharField(required=False, max_length=200, label="Note on the version")
 
     def __init__(self, *args: Any, found: dict[str, Any] | None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._found = found
+        for name in ("mode", "on_error"):
+            self.fields[name].widget = forms.RadioSelect(choices=list(spec_fields(Choices)[name].option.names.items()))
+        for name in ("on_duplicate", "split_seed"):
+            self.fields[name].required = False
 
     def clean_split_ratios(self) -> dict[str, float]:
-        shares = {}
-        for pair in filter(None, map(str.strip, self.cleaned_data["split_ratios"].split(","))):
-            name, _, share = pair.partition(":")
-            try:
-                shares[name.strip()] = float(share)
-            except ValueError:
-                raise forms.ValidationError("Write a name and a share each: train:0.9, validation:0.1.") from None
-        return shares
+        try:
+            return read_shares(self.cleaned_data["split_ratios"])
+        except ChoiceRefused as error:
+            raise forms.ValidationError(error.message) from None
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}

@@ -13,6 +13,13 @@ from apps.gym.specs import Option, spec_problems
 from apps.gym.traces.stop_reasons import ENDED_BY_ITSELF
 
 Mode = Literal["best_worst", "best_vs_all", "all", "best_mu_2sigma", "nearest_length"]
+MODES: list[tuple[Mode, str]] = [
+    ("best_worst", "Best with worst"),
+    ("best_vs_all", "Best with each other attempt"),
+    ("all", "All with all"),
+    ("best_mu_2sigma", "Best with μ − 2σ"),
+    ("nearest_length", "Nearest in length"),
+]
 Level = Literal["trajectory", "step"]
 Source = Literal["reward", "override", "verdict"]
 
@@ -58,13 +65,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Option(
             "Pairing",
             "Which attempts at a task form pairs",
-            names={
-                "best_worst": "Best with worst",
-                "best_vs_all": "Best with each other attempt",
-                "all": "All with all",
-                "best_mu_2sigma": "Best with μ − 2σ",
-                "nearest_length": "Nearest in length",
-            },
+            names=dict(MODES),
         ),
     ] = "best_worst"
     level: Annotated[

@@ -11,10 +11,11 @@ from django.core.management.base import BaseCommand, CommandError
 from tqdm import tqdm
 
 from apps.accounts.disk_space import DiskFull
+from apps.accounts.management.spec_arguments import add_arguments, given_options
 from apps.tasks.management.datasets import named_dataset
 from apps.tasks.models import Upload
 from apps.tasks.rejected_rows import rejected_path
-from apps.tasks.upload_choices import ChoiceRefused, Choices
+from apps.tasks.upload_choices import ChoiceRefused, Choices, read_shares
 from apps.tasks.upload_jobs import upload_file
 from apps.tasks.upload_turns import DatasetIsBusy
 
@@ -27,20 +28,15 @@ class Command(BaseCommand):
         parser.add_argument("--dataset", required=True, help="slug; the dataset is created where it does not exist")
         parser.add_argument("--environment", help="slug; needed for a new dataset")
         parser.add_argument("--name", default="", help="name of a new dataset (default: its slug)")
-        parser.add_argument("--on-error", choices=Upload.OnError.values, default=Upload.OnError.REJECT)
-        parser.add_argument("--mode", choices=Upload.Mode.values, default=Upload.Mode.REPLACE)
-        parser.add_argument("--on-duplicate", choices=Upload.OnDuplicate.values, default="")
+        add_arguments(parser, Choices, leave=["mapping", "split_ratios", "check_only"])
         parser.add_argument("--mapping", help="slug of a saved column mapping, or a JSON file that holds one")
-        parser.add_argument("--split", default="", help="the split of all rows that name none themselves")
         parser.add_argument("--split-ratios", default="", help="shares of several splits: train:0.9,validation:0.1")
-        parser.add_argument("--split-seed", type=int, default=0)
-        parser.add_argument("--note", default="", help="stays with the new version")
         parser.add_argument("--check", action="store_true", help="count and check only, store nothing")
 
     def handle(self, *, file: str, dataset: str, environment: str | None, **options: Any) -> None:
-        choices = _choices(options)
         with _open(file) as stream, _progress(stream, file) as counted:
             try:
+                choices = _choices(options)
                 upload = upload_file(
                     dataset=named_dataset(slug=dataset, name=options["name"], environment=environment),
                     stream=counted,
@@ -74,16 +70,9 @@ def _summary(upload: Upload) -> str:
 
 
 def _choices(options: dict[str, Any]) -> Choices:
-    names = ("on_error", "mode", "on_duplicate", "split", "split_seed", "note")
-    given = {name: options[name] for name in names}
-    ratios = {}
-    for pair in filter(None, options["split_ratios"].split(",")):
-        name, _, share = pair.partition(":")
-        try:
-            ratios[name.strip()] = float(share)
-        except ValueError:
-            raise CommandError("--split-ratios: write train:0.9,validation:0.1") from None
-    return Choices(**given, mapping=_mapping(options["mapping"]), split_ratios=ratios, check_only=options["check"])
+    given = given_options(Choices, options)
+    shares, mapping = read_shares(options["split_ratios"]), _mapping(options["mapping"])
+    return Choices(**{**given, "mapping": mapping, "split_ratios": shares, "check_only": options["check"]})
 
 
 def _mapping(given: str | None) -> dict[str, Any] | str | None:
