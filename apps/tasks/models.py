@@ -182,11 +182,11 @@ class Upload(RetriedJob):
 
     class OnError(models.TextChoices):
         REJECT = "reject", "reject the whole file"
-        SKIP = "skip", "load the good lines"
+        SKIP = "skip", "load the good rows"
 
     class Mode(models.TextChoices):
-        REPLACE = "replace", "the file is the whole new version"
-        UPSERT = "upsert", "the file's rows replace those of the same id, and are added"
+        REPLACE = "replace", "replace the whole version"
+        UPSERT = "upsert", "merge into the latest version by id"
 
     class OnDuplicate(models.TextChoices):
         KEEP = "keep", "keep both"

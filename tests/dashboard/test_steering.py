@@ -262,7 +262,7 @@ def test_home_and_the_list_show_paused_collections_with_their_reason():
 
 def test_the_plan_form_shows_the_limits_with_their_defaults():
     page = squeezed(signed_in().get(reverse("dashboard:collection_create")).text)
-    assert "Attempts per rollout 2 · Time limit of the collection 7 d</span>" in page
+    assert "Attempts per rollout 2 · Collection time limit 7 d</span>" in page
 
 
 def test_an_emptied_limit_stays_empty_while_rollouts_are_counted():

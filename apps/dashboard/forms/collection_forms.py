@@ -76,15 +76,15 @@ class CollectionForm(LimitsForm):
         strip=False,
         label="System message",
         widget=forms.Textarea(attrs={"class": "code", "rows": 3}),
-        help_text="In place of the tasks' own; {gaps} are fields of the task",
+        help_text="Replaces the system message of the task; {gaps} are fields of the task",
     )
     user_template = forms.CharField(
         max_length=MAX_TEMPLATE,
         required=False,
         strip=False,
-        label="User's message",
+        label="User message",
         widget=forms.Textarea(attrs={"class": "code", "rows": 3}),
-        help_text="In place of the tasks' own, which stands where you write {prompt}",
+        help_text="Replaces the user message of the task; {prompt} inserts it",
     )
     key: str | None = None
     # A form that is sent twice plans once.

@@ -1,5 +1,6 @@
 """Make form fields from the specification of an order (see apps/gym/specs.py)."""
 
+import json
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
@@ -33,9 +34,10 @@ def spec_form(spec: type, *, leave: Collection[str] = ()) -> Callable[[type[Form
 def make_field(field: SpecField) -> forms.Field:
     option = field.option
     none = f"empty: {option.none}" if field.nullable and option.none else ""
+    said = "; ".join(filter(None, (option.help, none)))
     given: dict[str, Any] = {
         "label": option.label,
-        "help_text": "; ".join(filter(None, (option.help, none))),
+        "help_text": said[:1].upper() + said[1:],
         "required": field.required or (field.type in (int, float) and not field.nullable),
         "initial": field.default,
     }
@@ -64,12 +66,18 @@ def _single(field: SpecField, given: dict[str, Any]) -> forms.Field:
 
 
 def _several(field: SpecField, given: dict[str, Any]) -> forms.Field:
-    each = field.option.each
+    each, example = field.option.each, field.option.example
+    made: forms.Field
     if field.type is list:
-        return MarksField(**given)
-    if field.item is int and each:
-        return NumberedField(high=int(each.high or 0), **given)
-    return JSONTextField(kind=dict, rows=3, **given)
+        made = MarksField(**given)
+    elif field.item is int and each:
+        made = NumberedField(high=int(each.high or 0), **given)
+    else:
+        made = JSONTextField(kind=dict, rows=3, **given)
+    if example:
+        shown = json.dumps(example) if isinstance(made, JSONTextField) else made.prepare_value(example)
+        made.help_text = f"{made.help_text}, e.g. {shown}"
+    return made
 
 
 def _choice_of_rows(field: SpecField, given: dict[str, Any]) -> "forms.ModelChoiceField[Any]":

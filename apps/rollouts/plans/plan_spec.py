@@ -34,9 +34,7 @@ class Limits:
     ] = None
     rollout_timeout: Annotated[
         float,
-        Option(
-            "Time limit of an attempt", "An attempt that takes longer ends as timed_out", low=0.1, high=86_400, unit="s"
-        ),
+        Option("Attempt time limit", "An attempt that takes longer ends as timed_out", low=0.1, high=86_400, unit="s"),
     ] = 1800.0
     max_attempts: Annotated[
         int,
@@ -50,7 +48,7 @@ class Limits:
     max_seconds: Annotated[
         int | None,
         Option(
-            "Time limit of the collection",
+            "Collection time limit",
             "Counts from its first rollout; then the collection pauses",
             low=1,
             high=3650 * 86_400,
@@ -109,11 +107,13 @@ class TaskSelection:
     ] = field(default_factory=dict)
     splits: Annotated[
         list[str],
-        Option("Splits", "Only tasks of these splits", length=MAX_MARKS, each=_MARK, example=["train"]),
+        Option("Splits", "Only tasks of these splits", length=MAX_MARKS, each=_MARK, example=["train", "validation"]),
     ] = field(default_factory=list)
     tags: Annotated[
         list[str],
-        Option("Tags", "Only tasks that have all of these tags", length=MAX_MARKS, each=_MARK, example=["hard"]),
+        Option(
+            "Tags", "Only tasks that have all of these tags", length=MAX_MARKS, each=_MARK, example=["hard", "algebra"]
+        ),
     ] = field(default_factory=list)
     search: Annotated[
         str, Option("Words", "Only tasks with these words in their id or at the start of their prompt", length=200)
