@@ -96,8 +96,8 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     problems = {"claim": {409}, "undo": {409}, "destroy": {400}}
     query_parameters = {"export": frozenset({"format"})}
     permissions = {
-        "list": Permission.REVIEW,
-        "retrieve": Permission.REVIEW,
+        "list": Permission.READ_QUEUES,
+        "retrieve": Permission.READ_QUEUES,
         "waiting": Permission.REVIEW,
         "claim": Permission.REVIEW,
         "undo": Permission.REVIEW,
@@ -106,14 +106,14 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         "destroy": Permission.LEAD,
         "close": Permission.LEAD,
         "open": Permission.LEAD,
-        "figures": Permission.LEAD,
+        "figures": Permission.READ,
         "export": Permission.LEAD,
     }
 
     def get_queryset(self) -> QuerySet[Queue]:
-        """Who leads sees all; others the open ones that they may review."""
+        """All; for annotators the open ones that they may review."""
         queues: QuerySet[Queue] = super().get_queryset()
-        if getattr(self, "swagger_fake_view", False) or self.may(Permission.LEAD):
+        if getattr(self, "swagger_fake_view", False) or self.may(Permission.READ):
             return queues
         mine = Queue.objects.open().for_reviewer(self.person.pk).values("pk")
         return queues.filter(pk__in=mine)
@@ -160,7 +160,7 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     @extend_schema(request=None, responses=QueueSerializer)
     @action(detail=True, methods=["post"])
     def close(self, request: Request, pk: str) -> Response:
-        """Give out no more items. What was hidden from its reviewers is not any more."""
+        """Give out no more items."""
         return self._answer(close_queue(queue=self.get_object(), user=self.person))
 
     @extend_schema(request=None, responses=QueueSerializer)
@@ -229,7 +229,7 @@ class QueueItemViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     ordering = "id"
     lookup_value_regex = "[0-9]+"
     problems = {"adjudicate": {409}}
-    permissions = {"list": Permission.LEAD, "retrieve": Permission.LEAD, "adjudicate": Permission.LEAD}
+    permissions = {"list": Permission.READ, "retrieve": Permission.READ, "adjudicate": Permission.LEAD}
 
     @extend_schema(request=AdjudicationSerializer, responses={201: ReviewSerializer})
     @action(detail=True, methods=["post"])
