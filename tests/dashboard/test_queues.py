@@ -5,8 +5,10 @@ from datetime import timedelta
 
 import pytest
 from django.test import Client
+from django.urls import resolve
 from django.utils import timezone
 
+from apps.accounts.permissions import user_may
 from apps.reviews.agreement.queue_agreement import read_disputed
 from apps.reviews.models import Comment, Flag, Queue, Review, RewardOverride, Rubric
 from apps.reviews.queues.item_leases import renew_lease
@@ -345,6 +347,22 @@ def test_a_rubric_is_changed_and_deleted_until_it_is_used(pages):
 def test_the_list_takes_as_many_queries_for_three_queues_as_for_one():
     one, three = queries_with_one_and_three(lambda: "/queues/", make_queue)
     assert one == three
+
+
+def test_every_link_and_form_of_an_annotators_pages_leads_where_they_may_go(desk, ann):
+    queue = make_queue(pairs=2)
+    judge(queue, ann)
+    seen, wanted = set(), {"/", "/find/", "/account/", f"/queues/{queue.pk}/review/"}
+    while wanted - seen:
+        path = min(wanted - seen)
+        seen.add(path)
+        reply = desk.get(path, follow=True)
+        assert (path, reply.status_code) == (path, 200)
+        wanted |= set(re.findall(r'href="(/(?!static/)[^"#?]*)', reply.text))
+        for address in re.findall(r'method="post" action="(/[^"?]*)"', reply.text):
+            rule = resolve(address).func.permissions["POST"]
+            assert user_may(ann, rule), f"{path} offers {address}"
+    assert {"/queues/", "/reviews/", "/account/"} <= seen
 
 
 def test_an_annotator_sees_open_queues_for_them_and_no_page_of_who_leads(desk, ann):

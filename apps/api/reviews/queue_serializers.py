@@ -178,6 +178,9 @@ class ReviewerFiguresSerializer(serializers.Serializer[Any]):
     first_side = serializers.FloatField(allow_null=True, help_text="Of the verdicts for a side, the share of A.")
     repeated = serializers.IntegerField(help_text="Hidden repeats.")
     consistent = serializers.IntegerField(help_text="Of those, answered as the first time.")
+    could_see_results = serializers.IntegerField(
+        help_text="Of those submitted, how many were by somebody whose role showed rewards, models and other reviews."
+    )
 
 
 class QueueFiguresSerializer(serializers.Serializer[Any]):

@@ -51,6 +51,8 @@ from apps.reviews.reviews.review_answers import Answer
 from apps.reviews.reviews.review_files import FORMATS, record_export
 from apps.reviews.reviews.undo import undo_review
 
+SEEING = {None: None, "true": True, "false": False}
+
 
 class QueueFilter(django_filters.FilterSet):
     kind = django_filters.ChoiceFilter(choices=Queue.Kind.choices)
@@ -94,7 +96,7 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
     filterset_class = QueueFilter
     lookup_value_regex = "[0-9]+"
     problems = {"claim": {409}, "undo": {409}, "destroy": {400}}
-    query_parameters = {"export": frozenset({"format"})}
+    query_parameters = {"export": frozenset({"format"}), "figures": frozenset({"could_see_results"})}
     permissions = {
         "list": Permission.READ_QUEUES,
         "retrieve": Permission.READ_QUEUES,
@@ -188,12 +190,27 @@ class QueueViewSet(ListModelMixin, RetrieveModelMixin, TableViewSet):
         review = undo_review(queue=self.get_object(), user=self.person, wanted=wanted)
         return Response(ReviewSerializer(review, context=self.get_serializer_context()).data)
 
-    @extend_schema(responses=QueueFiguresSerializer)
+    @extend_schema(
+        responses=QueueFiguresSerializer,
+        parameters=[
+            OpenApiParameter(
+                "could_see_results",
+                bool,
+                description="`false` leaves reviews by people whose role showed them results out of the agreement, "
+                "`true` keeps only those. Default: all reviews.",
+            )
+        ],
+    )
     @action(detail=True)
     def figures(self, request: Request, pk: str) -> Response:
         """Progress, pace, agreement between people, with themselves, with verifiers and with judge models, and how
         often the longer attempt was preferred."""
-        return Response(QueueFiguresSerializer(read_figures(self.get_object())).data)
+        given = request.query_params.get("could_see_results")
+        if given not in SEEING:
+            message = "Give true or false."
+            raise QueryProblem([{"pointer": "?could_see_results", "code": "invalid", "message": message}])
+        figures = read_figures(self.get_object(), could_see_results=SEEING[given])
+        return Response(QueueFiguresSerializer(figures).data)
 
     @extend_schema(
         responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY, (200, "text/csv"): OpenApiTypes.BINARY},

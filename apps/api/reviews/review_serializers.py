@@ -151,6 +151,7 @@ class ReviewSerializer(serializers.ModelSerializer[Review]):
             "seconds",
             "is_adjudication",
             "saw_votes",
+            "could_see_results",
             "shown",
             "revealed",
             "rollouts",

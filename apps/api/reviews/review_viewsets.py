@@ -59,6 +59,7 @@ class ReviewFilter(django_filters.FilterSet):
         label=f"Of a pair, A being the first of the item's rollouts, whichever side it was shown on. {_HIDDEN}",
     )
     confidence = django_filters.NumberFilter(field_name="confidence", min_value=1, max_value=3, decimal_places=0)
+    could_see_results = FlagFilter("could_see_results", label="By people whose role showed them results.")
     is_adjudication = FlagFilter("is_adjudication")
     is_repeat = FlagFilter("repeat_of", label=f"Hidden repeats. {_HIDDEN}")
 

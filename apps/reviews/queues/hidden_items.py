@@ -1,7 +1,7 @@
 """What items of blind queues hide from an annotator in other queues, and items that can no longer be reviewed.
 
-An annotator reads only their own work (apps/accounts/permissions.py), so another queue is the only place that could show
-them what a blind queue hides. Both queues hide it until the annotator has answered the item of the blind one.
+An annotator reads only their own work (apps/accounts/permissions.py), so only another queue could show them what a
+blind queue hides. Both queues hide it until the annotator has answered the item of the blind one.
 """
 
 from datetime import timedelta

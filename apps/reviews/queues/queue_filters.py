@@ -102,6 +102,7 @@ _OF_REVIEWS: dict[str, Callable[[Any], Q]] = {
     "choice": lambda choice: _said(Q(choice=choice)),
     "verdict": _of_verdict,
     "confidence": lambda confidence: _said(Q(confidence=confidence)),
+    "could_see_results": lambda wanted: Q(could_see_results=wanted),
     "is_adjudication": lambda wanted: Q(is_adjudication=wanted),
     "is_repeat": lambda wanted: Q(repeat_of__isnull=not wanted),
 }

@@ -116,10 +116,12 @@ def queue_detail(request: PageRequest, pk: int) -> HttpResponse:
         progress, since = read_progress(queue), request.GET.get("since", "")
         context = {"queue": queue, "progress": progress, "since": since, "is_older": since != str(progress.reviews)}
         return answer(request, "queues/detail.html", context, part="progress")
-    figures = read_figures(queue)
+    leaves_out = request.GET.get("could_see_results") == "false"
+    figures = read_figures(queue, could_see_results=False if leaves_out else None)
     context = {
         "queue": queue,
         "figures": figures,
+        "leaves_out": leaves_out,
         "progress": figures.progress,
         "since": figures.progress.reviews,
         "disputed": read_disputed(queue),
